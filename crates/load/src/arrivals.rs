@@ -36,7 +36,11 @@ mod tests {
     fn arrivals_rise_have_the_rate_and_repeat_with_the_seed() {
         let times = poisson(1000.0, Duration::from_secs(20), 7);
         assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
-        assert!(times.last().is_some_and(|last| *last < Duration::from_secs(20)));
+        assert!(
+            times
+                .last()
+                .is_some_and(|last| *last < Duration::from_secs(20))
+        );
         assert!((19_000..21_000).contains(&times.len()), "{}", times.len());
         assert_eq!(times, poisson(1000.0, Duration::from_secs(20), 7));
         assert_ne!(times, poisson(1000.0, Duration::from_secs(20), 8));

@@ -1,5 +1,7 @@
 //! One keep-alive HTTP/1.1 connection that reopens itself.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -18,18 +20,22 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Sends `request` and reads the whole answer; its status, or [`NO_ANSWER`].
-    pub(crate) async fn exchange(&mut self, request: &Request) -> u16 {
+    /// Sends `request` and reads the whole answer; its status, or [`NO_ANSWER`], and the
+    /// handler's time if the server tells it.
+    pub(crate) async fn exchange(&mut self, request: &Request) -> (u16, Option<Duration>) {
         match self.try_exchange(request).await {
-            Ok(status) => status,
+            Ok(answer) => answer,
             Err(_) => {
                 self.sender = None;
-                NO_ANSWER
+                (NO_ANSWER, None)
             }
         }
     }
 
-    async fn try_exchange(&mut self, request: &Request) -> Result<u16, ExchangeError> {
+    async fn try_exchange(
+        &mut self,
+        request: &Request,
+    ) -> Result<(u16, Option<Duration>), ExchangeError> {
         let mut sender = match self.sender.take() {
             Some(sender) if !sender.is_closed() => sender,
             _ => connect(request.address).await?,
@@ -42,9 +48,13 @@ impl Connection {
         let message = message.body(Full::new(request.body.clone()))?;
         let answer = sender.send_request(message).await?;
         let status = answer.status().as_u16();
+        let run = answer
+            .headers()
+            .get("server-timing")
+            .and_then(|v| run_time(v.to_str().ok()?));
         answer.into_body().collect().await?;
         self.sender = Some(sender);
-        Ok(status)
+        Ok((status, run))
     }
 }
 
@@ -66,4 +76,40 @@ enum ExchangeError {
     Hyper(#[from] hyper::Error),
     #[error("request")]
     Http(#[from] hyper::http::Error),
+}
+
+/// The duration of metric `run`, given in milliseconds: `run;dur=1.25, queue;dur=0.1`.
+fn run_time(header: &str) -> Option<Duration> {
+    let metric = header
+        .split(',')
+        .map(str::trim)
+        .find(|m| m.starts_with("run;"))?;
+    let ms: f64 = metric
+        .split(';')
+        .find_map(|p| p.trim().strip_prefix("dur="))?
+        .parse()
+        .ok()?;
+    Duration::try_from_secs_f64(ms / 1e3).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_timing_is_read_where_it_is_well_formed() {
+        let ms = |us| Some(Duration::from_micros(us));
+        assert_eq!(run_time("run;dur=1.25"), ms(1250));
+        assert_eq!(run_time("queue;dur=3, run;desc=x;dur=2"), ms(2000));
+        for header in [
+            "",
+            "run",
+            "run;dur=x",
+            "run;dur=-1",
+            "running;dur=1",
+            "run;dur=nan",
+        ] {
+            assert_eq!(run_time(header), None, "{header}");
+        }
+    }
 }

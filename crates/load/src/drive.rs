@@ -51,6 +51,8 @@ pub struct Sample {
     pub latency: Duration,
     /// HTTP status; 0 if there was no answer.
     pub status: u16,
+    /// What the server says its handler took: metric `run` of the Server-Timing header.
+    pub run: Option<Duration>,
 }
 
 /// Why a run could not be made.
@@ -114,10 +116,18 @@ fn open_loop(
                     // bound: one turn per arrival
                     loop {
                         let job = jobs.lock().await.recv().await;
-                        let Some((index, intended)) = job else { return samples };
-                        let status = connection.exchange(&requests[index % requests.len()]).await;
+                        let Some((index, intended)) = job else {
+                            return samples;
+                        };
+                        let (status, run) =
+                            connection.exchange(&requests[index % requests.len()]).await;
                         let latency = start.elapsed().saturating_sub(intended);
-                        samples.push(Sample { intended, latency, status });
+                        samples.push(Sample {
+                            intended,
+                            latency,
+                            status,
+                            run,
+                        });
                     }
                 })
             })
@@ -145,9 +155,15 @@ fn closed_loop(
                     let mut index = offset;
                     while start.elapsed() < length {
                         let intended = start.elapsed();
-                        let status = connection.exchange(&requests[index % requests.len()]).await;
+                        let (status, run) =
+                            connection.exchange(&requests[index % requests.len()]).await;
                         let latency = start.elapsed().saturating_sub(intended);
-                        samples.push(Sample { intended, latency, status });
+                        samples.push(Sample {
+                            intended,
+                            latency,
+                            status,
+                            run,
+                        });
                         index += connections;
                     }
                     samples

@@ -22,13 +22,19 @@ pub struct Summary {
 /// The smallest value that at least `share` (0 to 1) of the sorted values do not exceed; zero of nothing.
 pub fn percentile(sorted: &[Duration], share: f64) -> Duration {
     let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or_default()
+    sorted
+        .get(rank.clamp(1, sorted.len().max(1)) - 1)
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Summary of `samples` of a run of `length` under the latency objective `slo`.
 pub fn summarize(samples: &[Sample], length: Duration, slo: Duration) -> Summary {
-    let mut latencies: Vec<Duration> =
-        samples.iter().filter(|s| s.status == 200).map(|s| s.latency).collect();
+    let mut latencies: Vec<Duration> = samples
+        .iter()
+        .filter(|s| s.status == 200)
+        .map(|s| s.latency)
+        .collect();
     latencies.sort_unstable();
     let good = latencies.partition_point(|latency| *latency <= slo);
     Summary {
@@ -60,8 +66,14 @@ mod tests {
             intended: Duration::ZERO,
             latency: Duration::from_millis(ms),
             status,
+            run: None,
         };
-        let samples = [sample(1, 200), sample(30, 200), sample(1, 429), sample(1, 0)];
+        let samples = [
+            sample(1, 200),
+            sample(30, 200),
+            sample(1, 429),
+            sample(1, 0),
+        ];
         let summary = summarize(&samples, Duration::from_secs(2), Duration::from_millis(25));
         assert_eq!((summary.sent, summary.ok, summary.goodput), (4, 2, 0.5));
     }
