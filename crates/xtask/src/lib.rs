@@ -1,1 +1,3 @@
 //! albacore-xtask.
+
+pub mod proto;

@@ -1,0 +1,108 @@
+//! Writes the Rust code of `crates/proto/proto/*.proto`, in pure Rust: `protox` parses, `prost` prints.
+//!
+//! Why not a build script: no `protoc` is needed anywhere, a build of the product compiles none of this, and a
+//! reader finds the code that is compiled. A test compares what is committed with what would be written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use protox::prost::Message as _;
+
+/// Folder of the proto crate, relative to the root of the workspace.
+const CRATE_DIR: &str = "crates/proto";
+
+/// First lines of a written file, so that nobody edits it.
+const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `crates/proto/proto`. Do not edit.\n";
+
+/// One file that the generator writes.
+pub struct Written {
+    /// Path relative to the root of the workspace.
+    pub path: PathBuf,
+    /// The whole content.
+    pub bytes: Vec<u8>,
+}
+
+/// Generates everything in memory: the Rust module of each package and the descriptors that reflection serves.
+///
+/// # Errors
+/// A proto file that cannot be read or parsed, named by the message of the parser.
+pub fn generate(root: &Path) -> Result<Vec<Written>> {
+    let protos = root.join(CRATE_DIR).join("proto");
+    let file = protos.join("inference.proto");
+    let mut compiler = protox::Compiler::new([&protos])
+        .with_context(|| format!("{}: no such folder of proto files", protos.display()))?;
+    compiler.include_source_info(true).include_imports(true);
+    compiler
+        .open_file(&file)
+        .with_context(|| format!("{}: cannot be compiled", file.display()))?;
+    let documented = compiler.file_descriptor_set();
+    let mut bare = documented.clone();
+    for descriptor in &mut bare.file {
+        descriptor.source_code_info = None; // comments: of no use on the wire
+    }
+
+    let out = tempfile::tempdir().context("no temporary folder")?;
+    tonic_prost_build::configure()
+        .out_dir(out.path())
+        .bytes(".inference.ModelInferRequest.raw_input_contents")
+        .bytes(".inference.ModelInferResponse.raw_output_contents")
+        .compile_fds(documented)
+        .context("the Rust code cannot be printed")?;
+    let printed = fs::read_to_string(out.path().join("inference.rs"))
+        .context("the generator wrote no inference.rs")?;
+    let src = Path::new(CRATE_DIR).join("src");
+    Ok(vec![
+        Written {
+            path: src.join("inference.rs"),
+            bytes: format!("{HEAD}{printed}").into_bytes(),
+        },
+        Written {
+            path: src.join("inference.bin"),
+            bytes: bare.encode_to_vec(),
+        },
+    ])
+}
+
+/// Writes what [`generate`] gives.
+///
+/// # Errors
+/// As [`generate`]; or a file that cannot be written.
+pub fn write(root: &Path) -> Result<()> {
+    for file in generate(root)? {
+        let path = root.join(&file.path);
+        fs::write(&path, &file.bytes)
+            .with_context(|| format!("{}: not written", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Compares what is committed with what [`generate`] gives.
+///
+/// # Errors
+/// The first file that differs, with the command that writes it anew.
+pub fn check(root: &Path) -> Result<()> {
+    for file in generate(root)? {
+        let path = root.join(&file.path);
+        let committed =
+            fs::read(&path).with_context(|| format!("{}: not there", path.display()))?;
+        if committed != file.bytes {
+            bail!(
+                "{}: differs from its proto file; run `cargo run -p albacore-xtask -- proto`",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn committed_code_is_what_the_proto_files_say() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        super::check(&root).unwrap();
+    }
+}
