@@ -1,0 +1,50 @@
+# Albacore. A newcomer needs `make demo` and `make test`; the other targets are for people who change it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+CARGO ?= cargo
+XTASK := $(CARGO) run --quiet --package albacore-xtask --
+
+.PHONY: build demo test lint bench bench-placement soak crds proto clean tools python
+
+build: tools ## release binaries in target/release
+	$(CARGO) build --release --workspace --bins
+
+demo: build ## serve examples/fraud.yaml here, compare kernel and Albacore placement, kill workers, write demo/report.html
+	target/release/xtask demo
+
+test: tools python ## every test: Rust, real processes and cgroups, real Python clients
+	@echo "== Rust: unit, property, house, process and kernel tests"
+	$(CARGO) build --workspace --bins
+	$(CARGO) test --workspace
+	@echo "== Python clients: tritonclient, kserve"
+	tests/clients/run.sh
+
+lint: tools ## formatting and clippy, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+bench: tools ## the benchmarks of every crate
+	$(CARGO) bench --workspace
+
+bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Albacore in alternating windows
+	target/release/xtask bench-placement
+
+soak: build python ## the kill tests, ten times as long
+	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture
+
+crds: tools ## regenerate crds/ from the Rust types
+	$(XTASK) crds
+
+proto: tools ## regenerate the protobuf code
+	$(XTASK) proto
+
+clean: ## remove what was built; caches under ~/.cache/albacore stay
+	$(CARGO) clean
+	rm -rf demo
+
+tools:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.90 or newer (https://rustup.rs)" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "installing a C linker (apt-get install gcc)"; apt-get update -qq && apt-get install -y -qq gcc libc6-dev; }
+
+python:
+	@tests/python-env.sh >/dev/null

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Makes the Python environment of the tests and benchmarks (pinned packages from PyPI) and prints its folder.
+# It lies under ~/.cache/albacore, named after the requirements, so that a change of them makes a new one.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+requirements=$here/requirements.txt
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/albacore/python-$(sha256sum "$requirements" | cut -c1-12)
+if [ ! -f "$folder/complete" ]; then
+    command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null || {
+        echo "installing python3 and python3-venv (apt-get)" >&2
+        apt-get update -qq >&2 && apt-get install -y -qq python3 python3-venv >&2
+    }
+    echo "installing the Python packages of $requirements into $folder" >&2
+    rm -rf "$folder"
+    python3 -m venv "$folder" >&2
+    "$folder/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$requirements" >&2
+    touch "$folder/complete"
+fi
+echo "$folder"
