@@ -29,7 +29,10 @@ pub enum CpuSetError {
         part: String,
     },
     /// A cpu id that no kernel has.
-    #[error("cpu {cpu} is beyond {}, the largest cpu id a kernel has", CpuSet::MAX_ID)]
+    #[error(
+        "cpu {cpu} is beyond {}, the largest cpu id a kernel has",
+        CpuSet::MAX_ID
+    )]
     TooLarge {
         /// The id, as written.
         cpu: u64,
@@ -102,7 +105,12 @@ impl CpuSet {
 
     /// The cpus that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
-        let words = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
+        let words = self
+            .words
+            .iter()
+            .zip(&other.words)
+            .map(|(a, b)| a & b)
+            .collect();
         Self { words }.trimmed()
     }
 
@@ -177,7 +185,9 @@ impl FromStr for CpuSet {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (parse_id(first, part)?, parse_id(last, part)?);
             if first > last {
-                return Err(CpuSetError::Backwards { part: part.to_owned() });
+                return Err(CpuSetError::Backwards {
+                    part: part.to_owned(),
+                });
             }
             for cpu in first..=last {
                 set.insert(CpuId(cpu));
@@ -188,7 +198,9 @@ impl FromStr for CpuSet {
 }
 
 fn parse_id(digits: &str, part: &str) -> Result<u16, CpuSetError> {
-    let not_a_range = || CpuSetError::NotARange { part: part.to_owned() };
+    let not_a_range = || CpuSetError::NotARange {
+        part: part.to_owned(),
+    };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(not_a_range());
     }
@@ -251,10 +263,19 @@ mod tests {
     #[test]
     fn texts_that_are_no_lists_are_refused_with_the_part_that_is_wrong() {
         for text in ["a", "1,,2", "1-", "-1", "+1", "0x1", "1-2-3", "1 2"] {
-            assert!(matches!(text.parse::<CpuSet>(), Err(CpuSetError::NotARange { .. })), "{text}");
+            assert!(
+                matches!(text.parse::<CpuSet>(), Err(CpuSetError::NotARange { .. })),
+                "{text}"
+            );
         }
-        assert_eq!("3-1".parse::<CpuSet>(), Err(CpuSetError::Backwards { part: "3-1".into() }));
-        assert_eq!("8192".parse::<CpuSet>(), Err(CpuSetError::TooLarge { cpu: 8192 }));
+        assert_eq!(
+            "3-1".parse::<CpuSet>(),
+            Err(CpuSetError::Backwards { part: "3-1".into() })
+        );
+        assert_eq!(
+            "8192".parse::<CpuSet>(),
+            Err(CpuSetError::TooLarge { cpu: 8192 })
+        );
     }
 
     #[test]
@@ -265,7 +286,10 @@ mod tests {
         assert!(set("5").is_subset(&set("4-6")) && !set("5,7").is_subset(&set("4-6")));
         let mut one = set("1,100");
         one.remove(CpuId(100));
-        assert_eq!((one.clone(), one.len(), one.first()), (set("1"), 1, Some(CpuId(1))));
+        assert_eq!(
+            (one.clone(), one.len(), one.first()),
+            (set("1"), 1, Some(CpuId(1)))
+        );
         assert!(set("100").intersection(&set("1")).is_empty());
     }
 }

@@ -2,7 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod cpuset;
+mod domains;
+mod limits;
 mod machine;
+mod synthetic;
+mod sysfs;
 
 pub use cpuset::{CpuId, CpuSet, CpuSetError};
 pub use machine::{CoreKind, Cpu, Distances, Topology, TopologyError};
+pub use synthetic::{SyntheticError, parse_synthetic};
+pub use sysfs::{SysfsError, SysfsText, parse_sysfs, sysfs_paths};

@@ -53,7 +53,13 @@ pub struct Distances {
 
 impl Default for Distances {
     fn default() -> Self {
-        Self { cpu: 1, l1: 4, l2: 10, l3: 50, beyond: 200 }
+        Self {
+            cpu: 1,
+            l1: 4,
+            l2: 10,
+            l3: 50,
+            beyond: 200,
+        }
     }
 }
 
@@ -122,7 +128,10 @@ impl Topology {
 
     /// The cpu with this id, if it is online.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
-        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|i| &self.cpus[i])
+        self.cpus
+            .binary_search_by_key(&id, |cpu| cpu.id)
+            .ok()
+            .map(|i| &self.cpus[i])
     }
 
     /// How many physical cores there are.
@@ -138,7 +147,13 @@ impl Topology {
     /// # Errors
     /// [`TopologyError::NoCpus`] if none of `cpuset` is online.
     pub fn restrict(&self, cpuset: &CpuSet) -> Result<Self, TopologyError> {
-        Self::new(self.cpus.iter().filter(|cpu| cpuset.contains(cpu.id)).copied().collect())
+        Self::new(
+            self.cpus
+                .iter()
+                .filter(|cpu| cpuset.contains(cpu.id))
+                .copied()
+                .collect(),
+        )
     }
 
     /// Distance between two cpus, in clock cycles.
@@ -165,7 +180,14 @@ impl Topology {
             }
         };
         for cpu in &self.cpus {
-            for value in [cpu.id.0.into(), cpu.core, cpu.l2, cpu.l3, cpu.numa, cpu.package] {
+            for value in [
+                cpu.id.0.into(),
+                cpu.core,
+                cpu.l2,
+                cpu.l3,
+                cpu.numa,
+                cpu.package,
+            ] {
                 eat(value);
             }
             eat(cpu.kind as u32);
@@ -182,7 +204,12 @@ fn check_nested(cpus: &[Cpu], inner: Level, outer: Level) -> Result<(), Topology
     for pair in sorted.windows(2) {
         if (inner.1)(pair[0]) == (inner.1)(pair[1]) && (outer.1)(pair[0]) != (outer.1)(pair[1]) {
             let (a, b) = (pair[0].id, pair[1].id);
-            return Err(TopologyError::NotNested { a, b, inner: inner.0, outer: outer.0 });
+            return Err(TopologyError::NotNested {
+                a,
+                b,
+                inner: inner.0,
+                outer: outer.0,
+            });
         }
     }
     Ok(())
