@@ -1,1 +1,5 @@
-//! albacore-trees.
+//! Tree ensembles: reads models of XGBoost and LightGBM, predicts, and explains predictions.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod view;

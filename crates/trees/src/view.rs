@@ -1,0 +1,264 @@
+//! How the engines see a compiled model: borrowed slices, nothing owned, nothing copied.
+//!
+//! An [`EnsembleView`] borrows the arrays of an opened image; [`EnsembleView::tree`] cuts out one
+//! tree. Everything that a view promises was checked when the image was opened, so engines index
+//! without looking twice:
+//!
+//! * nodes are in pre-order: node 0 is the root, and a child's index is greater than its parent's
+//!   and below [`TreeView::nodes`], so that every walk ends. What the library calls a node or leaf
+//!   is in [`TreeView::label`]; nodes that the library deleted are not here;
+//! * a path has at most [`TreeView::depth`] steps, at most
+//!   [`limits::DEPTH_MAX`](crate::limits::DEPTH_MAX): use a stack, do not recurse;
+//! * features of splits are below [`EnsembleView::features`];
+//! * `previous` of a split is a smaller index than its own or `shap::paths::NONE`.
+//!
+//! A row that an engine gets is *prepared*: `features` values in `f64`. XGBoost's rows are `f32`
+//! values, widened; LightGBM's have values of magnitude up to [`ZERO_MAX`] set to 0, as its reader
+//! does.
+//!
+//! # Seam to the contribution engines (`shap`)
+//! `contribs(view, trees, rows, out, scratch)` gets `n` prepared rows (at most
+//! `limits::BLOCK_ROWS`) and overwrites `out`, `n x groups x (features + 1)`;
+//! `interactions(view, trees, row, out, scratch)` gets one prepared row and overwrites `out`,
+//! `groups x (features + 1) x (features + 1)`. Both are plain sums over the trees of the range
+//! `trees`, in `f64`; the last column (last cell) holds the sum of [`TreeView::expected`]. The
+//! caller adds base margins, divides averaged models, and rounds.
+
+use std::ops::Range;
+
+/// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
+/// 1e-35).
+pub const ZERO_MAX: f64 = 1e-35_f32 as f64;
+
+/// Bits of [`TreeView::flags`].
+pub mod flag {
+    /// The node is a leaf.
+    pub const LEAF: u8 = 1;
+    /// The split asks for membership in a set of categories, not for an order.
+    pub const CATEGORICAL: u8 = 2;
+    /// A missing value goes left.
+    pub const DEFAULT_LEFT: u8 = 4;
+    /// LightGBM's rule: `x <= threshold` goes left, members of the set go left, and a category is
+    /// cut towards zero before its sign is looked at. Without the bit XGBoost's: `x < threshold`
+    /// goes left, members go *right*, and any negative number is no category.
+    pub const INCLUSIVE: u8 = 8;
+    /// NaN is a missing value here. Without the bit NaN counts as 0.
+    pub const MISSING_NAN: u8 = 16;
+    /// Values of magnitude up to [`ZERO_MAX`](super::ZERO_MAX) are missing values here.
+    pub const MISSING_ZERO: u8 = 32;
+}
+
+/// What a tree's leaves add to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// One value per leaf, for this group.
+    Group(usize),
+    /// One value per group in each leaf (XGBoost's `multi_output_tree`).
+    All,
+}
+
+/// A whole model, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct EnsembleView<'a> {
+    /// Values in a row.
+    pub features: usize,
+    /// Outputs of a row: classes, targets, or 1.
+    pub groups: usize,
+    /// Margin before any tree, per group.
+    pub base: &'a [f64],
+    /// Margins are divided by the number of iterations (LightGBM's random forests).
+    pub is_averaged: bool,
+    pub(crate) iteration_starts: &'a [u32],
+    pub(crate) node_starts: &'a [u32],
+    pub(crate) depths: &'a [u32],
+    pub(crate) path_features: &'a [u32],
+    pub(crate) tree_groups: &'a [u32],
+    pub(crate) expected: &'a [f64],
+    pub(crate) left: &'a [u32],
+    pub(crate) right: &'a [u32],
+    pub(crate) feature: &'a [u32],
+    pub(crate) flags: &'a [u8],
+    pub(crate) value: &'a [f64],
+    pub(crate) label: &'a [u32],
+    pub(crate) share: &'a [f64],
+    pub(crate) merged: &'a [f64],
+    pub(crate) previous: &'a [u32],
+    pub(crate) leaf_vectors: &'a [f64],
+    pub(crate) set_starts: &'a [u32],
+    pub(crate) set_words: &'a [u32],
+}
+
+/// In [`EnsembleView::tree_groups`]: the tree's leaves hold one value per group.
+pub(crate) const ALL_GROUPS: u32 = u32::MAX;
+
+impl<'a> EnsembleView<'a> {
+    /// Number of trees.
+    #[must_use]
+    pub fn trees(&self) -> usize {
+        self.tree_groups.len()
+    }
+
+    /// Number of boosting iterations.
+    #[must_use]
+    pub fn iterations(&self) -> usize {
+        self.iteration_starts.len().saturating_sub(1)
+    }
+
+    /// The trees of a range of iterations; `None` if it is not inside the model.
+    #[must_use]
+    pub fn trees_of(&self, iterations: Range<usize>) -> Option<Range<usize>> {
+        let start = *self.iteration_starts.get(iterations.start)?;
+        let end = *self.iteration_starts.get(iterations.end)?;
+        (start <= end).then_some(start as usize..end as usize)
+    }
+
+    /// The tree of this index, which must be below [`trees`](Self::trees).
+    #[must_use]
+    pub fn tree(&self, index: usize) -> TreeView<'a> {
+        let nodes = self.node_starts[index] as usize..self.node_starts[index + 1] as usize;
+        let group = self.tree_groups[index];
+        let stride = if group == ALL_GROUPS { self.groups } else { 1 };
+        TreeView {
+            target: if group == ALL_GROUPS {
+                Target::All
+            } else {
+                Target::Group(group as usize)
+            },
+            depth: self.depths[index] as usize,
+            path_features: self.path_features[index] as usize,
+            expected: &self.expected[index * stride..(index + 1) * stride],
+            left: &self.left[nodes.clone()],
+            right: &self.right[nodes.clone()],
+            feature: &self.feature[nodes.clone()],
+            flags: &self.flags[nodes.clone()],
+            value: &self.value[nodes.clone()],
+            label: &self.label[nodes.clone()],
+            share: &self.share[nodes.clone()],
+            merged: &self.merged[nodes.clone()],
+            previous: &self.previous[nodes],
+            leaf_vectors: self.leaf_vectors,
+            groups: self.groups,
+            set_starts: self.set_starts,
+            set_words: self.set_words,
+        }
+    }
+}
+
+/// One tree, borrowed. All slices but the private ones are indexed by node.
+#[derive(Debug, Clone, Copy)]
+pub struct TreeView<'a> {
+    /// What the leaves add to.
+    pub target: Target,
+    /// Steps from the root to the deepest leaf.
+    pub depth: usize,
+    /// The largest number of distinct features on a path.
+    pub path_features: usize,
+    /// Cover-weighted mean of the leaves: what the tree adds to the bias of contributions. One
+    /// value, or one per group where the target is [`Target::All`].
+    pub expected: &'a [f64],
+    /// Left child. Of a leaf: its place among all vector leaves of the model, or 0.
+    pub left: &'a [u32],
+    /// Right child. Of a leaf: 0.
+    pub right: &'a [u32],
+    /// The feature that a split asks. Of a leaf: 0.
+    pub feature: &'a [u32],
+    /// Bits of [`flag`].
+    pub flags: &'a [u8],
+    /// Threshold of a split; number of the set of a categorical split; value of a leaf (DART's
+    /// weight is folded in).
+    pub value: &'a [f64],
+    /// What the library calls the node: XGBoost's node id, LightGBM's leaf index.
+    pub label: &'a [u32],
+    /// Share of the parent's cover, see `shap::paths`.
+    pub share: &'a [f64],
+    /// Product of the earlier shares of a split's feature, see `shap::paths`.
+    pub merged: &'a [f64],
+    /// Lower end of the nearest earlier edge of a split's feature, see `shap::paths`.
+    pub previous: &'a [u32],
+    leaf_vectors: &'a [f64],
+    groups: usize,
+    set_starts: &'a [u32],
+    set_words: &'a [u32],
+}
+
+impl<'a> TreeView<'a> {
+    /// Number of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.flags.len()
+    }
+
+    /// Whether the node is a leaf.
+    #[inline]
+    #[must_use]
+    pub fn is_leaf(&self, node: usize) -> bool {
+        self.flags[node] & flag::LEAF != 0
+    }
+
+    /// What a leaf adds: one value for [`Target::Group`], `groups` values for [`Target::All`].
+    #[inline]
+    #[must_use]
+    pub fn leaf_values(&self, leaf: usize) -> &'a [f64] {
+        match self.target {
+            Target::Group(_) => &self.value[leaf..=leaf],
+            Target::All => {
+                &self.leaf_vectors[self.left[leaf] as usize * self.groups..][..self.groups]
+            }
+        }
+    }
+
+    /// Whether the split `node` sends the value `x` of its feature left.
+    #[inline]
+    #[must_use]
+    pub fn goes_left(&self, node: usize, x: f64) -> bool {
+        let flags = self.flags[node];
+        let x = if x.is_nan() && flags & flag::MISSING_NAN == 0 {
+            0.0
+        } else {
+            x
+        };
+        let missing = x.is_nan() || (flags & flag::MISSING_ZERO != 0 && x.abs() <= ZERO_MAX);
+        if missing {
+            flags & flag::DEFAULT_LEFT != 0
+        } else if flags & flag::CATEGORICAL != 0 {
+            let inclusive = flags & flag::INCLUSIVE != 0;
+            self.has_category(node, x, inclusive) == inclusive
+        } else if flags & flag::INCLUSIVE != 0 {
+            x <= self.value[node]
+        } else {
+            x < self.value[node]
+        }
+    }
+
+    /// Whether the set of the categorical split `node` holds the category that `x` names.
+    fn has_category(&self, node: usize, x: f64, inclusive: bool) -> bool {
+        let is_category = if inclusive { x > -1.0 } else { x >= 0.0 };
+        if !is_category || x >= f64::from(crate::limits::CATEGORY_MAX) {
+            return false;
+        }
+        let category = x as u32;
+        let set = self.value[node] as usize;
+        let words =
+            &self.set_words[self.set_starts[set] as usize..self.set_starts[set + 1] as usize];
+        words
+            .get((category / 32) as usize)
+            .is_some_and(|word| word >> (category % 32) & 1 == 1)
+    }
+
+    /// The leaf that a prepared row reaches.
+    #[inline]
+    #[must_use]
+    pub fn leaf_of(&self, row: &[f64]) -> usize {
+        let mut node = 0;
+        // bound: a child's index is greater than its parent's.
+        while !self.is_leaf(node) {
+            let left = self.goes_left(node, row[self.feature[node] as usize]);
+            node = if left {
+                self.left[node]
+            } else {
+                self.right[node]
+            } as usize;
+        }
+        node
+    }
+}
