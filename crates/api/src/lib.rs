@@ -1,1 +1,26 @@
-//! albacore-api.
+//! The Kubernetes face of Albacore: the types of its custom resources, their schema, the rules that a
+//! spec must keep, and the way from a spec to what the planner and one machine take. No client here.
+#![forbid(unsafe_code)]
+
+mod deployment;
+pub mod limits;
+mod quantity;
+mod read;
+mod rules;
+mod schema;
+mod status;
+mod timespan;
+mod uri;
+mod violation;
+
+pub use deployment::{
+    Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
+    InferenceDeploymentSpec, MainThread, Mode, Model, Placement, PlacementPolicy, Queue, Slo,
+};
+pub use read::{ReadError, read_deployment};
+pub use rules::{SERVER_CONTAINER, validate};
+pub use schema::inference_deployment_crd;
+pub use status::InferenceDeploymentStatus;
+pub use timespan::{Timespan, TimespanError};
+pub use uri::{ModelUri, UriError};
+pub use violation::Violation;

@@ -1,0 +1,63 @@
+//! The form of a Kubernetes quantity (`500m`, `2`, `1Gi`): checked when a file is read, and in the
+//! schema, so that a wrong unit is refused before a pod is built from it.
+
+/// What the schema says of a quantity.
+pub(crate) const PATTERN: &str =
+    r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$";
+
+const SUFFIXES: [&str; 16] = [
+    "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+];
+
+/// What is wrong with `text` as a quantity, if anything: the end of the sentence "it ...".
+pub(crate) fn problem(text: &str) -> Option<String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let is_number = number.chars().any(|c| c.is_ascii_digit()) && number.matches('.').count() <= 1;
+    let is_exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|power| {
+        let digits = power.strip_prefix(['+', '-']).unwrap_or(power);
+        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
+    });
+    if !is_number {
+        return Some(
+            "must be a number with or without a unit, as in \"500m\", \"2\" or \"1Gi\"".into(),
+        );
+    }
+    if !SUFFIXES.contains(&suffix) && !is_exponent {
+        return Some(format!(
+            "has the unit \"{suffix}\"; the units are m, k, M, G, T, Ki, Mi, Gi, Ti, as in \"500m\" \
+             or \"1Gi\""
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_unit_is_named() {
+        for good in ["2", "500m", "1.5Gi", "1e3", "0.5", "12E", "-1"] {
+            assert_eq!(problem(good), None, "{good}");
+        }
+        for (bad, part) in [
+            ("2GB", "unit \"GB\""),
+            ("two", "must be a number"),
+            ("2 Gi", "\" Gi\""),
+        ] {
+            let problem = problem(bad).unwrap();
+            assert!(problem.contains(part), "{bad}: {problem}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_the_pattern_allows_is_a_quantity(text in PATTERN.trim_matches(['^', '$'])) {
+            proptest::prop_assert_eq!(problem(&text), None);
+        }
+    }
+}

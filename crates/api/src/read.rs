@@ -1,0 +1,220 @@
+//! Reads an `InferenceDeployment` from YAML text, and says of everything that is wrong with it in
+//! which line and field it stands and what to write instead.
+//!
+//! Text -> tree with lines -> compared with the schema of the custom resource -> typed value ->
+//! checked by the rules. Nothing is skipped: a field that no type knows is refused at any depth, in
+//! the pod template too.
+
+mod nearest;
+mod tree;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use kube::Resource;
+use serde_json::{Value, json};
+
+use self::tree::{Kind, Node};
+use self::walk::Walk;
+use crate::deployment::InferenceDeployment;
+use crate::limits::{FILE_BYTES_MAX, FILE_DEPTH_MAX, VIOLATIONS_MAX};
+use crate::rules::validate;
+use crate::schema::openapi_schema;
+use crate::violation::{Violation, quoted};
+
+/// Why a file is not a valid `InferenceDeployment`. Printed, each names the file; with several
+/// violations, one line each.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Larger than an object may be.
+    #[error("{file}: has {bytes} bytes; an InferenceDeployment has at most {FILE_BYTES_MAX}")]
+    TooLarge {
+        /// The file.
+        file: String,
+        /// Its size.
+        bytes: usize,
+    },
+    /// Nothing but white space and comments.
+    #[error("{file}: is empty; it must hold an InferenceDeployment (albacore.dev/v1alpha1)")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// More than one document.
+    #[error(
+        "{file}: holds several YAML documents; leave one InferenceDeployment in it and put the \
+         others into files of their own"
+    )]
+    SeveralDocuments {
+        /// The file.
+        file: String,
+    },
+    /// Not YAML.
+    #[error("{file}{}: is not valid YAML: {problem}", Line(*.line))]
+    NotYaml {
+        /// The file.
+        file: String,
+        /// The line, from 1, where known.
+        line: Option<u64>,
+        /// What the parser says.
+        problem: String,
+    },
+    /// Another kind of object.
+    #[error(
+        "{file}{}: {field} is {found}; this must be kind InferenceDeployment of apiVersion \
+         albacore.dev/v1alpha1", Line(Some(*.line))
+    )]
+    OtherKind {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// `apiVersion` or `kind`.
+        field: &'static str,
+        /// What is there instead, quoted, or "missing".
+        found: String,
+    },
+    /// Fields that are unknown, missing, of a wrong type, out of range or in conflict.
+    #[error("{}", listed(file, violations))]
+    Invalid {
+        /// The file.
+        file: String,
+        /// At least one.
+        violations: Vec<Violation>,
+    },
+}
+
+struct Line(Option<u64>);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
+fn listed(file: &str, violations: &[Violation]) -> String {
+    let mut lines: Vec<String> = violations
+        .iter()
+        .take(VIOLATIONS_MAX)
+        .map(|violation| format!("{file}{}: {violation}", Line(violation.line)))
+        .collect();
+    if violations.len() > VIOLATIONS_MAX {
+        lines.push(format!(
+            "{file}: and {} more",
+            violations.len() - VIOLATIONS_MAX
+        ));
+    }
+    lines.join("\n")
+}
+
+/// Reads one `InferenceDeployment` from `text`; `file` is what messages call it. The status, which
+/// only a cluster writes, is not taken over.
+///
+/// # Errors
+/// [`ReadError`], with every violation in the order of the file.
+pub fn read_deployment(text: &str, file: &str) -> Result<InferenceDeployment, ReadError> {
+    let document = parse(text, file)?;
+    check_kind(&document, file)?;
+    let mut walk = Walk::new(&FILE_SCHEMA);
+    walk.check(&FILE_SCHEMA, &document, "");
+    let invalid = |violations| ReadError::Invalid {
+        file: file.to_owned(),
+        violations,
+    };
+    if !walk.violations.is_empty() {
+        return Err(invalid(walk.violations));
+    }
+    let mut value = document.to_json();
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("status");
+    }
+    let deployment: InferenceDeployment = serde_json::from_value(value).map_err(|error| {
+        invalid(vec![Violation::new(
+            "spec",
+            format!("cannot be read: {error}"),
+        )])
+    })?;
+    let mut violations = validate(&deployment);
+    if violations.is_empty() {
+        return Ok(deployment);
+    }
+    for violation in &mut violations {
+        violation.line = Some(document.line_of(&violation.field));
+    }
+    violations.sort_by_key(|v| v.line);
+    Err(invalid(violations))
+}
+
+fn parse(text: &str, file: &str) -> Result<Node, ReadError> {
+    let file = file.to_owned();
+    if text.len() > FILE_BYTES_MAX {
+        return Err(ReadError::TooLarge {
+            file,
+            bytes: text.len(),
+        });
+    }
+    let budget = serde_saphyr::budget! { max_depth: FILE_DEPTH_MAX };
+    let options = serde_saphyr::options! { budget: budget, with_snippet: false };
+    match serde_saphyr::from_str_with_options::<Node>(text, options) {
+        Ok(Node {
+            kind: Kind::Null, ..
+        }) => Err(ReadError::Empty { file }),
+        Ok(node) => Ok(node),
+        Err(error) => match error.without_snippet() {
+            serde_saphyr::Error::MultipleDocuments { .. } => {
+                Err(ReadError::SeveralDocuments { file })
+            }
+            serde_saphyr::Error::Eof { .. } if text.trim().is_empty() => {
+                Err(ReadError::Empty { file })
+            }
+            error => Err(ReadError::NotYaml {
+                file,
+                line: error.location().map(|l| l.line()).filter(|&line| line > 0),
+                problem: error
+                    .to_string()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            }),
+        },
+    }
+}
+
+fn check_kind(document: &Node, file: &str) -> Result<(), ReadError> {
+    let wanted = [
+        ("apiVersion", InferenceDeployment::api_version(&())),
+        ("kind", InferenceDeployment::kind(&())),
+    ];
+    for (field, wanted) in wanted {
+        let found = document.get(field).and_then(Node::text);
+        if found != Some(&*wanted) {
+            return Err(ReadError::OtherKind {
+                file: file.to_owned(),
+                line: document.line_of(field),
+                field,
+                found: found.map_or_else(|| "missing".to_owned(), quoted),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The schema of the custom resource with what the API server itself adds: the metadata. Status is
+/// left to the cluster and so takes anything. A constant; made once, as that takes milliseconds.
+static FILE_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let mut schema = openapi_schema();
+    let properties = &mut schema["properties"];
+    let template = &properties["spec"]["properties"]["template"];
+    properties["metadata"] = template["properties"]["metadata"].clone();
+    properties["apiVersion"] = json!({ "type": "string" });
+    properties["kind"] = json!({ "type": "string" });
+    properties["status"] =
+        json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    schema["required"] = json!(["metadata", "spec"]);
+    schema
+});

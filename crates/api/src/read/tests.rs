@@ -1,0 +1,268 @@
+//! What reading accepts and how it refuses.
+use super::*;
+
+const GOOD: &str = "\
+apiVersion: albacore.dev/v1alpha1
+kind: InferenceDeployment
+metadata:
+  name: fraud
+  labels: {app.kubernetes.io/part-of: shop}
+spec:
+  workers: 4
+  threads: 2
+  mode: Compact
+  placement:
+    policy: RoundRobin
+    enforcement: Observe
+    mainThread: WorkerSet
+  models:
+  - name: fraud
+    uri: file:///models/fraud.ubj
+    slo: {latency: 25ms, percentile: 99.9}
+  batching:
+    policy: Timeout
+    maxRows: 512
+    maxDelay: 2ms
+  queue: {maxRows: 1000}
+";
+
+fn refusal(text: &str) -> String {
+    read_deployment(text, "fraud.yaml")
+        .expect_err("must be refused")
+        .to_string()
+}
+
+/// The good file with one line replaced.
+fn with(old: &str, new: &str) -> String {
+    assert!(GOOD.contains(old), "{old}");
+    GOOD.replacen(old, new, 1)
+}
+
+#[test]
+fn a_good_file_is_read_whole() {
+    use crate::*;
+    let read = read_deployment(GOOD, "fraud.yaml").unwrap();
+    assert_eq!(read.metadata.name.as_deref(), Some("fraud"));
+    let spec = read.spec;
+    assert_eq!(
+        (spec.workers, spec.threads, spec.mode),
+        (4, 2, Mode::Compact)
+    );
+    assert_eq!(spec.placement.policy, PlacementPolicy::RoundRobin);
+    assert_eq!(spec.placement.enforcement, Enforcement::Observe);
+    assert_eq!(spec.placement.main_thread, MainThread::WorkerSet);
+    assert_eq!(spec.models[0].uri.to_string(), "file:///models/fraud.ubj");
+    assert_eq!(spec.models[0].slo.unwrap().latency.as_micros(), 25_000);
+    assert_eq!(spec.models[0].slo.unwrap().percentile, 99.9);
+    assert_eq!(spec.batching.policy, BatchingPolicy::Timeout);
+    assert_eq!(spec.batching.max_delay.unwrap().as_micros(), 2_000);
+    assert_eq!((spec.batching.max_rows, spec.queue.max_rows), (512, 1000));
+}
+
+#[test]
+fn the_shortest_file_takes_every_default() {
+    let text = "{apiVersion: albacore.dev/v1alpha1, kind: InferenceDeployment, \
+                metadata: {name: m}, spec: {models: [{name: m, uri: 'file://./m.txt'}]}}";
+    let spec = read_deployment(text, "m.yaml").unwrap().spec;
+    assert_eq!((spec.workers, spec.threads, spec.replicas), (1, 1, None));
+    assert_eq!(
+        (spec.batching.max_rows, spec.queue.max_rows),
+        (1024, 65_536)
+    );
+}
+
+#[test]
+fn a_file_from_the_cluster_with_status_and_managed_fields_is_read() {
+    let text = with(
+        "  labels: {app.kubernetes.io/part-of: shop}\n",
+        "  annotations: {a: b}\n  generation: 3\n  uid: x\n  creationTimestamp: \"2026-01-01T00:00:00Z\"\n",
+    ) + "status:\n  ready: 2/2\n  somethingNewer: {a: 1}\n";
+    assert_eq!(read_deployment(&text, "fraud.yaml").unwrap().status, None);
+}
+
+#[test]
+fn a_refusal_names_line_field_value_and_way_out() {
+    for (old, new, said) in [
+        (
+            "batching:",
+            "batchng:",
+            "fraud.yaml:18: spec.batchng is not a field; did you mean \"batching\"?",
+        ),
+        (
+            "mode: Compact",
+            "maxDelay: 2ms",
+            "fraud.yaml:9: spec.maxDelay is not a field here; it belongs to spec.batching",
+        ),
+        (
+            "mode: Compact",
+            "gpu: 1",
+            "fraud.yaml:9: spec.gpu is not a field; the fields here are autoscaling, batching, ",
+        ),
+        (
+            "mode: Compact",
+            "mode: compact",
+            "fraud.yaml:9: spec.mode is \"compact\"; it must be Scatter or Compact; did you mean \"Compact\"?",
+        ),
+        (
+            "workers: 4",
+            "workers: 0",
+            "fraud.yaml:7: spec.workers is 0; it must be from 1 to 256",
+        ),
+        (
+            "workers: 4",
+            "workers: \"4\"",
+            "fraud.yaml:7: spec.workers is the text \"4\"; it must be a whole number; write 4 without quotes",
+        ),
+        (
+            "workers: 4",
+            "workers: 4.5",
+            "fraud.yaml:7: spec.workers is 4.5; it must be a whole number",
+        ),
+        (
+            "workers: 4",
+            "workers: -4",
+            "fraud.yaml:7: spec.workers is -4; it must be from 1 to 256",
+        ),
+        (
+            "latency: 25ms",
+            "latency: 25",
+            "fraud.yaml:17: spec.models[0].slo.latency is 25; it must be a text with a unit; write \"25us\", \"25ms\" or \"25s\"",
+        ),
+        (
+            "latency: 25ms",
+            "latency: 25mss",
+            "fraud.yaml:17: spec.models[0].slo.latency is \"25mss\"; it has the unit \"mss\"; the units are us, ms and s",
+        ),
+        (
+            "percentile: 99.9",
+            "percentile: 100",
+            "fraud.yaml:17: spec.models[0].slo.percentile is 100; it must be from 50 to 99.99",
+        ),
+        (
+            "maxDelay: 2ms",
+            "maxRws: 2",
+            "fraud.yaml:21: spec.batching.maxRws is not a field; did you mean \"maxRows\"?",
+        ),
+        (
+            "policy: Timeout",
+            "policy: Eager",
+            "fraud.yaml:21: spec.batching.maxDelay is 2ms, which goes with policy Timeout only; remove it or set policy: Timeout instead of Eager",
+        ),
+        (
+            "    maxDelay: 2ms\n",
+            "",
+            "fraud.yaml:18: spec.batching.maxDelay is missing; policy Timeout needs it",
+        ),
+        (
+            "maxDelay: 2ms",
+            "maxDelay: 25ms",
+            "fraud.yaml:21: spec.batching.maxDelay is 25ms, which leaves no time to serve spec.models[0]",
+        ),
+        (
+            "queue: {maxRows: 1000}",
+            "queue: {maxRows: 100}",
+            "fraud.yaml:22: spec.queue.maxRows is 100, less than one batch",
+        ),
+        (
+            "name: fraud\n  labels",
+            "name: Fraud!\n  labels",
+            "fraud.yaml:4: metadata.name is \"Fraud!\"; it becomes the name of a Service",
+        ),
+        (
+            "file:///models/fraud.ubj",
+            "s3://models/fraud.ubj",
+            "fraud.yaml:16: spec.models[0].uri is \"s3://models/fraud.ubj\"; it must start with file://",
+        ),
+        (
+            "- name: fraud\n",
+            "- nme: fraud\n",
+            "fraud.yaml:15: spec.models[0].nme is not a field; did you mean \"name\"?",
+        ),
+        (
+            "kind: InferenceDeployment",
+            "kind: Deployment",
+            "fraud.yaml:2: kind is \"Deployment\"; this must be kind InferenceDeployment of apiVersion albacore.dev/v1alpha1",
+        ),
+        (
+            "apiVersion: albacore.dev/v1alpha1",
+            "apiVersion: apps/v1",
+            "fraud.yaml:1: apiVersion is \"apps/v1\"",
+        ),
+        ("kind: InferenceDeployment\n", "", "kind is missing"),
+        ("queue: {maxRows: 1000}", "workers: 3", "duplicate"),
+        (
+            "metadata:",
+            "metdata:",
+            "fraud.yaml:3: metdata is not a field; did you mean \"metadata\"?",
+        ),
+        (
+            "  labels",
+            "  lables",
+            "metadata.lables is not a field; did you mean \"labels\"?",
+        ),
+    ] {
+        let message = refusal(&with(old, new));
+        assert!(
+            message.contains(said),
+            "{new}\n  says {message}\n  not  {said}"
+        );
+    }
+}
+
+#[test]
+fn fields_inside_the_pod_template_are_known_or_refused() {
+    let own = "  template: {spec: {containers: [{name: server, command: [x], resources: {limits: {memory: 2GB}}}]}}\n";
+    let models = "  models:\n  - name: fraud\n    uri: file:///models/fraud.ubj\n    slo: {latency: 25ms, percentile: 99.9}\n";
+    let message = refusal(&with(models, own));
+    assert!(
+        message
+            .contains("containers[0].resources.limits.memory is \"2GB\"; it has the unit \"GB\""),
+        "{message}"
+    );
+    let message = refusal(&with(models, &own.replace("resources", "resorces")));
+    assert!(
+        message.contains("containers[0].resorces is not a field; did you mean \"resources\"?"),
+        "{message}"
+    );
+    let text = with(models, &own.replace("2GB", "2Gi"));
+    let text = text.replace(
+        "  batching:\n    policy: Timeout\n    maxRows: 512\n    maxDelay: 2ms\n",
+        "",
+    );
+    assert!(refusal(&text).contains("spec.queue is of the built-in server"));
+    let text = text.replace("  queue: {maxRows: 1000}\n", "");
+    assert!(
+        read_deployment(&text, "f")
+            .unwrap()
+            .spec
+            .server_container()
+            .is_some()
+    );
+    let text = with(models, "  template: {spec: {nodeSelector: {a: b}}}\n");
+    assert!(refusal(&text).contains("spec.models is missing; list the models to serve"));
+}
+
+#[test]
+fn what_is_no_single_document_is_refused() {
+    assert_eq!(
+        refusal(""),
+        "fraud.yaml: is empty; it must hold an InferenceDeployment (albacore.dev/v1alpha1)"
+    );
+    assert!(refusal("# only a comment\n").contains("is empty"));
+    assert!(refusal(&format!("{GOOD}---\n{GOOD}")).contains("holds several YAML documents"));
+    assert!(refusal("a: [1, 2\nb: 3").contains("is not valid YAML"));
+    assert!(refusal("- a\n- b\n").contains("apiVersion is missing"));
+    assert!(refusal(&"x".repeat(FILE_BYTES_MAX + 1)).contains("1048577 bytes"));
+    assert!(refusal(&"[".repeat(100_000)).contains("is not valid YAML"));
+    assert!(
+        refusal(&format!("a: &a [x]\n{}", "b: [*a, *a, *a]\n".repeat(3))).contains("fraud.yaml")
+    );
+}
+
+#[test]
+fn many_violations_are_listed_in_order_and_bounded() {
+    let fields: String = (0..30).map(|i| format!("  zzzzzzzzz{i}: 1\n")).collect();
+    let message = refusal(&format!("{GOOD}{fields}"));
+    assert_eq!(message.lines().count(), VIOLATIONS_MAX + 1);
+    assert!(message.ends_with("fraud.yaml: and 10 more"), "{message}");
+}

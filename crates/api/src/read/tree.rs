@@ -1,0 +1,188 @@
+//! A YAML document as a tree that knows the line of every key and value.
+//!
+//! Typed reading alone would lose the line of a value that is well-formed but wrong, and would skip
+//! fields that the Kubernetes types do not know.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
+
+/// A value and the line it begins on, counted from 1.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) line: u64,
+    pub(super) kind: Kind,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// A field of a map.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) line: u64,
+    pub(super) value: Node,
+}
+
+impl Node {
+    /// The value of a field that is present and not null.
+    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+        match &self.kind {
+            Kind::Map(entries) => entries
+                .iter()
+                .find(|e| e.key == key && !matches!(e.value.kind, Kind::Null))
+                .map(|e| &e.value),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The line of the field `path` (`spec.models[0].uri`), or of the deepest part that exists.
+    pub(super) fn line_of(&self, path: &str) -> u64 {
+        let (mut node, mut line) = (self, self.line);
+        for part in path.split('.') {
+            let (name, index) = match part.split_once('[') {
+                Some((name, rest)) => (name, rest.trim_end_matches(']').parse::<usize>().ok()),
+                None => (part, None),
+            };
+            let Kind::Map(entries) = &node.kind else {
+                return line;
+            };
+            let Some(entry) = entries.iter().find(|e| e.key == name) else {
+                return line;
+            };
+            (node, line) = (&entry.value, entry.line);
+            if let (Some(index), Kind::List(items)) = (index, &node.kind) {
+                let Some(item) = items.get(index) else {
+                    return line;
+                };
+                (node, line) = (item, item.line);
+            }
+        }
+        line
+    }
+
+    /// The same as JSON; fields that are null are left out, as the API server does.
+    pub(super) fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(b) => Value::Bool(*b),
+            Kind::Number(n) => Value::Number(n.clone()),
+            Kind::Text(t) => Value::String(t.clone()),
+            Kind::List(items) => Value::Array(items.iter().map(Node::to_json).collect()),
+            Kind::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .filter(|e| !matches!(e.value.kind, Kind::Null))
+                    .map(|e| (e.key.clone(), e.value.to_json()))
+                    .collect::<Map<_, _>>(),
+            ),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Kind>::deserialize(deserializer)?;
+        Ok(Self {
+            line: spanned.referenced.line(),
+            kind: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(KindVisitor)
+    }
+}
+
+struct KindVisitor;
+
+impl<'de> Visitor<'de> for KindVisitor {
+    type Value = Kind;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+        Kind::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
+        Ok(Kind::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
+        Ok(Kind::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
+        Ok(Kind::Number(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Kind, E> {
+        Number::from_f64(value)
+            .map(Kind::Number)
+            .ok_or_else(|| E::custom(format_args!("{value} is not a finite number")))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
+        Ok(Kind::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Kind, E> {
+        Ok(Kind::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Kind, A::Error> {
+        let mut items = Vec::new();
+        // bound: the length of the document, which FILE_BYTES_MAX bounds.
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Kind::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
+        let mut entries = Vec::new();
+        // bound: the length of the document, which FILE_BYTES_MAX bounds.
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let value = map.next_value()?;
+            entries.push(Entry {
+                key: key.value,
+                line: key.referenced.line(),
+                value,
+            });
+        }
+        Ok(Kind::Map(entries))
+    }
+}

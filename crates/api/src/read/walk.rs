@@ -1,0 +1,301 @@
+//! Compares a document with the schema of the custom resource, field by field.
+//!
+//! The schema is the one that `crds/` ships, so `albacore run` refuses what the API server refuses,
+//! with the same limits, and says it better: with the line, the value and what to write. Texts with
+//! a form of their own (durations, URIs, quantities) are parsed by their type.
+
+use serde_json::Value;
+
+use super::nearest::nearest;
+use super::tree::{Entry, Kind, Node};
+use crate::deployment::MODEL_NAME_PATTERN;
+use crate::quantity;
+use crate::timespan::{self, Timespan};
+use crate::uri::{self, ModelUri};
+use crate::violation::{Violation, quoted};
+
+/// The violations of one document, in its order.
+pub(super) struct Walk<'a> {
+    /// The root schema, searched for the right place of a misplaced field.
+    root: &'a Value,
+    pub(super) violations: Vec<Violation>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(root: &'a Value) -> Self {
+        Self {
+            root,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Compares `node`, which stands at `path`, with `schema`.
+    pub(super) fn check(&mut self, schema: &Value, node: &Node, path: &str) {
+        if schema["x-kubernetes-int-or-string"] == true {
+            return self.check_int_or_text(schema, node, path);
+        }
+        match (schema["type"].as_str(), &node.kind) {
+            (_, Kind::Null) | (None, _) => {}
+            (Some("object"), Kind::Map(entries)) => self.check_map(schema, node, entries, path),
+            (Some("array"), Kind::List(items)) => self.check_list(schema, node, items, path),
+            (Some("string"), Kind::Text(text)) => self.check_text(schema, node, text, path),
+            (Some("boolean"), Kind::Bool(_)) => {}
+            (Some("number"), Kind::Number(number)) => {
+                self.check_range(schema, node, number.as_f64(), path);
+            }
+            (Some("integer"), Kind::Number(number)) if !number.is_f64() => {
+                self.check_range(schema, node, number.as_f64(), path);
+            }
+            (Some(wanted), _) => self.report(node.line, path, wrong_type(wanted, schema, node)),
+        }
+    }
+
+    fn report(&mut self, line: u64, path: &str, problem: String) {
+        self.violations.push(Violation {
+            field: path.to_owned(),
+            problem,
+            line: Some(line),
+        });
+    }
+
+    fn check_map(&mut self, schema: &Value, node: &Node, entries: &[Entry], path: &str) {
+        let known = &schema["properties"];
+        let additional = &schema["additionalProperties"];
+        let takes_any = schema["x-kubernetes-preserve-unknown-fields"] == true;
+        for entry in entries {
+            let below = join(path, &entry.key);
+            if known[&entry.key].is_object() {
+                self.check(&known[&entry.key], &entry.value, &below);
+            } else if additional.is_object() {
+                self.check(additional, &entry.value, &below);
+            } else if !takes_any {
+                let problem = self.unknown(known, &entry.key);
+                self.report(entry.line, &below, problem);
+            }
+        }
+        for name in schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
+            if node.get(name).is_none() {
+                self.report(node.line, &join(path, name), "is missing".to_owned());
+            }
+        }
+    }
+
+    fn unknown(&self, known: &Value, key: &str) -> String {
+        let names = || {
+            known
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.as_str())
+        };
+        if let Some(name) = nearest(key, names()) {
+            return format!("is not a field; did you mean \"{name}\"?");
+        }
+        if let Some(place) = find_place(&self.root["properties"]["spec"], "spec", key) {
+            return format!("is not a field here; it belongs to {place}");
+        }
+        let list: Vec<&str> = names().collect();
+        match list.len() {
+            0 => "is not a field; remove it".to_owned(),
+            1..=16 => format!("is not a field; the fields here are {}", list.join(", ")),
+            _ => "is not a field; remove it or see `kubectl explain pod`".to_owned(),
+        }
+    }
+
+    fn check_list(&mut self, schema: &Value, node: &Node, items: &[Node], path: &str) {
+        if let Some(max) = schema["maxItems"]
+            .as_u64()
+            .filter(|&max| items.len() as u64 > max)
+        {
+            self.report(
+                node.line,
+                path,
+                format!("has {} items; at most {max}", items.len()),
+            );
+        }
+        for (index, item) in items.iter().enumerate() {
+            let below = format!("{path}[{index}]");
+            if matches!(item.kind, Kind::Null) {
+                self.report(
+                    item.line,
+                    &below,
+                    "is empty; fill it or remove it".to_owned(),
+                );
+            }
+            self.check(&schema["items"], item, &below);
+            for key in schema["x-kubernetes-list-map-keys"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .take(1)
+            {
+                let Some(key) = key.as_str() else { continue };
+                let Some(name) = item.get(key).and_then(Node::text) else {
+                    continue;
+                };
+                let is_first = |n: &Node| n.get(key).and_then(Node::text) == Some(name);
+                if let Some(first) = items[..index].iter().position(is_first) {
+                    let problem = format!(
+                        "is {}, as is {path}[{first}].{key}; each needs a {key} of its own",
+                        quoted(name)
+                    );
+                    self.report(item.line_of(key), &join(&below, key), problem);
+                }
+            }
+        }
+    }
+
+    fn check_text(&mut self, schema: &Value, node: &Node, text: &str, path: &str) {
+        if let Some(names) = schema["enum"].as_array() {
+            if !names.iter().any(|n| n == text) {
+                let problem = not_in(names, text);
+                self.report(node.line, path, problem);
+            }
+            return;
+        }
+        let chars = text.chars().count() as u64;
+        if let Some(max) = schema["maxLength"].as_u64().filter(|&max| chars > max)
+            && schema["pattern"] != timespan::PATTERN
+        {
+            let problem = format!("is {}; at most {max} characters", quoted(text));
+            return self.report(node.line, path, problem);
+        }
+        let problem = match schema["pattern"].as_str() {
+            Some(timespan::PATTERN) => text.parse::<Timespan>().err().map(|e| e.to_string()),
+            Some(uri::PATTERN) => text.parse::<ModelUri>().err().map(|e| e.to_string()),
+            Some(MODEL_NAME_PATTERN) => model_name_problem(text),
+            Some(quantity::PATTERN) => quantity::problem(text),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            self.report(
+                node.line,
+                path,
+                format!("is {}; it {problem}", quoted(text)),
+            );
+        }
+    }
+
+    fn check_int_or_text(&mut self, schema: &Value, node: &Node, path: &str) {
+        match &node.kind {
+            Kind::Null => {}
+            Kind::Text(text) => self.check_text(schema, node, text, path),
+            Kind::Number(number) if !number.is_f64() => {}
+            _ => {
+                let problem = format!(
+                    "is {}; it must be a whole number, or a text in quotes such as \"500m\"",
+                    shown(node)
+                );
+                self.report(node.line, path, problem);
+            }
+        }
+    }
+
+    fn check_range(&mut self, schema: &Value, node: &Node, value: Option<f64>, path: &str) {
+        let Some(value) = value else { return };
+        let (min, max) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
+        if min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max) {
+            return;
+        }
+        let range = match (min, max) {
+            (Some(min), Some(max)) => format!("from {min} to {max}"),
+            (Some(min), None) => format!("at least {min}"),
+            (None, Some(max)) => format!("at most {max}"),
+            (None, None) => return,
+        };
+        self.report(
+            node.line,
+            path,
+            format!("is {}; it must be {range}", shown(node)),
+        );
+    }
+}
+
+/// `metadata.labels` and `app` make `metadata.labels.app`; a key with dots is put in quotes.
+fn join(path: &str, key: &str) -> String {
+    match (path, key.contains(['.', '/', '[', ' '])) {
+        ("", _) => key.to_owned(),
+        (_, false) => format!("{path}.{key}"),
+        (_, true) => format!("{path}[{}]", quoted(key)),
+    }
+}
+
+/// Where in Albacore's own part of the schema a field of this name stands.
+fn find_place(schema: &Value, path: &str, name: &str) -> Option<String> {
+    let known = schema["properties"]
+        .as_object()
+        .or(schema["items"]["properties"].as_object())?;
+    if known.contains_key(name) {
+        return Some(path.to_owned());
+    }
+    known
+        .iter()
+        .filter(|(key, _)| !matches!(key.as_str(), "template" | "resources"))
+        .find_map(|(key, below)| find_place(below, &format!("{path}.{key}"), name))
+}
+
+fn not_in(names: &[Value], text: &str) -> String {
+    let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+    let meant = nearest(text, names.iter().copied())
+        .map(|name| format!("; did you mean \"{name}\"?"))
+        .unwrap_or_default();
+    format!(
+        "is {}; it must be {}{meant}",
+        quoted(text),
+        names.join(" or ")
+    )
+}
+
+fn model_name_problem(text: &str) -> Option<String> {
+    let is_edge = |c: char| c.is_ascii_alphanumeric();
+    let is_name = text.starts_with(is_edge)
+        && text.ends_with(is_edge)
+        && text.chars().all(|c| is_edge(c) || "._-".contains(c));
+    (!is_name).then(|| {
+        "must consist of letters, digits, \"-\", \"_\" and \".\", and begin and end with a letter \
+         or digit, as in \"fraud-v2\""
+            .to_owned()
+    })
+}
+
+/// A value as a message shows it.
+fn shown(node: &Node) -> String {
+    match &node.kind {
+        Kind::Null => "empty".to_owned(),
+        Kind::Bool(value) => value.to_string(),
+        Kind::Number(value) => value.to_string(),
+        Kind::Text(text) => format!("the text {}", quoted(text)),
+        Kind::List(_) => "a list".to_owned(),
+        Kind::Map(_) => "a map of fields".to_owned(),
+    }
+}
+
+fn wrong_type(wanted: &str, schema: &Value, node: &Node) -> String {
+    let name = match wanted {
+        "object" => "a map of fields",
+        "array" => "a list",
+        "string" => "a text",
+        "boolean" => "true or false",
+        "integer" => "a whole number",
+        _ => "a number",
+    };
+    let cure = match (wanted, &node.kind) {
+        ("string", Kind::Number(n)) if schema["pattern"] == timespan::PATTERN => {
+            format!(" with a unit; write \"{n}us\", \"{n}ms\" or \"{n}s\"")
+        }
+        ("string", Kind::Number(_) | Kind::Bool(_)) => {
+            format!("; write it in quotes, \"{}\"", shown(node))
+        }
+        ("integer" | "number", Kind::Text(text)) if text.parse::<f64>().is_ok() => {
+            format!("; write {text} without quotes")
+        }
+        ("array", Kind::Map(_)) => "; write \"- \" before its first field".to_owned(),
+        _ => String::new(),
+    };
+    format!("is {}; it must be {name}{cure}", shown(node))
+}

@@ -1,0 +1,322 @@
+//! What the fields of a spec must mean together: one table, checked by Rust here and by CEL in the
+//! API server.
+//!
+//! Each rule carries both spellings side by side. The CEL goes into the schema at `at`; the Rust
+//! spelling sees the same object and says more: the values that clash and the way out. A rule
+//! without CEL is one that the schema states otherwise (`x-kubernetes-list-map-keys`).
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Container;
+
+use crate::deployment::{
+    Batching, BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Queue,
+};
+use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX};
+use crate::violation::{Violation, quoted};
+
+/// Name of the container that serves, in the pods and in `spec.template`.
+pub const SERVER_CONTAINER: &str = "server";
+
+/// A rule in both spellings.
+pub(crate) struct Rule {
+    /// The schema node that carries the CEL: `""` for the object, or `spec.batching`.
+    pub(crate) at: &'static str,
+    /// The CEL, `self` being the value at `at`.
+    pub(crate) cel: Option<&'static str>,
+    /// What the API server says.
+    pub(crate) message: &'static str,
+    /// The field that the API server names, relative to `at`.
+    pub(crate) field: Option<&'static str>,
+    check: fn(&InferenceDeployment) -> Option<Violation>,
+}
+
+pub(crate) const RULES: [Rule; 11] = [
+    Rule {
+        at: "",
+        cel: Some(
+            "size(self.metadata.name) <= 63 && \
+             self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        ),
+        message: "metadata.name becomes the name of a Service: at most 63 lower-case letters, \
+                  digits and \"-\", beginning with a letter and not ending with \"-\"",
+        field: None,
+        check: name_is_a_label,
+    },
+    Rule {
+        at: "spec",
+        cel: Some("self.workers * self.threads <= 2048"),
+        message: "workers x threads is at most 2048",
+        field: Some(".threads"),
+        check: shape_is_bounded,
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "(has(self.models) && size(self.models) > 0) || (has(self.template) && \
+             has(self.template.spec) && has(self.template.spec.containers) && \
+             self.template.spec.containers.exists(c, c.name == 'server'))",
+        ),
+        message: "needs models, or a template with a container named \"server\"",
+        field: Some(".models"),
+        check: something_is_served,
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.models) || size(self.models) == 0 || !has(self.template) || \
+             !has(self.template.spec) || !has(self.template.spec.containers) || \
+             self.template.spec.containers.all(c, c.name != 'server' || \
+             (!has(c.command) && !has(c.args)))",
+        ),
+        message: "models are served by the built-in server: remove models, or command and args of \
+                  the container \"server\"",
+        field: Some(".template"),
+        check: one_server,
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "(has(self.models) && size(self.models) > 0) || (self.batching.policy == 'Auto' && \
+             self.batching.maxRows == 1024 && !has(self.batching.maxDelay) && \
+             self.queue.maxRows == 65536)",
+        ),
+        message: "batching and queue are of the built-in server: remove them, or serve models",
+        field: Some(".batching"),
+        check: batching_has_a_server,
+    },
+    Rule {
+        at: "spec.models",
+        cel: None,
+        message: "",
+        field: None,
+        check: names_are_unique,
+    },
+    Rule {
+        at: "spec.batching",
+        cel: Some("self.policy == 'Timeout' ? has(self.maxDelay) : !has(self.maxDelay)"),
+        message: "maxDelay goes with policy Timeout: needed there, refused with any other",
+        field: None,
+        check: delay_goes_with_timeout,
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.batching.maxDelay) || !has(self.models) || self.models.all(m, \
+             !has(m.slo) || duration(self.batching.maxDelay) < duration(m.slo.latency))",
+        ),
+        message: "batching.maxDelay must be shorter than the slo.latency of every model",
+        field: Some(".batching.maxDelay"),
+        check: delay_is_below_objectives,
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "self.batching.policy != 'Deferred' || !has(self.models) || \
+             self.models.all(m, has(m.slo))",
+        ),
+        message: "batching.policy Deferred needs slo.latency for every model",
+        field: Some(".batching.policy"),
+        check: deferred_has_objectives,
+    },
+    Rule {
+        at: "spec",
+        cel: Some("self.queue.maxRows >= self.batching.maxRows"),
+        message: "queue.maxRows must hold one batch: at least batching.maxRows",
+        field: Some(".queue.maxRows"),
+        check: queue_holds_a_batch,
+    },
+    Rule {
+        at: "spec.autoscaling",
+        cel: Some("self.minReplicas <= self.maxReplicas"),
+        message: "minReplicas must not be above maxReplicas",
+        field: Some(".minReplicas"),
+        check: replicas_are_ordered,
+    },
+];
+
+/// Every rule that `deployment` breaks; empty for a valid one. Ranges and forms of single fields are
+/// the schema's and are checked when a file is read.
+pub fn validate(deployment: &InferenceDeployment) -> Vec<Violation> {
+    RULES
+        .iter()
+        .filter_map(|rule| (rule.check)(deployment))
+        .collect()
+}
+
+impl InferenceDeploymentSpec {
+    /// The container of the template that serves, or is laid over the built-in server.
+    pub fn server_container(&self) -> Option<&Container> {
+        let pod = self.template.as_ref()?.spec.as_ref()?;
+        pod.containers.iter().find(|c| c.name == SERVER_CONTAINER)
+    }
+
+    /// Whether the built-in server runs, rather than one of the user's own.
+    pub fn is_built_in(&self) -> bool {
+        !self.models.is_empty()
+    }
+
+    /// The field of a part of the server container, for messages.
+    pub(crate) fn server_field(&self, part: &str) -> String {
+        let pod = self.template.as_ref().and_then(|t| t.spec.as_ref());
+        let index = pod
+            .and_then(|p| p.containers.iter().position(|c| c.name == SERVER_CONTAINER))
+            .unwrap_or(0);
+        format!("spec.template.spec.containers[{index}].{part}")
+    }
+}
+
+fn name_is_a_label(deployment: &InferenceDeployment) -> Option<Violation> {
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let is_label = name.len() <= NAME_CHARS_MAX
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    (!is_label).then(|| {
+        let problem = match name {
+            "" => "is missing; give the deployment a name, as in \"fraud\"".to_owned(),
+            _ => format!(
+                "is {}; it becomes the name of a Service: at most {NAME_CHARS_MAX} lower-case \
+                 letters, digits and \"-\", beginning with a letter and not ending with \"-\"",
+                quoted(name)
+            ),
+        };
+        Violation::new("metadata.name", problem)
+    })
+}
+
+fn shape_is_bounded(deployment: &InferenceDeployment) -> Option<Violation> {
+    let (workers, threads) = (deployment.spec.workers, deployment.spec.threads);
+    let slots = u32::from(workers) * u32::from(threads);
+    (slots > SLOTS_MAX).then(|| {
+        let problem = format!(
+            "is {threads}, which with workers {workers} makes {slots} threads; workers x threads \
+             is at most {SLOTS_MAX}"
+        );
+        Violation::new("spec.threads", problem)
+    })
+}
+
+fn something_is_served(deployment: &InferenceDeployment) -> Option<Violation> {
+    let spec = &deployment.spec;
+    (!spec.is_built_in() && spec.server_container().is_none()).then(|| {
+        let problem = "is missing; list the models to serve, or put a container named \"server\" \
+                       with a command of your own into spec.template.spec.containers";
+        Violation::new("spec.models", problem)
+    })
+}
+
+fn one_server(deployment: &InferenceDeployment) -> Option<Violation> {
+    let spec = &deployment.spec;
+    let server = spec.server_container().filter(|_| spec.is_built_in())?;
+    let part = match (&server.command, &server.args) {
+        (Some(_), _) => "command",
+        (None, Some(_)) => "args",
+        (None, None) => return None,
+    };
+    let problem = "clashes with spec.models, which the built-in server serves; remove the one or \
+                   the other";
+    Some(Violation::new(spec.server_field(part), problem))
+}
+
+fn batching_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
+    let spec = &deployment.spec;
+    let field = match (
+        spec.batching != Batching::default(),
+        spec.queue != Queue::default(),
+    ) {
+        (true, _) => "spec.batching",
+        (false, true) => "spec.queue",
+        (false, false) => return None,
+    };
+    (!spec.is_built_in()).then(|| {
+        let problem = "is of the built-in server, and this deployment runs a server of its own; \
+                       remove it";
+        Violation::new(field, problem)
+    })
+}
+
+fn names_are_unique(deployment: &InferenceDeployment) -> Option<Violation> {
+    let mut seen = BTreeSet::new();
+    let models = &deployment.spec.models;
+    let (index, model) = models
+        .iter()
+        .enumerate()
+        .find(|(_, m)| !seen.insert(&m.name))?;
+    let problem = format!(
+        "is {}, as is an earlier model's; each needs its own",
+        quoted(&model.name)
+    );
+    Some(Violation::new(
+        format!("spec.models[{index}].name"),
+        problem,
+    ))
+}
+
+fn delay_goes_with_timeout(deployment: &InferenceDeployment) -> Option<Violation> {
+    let Batching {
+        policy, max_delay, ..
+    } = deployment.spec.batching;
+    let problem = match (policy, max_delay) {
+        (BatchingPolicy::Timeout, None) => {
+            "is missing; policy Timeout needs it, as in \"maxDelay: 2ms\"".to_owned()
+        }
+        (BatchingPolicy::Timeout, Some(_)) | (_, None) => return None,
+        (other, Some(delay)) => format!(
+            "is {delay}, which goes with policy Timeout only; remove it or set policy: Timeout \
+             instead of {other:?}"
+        ),
+    };
+    Some(Violation::new("spec.batching.maxDelay", problem))
+}
+
+fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
+    let delay = deployment.spec.batching.max_delay?;
+    let objective = |index: usize| deployment.spec.models[index].slo.map(|s| s.latency);
+    let index = (0..deployment.spec.models.len())
+        .find(|&index| objective(index).is_some_and(|latency| delay >= latency))?;
+    let problem = format!(
+        "is {delay}, which leaves no time to serve spec.models[{index}] within its slo.latency{}; \
+         choose less",
+        objective(index)
+            .map(|l| format!(" of {l}"))
+            .unwrap_or_default()
+    );
+    Some(Violation::new("spec.batching.maxDelay", problem))
+}
+
+fn deferred_has_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
+    let spec = &deployment.spec;
+    let index = spec.models.iter().position(|m| m.slo.is_none())?;
+    (spec.batching.policy == BatchingPolicy::Deferred).then(|| {
+        let problem = "is missing; batching.policy Deferred waits as long as the objective allows \
+                       and so needs one, as in \"slo: {latency: 25ms}\"";
+        Violation::new(format!("spec.models[{index}].slo"), problem)
+    })
+}
+
+fn queue_holds_a_batch(deployment: &InferenceDeployment) -> Option<Violation> {
+    let (queue, batch) = (
+        deployment.spec.queue.max_rows,
+        deployment.spec.batching.max_rows,
+    );
+    (queue < batch).then(|| {
+        let problem = format!(
+            "is {queue}, less than one batch; raise it to at least batching.maxRows, {batch}"
+        );
+        Violation::new("spec.queue.maxRows", problem)
+    })
+}
+
+fn replicas_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> {
+    let scaling = deployment.spec.autoscaling?;
+    (scaling.min_replicas > scaling.max_replicas).then(|| {
+        let problem = format!(
+            "is {}, above maxReplicas {}",
+            scaling.min_replicas, scaling.max_replicas
+        );
+        Violation::new("spec.autoscaling.minReplicas", problem)
+    })
+}

@@ -1,0 +1,238 @@
+//! Where a model comes from: the `uri` of a model, taken apart.
+//!
+//! Nothing is decoded: a path is used as it is written, so that `kubectl get` shows the very name
+//! that the server opens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::limits::URI_CHARS_MAX;
+
+/// The place of a model file.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ModelUri {
+    /// `file:///models/fraud.ubj`: an absolute path where the server runs; or `file://./fraud.ubj`,
+    /// `file://../fraud.ubj`: relative to the YAML file, for `albacore run` only.
+    File {
+        /// The path: starts with `/`, `./` or `../`.
+        path: String,
+    },
+    /// `pvc://claim/path/in/volume`.
+    Pvc {
+        /// Name of the PersistentVolumeClaim, in the namespace of the deployment.
+        claim: String,
+        /// Path in the volume, without leading slash.
+        path: String,
+    },
+    /// `configmap://name/key`.
+    ConfigMap {
+        /// Name of the ConfigMap, in the namespace of the deployment.
+        name: String,
+        /// The key in `data` or `binaryData`.
+        key: String,
+    },
+    /// `http://...` or `https://...`, whole.
+    Http {
+        /// The URL as written.
+        url: String,
+    },
+}
+
+/// What the schema says of a URI; [`ModelUri::from_str`] accepts the same texts.
+pub(crate) const PATTERN: &str = concat!(
+    r"^(file://(\.\.?)?/[^\x00-\x1f]*[^\x00-\x1f/]",
+    r"|pvc://[a-z0-9][a-z0-9.-]*/[^\x00-\x1f]*[^\x00-\x1f/]",
+    r"|configmap://[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+",
+    r"|https?://[^\x00-\x20/][^\x00-\x20]*)$"
+);
+
+/// Why a text is not a [`ModelUri`]; each message says what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UriError {
+    /// No scheme, or an unknown one.
+    #[error(
+        "must start with file://, pvc://, configmap://, http:// or https://, \
+         as in \"file:///models/fraud.ubj\""
+    )]
+    Scheme,
+    /// `file://models/x` would name a host.
+    #[error(
+        "names a host; write \"file:///{0}\" for an absolute path or \"file://./{0}\" for one \
+         beside the YAML file"
+    )]
+    FileHost(String),
+    /// A part is missing or holds what it must not.
+    #[error("is not of the form {0}")]
+    Form(&'static str),
+    /// Too long.
+    #[error("is longer than {URI_CHARS_MAX} characters")]
+    Length,
+}
+
+impl FromStr for ModelUri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        if text.chars().count() > URI_CHARS_MAX {
+            return Err(UriError::Length);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(UriError::Scheme)?;
+        match scheme {
+            "file" => parse_file(rest),
+            "pvc" => {
+                let form = UriError::Form("pvc://claim/path");
+                let (claim, path) = rest.split_once('/').ok_or(form.clone())?;
+                if !is_object_name(claim) || !is_path(path) {
+                    return Err(form);
+                }
+                Ok(Self::Pvc {
+                    claim: claim.to_owned(),
+                    path: path.to_owned(),
+                })
+            }
+            "configmap" => {
+                let form = UriError::Form("configmap://name/key");
+                let (name, key) = rest.split_once('/').ok_or(form.clone())?;
+                if !is_object_name(name) || !is_key(key) {
+                    return Err(form);
+                }
+                Ok(Self::ConfigMap {
+                    name: name.to_owned(),
+                    key: key.to_owned(),
+                })
+            }
+            "http" | "https" => {
+                if rest.is_empty() || rest.starts_with('/') || rest.chars().any(|c| c <= ' ') {
+                    return Err(UriError::Form("http(s)://host/path"));
+                }
+                Ok(Self::Http {
+                    url: text.to_owned(),
+                })
+            }
+            _ => Err(UriError::Scheme),
+        }
+    }
+}
+
+fn parse_file(rest: &str) -> Result<ModelUri, UriError> {
+    if !(rest.starts_with('/') || rest.starts_with("./") || rest.starts_with("../")) {
+        return Err(UriError::FileHost(rest.to_owned()));
+    }
+    let below = rest.trim_start_matches("..").trim_start_matches('.');
+    if !is_path(below.strip_prefix('/').unwrap_or(below)) {
+        return Err(UriError::Form("file:///path/to/model.ubj"));
+    }
+    Ok(ModelUri::File {
+        path: rest.to_owned(),
+    })
+}
+
+fn is_path(text: &str) -> bool {
+    !text.is_empty() && !text.ends_with('/') && !text.chars().any(|c| c < ' ')
+}
+
+fn is_object_name(text: &str) -> bool {
+    let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(is_alphanumeric)
+        && text
+            .chars()
+            .all(|c| is_alphanumeric(c) || c == '-' || c == '.')
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+}
+
+impl fmt::Display for ModelUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path } => write!(f, "file://{path}"),
+            Self::Pvc { claim, path } => write!(f, "pvc://{claim}/{path}"),
+            Self::ConfigMap { name, key } => write!(f, "configmap://{name}/{key}"),
+            Self::Http { url } => f.write_str(url),
+        }
+    }
+}
+
+impl Serialize for ModelUri {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelUri {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|e| de::Error::custom(format_args!("\"{text}\" {e}")))
+    }
+}
+
+impl JsonSchema for ModelUri {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ModelUri".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": PATTERN, "maxLength": URI_CHARS_MAX })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheme_is_taken_apart_and_printed_as_written() {
+        for text in [
+            "file:///models/fraud.ubj",
+            "file://./fraud.ubj",
+            "file://../models/fraud model.txt",
+            "pvc://models/v1/fraud.ubj",
+            "configmap://fraud-model/fraud.json",
+            "http://models:8080/fraud.ubj",
+            "https://example.org/fraud.ubj?version=2",
+        ] {
+            assert_eq!(text.parse::<ModelUri>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_write() {
+        for (text, part) in [
+            ("/models/fraud.ubj", "must start with file://"),
+            ("s3://bucket/fraud.ubj", "must start with file://"),
+            (
+                "file://models/fraud.ubj",
+                "write \"file:///models/fraud.ubj\"",
+            ),
+            ("file:///", "of the form file:///path"),
+            ("file://./", "of the form file:///path"),
+            ("pvc://models", "of the form pvc://claim/path"),
+            ("pvc://models/", "of the form pvc://claim/path"),
+            ("configmap://Fraud/key", "of the form configmap://name/key"),
+            ("https:///x", "of the form http(s)://host/path"),
+        ] {
+            let error = text.parse::<ModelUri>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text:?}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_the_pattern_allows_is_parsed(text in PATTERN.trim_matches(['^', '$'])) {
+            let uri: ModelUri = text.parse().unwrap();
+            proptest::prop_assert_eq!(uri.to_string(), text);
+        }
+    }
+}
