@@ -1,0 +1,73 @@
+//! Why the engine did not take a request, and why a request that it took failed.
+
+use std::time::Duration;
+
+use super::Kind;
+
+/// The engine does not take the request; nothing was kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The queue is full: HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
+    #[error("the queue is full ({queued_rows} of {rows_max} rows): send the request again later")]
+    QueueFull {
+        /// When to try again.
+        retry_after: Duration,
+        /// Rows waiting now.
+        queued_rows: usize,
+        /// The bound of `--queue-rows`.
+        rows_max: usize,
+    },
+    /// The request can never be run: HTTP 413, gRPC `INVALID_ARGUMENT`.
+    #[error("{rows} rows are more than the {rows_max} that one request may hold: send fewer rows")]
+    TooLarge {
+        /// Rows of the request.
+        rows: usize,
+        /// Rows that would be taken.
+        rows_max: usize,
+    },
+    /// The model does not give this output: HTTP 400.
+    #[error("model {model:?} gives no output {kind:?}")]
+    NoSuchOutput {
+        /// The model's name.
+        model: String,
+        /// What was asked for.
+        kind: Kind,
+    },
+    /// The request has no row, asks for no output or brings rows that are not floats: HTTP 400.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The model index is not one of this engine: HTTP 404.
+    #[error("there is no such model")]
+    UnknownModel,
+    /// The server is shutting down: HTTP 503, gRPC `UNAVAILABLE`.
+    #[error("the server is shutting down: send the request to another one")]
+    Draining,
+    /// No worker runs at present: HTTP 503, gRPC `UNAVAILABLE`.
+    #[error("no worker is running: send the request again later")]
+    NoWorkers {
+        /// When to try again.
+        retry_after: Duration,
+    },
+}
+
+/// An accepted request that could not be answered: HTTP 500, gRPC `INTERNAL`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The batch that held the request ended the worker that ran it, each time.
+    #[error("the rows of this request, or of one run with it, ended {deaths} workers ({cause})")]
+    Poisonous {
+        /// Workers that died of it.
+        deaths: u32,
+        /// How the last of them died, for example `signal 11`.
+        cause: String,
+    },
+    /// The worker could not compute the request.
+    #[error("the worker could not compute the request: {reason}")]
+    Compute {
+        /// What the worker said.
+        reason: String,
+    },
+    /// The server stopped before the request was run: HTTP 503, gRPC `UNAVAILABLE`.
+    #[error("the server stopped before the request was run")]
+    Stopped,
+}
