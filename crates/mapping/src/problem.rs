@@ -60,7 +60,8 @@ impl Mapping {
         if slot.rank.0 >= self.threads {
             return None;
         }
-        let index = usize::from(slot.worker.0) * usize::from(self.threads) + usize::from(slot.rank.0);
+        let index =
+            usize::from(slot.worker.0) * usize::from(self.threads) + usize::from(slot.rank.0);
         self.cpus.get(index).copied()
     }
 
@@ -68,7 +69,10 @@ impl Mapping {
     pub fn iter(&self) -> impl Iterator<Item = (Slot, CpuId)> + '_ {
         let threads = usize::from(self.threads).max(1);
         self.cpus.iter().enumerate().map(move |(i, &cpu)| {
-            let (worker, rank) = (WorkerIndex((i / threads) as u16), Rank((i % threads) as u16));
+            let (worker, rank) = (
+                WorkerIndex((i / threads) as u16),
+                Rank((i % threads) as u16),
+            );
             (Slot { worker, rank }, cpu)
         })
     }

@@ -1,0 +1,138 @@
+//! Which worker gets which of the threads that the volumes foresee.
+//!
+//! **Problem.** Give every worker one main and T-1 peers, at most `worker_cap` threads on a cpu, such that the cpus'
+//! volumes and mains are used up exactly. **Approach.** Worker by worker. A worker must take what the workers after it
+//! could not (`forced`); beyond that it is free and takes, thread by thread, what is best for itself.
+//! **Proof sketch.** Let n' and m' be what is left of a cpu, W' the workers left. With n' <= cap W' everywhere, sum n' = W'T,
+//! sum m' = W' and m' <= n', each row n'/W' is a fractional answer, so any choice of T threads with at least
+//! n' - cap (W'-1) and at most cap on each cpu leaves the same invariant. The forced threads are at most T, because
+//! n' - cap (W'-1) <= n'/W'; where they are exactly T they are all that is left and hold the mains. **Limits.**
+//! O(W T C).
+
+use crate::Mode;
+use crate::domains::{CORE, Domains, LEVELS};
+use crate::volumes::{Volumes, add, no_counts};
+
+/// Who is where: the main's cpu and the peers' cpus of every worker, as positions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Deal {
+    /// Cpu of each worker's main.
+    pub(crate) mains: Vec<u16>,
+    /// Cpus of each worker's peers, T-1 each.
+    pub(crate) peers: Vec<Vec<u16>>,
+}
+
+/// Deals all threads.
+pub(crate) fn deal(domains: &Domains, volumes: &Volumes) -> Deal {
+    let mut left = Left {
+        threads: volumes.threads.clone(),
+        mains: volumes.mains.clone(),
+        workers: domains.workers as u32,
+    };
+    let mut deal = Deal {
+        mains: Vec::new(),
+        peers: Vec::new(),
+    };
+    for _ in 0..domains.workers {
+        let main = left.take_main(domains);
+        let mut peers = left.take_peers(domains, main);
+        left.workers -= 1;
+        peers.sort_unstable();
+        deal.mains.push(main as u16);
+        deal.peers.push(peers);
+    }
+    deal
+}
+
+/// What no worker has taken yet.
+struct Left {
+    threads: Vec<u32>,
+    mains: Vec<u32>,
+    workers: u32,
+}
+
+impl Left {
+    /// How many threads on `cpu` the current worker must take.
+    fn forced(&self, domains: &Domains, cpu: usize) -> u32 {
+        self.threads[cpu].saturating_sub(domains.worker_cap * (self.workers - 1))
+    }
+
+    /// A main cpu; within the forced ones if these are all that the worker may take.
+    fn take_main(&mut self, domains: &Domains) -> usize {
+        let forced: u32 = (0..domains.cpus).map(|cpu| self.forced(domains, cpu)).sum();
+        let all = forced as usize >= domains.threads;
+        let open = |&cpu: &usize| self.mains[cpu] > 0 && (!all || self.forced(domains, cpu) > 0);
+        let main = (0..domains.cpus).find(open).unwrap_or(0);
+        self.mains[main] -= self.mains[main].min(1);
+        main
+    }
+
+    fn take_peers(&mut self, domains: &Domains, main: usize) -> Vec<u16> {
+        let mut counts = no_counts(domains);
+        let mut need: Vec<u32> = (0..domains.cpus)
+            .map(|cpu| self.forced(domains, cpu))
+            .collect();
+        self.threads[main] -= self.threads[main].min(1);
+        need[main] = need[main].saturating_sub(1);
+        add(domains, &mut counts, main);
+        let mut peers = Vec::with_capacity(domains.threads - 1);
+        let forced: Vec<usize> = (0..domains.cpus)
+            .flat_map(|cpu| vec![cpu; need[cpu] as usize])
+            .collect();
+        for cpu in forced {
+            self.take(domains, cpu, &mut counts, &mut peers);
+        }
+        while peers.len() + 1 < domains.threads {
+            let open = |&cpu: &usize| {
+                self.threads[cpu] > self.mains[cpu] && counts[0][cpu] < domains.worker_cap
+            };
+            let Some(cpu) = (0..domains.cpus)
+                .filter(open)
+                .max_by_key(|&cpu| self.appeal(domains, &counts, cpu))
+            else {
+                break;
+            };
+            self.take(domains, cpu, &mut counts, &mut peers);
+        }
+        peers
+    }
+
+    fn take(
+        &mut self,
+        domains: &Domains,
+        cpu: usize,
+        counts: &mut [Vec<u32>; LEVELS],
+        peers: &mut Vec<u16>,
+    ) {
+        self.threads[cpu] -= self.threads[cpu].min(1);
+        add(domains, counts, cpu);
+        peers.push(cpu as u16);
+    }
+
+    /// How much the current worker wants a thread on `cpu`: its own gain, then how much of the core it could still
+    /// have (compact), then where most is left to take, then the lowest position.
+    fn appeal(
+        &self,
+        domains: &Domains,
+        counts: &[Vec<u32>; LEVELS],
+        cpu: usize,
+    ) -> (i64, u32, u32, std::cmp::Reverse<usize>) {
+        let closer: i64 = (0..LEVELS)
+            .map(|l| domains.gain[l] * i64::from(counts[l][domains.domain(l, cpu)]))
+            .sum();
+        let free = |&c: &usize| self.threads[c] > self.mains[c] && counts[0][c] == 0;
+        let (gain, core) = match domains.mode {
+            Mode::Scatter => (-closer, 0),
+            Mode::Compact => {
+                let members = domains.members(CORE, domains.core(cpu));
+                (closer, members.filter(free).count() as u32)
+            }
+        };
+        (
+            gain,
+            core,
+            self.threads[cpu] - self.mains[cpu],
+            std::cmp::Reverse(cpu),
+        )
+    }
+}

@@ -1,0 +1,160 @@
+//! A problem as indices: cpus as positions in tree order, domains by level, and the right-hand sides of all rules.
+//!
+//! **Distances form a tree** (cpu < core < L2 < L3 < machine). With `gain(level)` = distance of the next level out minus
+//! the distance of this one, the sum of distances over all pairs of k things is
+//! `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x is how many of the
+//! things lie in the domain. So everything below counts closeness in domains and never looks at a pair.
+
+use albacore_topology::{Cpu, Distances};
+
+use crate::{Mode, Problem};
+
+/// Levels that can bring two threads closer than `beyond`: cpu, core, L2, L3.
+pub(crate) const LEVELS: usize = 4;
+/// Index of the cpu level.
+pub(crate) const CPU: usize = 0;
+/// Index of the core level.
+pub(crate) const CORE: usize = 1;
+
+/// What the solver needs of a [`Problem`]. Cpus are positions 0..C in tree order.
+pub(crate) struct Domains {
+    /// W.
+    pub(crate) workers: usize,
+    /// T.
+    pub(crate) threads: usize,
+    /// C.
+    pub(crate) cpus: usize,
+    /// Scatter or compact.
+    pub(crate) mode: Mode,
+    /// Distance where no domain is shared.
+    pub(crate) beyond: i64,
+    /// Closeness of a pair that shares a domain of the level, on top of that of the levels above it; never negative.
+    pub(crate) gain: [i64; LEVELS],
+    /// The domain of each level that a position lies in, numbered in tree order.
+    pub(crate) of: Vec<[u16; LEVELS]>,
+    /// First position of each domain of each level, and C at the end.
+    pub(crate) starts: [Vec<u16>; LEVELS],
+    /// Index in `problem.topology.cpus()` of each position.
+    pub(crate) original: Vec<u16>,
+    /// Most threads of equal rank on a cpu: ceil(W/C), rule (2).
+    pub(crate) rank_cap: u32,
+    /// Most threads of one worker on a cpu: ceil(T/C), rule (3).
+    pub(crate) worker_cap: u32,
+    /// floor(WT/C) and ceil(WT/C), rule (8).
+    pub(crate) cpu_volume: (u32, u32),
+    /// floor(WT/P) and ceil(WT/P), rule (8+).
+    pub(crate) core_volume: (u32, u32),
+    /// ceil(W/P), most mains on a core.
+    pub(crate) core_mains: u32,
+    /// Right-hand side of (12); `None` where it does not apply.
+    pub(crate) full_mains: Option<u32>,
+    /// Right-hand side of (12+); `None` where it does not apply.
+    pub(crate) full_core_mains: Option<u32>,
+}
+
+impl Domains {
+    /// Indexes a validated problem.
+    pub(crate) fn of(problem: &Problem) -> Self {
+        let cpus = problem.topology.cpus();
+        let mut original: Vec<u16> = (0..cpus.len() as u16).collect();
+        let key = |cpu: &Cpu| (cpu.l3, cpu.l2, cpu.core, cpu.id);
+        original.sort_by_key(|&i| key(&cpus[usize::from(i)]));
+        let (of, starts) = number(cpus, &original);
+        let (workers, threads) = (u32::from(problem.workers), u32::from(problem.threads));
+        let slots = workers * threads;
+        let (count, cores) = (cpus.len() as u32, starts[CORE].len() as u32 - 1);
+        let &Distances {
+            cpu,
+            l1,
+            l2,
+            l3,
+            beyond,
+        } = &problem.distances;
+        let step = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
+        Self {
+            workers: workers as usize,
+            threads: threads as usize,
+            cpus: cpus.len(),
+            mode: problem.mode,
+            beyond: beyond.into(),
+            gain: [step(l1, cpu), step(l2, l1), step(l3, l2), step(beyond, l3)],
+            of,
+            starts,
+            original,
+            rank_cap: workers.div_ceil(count),
+            worker_cap: threads.div_ceil(count),
+            cpu_volume: (slots / count, slots.div_ceil(count)),
+            core_volume: (slots / cores, slots.div_ceil(cores)),
+            core_mains: workers.div_ceil(cores),
+            full_mains: full_mains(workers, slots, count),
+            full_core_mains: full_mains(workers, slots, cores),
+        }
+    }
+
+    /// How many domains a level has.
+    pub(crate) fn count(&self, level: usize) -> usize {
+        self.starts[level].len() - 1
+    }
+
+    /// The positions of a domain.
+    pub(crate) fn members(&self, level: usize, domain: usize) -> std::ops::Range<usize> {
+        usize::from(self.starts[level][domain])..usize::from(self.starts[level][domain + 1])
+    }
+
+    /// The core of a position.
+    pub(crate) fn core(&self, cpu: usize) -> usize {
+        usize::from(self.of[cpu][CORE])
+    }
+
+    /// The domain of a position at a level.
+    pub(crate) fn domain(&self, level: usize, cpu: usize) -> usize {
+        usize::from(self.of[cpu][level])
+    }
+
+    /// The objective of a mapping from its closeness: that of the mains and the sum over workers.
+    pub(crate) fn objective(&self, mains: i64, within: i64) -> i64 {
+        let apart = |things: usize, closeness: i64| self.beyond * pairs(things as u32) - closeness;
+        let all = self.workers as i64 * self.beyond * pairs(self.threads as u32) - within;
+        apart(self.workers, mains)
+            + match self.mode {
+                Mode::Scatter => all,
+                Mode::Compact => -all,
+            }
+    }
+}
+
+/// x(x-1)/2.
+pub(crate) fn pairs(x: u32) -> i64 {
+    i64::from(x) * (i64::from(x) - 1) / 2
+}
+
+/// max(0, W - units + r) where the rule applies.
+fn full_mains(workers: u32, slots: u32, units: u32) -> Option<u32> {
+    let rest = slots % units;
+    let applies = rest > 0 && slots > units && workers <= units;
+    applies.then(|| (workers + rest).saturating_sub(units))
+}
+
+type Numbered = (Vec<[u16; LEVELS]>, [Vec<u16>; LEVELS]);
+
+/// Numbers the domains in the order in which `original` visits them.
+fn number(cpus: &[Cpu], original: &[u16]) -> Numbered {
+    let keys = |cpu: &Cpu| [u32::from(cpu.id.0), cpu.core, cpu.l2, cpu.l3];
+    let mut of: Vec<[u16; LEVELS]> = Vec::with_capacity(cpus.len());
+    let mut starts: [Vec<u16>; LEVELS] = Default::default();
+    let mut last: Option<[u32; LEVELS]> = None;
+    for (position, &index) in original.iter().enumerate() {
+        let now = keys(&cpus[usize::from(index)]);
+        for level in 0..LEVELS {
+            if last.is_none_or(|last| last[level] != now[level]) {
+                starts[level].push(position as u16);
+            }
+        }
+        of.push(std::array::from_fn(|level| starts[level].len() as u16 - 1));
+        last = Some(now);
+    }
+    for level in &mut starts {
+        level.push(cpus.len() as u16);
+    }
+    (of, starts)
+}

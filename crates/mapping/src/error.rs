@@ -1,0 +1,132 @@
+//! Why a problem cannot be solved as it was asked. A request that can be run never ends here.
+
+use crate::limits::{CPUS_MAX, DISTANCE_MAX, SLOTS_MAX, THREADS_MAX, WORKERS_MAX};
+use albacore_topology::Distances;
+
+use crate::Problem;
+
+/// What is wrong with a [`Problem`]: names the field, its value and the way out.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProblemError {
+    /// W is 0.
+    #[error("workers is 0: a server needs at least 1 worker")]
+    NoWorkers,
+    /// T is 0.
+    #[error("threads is 0: a worker needs at least 1 thread, its main thread")]
+    NoThreads,
+    /// W is beyond its limit.
+    #[error("workers is {workers}, more than {WORKERS_MAX}: use fewer workers")]
+    TooManyWorkers {
+        /// W as asked.
+        workers: u16,
+    },
+    /// T is beyond its limit.
+    #[error("threads is {threads}, more than {THREADS_MAX}: use fewer threads per worker")]
+    TooManyThreads {
+        /// T as asked.
+        threads: u16,
+    },
+    /// W x T is beyond its limit.
+    #[error(
+        "workers x threads is {workers} x {threads} = {slots}, more than {SLOTS_MAX}: \
+         lower workers or threads"
+    )]
+    TooManySlots {
+        /// W as asked.
+        workers: u16,
+        /// T as asked.
+        threads: u16,
+        /// Their product.
+        slots: u32,
+    },
+    /// The topology has more cpus than the solver takes.
+    #[error("the topology has {cpus} cpus, more than {CPUS_MAX}: restrict it to a smaller cpuset")]
+    TooManyCpus {
+        /// How many it has.
+        cpus: usize,
+    },
+    /// A distance is smaller than that of a nearer level, so distances would not form a tree.
+    #[error(
+        "distance {outer} is {outer_cycles} but the nearer {inner} is {inner_cycles}: distances \
+         must not fall from cpu over l1, l2, l3 to beyond"
+    )]
+    DistancesFall {
+        /// Name of the nearer level.
+        inner: &'static str,
+        /// Its cycles.
+        inner_cycles: u32,
+        /// Name of the farther level.
+        outer: &'static str,
+        /// Its cycles.
+        outer_cycles: u32,
+    },
+    /// A distance is beyond its limit.
+    #[error("distance beyond is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
+    DistanceTooLarge {
+        /// The cycles as given.
+        cycles: u32,
+    },
+}
+
+/// Refuses what no solver of this crate takes.
+pub(crate) fn validate(problem: &Problem) -> Result<(), ProblemError> {
+    let (workers, threads) = (problem.workers, problem.threads);
+    if workers == 0 {
+        return Err(ProblemError::NoWorkers);
+    }
+    if threads == 0 {
+        return Err(ProblemError::NoThreads);
+    }
+    if workers > WORKERS_MAX {
+        return Err(ProblemError::TooManyWorkers { workers });
+    }
+    if threads > THREADS_MAX {
+        return Err(ProblemError::TooManyThreads { threads });
+    }
+    let slots = u32::from(workers) * u32::from(threads);
+    if slots > SLOTS_MAX {
+        return Err(ProblemError::TooManySlots {
+            workers,
+            threads,
+            slots,
+        });
+    }
+    let cpus = problem.topology.cpus().len();
+    if cpus > CPUS_MAX {
+        return Err(ProblemError::TooManyCpus { cpus });
+    }
+    validate_distances(&problem.distances)
+}
+
+fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
+    let &Distances {
+        cpu,
+        l1,
+        l2,
+        l3,
+        beyond,
+    } = distances;
+    let levels = [
+        ("cpu", cpu),
+        ("l1", l1),
+        ("l2", l2),
+        ("l3", l3),
+        ("beyond", beyond),
+    ];
+    for pair in levels.windows(2) {
+        let ((inner, inner_cycles), (outer, outer_cycles)) = (pair[0], pair[1]);
+        if outer_cycles < inner_cycles {
+            return Err(ProblemError::DistancesFall {
+                inner,
+                inner_cycles,
+                outer,
+                outer_cycles,
+            });
+        }
+    }
+    if beyond > DISTANCE_MAX {
+        return Err(ProblemError::DistanceTooLarge { cycles: beyond });
+    }
+    Ok(())
+}

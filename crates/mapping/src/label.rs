@@ -1,0 +1,122 @@
+//! Ranks for the peers: a bipartite edge colouring.
+//!
+//! **Problem.** Once every worker has its cpus and its main, its T-1 peers need ranks 1..T-1 such that no rank is used
+//! twice within a worker and at most `rank_cap` threads of equal rank share a cpu (rule 2). **Approach.** Workers on one
+//! side, cpus on the other, one edge a peer; a cpu is split into `rank_cap` copies with at most T-1 edges each. Edges
+//! are coloured one by one; where the free colours of both ends differ, the path that alternates between the two is
+//! flipped. **Proof sketch.** Koenig: a bipartite graph of degree d has an edge colouring with d colours. A worker has
+//! T-1 edges, a copy at most T-1, so T-1 colours do; in a bipartite graph the alternating path cannot come back to the
+//! edge's other end, so the flip frees the colour. **Limits.** O(edges x (W + copies)).
+
+use crate::domains::Domains;
+
+/// No edge of that colour.
+const NONE: u32 = u32::MAX;
+
+/// Colours `edges` = (worker, cpu) of all peers with 0..T-1; the colour of each edge, in order.
+pub(crate) fn colour_peers(domains: &Domains, edges: &[(u16, u16)]) -> Vec<u16> {
+    let colours = domains.threads - 1;
+    if colours == 0 {
+        return Vec::new();
+    }
+    let copies = domains.rank_cap as usize;
+    let vertices = domains.workers + domains.cpus * copies;
+    let mut degree = vec![0usize; domains.cpus];
+    let ends: Vec<[u32; 2]> = edges
+        .iter()
+        .map(|&(worker, cpu)| {
+            let cpu = usize::from(cpu);
+            let copy = (degree[cpu] / colours).min(copies - 1);
+            degree[cpu] += 1;
+            [
+                u32::from(worker),
+                (domains.workers + cpu * copies + copy) as u32,
+            ]
+        })
+        .collect();
+    let mut colouring = Colouring {
+        colours,
+        at: vec![NONE; vertices * colours],
+        of: vec![0; edges.len()],
+        ends: &ends,
+    };
+    for edge in 0..edges.len() {
+        colouring.place(edge);
+    }
+    colouring.of
+}
+
+struct Colouring<'a> {
+    colours: usize,
+    /// Edge of each colour at each vertex.
+    at: Vec<u32>,
+    /// Colour of each edge.
+    of: Vec<u16>,
+    ends: &'a [[u32; 2]],
+}
+
+impl Colouring<'_> {
+    fn slot(&self, vertex: u32, colour: usize) -> usize {
+        vertex as usize * self.colours + colour
+    }
+
+    /// The lowest free colour at a vertex; 0 if there is none, which the degree bound rules out.
+    fn free(&self, vertex: u32) -> usize {
+        let start = self.slot(vertex, 0);
+        self.at[start..start + self.colours]
+            .iter()
+            .position(|&edge| edge == NONE)
+            .unwrap_or(0)
+    }
+
+    fn place(&mut self, edge: usize) {
+        let [worker, cpu] = self.ends[edge];
+        let common = (0..self.colours).find(|&colour| {
+            self.at[self.slot(worker, colour)] == NONE && self.at[self.slot(cpu, colour)] == NONE
+        });
+        let colour = match common {
+            Some(colour) => colour,
+            None => {
+                let (mine, other) = (self.free(worker), self.free(cpu));
+                self.flip(cpu, mine, other);
+                mine
+            }
+        };
+        self.set(edge, colour);
+    }
+
+    fn set(&mut self, edge: usize, colour: usize) {
+        self.of[edge] = colour as u16;
+        for vertex in self.ends[edge] {
+            let slot = self.slot(vertex, colour);
+            self.at[slot] = edge as u32;
+        }
+    }
+
+    /// Swaps `first` and `second` along the path that leaves `vertex` by `first`.
+    fn flip(&mut self, vertex: u32, first: usize, second: usize) {
+        let mut path = Vec::new();
+        let (mut vertex, mut colour) = (vertex, first);
+        // bound: a path visits no edge twice
+        while path.len() <= self.ends.len() {
+            let edge = self.at[self.slot(vertex, colour)];
+            if edge == NONE {
+                break;
+            }
+            path.push(edge as usize);
+            let [worker, cpu] = self.ends[edge as usize];
+            vertex = if vertex == worker { cpu } else { worker };
+            colour = first + second - colour;
+        }
+        for &edge in &path {
+            let colour = usize::from(self.of[edge]);
+            for vertex in self.ends[edge] {
+                let slot = self.slot(vertex, colour);
+                self.at[slot] = NONE;
+            }
+        }
+        for &edge in &path {
+            self.set(edge, first + second - usize::from(self.of[edge]));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! How many threads and mains each cpu holds, before anybody asks which worker they belong to.
+//!
+//! **Problem.** Find volumes n and mains m per cpu that keep (8), (8+), mains-per-core, (12) and (12+), with the mains as
+//! far apart as can be, and such that workers and ranks can be dealt afterwards. **Approach.** Mains first, one at a
+//! time to the cpu that adds least closeness. Every cpu holds floor(WT/C) threads; the remaining r "extras" go one at a
+//! time to the core and the cpu where they break least. **Proof sketch.** Closeness is a sum of convex functions
+//! of the counts of nested domains, so one-at-a-time is exact for the mains. Dealing needs m <= n and
+//! n - m <= rank_cap (T-1) on every cpu and nothing else (`deal`, `label`), so both are limits here and the rest is free.
+//! On equal cores every core gets floor(r/P) extras and r mod P cores one more; each costs its own breaches, so the
+//! cheapest are right. **Limits.** With unequal cores the core rules are best effort: the greatest excess of a core is
+//! kept small in the order (8+), (12), (12+).
+
+use crate::domains::{CORE, Domains, LEVELS};
+
+/// Threads and mains of each cpu.
+#[derive(Clone)]
+pub(crate) struct Volumes {
+    /// Threads, mains included.
+    pub(crate) threads: Vec<u32>,
+    /// Mains.
+    pub(crate) mains: Vec<u32>,
+}
+
+/// Volumes that keep the rules or break them as little as this order of steps allows.
+pub(crate) fn volumes(domains: &Domains) -> Volumes {
+    let mains = spread_mains(domains);
+    let threads = spread_extras(domains, &mains);
+    Volumes { threads, mains }
+}
+
+/// Fewest and most mains of a cpu.
+pub(crate) fn main_limits(domains: &Domains) -> (u32, u32) {
+    let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    let (lower, upper) = domains.cpu_volume;
+    (lower.saturating_sub(peers), domains.rank_cap.min(upper))
+}
+
+/// Adds things one by one where they come closest to the fewest; `open` says where one more may go.
+pub(crate) fn spread(
+    domains: &Domains,
+    counts: &mut [Vec<u32>; LEVELS],
+    things: usize,
+    open: &dyn Fn(&[Vec<u32>; LEVELS], usize) -> bool,
+) -> usize {
+    for placed in 0..things {
+        let best = (0..domains.cpus)
+            .filter(|&cpu| open(counts, cpu))
+            .min_by_key(|&cpu| {
+                let held = |level: usize| counts[level][domains.domain(level, cpu)];
+                let added: i64 = (0..LEVELS)
+                    .map(|level| domains.gain[level] * i64::from(held(level)))
+                    .sum();
+                (added, held(0), held(1), cpu)
+            });
+        match best {
+            Some(cpu) => add(domains, counts, cpu),
+            None => return placed,
+        }
+    }
+    things
+}
+
+/// Counts of nothing.
+pub(crate) fn no_counts(domains: &Domains) -> [Vec<u32>; LEVELS] {
+    std::array::from_fn(|level| vec![0; domains.count(level)])
+}
+
+/// One more thing on `cpu`.
+pub(crate) fn add(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], cpu: usize) {
+    for (level, counts) in counts.iter_mut().enumerate() {
+        counts[domains.domain(level, cpu)] += 1;
+    }
+}
+
+/// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to keep it.
+pub(crate) fn spread_mains(domains: &Domains) -> Vec<u32> {
+    let (least, most) = main_limits(domains);
+    let mut counts = no_counts(domains);
+    for cpu in 0..domains.cpus {
+        for _ in 0..least {
+            add(domains, &mut counts, cpu);
+        }
+    }
+    let mut left = domains.workers - (least as usize * domains.cpus).min(domains.workers);
+    let mut cap = domains.core_mains;
+    // bound: every cpu takes `rank_cap` mains, so at the latest a cap of W leaves none
+    while left > 0 && cap <= domains.workers as u32 {
+        left -= spread(domains, &mut counts, left, &|counts, cpu| {
+            counts[0][cpu] < most && counts[CORE][domains.core(cpu)] < cap
+        });
+        cap += 1;
+    }
+    std::mem::take(&mut counts[0])
+}
+
+/// A core while extras are handed out.
+struct Core {
+    volume: u32,
+    mains: u32,
+}
+
+fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
+    let (lower, upper) = domains.cpu_volume;
+    let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    let mut threads: Vec<u32> = mains.iter().map(|&m| lower.max(m)).collect();
+    let slots = (domains.workers * domains.threads) as u32;
+    let placed: u32 = threads.iter().sum();
+    let mut cores: Vec<Core> = (0..domains.count(CORE))
+        .map(|core| {
+            let members = domains.members(CORE, core);
+            let sum = |of: &[u32]| of[members.clone()].iter().sum();
+            Core {
+                volume: sum(&threads),
+                mains: sum(mains),
+            }
+        })
+        .collect();
+    for _ in placed..slots {
+        let room = |cpu: &usize| threads[*cpu] < upper.min(peers + mains[*cpu]);
+        let Some(cpu) = (0..domains.cpus)
+            .filter(room)
+            .min_by_key(|&cpu| (harm(domains, &cores[domains.core(cpu)], mains[cpu]), cpu))
+        else {
+            break;
+        };
+        threads[cpu] += 1;
+        cores[domains.core(cpu)].volume += 1;
+    }
+    threads
+}
+
+/// What one more thread on a cpu with `mains` of `core` breaks: below the floor first, then by excess over the
+/// ceiling of the core, then (12), then (12+).
+fn harm(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
+    let (lower, upper) = domains.core_volume;
+    let full = domains.full_core_mains.is_some() && core.volume + 1 == upper && core.mains > 0;
+    (
+        core.volume >= lower,
+        (core.volume + 1).saturating_sub(upper),
+        domains.full_mains.is_some() && mains > 0,
+        full,
+    )
+}
