@@ -2,8 +2,11 @@
 //! spec must keep, and the way from a spec to what the planner and one machine take. No client here.
 #![forbid(unsafe_code)]
 
+mod container;
 mod deployment;
 pub mod limits;
+mod notices;
+mod one_machine;
 mod quantity;
 mod read;
 mod rules;
@@ -13,11 +16,15 @@ mod timespan;
 mod uri;
 mod violation;
 
+pub use container::thread_counts;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
     InferenceDeploymentSpec, MainThread, Mode, Model, Placement, PlacementPolicy, Queue, Slo,
 };
-pub use read::{ReadError, read_deployment};
+pub use one_machine::{
+    ModelFile, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings, for_one_machine,
+};
+pub use read::{ReadError, read_deployment, read_for_one_machine};
 pub use rules::{SERVER_CONTAINER, validate};
 pub use schema::inference_deployment_crd;
 pub use status::InferenceDeploymentStatus;

@@ -13,6 +13,7 @@ mod walk;
 mod tests;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use kube::Resource;
@@ -22,6 +23,7 @@ use self::tree::{Kind, Node};
 use self::walk::Walk;
 use crate::deployment::InferenceDeployment;
 use crate::limits::{FILE_BYTES_MAX, FILE_DEPTH_MAX, VIOLATIONS_MAX};
+use crate::one_machine::{OneMachine, for_one_machine};
 use crate::rules::validate;
 use crate::schema::openapi_schema;
 use crate::violation::{Violation, quoted};
@@ -117,36 +119,63 @@ fn listed(file: &str, violations: &[Violation]) -> String {
 /// # Errors
 /// [`ReadError`], with every violation in the order of the file.
 pub fn read_deployment(text: &str, file: &str) -> Result<InferenceDeployment, ReadError> {
+    read_document(text, file).map(|(deployment, _)| deployment)
+}
+
+/// Reads one `InferenceDeployment` and makes of it what one machine runs. Relative paths in it are
+/// below `folder`, that of the file.
+///
+/// # Errors
+/// [`ReadError`]; a field that one machine cannot honor is a violation.
+pub fn read_for_one_machine(
+    text: &str,
+    file: &str,
+    folder: &Path,
+) -> Result<OneMachine, ReadError> {
+    let (deployment, document) = read_document(text, file)?;
+    for_one_machine(&deployment, folder)
+        .map_err(|violations| invalid(file, with_lines(violations, &document)))
+}
+
+fn read_document(text: &str, file: &str) -> Result<(InferenceDeployment, Node), ReadError> {
     let document = parse(text, file)?;
     check_kind(&document, file)?;
     let mut walk = Walk::new(&FILE_SCHEMA);
     walk.check(&FILE_SCHEMA, &document, "");
-    let invalid = |violations| ReadError::Invalid {
-        file: file.to_owned(),
-        violations,
-    };
     if !walk.violations.is_empty() {
-        return Err(invalid(walk.violations));
+        return Err(invalid(file, walk.violations));
     }
     let mut value = document.to_json();
     if let Some(fields) = value.as_object_mut() {
         fields.remove("status");
     }
     let deployment: InferenceDeployment = serde_json::from_value(value).map_err(|error| {
-        invalid(vec![Violation::new(
-            "spec",
-            format!("cannot be read: {error}"),
-        )])
+        invalid(
+            file,
+            vec![Violation::new("spec", format!("cannot be read: {error}"))],
+        )
     })?;
-    let mut violations = validate(&deployment);
-    if violations.is_empty() {
-        return Ok(deployment);
+    let violations = validate(&deployment);
+    if !violations.is_empty() {
+        return Err(invalid(file, with_lines(violations, &document)));
     }
+    Ok((deployment, document))
+}
+
+fn invalid(file: &str, violations: Vec<Violation>) -> ReadError {
+    ReadError::Invalid {
+        file: file.to_owned(),
+        violations,
+    }
+}
+
+/// Violations of a typed value with the lines of the document it came from, in their order.
+fn with_lines(mut violations: Vec<Violation>, document: &Node) -> Vec<Violation> {
     for violation in &mut violations {
         violation.line = Some(document.line_of(&violation.field));
     }
     violations.sort_by_key(|v| v.line);
-    Err(invalid(violations))
+    violations
 }
 
 fn parse(text: &str, file: &str) -> Result<Node, ReadError> {

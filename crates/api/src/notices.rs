@@ -1,0 +1,76 @@
+//! What of a spec has no meaning on one machine: one sentence a field, never silence.
+
+use serde_json::Value;
+
+use crate::deployment::InferenceDeploymentSpec;
+use crate::rules::SERVER_CONTAINER;
+
+/// Fields of the server container that one machine honors.
+const HONORED: [&str; 5] = ["name", "command", "args", "env", "workingDir"];
+
+/// The notices of a spec that one machine can run, in the order of its fields.
+pub(crate) fn notices(spec: &InferenceDeploymentSpec) -> Vec<String> {
+    let mut notices = Vec::new();
+    if let Some(replicas) = spec.replicas.filter(|&replicas| replicas != 1) {
+        notices.push(format!("spec.replicas is {replicas}; one machine runs one"));
+    }
+    if spec.autoscaling.is_some() {
+        notices.push("spec.autoscaling needs a cluster and is not used".to_owned());
+    }
+    if spec.resources.is_some() {
+        let notice = "spec.resources is not enforced here; start albacore inside a cgroup to limit \
+                      it";
+        notices.push(notice.to_owned());
+    }
+    let template = serde_json::to_value(&spec.template).unwrap_or_default();
+    for (part, value) in fields(&template["metadata"]) {
+        push_unused(
+            &mut notices,
+            &format!("spec.template.metadata.{part}"),
+            value,
+        );
+    }
+    for (part, value) in fields(&template["spec"]).filter(|(part, _)| *part != "containers") {
+        push_unused(&mut notices, &format!("spec.template.spec.{part}"), value);
+    }
+    let containers = template["spec"]["containers"].as_array();
+    for (index, container) in containers.into_iter().flatten().enumerate() {
+        let field = format!("spec.template.spec.containers[{index}]");
+        if container["name"] != SERVER_CONTAINER {
+            notices.push(format!(
+                "{field} ({}) is not started here",
+                container["name"]
+            ));
+            continue;
+        }
+        let is_used = |part: &str| match part {
+            // The built-in server is started where `albacore run` is.
+            "workingDir" => !spec.is_built_in(),
+            part => HONORED.contains(&part),
+        };
+        for (part, value) in fields(container).filter(|(part, _)| !is_used(part)) {
+            push_unused(&mut notices, &format!("{field}.{part}"), value);
+        }
+    }
+    notices
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.as_str(), value))
+}
+
+fn push_unused(notices: &mut Vec<String>, field: &str, value: &Value) {
+    let is_empty = match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    if !is_empty {
+        notices.push(format!("{field} needs a cluster and is not used"));
+    }
+}

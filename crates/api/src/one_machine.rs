@@ -1,0 +1,230 @@
+//! An `InferenceDeployment` as `albacore run` takes it: one machine, no Kubernetes.
+//!
+//! What needs a cluster to be true (volumes, Secrets, a model in a claim) is refused with the field
+//! and the way out. What merely has no meaning here (replicas, resources, node selectors) is said in
+//! a notice, so that no field is passed over in silence. Pure: no file is opened, no path resolved.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::container::{self, environment};
+use crate::deployment::{BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Slo};
+use crate::notices::notices;
+use crate::timespan::Timespan;
+use crate::uri::ModelUri;
+use crate::violation::Violation;
+
+/// What one machine runs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OneMachine {
+    /// Name of the deployment.
+    pub name: String,
+    /// What is started.
+    pub server: Server,
+    /// Fields that have no meaning on one machine, one sentence each.
+    pub notices: Vec<String>,
+}
+
+/// What is started.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Server {
+    /// `albacore-server` with these settings.
+    BuiltIn(ServerSettings),
+    /// A server of the user's own.
+    Own(OwnServer),
+}
+
+/// Settings of the built-in server.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServerSettings {
+    /// W.
+    pub workers: u16,
+    /// T per worker.
+    pub threads: u16,
+    /// At least one.
+    pub models: Vec<ModelFile>,
+    /// When waiting rows are released.
+    pub release: ReleaseRule,
+    /// Most rows of one batch.
+    pub batch_rows_max: u32,
+    /// Most rows that wait.
+    pub queue_rows_max: u32,
+    /// Environment that the template adds, in order.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A model file on this machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ModelFile {
+    /// Its name in request paths.
+    pub name: String,
+    /// Absolute as written, or joined to the folder of the YAML file.
+    pub path: PathBuf,
+    /// Its objective, if any.
+    pub slo: Option<Slo>,
+}
+
+/// When waiting rows are released, as far as this version's server goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReleaseRule {
+    /// The server decides.
+    Auto,
+    /// As soon as a worker is free.
+    Eager,
+    /// When the oldest row has waited this long.
+    Timeout(Timespan),
+}
+
+/// A server of the user's own: the container `server` of the template, as a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnServer {
+    /// The program and its arguments; at least the program.
+    pub command: Vec<String>,
+    /// Environment to set over the inherited one, in order: thread counts, then the container's.
+    pub environment: Vec<(String, String)>,
+    /// Where to start it; `None` for where `albacore run` was started.
+    pub working_dir: Option<PathBuf>,
+}
+
+impl ServerSettings {
+    /// The arguments of `albacore-server` that say the same.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut push = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
+        push("--workers", self.workers.to_string().into());
+        push("--threads", self.threads.to_string().into());
+        for model in &self.models {
+            let mut value: OsString = format!("{}=", model.name).into();
+            value.push(&model.path);
+            push("--model", value);
+            if let Some(slo) = model.slo {
+                push("--slo", format!("{}={}", model.name, slo.latency).into());
+            }
+        }
+        let policy = match self.release {
+            ReleaseRule::Auto => "auto",
+            ReleaseRule::Eager => "eager",
+            ReleaseRule::Timeout(_) => "timeout",
+        };
+        push("--policy", policy.into());
+        if let ReleaseRule::Timeout(delay) = self.release {
+            push("--max-delay", delay.to_string().into());
+        }
+        push("--max-rows", self.batch_rows_max.to_string().into());
+        push("--queue-rows", self.queue_rows_max.to_string().into());
+        arguments
+    }
+}
+
+/// What one machine runs for a valid `deployment`; relative paths are below `folder`, that of the
+/// YAML file.
+///
+/// # Errors
+/// Every field that one machine cannot honor.
+pub fn for_one_machine(
+    deployment: &InferenceDeployment,
+    folder: &Path,
+) -> Result<OneMachine, Vec<Violation>> {
+    let spec = &deployment.spec;
+    let mut refused = Vec::new();
+    let server = match spec.is_built_in() {
+        true => built_in(spec, folder, &mut refused).map(Server::BuiltIn),
+        false => own(spec, folder, &mut refused).map(Server::Own),
+    };
+    match server {
+        Some(server) if refused.is_empty() => Ok(OneMachine {
+            name: deployment.metadata.name.clone().unwrap_or_default(),
+            server,
+            notices: notices(spec),
+        }),
+        _ => Err(refused),
+    }
+}
+
+fn built_in(
+    spec: &InferenceDeploymentSpec,
+    folder: &Path,
+    refused: &mut Vec<Violation>,
+) -> Option<ServerSettings> {
+    let mut models = Vec::with_capacity(spec.models.len());
+    for (index, model) in spec.models.iter().enumerate() {
+        let path = match &model.uri {
+            ModelUri::File { path } => folder.join(path.strip_prefix("./").unwrap_or(path)),
+            other => {
+                let problem = format!(
+                    "is \"{other}\", which needs a cluster; under `albacore run` a model is a \
+                     file: \"file:///path\" or \"file://./path\" beside the YAML file"
+                );
+                refused.push(Violation::new(format!("spec.models[{index}].uri"), problem));
+                continue;
+            }
+        };
+        models.push(ModelFile {
+            name: model.name.clone(),
+            path,
+            slo: model.slo,
+        });
+    }
+    let release = release_rule(spec, refused)?;
+    let environment = match spec.server_container() {
+        Some(container) => environment(spec, container, &[], refused),
+        None => Vec::new(),
+    };
+    Some(ServerSettings {
+        workers: spec.workers,
+        threads: spec.threads,
+        models,
+        release,
+        batch_rows_max: spec.batching.max_rows,
+        queue_rows_max: spec.queue.max_rows,
+        environment,
+    })
+}
+
+fn release_rule(
+    spec: &InferenceDeploymentSpec,
+    refused: &mut Vec<Violation>,
+) -> Option<ReleaseRule> {
+    match (spec.batching.policy, spec.batching.max_delay) {
+        (BatchingPolicy::Auto, _) => Some(ReleaseRule::Auto),
+        (BatchingPolicy::Eager, _) => Some(ReleaseRule::Eager),
+        (BatchingPolicy::Timeout, Some(delay)) => Some(ReleaseRule::Timeout(delay)),
+        (BatchingPolicy::Timeout, None) => {
+            let problem = "is missing; policy Timeout needs it, as in \"maxDelay: 2ms\"";
+            refused.push(Violation::new("spec.batching.maxDelay", problem));
+            None
+        }
+        (BatchingPolicy::Deferred, _) => {
+            let problem = "is Deferred, which the server of this version cannot do yet; choose \
+                           Auto, Timeout or Eager";
+            refused.push(Violation::new("spec.batching.policy", problem));
+            None
+        }
+    }
+}
+
+fn own(
+    spec: &InferenceDeploymentSpec,
+    folder: &Path,
+    refused: &mut Vec<Violation>,
+) -> Option<OwnServer> {
+    let container = spec.server_container()?;
+    let counts = container::thread_counts(spec.workers, spec.threads);
+    let environment = environment(spec, container, &counts, refused);
+    let words = container.command.iter().chain(&container.args).flatten();
+    let command: Vec<String> = words
+        .map(|word| container::expand(word, &environment))
+        .collect();
+    if container.command.as_ref().is_none_or(Vec::is_empty) {
+        let problem = "is missing; there is no image to take it from under `albacore run`: say \
+                       what to start, as in \"command: [python3, -m, gunicorn, app:app]\"";
+        refused.push(Violation::new(spec.server_field("command"), problem));
+        return None;
+    }
+    let working_dir = container.working_dir.as_deref().map(|dir| folder.join(dir));
+    Some(OwnServer {
+        command,
+        environment,
+        working_dir,
+    })
+}

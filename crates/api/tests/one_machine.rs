@@ -1,0 +1,180 @@
+//! What `albacore run` makes of a file.
+use std::path::{Path, PathBuf};
+
+use albacore_api::{OneMachine, ReleaseRule, Server, read_for_one_machine};
+
+const HEAD: &str = "\
+apiVersion: albacore.dev/v1alpha1
+kind: InferenceDeployment
+metadata: {name: fraud}
+spec:
+  workers: 2
+  threads: 3
+";
+
+fn read(spec: &str) -> Result<OneMachine, String> {
+    read_for_one_machine(&format!("{HEAD}{spec}"), "fraud.yaml", Path::new("/srv"))
+        .map_err(|error| error.to_string())
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_examples_are_read() {
+    for name in ["fraud.yaml", "gunicorn.yaml"] {
+        let folder = repository().join("examples");
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        let machine = read_for_one_machine(&text, name, &folder).unwrap();
+        assert_eq!(machine.notices, Vec::<String>::new(), "{name}");
+        if let Server::BuiltIn(settings) = machine.server {
+            assert!(
+                settings.models[0].path.is_file(),
+                "{:?}",
+                settings.models[0].path
+            );
+        }
+    }
+}
+
+#[test]
+fn models_become_the_arguments_of_the_server() {
+    let machine = read(
+        "  models:
+  - {name: a, uri: 'file:///models/a.ubj', slo: {latency: 25ms}}
+  - {name: b, uri: 'file://./b.txt'}
+  - {name: c, uri: 'file://../c.json'}
+  batching: {policy: Timeout, maxDelay: 2000us, maxRows: 64}
+  queue: {maxRows: 128}
+",
+    )
+    .unwrap();
+    let Server::BuiltIn(settings) = machine.server else {
+        panic!("built in")
+    };
+    assert_eq!(
+        settings.release,
+        ReleaseRule::Timeout("2ms".parse().unwrap())
+    );
+    let arguments: Vec<_> = settings
+        .arguments()
+        .into_iter()
+        .map(|a| a.into_string().unwrap())
+        .collect();
+    assert_eq!(
+        arguments.join(" "),
+        "--workers 2 --threads 3 --model a=/models/a.ubj --slo a=25ms --model b=/srv/b.txt \
+         --model c=/srv/../c.json --policy timeout --max-delay 2ms --max-rows 64 --queue-rows 128"
+    );
+}
+
+#[test]
+fn a_server_of_ones_own_gets_its_command_and_thread_counts() {
+    let machine = read(
+        "  template:
+    spec:
+      containers:
+      - name: server
+        image: example.org/server:1
+        command: [gunicorn]
+        args: [--workers, $(ALBACORE_WORKERS), $$(KEPT), app:app]
+        workingDir: app
+        env:
+        - {name: OMP_NUM_THREADS, value: '7'}
+        - {name: BOTH, value: $(ALBACORE_THREADS)-$(OMP_NUM_THREADS)}
+      - {name: proxy, image: envoy}
+      nodeSelector: {disk: fast}
+",
+    )
+    .unwrap();
+    let Server::Own(own) = machine.server else {
+        panic!("own")
+    };
+    assert_eq!(
+        own.command,
+        ["gunicorn", "--workers", "2", "$(KEPT)", "app:app"]
+    );
+    assert_eq!(own.working_dir.as_deref(), Some(Path::new("/srv/app")));
+    let of = |name: &str| -> Vec<&str> {
+        own.environment
+            .iter()
+            .filter(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
+            .collect()
+    };
+    assert_eq!(of("OMP_NUM_THREADS"), ["7"]);
+    assert_eq!(of("BOTH"), ["3-7"]);
+    assert_eq!(of("MKL_NUM_THREADS"), ["3"]);
+    assert_eq!(
+        machine.notices,
+        [
+            "spec.template.spec.nodeSelector needs a cluster and is not used",
+            "spec.template.spec.containers[0].image needs a cluster and is not used",
+            "spec.template.spec.containers[1] (\"proxy\") is not started here",
+        ]
+    );
+}
+
+#[test]
+fn what_has_no_meaning_here_is_said() {
+    let machine = read(
+        "  replicas: 2
+  autoscaling: {maxReplicas: 4}
+  resources: {limits: {cpu: 4}}
+  models: [{name: a, uri: 'file:///a.ubj'}]
+",
+    )
+    .unwrap();
+    assert_eq!(machine.notices.len(), 3, "{:?}", machine.notices);
+    for (notice, field) in
+        machine
+            .notices
+            .iter()
+            .zip(["spec.replicas is 2", "spec.autoscaling", "spec.resources"])
+    {
+        assert!(notice.starts_with(field), "{notice}");
+    }
+}
+
+#[test]
+fn what_needs_a_cluster_is_refused_with_its_line() {
+    let model =
+        |uri: &str| format!("  models: [{{name: a, uri: '{uri}', slo: {{latency: 9ms}}}}]\n");
+    let own = |container: &str| format!("  template: {{spec: {{containers: [{container}]}}}}\n");
+    for (spec, said) in [
+        (
+            model("pvc://claim/a.ubj"),
+            "fraud.yaml:7: spec.models[0].uri is \"pvc://claim/a.ubj\"",
+        ),
+        (
+            model("https://x/a.ubj"),
+            "fraud.yaml:7: spec.models[0].uri is \"https://x/a.ubj\"",
+        ),
+        (
+            model("file:///a.ubj") + "  batching: {policy: Deferred}\n",
+            "fraud.yaml:8: spec.batching.policy is Deferred, which the server",
+        ),
+        (
+            own("{name: server, image: x}"),
+            "fraud.yaml:7: spec.template.spec.containers[0].command is missing",
+        ),
+        (
+            own(
+                "{name: server, command: [x], env: [{name: A, valueFrom: {fieldRef: \
+                 {fieldPath: x}}}]}",
+            ),
+            "fraud.yaml:7: spec.template.spec.containers[0].env[0].valueFrom reads from the cluster",
+        ),
+        (
+            own("{name: server, command: [x], envFrom: [{secretRef: {name: s}}]}"),
+            "fraud.yaml:7: spec.template.spec.containers[0].envFrom reads a ConfigMap or Secret",
+        ),
+    ] {
+        let message = read(&spec).unwrap_err();
+        assert!(
+            message.contains(said),
+            "{spec}\n  says {message}\n  not  {said}"
+        );
+    }
+}
