@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod limits;
+mod shap;
 pub mod view;

@@ -10,7 +10,8 @@
 //! * a path has at most [`TreeView::depth`] steps, at most
 //!   [`limits::DEPTH_MAX`](crate::limits::DEPTH_MAX): use a stack, do not recurse;
 //! * features of splits are below [`EnsembleView::features`];
-//! * `previous` of a split is a smaller index than its own or `shap::paths::NONE`.
+//! * `previous` of a split is at most its own index (a split may ask what its parent asked: then it
+//!   is its own) or `shap::paths::NONE`.
 //!
 //! A row that an engine gets is *prepared*: `features` values in `f64`. XGBoost's rows are `f32`
 //! values, widened; LightGBM's have values of magnitude up to [`ZERO_MAX`] set to 0, as its reader

@@ -1,0 +1,126 @@
+//! SHAP values and pair interactions of a row, path-dependent: which feature moved the margin by
+//! how much, with the training data's own split shares standing in for features that do not take
+//! part.
+//!
+//! [`contribs`] and [`interactions`] are plain sums over trees, in `f64`, in model order. How one
+//! tree is explained: `walk`. What of it is worked out when a model is compiled: `paths`. Why so
+//! few quadrature points are exact: `quadrature`.
+
+mod limits;
+pub(crate) mod paths;
+mod quadrature;
+mod walk;
+
+use std::ops::Range;
+
+use crate::shap::quadrature::Rules;
+use crate::shap::walk::{Task, Walk};
+use crate::view::{EnsembleView, Target, TreeView};
+
+#[cfg(test)]
+mod tests;
+
+/// Memory of the SHAP engine, reused from call to call: nothing is allocated once it has seen the
+/// largest and the deepest tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    walk: Walk,
+    rules: Rules,
+}
+
+/// Contributions of each prepared row in `rows`, summed over the trees of a range: overwrites
+/// `out`, rows x groups x (features + 1), the last column being the sum of the trees' expected
+/// values.
+pub(crate) fn contribs(
+    view: &EnsembleView<'_>,
+    trees: Range<usize>,
+    rows: &[f64],
+    out: &mut [f64],
+    scratch: &mut Scratch,
+) {
+    out.fill(0.0);
+    let columns = view.features + 1;
+    for tree in trees.map(|index| view.tree(index)) {
+        let Scratch { walk, rules } = scratch;
+        walk.reserve(tree.nodes());
+        let rule = rules.of(tree.path_features.min(tree.depth));
+        for (index, out) in out.chunks_exact_mut(view.groups * columns).enumerate() {
+            for (output, group) in groups_of(view, &tree).enumerate() {
+                out[group * columns + view.features] += tree.expected[output];
+            }
+            let row = &rows[index * view.features..][..view.features];
+            for packet in rule {
+                let task = Task {
+                    tree: &tree,
+                    row,
+                    packet,
+                };
+                walk.descend(&task);
+                for (output, group) in groups_of(view, &tree).enumerate() {
+                    let contribution = &mut out[group * columns..][..columns];
+                    walk.ascend(&task, output, |_, _, feature, integrand| {
+                        contribution[feature] += integrand.iter().sum::<f64>();
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Interactions of one prepared row, summed over the trees of a range: overwrites `out`, groups x
+/// (features + 1) x (features + 1). Symmetric; a row of the matrix sums to the feature's
+/// contribution; the last cell is the sum of the trees' expected values, the rest of its row and
+/// column zero.
+pub(crate) fn interactions(
+    view: &EnsembleView<'_>,
+    trees: Range<usize>,
+    row: &[f64],
+    out: &mut [f64],
+    scratch: &mut Scratch,
+) {
+    out.fill(0.0);
+    let columns = view.features + 1;
+    let cells = columns * columns;
+    for tree in trees.map(|index| view.tree(index)) {
+        let Scratch { walk, rules } = scratch;
+        walk.reserve(tree.nodes());
+        for (output, group) in groups_of(view, &tree).enumerate() {
+            out[group * cells + cells - 1] += tree.expected[output];
+        }
+        for packet in rules.of(tree.path_features.min(tree.depth)) {
+            let task = Task {
+                tree: &tree,
+                row,
+                packet,
+            };
+            walk.descend(&task);
+            walk.note_changes(&task);
+            for (output, group) in groups_of(view, &tree).enumerate() {
+                let matrix = &mut out[group * cells..][..cells];
+                walk.ascend(&task, output, |walk, node, feature, integrand| {
+                    let mut own = integrand.iter().sum::<f64>();
+                    for (upper, change) in walk.uppers(&tree, node) {
+                        if upper == feature {
+                            continue;
+                        }
+                        let both: f64 = integrand.iter().zip(change).map(|(x, y)| x * y).sum();
+                        let pair = 0.5 * both;
+                        own -= pair;
+                        matrix[upper * columns + upper] -= pair;
+                        matrix[upper * columns + feature] += pair;
+                        matrix[feature * columns + upper] += pair;
+                    }
+                    matrix[feature * columns + feature] += own;
+                });
+            }
+        }
+    }
+}
+
+/// The groups that a tree's leaves add to, in the order of a leaf's values.
+fn groups_of(view: &EnsembleView<'_>, tree: &TreeView<'_>) -> Range<usize> {
+    match tree.target {
+        Target::Group(group) => group..group + 1,
+        Target::All => 0..view.groups,
+    }
+}

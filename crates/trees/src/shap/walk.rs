@@ -1,0 +1,234 @@
+//! One row through one tree, for one packet of quadrature points: down with the products of the
+//! path factors, up with the weighted sums of the leaves.
+//!
+//! **Problem.** For a leaf of value v let z_i be the product of the cover shares of feature i on
+//! its path, and p_i one if the row passes all tests of feature i there, else zero.
+//! Path-dependent SHAP is
+//!
+//! - phi_i: the sum over leaves of v (p_i - z_i) times the integral over t in \[0, 1\] of the
+//!   product of all f_k with k other than i;
+//! - Phi_ij: half the sum over leaves of v (p_i - z_i)(p_j - z_j) times the integral of the
+//!   product of all f_k with k other than i and j.
+//!
+//! Here f_k(t) = z_k (1 - t) + p_k t: the chance that the path is followed at feature k when every
+//! feature takes part with probability t.
+//!
+//! **Approach.** With g_i = (p_i - z_i) / f_i these are integrals of G g_i and G g_i g_j / 2,
+//! where G is v times the product of all f. Going down the path, an edge of feature i with share
+//! s changes g_i by p z (o - s) / (f f'): (z, p, f) merge the edges of i above it, f' includes
+//! it, and o says whether the row follows it (1) or not (0). As g_i is the sum of these changes,
+//! every edge contributes by itself, to all leaves below it at once, and a feature that is split
+//! on again needs no special case. Below an edge that the row did not follow p = 0: the feature
+//! contributes no more, and f' / f = s.
+//!
+//! Going down, `above` is the quadrature weight times the product of the factors so far, and
+//! `ratio` is f' / f of an edge. Going up, `below` of a node is the sum over its leaves of v
+//! times the ratios on the way. What the two edges of a split add to phi_i is the sum over points
+//! of above * z / f^2 * ((o - s) below, left, + (o - s) below, right). Where the feature is new z
+//! = f = 1: nothing is divided. Elsewhere f >= t > 0, because p = 1 above every edge that
+//! contributes.
+//!
+//! **Proof sketch.** g' - g = (p' - z') / f' - (p - z) / f with p' = p o and z' = z s. Over the
+//! common denominator f f' the numerator is p' z - p z' = p z (o - s): the terms in t and 1 - t
+//! cancel.
+//!
+//! **Limits.** Two plain sweeps over the nodes per packet, possible because children come after
+//! their parents. Pairs add one step for each split and each edge above it.
+
+use crate::shap::limits::LANES;
+use crate::shap::paths::NONE;
+use crate::shap::quadrature::{Lanes, Packet};
+use crate::view::TreeView;
+
+/// What the sweeps leave at each node. Reused from tree to tree and row to row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Walk {
+    nodes: Vec<Node>,
+    changes: Vec<Option<Lanes>>,
+}
+
+/// A node and the edge above it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// Weight times the product of the factors on the path to here.
+    above: Lanes,
+    /// f' / f of the edge.
+    ratio: Lanes,
+    /// Sum over the leaves below of value times the ratios on the way.
+    below: Lanes,
+    /// o - s of the edge.
+    pull: f64,
+    /// The upper end of the edge.
+    parent: usize,
+    /// Whether the row follows this edge and all above it on the same feature.
+    followed: bool,
+}
+
+/// A tree, a row and a packet of points.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    /// The tree.
+    pub(crate) tree: &'a TreeView<'a>,
+    /// The prepared row.
+    pub(crate) row: &'a [f64],
+    /// The quadrature points.
+    pub(crate) packet: &'a Packet,
+}
+
+impl Walk {
+    /// Makes room for trees of this many nodes.
+    pub(crate) fn reserve(&mut self, nodes: usize) {
+        if self.nodes.len() < nodes {
+            self.nodes.resize(nodes, Node::default());
+            self.changes.resize(nodes, None);
+        }
+    }
+
+    /// From the root to the leaves: the products of the factors.
+    pub(crate) fn descend(&mut self, task: &Task<'_>) {
+        let tree = task.tree;
+        self.nodes[0].above = task.packet.weight;
+        for node in 0..tree.nodes() {
+            if tree.is_leaf(node) {
+                continue;
+            }
+            let goes_left = tree.goes_left(node, task.row[tree.feature[node] as usize]);
+            let merged = self.merged(tree, node);
+            let above = self.nodes[node].above;
+            for (child, follows) in [(tree.left[node], goes_left), (tree.right[node], !goes_left)] {
+                let child = child as usize;
+                let share = tree.share[child];
+                let ratio = ratio(merged, share, follows, task.packet);
+                let edge = &mut self.nodes[child];
+                edge.above = times(&above, &ratio);
+                edge.ratio = ratio;
+                edge.pull = f64::from(u8::from(follows)) - share;
+                edge.parent = node;
+                edge.followed = merged.is_some() && follows;
+            }
+        }
+    }
+
+    /// From the leaves to the root: `add` takes, for each split whose feature still contributes,
+    /// the node, the feature, and an integrand. Its sum is what both edges add to the feature's
+    /// contribution. `output` says which of a leaf's values is explained.
+    pub(crate) fn ascend(
+        &mut self,
+        task: &Task<'_>,
+        output: usize,
+        mut add: impl FnMut(&Self, usize, usize, &Lanes),
+    ) {
+        let tree = task.tree;
+        for node in (0..tree.nodes()).rev() {
+            if tree.is_leaf(node) {
+                self.nodes[node].below = [tree.leaf_values(node)[output]; LANES];
+                continue;
+            }
+            let left = &self.nodes[tree.left[node] as usize];
+            let right = &self.nodes[tree.right[node] as usize];
+            let mut below = times(&left.ratio, &left.below);
+            for (sum, part) in below.iter_mut().zip(times(&right.ratio, &right.below)) {
+                *sum += part;
+            }
+            if let Some(merged) = self.merged(tree, node) {
+                let mut integrand = self.nodes[node].above;
+                for (lane, value) in integrand.iter_mut().enumerate() {
+                    *value *= left.pull * left.below[lane] + right.pull * right.below[lane];
+                }
+                if merged != UNASKED {
+                    for (value, f) in integrand.iter_mut().zip(factor(merged, true, task.packet)) {
+                        *value *= merged / (f * f);
+                    }
+                }
+                add(self, node, tree.feature[node] as usize, &integrand);
+            }
+            self.nodes[node].below = below;
+        }
+    }
+
+    /// After [`Walk::descend`]: what every edge changes g of its feature by, for [`Walk::uppers`].
+    pub(crate) fn note_changes(&mut self, task: &Task<'_>) {
+        for node in 1..task.tree.nodes() {
+            let edge = &self.nodes[node];
+            let merged = self.merged(task.tree, edge.parent);
+            let share = task.tree.share[node];
+            self.changes[node] = merged.map(|merged| edge.change(merged, share, task.packet));
+        }
+    }
+
+    /// The edges above a node that change g, lowest first: their features and changes.
+    pub(crate) fn uppers<'a>(
+        &'a self,
+        tree: &'a TreeView<'a>,
+        node: usize,
+    ) -> impl Iterator<Item = (usize, &'a Lanes)> {
+        let edges = std::iter::successors(Some(node), |&edge| Some(self.nodes[edge].parent));
+        edges.take_while(|&edge| edge != 0).filter_map(move |edge| {
+            let feature = tree.feature[self.nodes[edge].parent] as usize;
+            Some((feature, self.changes[edge].as_ref()?))
+        })
+    }
+
+    /// What the edges above a split have made of its feature: z while the row follows all of them.
+    fn merged(&self, tree: &TreeView<'_>, node: usize) -> Option<f64> {
+        let previous = tree.previous[node];
+        if previous == NONE {
+            return Some(UNASKED);
+        }
+        self.nodes[previous as usize]
+            .followed
+            .then_some(tree.merged[node])
+    }
+}
+
+/// z of a feature that the path has not asked. A product of shares that happens to be 1 is the
+/// same.
+const UNASKED: f64 = 1.0;
+
+impl Node {
+    /// z (o - s) / (f f') of the edge.
+    fn change(&self, merged: f64, share: f64, packet: &Packet) -> Lanes {
+        let mut change = factor(merged, true, packet);
+        if self.followed {
+            let after = factor(merged * share, true, packet);
+            for (value, after) in change.iter_mut().zip(after) {
+                *value = merged * self.pull / (*value * after);
+            }
+        } else {
+            // f' = z s (1 - t): s cancels, so that an edge without cover is no exception.
+            for (value, t) in change.iter_mut().zip(packet.at) {
+                *value = -1.0 / (*value * (1.0 - t));
+            }
+        }
+        change
+    }
+}
+
+/// f' / f of an edge, at each point.
+fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> Lanes {
+    let Some(merged) = merged else {
+        return [share; LANES];
+    };
+    let mut ratio = factor(merged * share, follows, packet);
+    if merged != UNASKED {
+        for (value, before) in ratio.iter_mut().zip(factor(merged, true, packet)) {
+            *value /= before;
+        }
+    }
+    ratio
+}
+
+/// z (1 - t) + p t at each point.
+fn factor(merged: f64, followed: bool, packet: &Packet) -> Lanes {
+    let taken = f64::from(u8::from(followed));
+    packet.at.map(|t| merged * (1.0 - t) + taken * t)
+}
+
+/// Lane by lane.
+fn times(a: &Lanes, b: &Lanes) -> Lanes {
+    let mut product = *a;
+    for (value, b) in product.iter_mut().zip(b) {
+        *value *= b;
+    }
+    product
+}
