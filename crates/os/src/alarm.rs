@@ -1,0 +1,61 @@
+//! A descriptor that becomes readable at a point in time, to the nanosecond.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use crate::OsError;
+
+/// A timer on the monotonic clock.
+#[derive(Debug)]
+pub struct Alarm {
+    timerfd: TimerFd,
+}
+
+impl Alarm {
+    /// A timer that is not set.
+    ///
+    /// # Errors
+    /// There are no file descriptors left.
+    pub fn new() -> Result<Self, OsError> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timerfd = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)
+            .map_err(|e| OsError::call("timerfd_create", e))?;
+        Ok(Self { timerfd })
+    }
+
+    /// Becomes readable once, in `delay` from now (at least a nanosecond); replaces an earlier time.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set(&self, delay: Duration) -> Result<(), OsError> {
+        let delay = TimeSpec::from_duration(delay.max(Duration::from_nanos(1)));
+        self.timerfd
+            .set(Expiration::OneShot(delay), TimerSetTimeFlags::empty())
+            .map_err(|e| OsError::call("timerfd_settime", e))
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.timerfd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Key, Poll};
+
+    #[test]
+    fn an_alarm_is_readable_after_its_delay_and_can_be_moved() {
+        let (poll, alarm) = (Poll::new().unwrap(), Alarm::new().unwrap());
+        poll.add(&alarm, Key(1)).unwrap();
+        alarm.set(Duration::from_secs(3600)).unwrap();
+        assert_eq!(poll.wait(Duration::ZERO).unwrap(), []);
+        alarm.set(Duration::ZERO).unwrap();
+        assert_eq!(poll.wait(Duration::from_secs(60)).unwrap(), [Key(1)]);
+    }
+}

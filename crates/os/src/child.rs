@@ -1,0 +1,236 @@
+//! Child processes that inherit chosen descriptors, die with their parent, and are waited for by pidfd.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child as Process, Command, ExitStatus, Stdio};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::prctl;
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::getppid;
+
+use crate::{OsError, Pid, PidFd};
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, signal) => Self::Signal(signal.unwrap_or_default()),
+        }
+    }
+}
+
+/// A running child. Dropping it kills it and waits for its end.
+#[derive(Debug)]
+pub struct Child {
+    process: Process,
+    pidfd: PidFd,
+}
+
+impl Child {
+    /// Starts `program` with `arguments`; `inherited` keep their numbers in the child and every
+    /// other descriptor that is close-on-exec is closed. The child's standard input and output are
+    /// `/dev/null`, its error output is ours.
+    ///
+    /// The child ignores SIGINT, SIGTERM and SIGHUP, which a terminal or an init system may send to
+    /// all of a group: its parent tells it to stop. The kernel kills it with SIGKILL when the
+    /// *thread* that called this ends: call it from one that lives as long as the process.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(
+        program: &Path,
+        arguments: &[OsString],
+        inherited: &[BorrowedFd<'_>],
+    ) -> Result<Self, OsError> {
+        let parent = nix::unistd::getpid();
+        let inherited: Vec<RawFd> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let before_exec = move || -> io::Result<()> {
+            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            if getppid() != parent {
+                // The parent died before the line above: its signal will never come.
+                return Err(Errno::ECHILD.into());
+            }
+            for ignored in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+                // SAFETY: ignoring installs no handler.
+                unsafe { signal(ignored, SigHandler::SigIgn) }?;
+            }
+            for &fd in &inherited {
+                // SAFETY: the parent borrows the descriptor until this child was started.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
+        unsafe { command.pre_exec(before_exec) };
+        let mut process = command.spawn().map_err(|source| OsError::Read {
+            path: program.into(),
+            source,
+        })?;
+        // infallible: a pid is a positive i32.
+        match PidFd::open(Pid(process.id() as i32)) {
+            Ok(pidfd) => Ok(Self { process, pidfd }),
+            Err(error) => {
+                let _ = process.kill();
+                let _ = process.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// The child's process id.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        // infallible: a pid is a positive i32.
+        Pid(self.process.id() as i32)
+    }
+
+    /// Kills the child with SIGKILL; its end is seen as any other.
+    pub fn kill(&mut self) {
+        // It fails only if the child has ended and was waited for already.
+        let _ = self.process.kill();
+    }
+
+    /// How the child ended, if it has: all of its threads are gone and none of its writes can follow.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn try_wait(&mut self) -> Result<Option<Exit>, OsError> {
+        let status = self
+            .process
+            .try_wait()
+            .map_err(|e| OsError::call("waitpid", e))?;
+        Ok(status.map(Exit::from))
+    }
+}
+
+/// Readable once the child has ended.
+impl AsFd for Child {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+        // It fails only if the child was waited for already.
+        let _ = self.process.wait();
+    }
+}
+
+/// A descriptor that this process inherited under `number`, as an owned duplicate.
+///
+/// # Errors
+/// There is no such descriptor.
+pub fn inherited_fd(number: RawFd) -> Result<OwnedFd, OsError> {
+    if number < 0 {
+        return Err(OsError::call("inherited descriptor", Errno::EBADF));
+    }
+    // SAFETY: the borrow ends with the next statement, which fails if the number is not open.
+    let fd = unsafe { BorrowedFd::borrow_raw(number) };
+    fd.try_clone_to_owned()
+        .map_err(|e| OsError::call("fcntl(F_DUPFD_CLOEXEC)", e))
+}
+
+/// Names the calling thread (at most 15 bytes) as `/proc/*/task/*/comm` shows it.
+///
+/// # Errors
+/// The name holds a zero byte.
+pub fn set_thread_name(name: &str) -> Result<(), OsError> {
+    let name = std::ffi::CString::new(name)
+        .map_err(|_| OsError::call("prctl(PR_SET_NAME)", Errno::EINVAL))?;
+    prctl::set_name(&name).map_err(|e| OsError::call("prctl(PR_SET_NAME)", e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek};
+    use std::time::Duration;
+
+    fn shell(script: &str, inherited: &[BorrowedFd<'_>]) -> Child {
+        Child::start(
+            Path::new("/bin/sh"),
+            &["-c".into(), script.into()],
+            inherited,
+        )
+        .unwrap()
+    }
+
+    fn wait(child: &mut Child) -> Exit {
+        let poll = crate::Poll::new().unwrap();
+        poll.add(child, crate::Key(0)).unwrap();
+        for _ in 0..600 {
+            if let Some(exit) = child.try_wait().unwrap() {
+                return exit;
+            }
+            poll.wait(Duration::from_millis(100)).unwrap();
+        }
+        panic!("the child did not end");
+    }
+
+    #[test]
+    fn a_child_inherits_what_it_is_given_and_ignores_signals_of_the_group() {
+        let mut file = tempfile::tempfile().unwrap();
+        let number = file.as_raw_fd();
+        let script =
+            format!("kill -TERM $$; kill -INT $$; echo yes >/proc/self/fd/{number}; exit 3");
+        assert_eq!(wait(&mut shell(&script, &[file.as_fd()])), Exit::Code(3));
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "yes\n");
+        // Not inherited: the number is closed in the child.
+        let script = format!("test -e /proc/self/fd/{number}");
+        assert_eq!(wait(&mut shell(&script, &[])), Exit::Code(1));
+    }
+
+    #[test]
+    fn a_killed_child_says_so_and_a_dropped_one_is_gone() {
+        let mut child = shell("sleep 100", &[]);
+        child.kill();
+        assert_eq!(wait(&mut child).to_string(), "signal 9");
+        let child = shell("sleep 100", &[]);
+        let pid = child.pid();
+        drop(child);
+        assert!(PidFd::open(pid).is_err());
+    }
+
+    #[test]
+    fn an_inherited_descriptor_must_be_open() {
+        assert!(inherited_fd(-1).is_err());
+        assert!(inherited_fd(999_999).is_err());
+        let file = tempfile::tempfile().unwrap();
+        assert!(inherited_fd(file.as_raw_fd()).is_ok());
+    }
+}

@@ -1,0 +1,96 @@
+//! Sleeping on a 32-bit word until somebody, perhaps in another process, changes it.
+
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+
+/// Who may sleep on the word or wake its sleepers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Threads of this process; the cheaper one.
+    Process,
+    /// Threads of every process that maps the word.
+    Machine,
+}
+
+impl Reach {
+    fn flag(self) -> libc::c_int {
+        match self {
+            Self::Process => libc::FUTEX_PRIVATE_FLAG,
+            Self::Machine => 0,
+        }
+    }
+}
+
+/// Sleeps while `word` is `expected`, until woken or until `timeout` is over. Returns early without
+/// a reason now and then: look at the word again.
+pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+    let timeout = timeout.map(|t| libc::timespec {
+        tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+        // infallible: below 1e9.
+        tv_nsec: t.subsec_nanos() as libc::c_long,
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the word and the timespec live until the call returns; the kernel only reads them.
+    // The result does not matter: woken, changed, interrupted and timed out all mean "look again".
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | reach.flag(),
+            expected,
+            timeout,
+        );
+    }
+}
+
+/// Wakes at most `count` sleepers on `word`; how many were woken.
+pub fn wake(reach: Reach, word: &AtomicU32, count: u32) -> usize {
+    let count = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel uses the word's address as a key and does not touch the word.
+    let woken = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | reach.flag(),
+            count,
+        )
+    };
+    debug_assert!(woken >= 0, "{}", Errno::last());
+    usize::try_from(woken).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_sleeper_is_woken_through_another_mapping() {
+        let memory = crate::SharedMemory::create("test", crate::FUTEX_BYTES).unwrap();
+        let ours = memory.map_words().unwrap();
+        let sleeper = std::thread::spawn({
+            let theirs = memory.map_words().unwrap();
+            move || {
+                while theirs.futexes()[3].load(Ordering::Acquire) == 0 {
+                    wait(Reach::Machine, &theirs.futexes()[3], 0, None);
+                }
+            }
+        });
+        ours.futexes()[3].store(1, Ordering::Release);
+        wake(Reach::Machine, &ours.futexes()[3], 1);
+        sleeper.join().unwrap();
+    }
+
+    #[test]
+    fn a_changed_word_and_a_timeout_end_the_sleep() {
+        let word = AtomicU32::new(1);
+        wait(Reach::Process, &word, 0, None);
+        wait(Reach::Process, &word, 1, Some(Duration::from_millis(1)));
+        assert_eq!(wake(Reach::Process, &word, 1), 0);
+    }
+}

@@ -1,0 +1,404 @@
+//! Memory that several processes map: sealed memory files, and safe views on them.
+//!
+//! A view is one of three things. [`Words`] are atomics: every process may touch them at any time.
+//! An [`Extent`] is a range of bytes with one owner in this process; ranges are made only by
+//! splitting and joining owned ranges, so two never overlap. [`ReadMapping`] is read-only.
+//! What another process does to the bytes behind an extent or a read mapping is a matter of the
+//! protocol between the two; whoever reads bytes that a less trusted process may write must treat
+//! their content as arbitrary. No file can shrink (sealed), so no access can fault.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::fstat;
+use nix::unistd::ftruncate;
+
+use crate::OsError;
+
+/// Bytes at the start of a mapping of [`Words`] that are 32-bit words, which futexes need.
+pub const FUTEX_BYTES: usize = 4096;
+
+/// `MFD_NOEXEC_SEAL` of Linux 6.3: the file can never become executable.
+const MFD_NOEXEC_SEAL: u32 = 0x8;
+
+/// A memory file of fixed size.
+#[derive(Debug)]
+pub struct SharedMemory {
+    fd: OwnedFd,
+    bytes: usize,
+}
+
+impl SharedMemory {
+    /// A file of `bytes` zeros that cannot change its size. Pages cost memory once touched.
+    ///
+    /// # Errors
+    /// The kernel refuses; the limits on descriptors or memory are the usual reason.
+    pub fn create(name: &str, bytes: usize) -> Result<Self, OsError> {
+        let fd = create_file(name)?;
+        let size = i64::try_from(bytes).map_err(|_| OsError::call("ftruncate", Errno::EFBIG))?;
+        ftruncate(&fd, size).map_err(|e| OsError::call("ftruncate(memfd)", e))?;
+        let memory = Self { fd, bytes };
+        memory.seal(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW)?;
+        Ok(memory)
+    }
+
+    /// A file that holds `contents` and can never change again.
+    ///
+    /// # Errors
+    /// As [`SharedMemory::create`].
+    pub fn holding(name: &str, contents: &[u8]) -> Result<Self, OsError> {
+        let mut file = File::from(create_file(name)?);
+        file.write_all(contents)
+            .map_err(|e| OsError::call("write(memfd)", e))?;
+        let memory = Self {
+            fd: file.into(),
+            bytes: contents.len(),
+        };
+        let size = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
+        memory.seal(size | SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL)?;
+        Ok(memory)
+    }
+
+    /// A file that another process made and sealed.
+    ///
+    /// # Errors
+    /// The descriptor is not a memory file, or it could still shrink under us.
+    pub fn open(fd: OwnedFd) -> Result<Self, OsError> {
+        let seals = fcntl(&fd, FcntlArg::F_GET_SEALS)
+            .map_err(|e| OsError::call("fcntl(F_GET_SEALS)", e))?;
+        if seals & SealFlag::F_SEAL_SHRINK.bits() == 0 {
+            return Err(OsError::call(
+                "memory file without F_SEAL_SHRINK",
+                Errno::EPERM,
+            ));
+        }
+        let size = fstat(&fd)
+            .map_err(|e| OsError::call("fstat(memfd)", e))?
+            .st_size;
+        let bytes = usize::try_from(size).map_err(|_| OsError::call("fstat", Errno::EFBIG))?;
+        Ok(Self { fd, bytes })
+    }
+
+    /// From now on the file can be mapped read-only only; what is mapped writable stays so.
+    /// (Linux 5.1.) Give the file to a process after this, and it can read but not write.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn seal_future_writes(&self) -> Result<(), OsError> {
+        // F_SEAL_FUTURE_WRITE, which nix does not name yet.
+        self.seal(SealFlag::from_bits_retain(0x10))
+    }
+
+    /// Size of the file.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Maps the file as atomics.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the file is smaller than [`FUTEX_BYTES`].
+    pub fn map_words(&self) -> Result<Words, OsError> {
+        if self.bytes < FUTEX_BYTES {
+            return Err(OsError::call("mmap of a small memory file", Errno::EINVAL));
+        }
+        Ok(Words {
+            mapping: self.map(ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?,
+        })
+    }
+
+    /// Maps the file as one extent of bytes.
+    ///
+    /// # Errors
+    /// The kernel refuses, or writes are sealed.
+    pub fn map_extent(&self) -> Result<Extent, OsError> {
+        let mapping = self.map(ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
+        Ok(Extent {
+            mapping: Arc::new(mapping),
+            offset: 0,
+            bytes: self.bytes,
+        })
+    }
+
+    /// Maps the file read-only.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn map_read(&self) -> Result<ReadMapping, OsError> {
+        Ok(ReadMapping {
+            mapping: self.map(ProtFlags::PROT_READ)?,
+        })
+    }
+
+    /// Gives the pages of a range back to the kernel; they read as zeros afterwards. The caller
+    /// owns the range's extent, and no writes are sealed.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn release(&self, extent: &mut Extent) -> Result<(), OsError> {
+        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        // infallible: both are at most the file's size, which is an i64.
+        let (offset, bytes) = (extent.offset as i64, extent.bytes as i64);
+        fallocate(&self.fd, flags, offset, bytes)
+            .map_err(|e| OsError::call("fallocate(PUNCH_HOLE)", e))
+    }
+
+    fn seal(&self, seals: SealFlag) -> Result<(), OsError> {
+        fcntl(&self.fd, FcntlArg::F_ADD_SEALS(seals))
+            .map(drop)
+            .map_err(|e| OsError::call("fcntl(F_ADD_SEALS)", e))
+    }
+
+    fn map(&self, protection: ProtFlags) -> Result<Mapping, OsError> {
+        let Some(bytes) = NonZeroUsize::new(self.bytes) else {
+            return Err(OsError::call("mmap of an empty memory file", Errno::EINVAL));
+        };
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours.
+        let start = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, &self.fd, 0) }
+            .map_err(|e| OsError::call("mmap(memfd)", e))?;
+        Ok(Mapping {
+            start: start.cast(),
+            bytes: self.bytes,
+        })
+    }
+}
+
+impl AsFd for SharedMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn create_file(name: &str) -> Result<OwnedFd, OsError> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    match memfd_create(name, flags | MFdFlags::from_bits_retain(MFD_NOEXEC_SEAL)) {
+        // A kernel before 6.3 does not know the flag and needs none.
+        Err(Errno::EINVAL) => memfd_create(name, flags),
+        result => result,
+    }
+    .map_err(|e| OsError::call("memfd_create", e))
+}
+
+/// A mapping of a whole memory file; unmapped when dropped.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is memory, valid in every thread until it is dropped; what may be done to it
+// from several threads is decided by the view that owns it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: start and bytes are those of a mapping that only we own; every view that borrows
+        // from it borrows from its owner, which is gone.
+        // A failure leaves memory mapped that nobody uses: there is nothing to be done about it.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// Shared atomics: 32-bit words in the first [`FUTEX_BYTES`], 64-bit words behind them.
+#[derive(Debug)]
+pub struct Words {
+    mapping: Mapping,
+}
+
+impl Words {
+    /// The 32-bit words, on which a futex can wait.
+    #[must_use]
+    pub fn futexes(&self) -> &[AtomicU32] {
+        // SAFETY: the mapping is at least FUTEX_BYTES long, page-aligned, lives as long as self,
+        // and this part of it is only ever seen as 32-bit atomics.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.mapping.start.cast().as_ptr(),
+                FUTEX_BYTES / size_of::<AtomicU32>(),
+            )
+        }
+    }
+
+    /// The 64-bit words.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        let count = (self.mapping.bytes - FUTEX_BYTES) / size_of::<AtomicU64>();
+        // SAFETY: the part behind the futexes is inside the mapping, 8-byte-aligned, lives as long
+        // as self, and is only ever seen as 64-bit atomics.
+        unsafe {
+            let start = self.mapping.start.add(FUTEX_BYTES);
+            std::slice::from_raw_parts(start.cast().as_ptr(), count)
+        }
+    }
+}
+
+/// A range of bytes of a writable mapping, with one owner.
+#[derive(Debug)]
+pub struct Extent {
+    mapping: Arc<Mapping>,
+    offset: usize,
+    bytes: usize,
+}
+
+impl Extent {
+    /// Where the range starts in its file.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Length of the range.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the range holds no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: offset + bytes is within the mapping, which the Arc keeps; no other extent
+        // overlaps this one, so inside this process only a `&mut self` could write.
+        unsafe {
+            std::slice::from_raw_parts(self.mapping.start.add(self.offset).as_ptr(), self.bytes)
+        }
+    }
+
+    /// The bytes, to write.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`; `&mut self` makes this the only view of the range.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.mapping.start.add(self.offset).as_ptr(), self.bytes)
+        }
+    }
+
+    /// Splits the range in two, the first `at` bytes (at most all) and the rest.
+    #[must_use]
+    pub fn split_at(mut self, at: usize) -> (Self, Self) {
+        let at = at.min(self.bytes);
+        let rest = Self {
+            mapping: Arc::clone(&self.mapping),
+            offset: self.offset + at,
+            bytes: self.bytes - at,
+        };
+        self.bytes = at;
+        (self, rest)
+    }
+
+    /// Joins this range with the one that starts where it ends.
+    ///
+    /// # Errors
+    /// Gives both back if they do not touch or are of different mappings.
+    pub fn join(mut self, next: Self) -> Result<Self, (Self, Self)> {
+        let is_next = self.offset + self.bytes == next.offset;
+        if !is_next || !Arc::ptr_eq(&self.mapping, &next.mapping) {
+            return Err((self, next));
+        }
+        self.bytes += next.bytes;
+        Ok(self)
+    }
+}
+
+/// A read-only mapping of a whole file.
+#[derive(Debug)]
+pub struct ReadMapping {
+    mapping: Mapping,
+}
+
+impl ReadMapping {
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the range is the whole mapping, which lives as long as self and which this view
+        // cannot write.
+        unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr(), self.mapping.bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn bytes_written_through_an_extent_are_read_through_another_mapping() {
+        let memory = SharedMemory::create("test", 8192).unwrap();
+        let (mut first, mut second) = memory.map_extent().unwrap().split_at(100);
+        first.as_mut_slice().fill(1);
+        second.as_mut_slice()[0] = 2;
+        let read = memory.map_read().unwrap();
+        assert_eq!(&read.as_slice()[98..102], [1, 1, 2, 0]);
+        assert_eq!(
+            (first.offset(), first.len(), second.offset()),
+            (0, 100, 100)
+        );
+        let (second, first) = second.join(first).unwrap_err();
+        assert_eq!(first.join(second).unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn extents_of_different_mappings_do_not_join() {
+        let memory = SharedMemory::create("test", 8192).unwrap();
+        let (first, _) = memory.map_extent().unwrap().split_at(64);
+        let (_, other) = memory.map_extent().unwrap().split_at(64);
+        assert!(first.join(other).is_err());
+    }
+
+    #[test]
+    fn a_file_that_holds_contents_cannot_be_mapped_writable() {
+        let memory = SharedMemory::holding("test", b"model").unwrap();
+        assert_eq!(memory.map_read().unwrap().as_slice(), b"model");
+        assert!(memory.map_extent().is_err());
+        let again = SharedMemory::open(memory.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(again.map_read().unwrap().as_slice(), b"model");
+    }
+
+    #[test]
+    fn after_the_seal_only_the_old_mapping_can_write() {
+        let memory = SharedMemory::create("test", 4096).unwrap();
+        let mut extent = memory.map_extent().unwrap();
+        memory.seal_future_writes().unwrap();
+        extent.as_mut_slice()[7] = 7;
+        assert!(memory.map_extent().is_err());
+        assert_eq!(memory.map_read().unwrap().as_slice()[7], 7);
+    }
+
+    #[test]
+    fn a_file_that_can_shrink_is_not_opened() {
+        let file = memfd_create("test", MFdFlags::MFD_CLOEXEC).unwrap();
+        assert!(SharedMemory::open(file).is_err());
+        let plain = File::open("/dev/null").unwrap();
+        assert!(SharedMemory::open(plain.into()).is_err());
+    }
+
+    #[test]
+    fn words_are_shared_and_released_pages_read_as_zeros() {
+        let memory = SharedMemory::create("test", 2 * FUTEX_BYTES).unwrap();
+        let (one, two) = (memory.map_words().unwrap(), memory.map_words().unwrap());
+        one.futexes()[1023].store(5, Ordering::Relaxed);
+        one.words()[511].store(6, Ordering::Relaxed);
+        assert_eq!(two.futexes()[1023].load(Ordering::Relaxed), 5);
+        assert_eq!(two.words()[511].load(Ordering::Relaxed), 6);
+        let mut extent = memory.map_extent().unwrap();
+        memory.release(&mut extent).unwrap();
+        assert_eq!(two.words()[511].load(Ordering::Relaxed), 0);
+    }
+}
