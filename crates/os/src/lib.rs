@@ -1,1 +1,49 @@
-//! albacore-os.
+//! Everything that asks the kernel: `/proc`, `/sys`, cgroups, masks, process events. The only crate with system calls.
+//!
+//! Readers are rooted at a [`HostRoot`] value, so that they run on recorded trees as well as on the live machine.
+
+mod alarm;
+mod cgroup;
+mod child;
+mod clock;
+mod cpus;
+mod error;
+pub mod futex;
+mod host;
+mod inotify;
+mod limits;
+mod mask;
+mod pidfd;
+mod poll;
+mod probe;
+mod process;
+mod read;
+mod shared_memory;
+mod signals;
+mod spawn;
+mod stat;
+mod sysfs_tree;
+mod uevent;
+
+pub use alarm::Alarm;
+pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, find_cgroup};
+pub use child::{Child, Exit, inherited_fd, set_thread_name};
+pub use clock::{Clock, Micros};
+pub use cpus::{SchedExt, read_online, read_sched_ext};
+pub use error::OsError;
+pub use host::HostRoot;
+pub use inotify::CpusetWatch;
+pub use mask::{MaskError, read_mask, write_mask};
+pub use pidfd::PidFd;
+pub use poll::{Key, Poll, Wake};
+pub use probe::{UserMasks, probe_user_masks};
+pub use process::{
+    Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_last_pid, read_stat,
+    read_task_comm, read_task_stat, read_tasks,
+};
+pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
+pub use signals::Signals;
+pub use spawn::{Spawn, become_subreaper, reap_orphans};
+pub use stat::{Stat, StatError, parse_stat};
+pub use sysfs_tree::read_sysfs;
+pub use uevent::UeventSocket;

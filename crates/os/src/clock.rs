@@ -1,0 +1,74 @@
+//! Monotonic time, and the clock in which the kernel notes when a thread was born.
+
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{SysconfVar, sysconf};
+
+use crate::OsError;
+
+/// Microseconds since boot, suspended time included: the clock of thread start times.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Micros(pub u64);
+
+/// Reads the time since boot, and knows the length of a kernel clock tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    ticks_per_second: u64,
+}
+
+impl Clock {
+    /// Asks the kernel for the length of its tick.
+    ///
+    /// # Errors
+    /// The kernel does not tell (it always does).
+    pub fn new() -> Result<Self, OsError> {
+        let ticks =
+            sysconf(SysconfVar::CLK_TCK).map_err(|e| OsError::call("sysconf(CLK_TCK)", e))?;
+        match ticks.and_then(|t| u64::try_from(t).ok()).filter(|&t| t > 0) {
+            Some(ticks_per_second) => Ok(Self { ticks_per_second }),
+            None => Err(OsError::call("sysconf(CLK_TCK)", nix::errno::Errno::EINVAL)),
+        }
+    }
+
+    /// Time since boot. Never goes back, whatever happens to the wall clock.
+    ///
+    /// # Errors
+    /// The kernel refuses (it never does).
+    pub fn now(&self) -> Result<Micros, OsError> {
+        let time = clock_gettime(ClockId::CLOCK_BOOTTIME)
+            .map_err(|e| OsError::call("clock_gettime(CLOCK_BOOTTIME)", e))?;
+        // infallible: time since boot is not negative and below 292 thousand years.
+        Ok(Micros(
+            time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000,
+        ))
+    }
+
+    /// When a start time in ticks began: the thread was born in the tick that follows.
+    pub fn start(&self, ticks: u64) -> Micros {
+        Micros((u128::from(ticks) * 1_000_000 / u128::from(self.ticks_per_second)) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HostRoot, Pid, read_stat};
+
+    #[test]
+    fn a_start_time_lies_in_the_past_and_within_a_tick_of_the_birth() {
+        let clock = Clock::new().unwrap();
+        let before = clock.now().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let after = clock.now().unwrap();
+        let stat = read_stat(&HostRoot::live(), Pid(child.id() as i32)).unwrap();
+        let start = clock.start(stat.start_ticks);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(
+            start.0 + 20_000 >= before.0 && start <= after,
+            "{before:?} {start:?} {after:?}"
+        );
+    }
+}

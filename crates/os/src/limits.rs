@@ -1,0 +1,26 @@
+//! Bounds of every read and loop in this crate, each with its reason.
+
+/// Bytes read of one small file of /proc, /sys or a cgroup. A `cmdline` may be 2 MiB, of which the start says who it
+/// is; a cpu list of 8192 cpus, every second one set, is 20 KiB; `children` of a process with 8,000 children is 64 KiB.
+pub(crate) const FILE_BYTES_MAX: usize = 256 << 10;
+
+/// Tasks listed of one process: the kernel's pid_max can be 4 Mi, a serving worker has tens of threads.
+pub(crate) const TASKS_MAX: usize = 1 << 16;
+
+/// Levels of cgroups walked upwards: Kubernetes uses about 6, the kernel's own limit is a path of 4096 bytes.
+pub(crate) const CGROUP_DEPTH_MAX: usize = 64;
+
+/// Bytes of a thread's mask as the kernel copies it: 8192 cpus, the largest NR_CPUS of a distribution.
+pub(crate) const MASK_BYTES: usize = 8192 / 8;
+
+/// Events taken from one wait: more stay in the kernel for the next.
+pub(crate) const EVENTS_MAX: usize = 64;
+
+/// Bytes of one uevent datagram: the kernel's own buffer is 2 KiB.
+pub(crate) const UEVENT_BYTES_MAX: usize = 8 << 10;
+
+/// Datagrams taken from the uevent socket at once: a reading of `online` follows, so dropping the rest loses nothing.
+pub(crate) const UEVENTS_AT_ONCE_MAX: usize = 1024;
+
+/// Orphans reaped at once: more stay for the next call.
+pub(crate) const ORPHANS_AT_ONCE_MAX: usize = 256;
