@@ -23,8 +23,8 @@ pub fn thread_counts(workers: u16, threads: u16) -> Vec<(String, String)> {
         .to_vec()
 }
 
-/// `defaults` without what the container sets itself, then the container's variables in order, their
-/// references resolved. What only a cluster could resolve is `refused`.
+/// `defaults` without what the container sets itself, then the container's variables in order,
+/// their references resolved. What only a cluster could resolve is `refused`.
 pub(crate) fn environment(
     spec: &InferenceDeploymentSpec,
     container: &Container,

@@ -1,7 +1,10 @@
-//! The `InferenceDeployment`: what a user writes. Comments on fields are what `kubectl explain` shows.
+//! The `InferenceDeployment`: what a user writes. Comments on fields are what `kubectl explain`
+//! shows.
 //!
 //! The types are the wire's mirror, nothing more: what the fields mean together is said by
-//! [`crate::rules`], what they mean to the planner by [`crate::policy_of`].
+//! [`crate::rules`], what they mean on one machine by [`crate::for_one_machine`].
+// Each printer column repeats the keys `name`, `json_path`...: the lint takes them for duplicates.
+#![allow(clippy::duplicated_attributes)]
 
 use k8s_openapi::api::core::v1::{PodTemplateSpec, ResourceRequirements};
 use kube::CustomResource;

@@ -1,5 +1,6 @@
-//! The Kubernetes face of Albacore: the types of its custom resources, their schema, the rules that a
-//! spec must keep, and the way from a spec to what the planner and one machine take. No client here.
+//! The Kubernetes face of Albacore: the types of its custom resources, their schema, the rules that
+//! a spec must keep, and the way from a spec to what the planner and one machine take. No client
+//! here.
 #![forbid(unsafe_code)]
 
 mod container;

@@ -1,7 +1,8 @@
-//! Every bound of the API, with its reason. The schema, the rules and the reader take them from here.
+//! Every bound of the API, with its reason. The schema, the rules and the reader take them from
+//! here.
 
-/// Most workers of one pod. The largest two-socket servers of 2026 have 768 cpus; a fork server with
-/// more than 256 processes in one container is a mistake in a YAML rather than a wish.
+/// Most workers of one pod. The largest two-socket servers of 2026 have 768 cpus; a fork server
+/// with more than 256 processes in one container is a mistake in a YAML rather than a wish.
 pub const WORKERS_MAX: u16 = 256;
 
 /// Most threads of one worker, for the same reason.

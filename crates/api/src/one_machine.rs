@@ -1,8 +1,9 @@
 //! An `InferenceDeployment` as `albacore run` takes it: one machine, no Kubernetes.
 //!
 //! What needs a cluster to be true (volumes, Secrets, a model in a claim) is refused with the field
-//! and the way out. What merely has no meaning here (replicas, resources, node selectors) is said in
-//! a notice, so that no field is passed over in silence. Pure: no file is opened, no path resolved.
+//! and the way out. What merely has no meaning here (replicas, resources, node selectors) is said
+//! in a notice, so that no field is passed over in silence. Pure: no file is opened, no path
+//! resolved.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

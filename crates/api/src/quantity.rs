@@ -28,7 +28,8 @@ pub(crate) fn problem(text: &str) -> Option<String> {
     }
     if !SUFFIXES.contains(&suffix) && !is_exponent {
         return Some(format!(
-            "has the unit \"{suffix}\"; the units are m, k, M, G, T, Ki, Mi, Gi, Ti, as in \"500m\" \
+            "has the unit \"{suffix}\"; the units are m, k, M, G, T, Ki, Mi, Gi, Ti, as in \
+             \"500m\" \
              or \"1Gi\""
         ));
     }

@@ -135,8 +135,8 @@ pub(crate) const RULES: [Rule; 11] = [
     },
 ];
 
-/// Every rule that `deployment` breaks; empty for a valid one. Ranges and forms of single fields are
-/// the schema's and are checked when a file is read.
+/// Every rule that `deployment` breaks; empty for a valid one. Ranges and forms of single fields
+/// are the schema's and are checked when a file is read.
 pub fn validate(deployment: &InferenceDeployment) -> Vec<Violation> {
     RULES
         .iter()

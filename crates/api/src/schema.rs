@@ -3,8 +3,9 @@
 //! What is added: the CEL of every [`crate::rules`] entry; the form of quantities; bounds on the
 //! containers of the template, without which the API server could not bound the cost of the rules.
 //! What is taken away: `nullable` (the API server then drops a null field and fills in its default,
-//! as it does for its own kinds), descriptions inside the pod template (they alone would exceed what
-//! `kubectl apply` can store in an annotation), and the demand that an overlay list containers.
+//! as it does for its own kinds), descriptions inside the pod template (they alone would exceed
+//! what `kubectl apply` can store in an annotation), and the demand that an overlay list
+//! containers.
 
 use kube::CustomResourceExt;
 use serde_json::{Map, Value, json};

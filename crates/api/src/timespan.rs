@@ -18,8 +18,11 @@ pub struct Timespan {
     micros: u64,
 }
 
-/// What the schema says of a timespan; [`Timespan::from_str`] accepts the same texts, within bounds.
+/// What the schema says of a timespan; [`Timespan::from_str`] accepts the same texts, within
+/// bounds.
 pub(crate) const PATTERN: &str = "^[1-9][0-9]{0,8}(us|ms|s)$";
+
+const SECS_MAX: u64 = TIMESPAN_MICROS_MAX / 1_000_000;
 
 /// Why a text is not a [`Timespan`]; each message says what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -34,7 +37,7 @@ pub enum TimespanError {
     #[error("must be one whole number with one unit (us, ms or s), as in \"25ms\" or \"250us\"")]
     Form,
     /// Zero, or beyond the bound.
-    #[error("must be longer than 0 and at most {max_secs}s", max_secs = TIMESPAN_MICROS_MAX / 1_000_000)]
+    #[error("must be longer than 0 and at most {SECS_MAX}s")]
     Range,
 }
 
@@ -126,8 +129,8 @@ impl JsonSchema for Timespan {
             "pattern": PATTERN,
             "maxLength": 11,
             "x-kubernetes-validations": [{
-                "rule": format!("duration(self) <= duration('{}s')", TIMESPAN_MICROS_MAX / 1_000_000),
-                "message": format!("must be at most {}s", TIMESPAN_MICROS_MAX / 1_000_000),
+                "rule": format!("duration(self) <= duration('{SECS_MAX}s')"),
+                "message": format!("must be at most {SECS_MAX}s"),
             }],
         })
     }

@@ -164,7 +164,8 @@ fn what_needs_a_cluster_is_refused_with_its_line() {
                 "{name: server, command: [x], env: [{name: A, valueFrom: {fieldRef: \
                  {fieldPath: x}}}]}",
             ),
-            "fraud.yaml:7: spec.template.spec.containers[0].env[0].valueFrom reads from the cluster",
+            "fraud.yaml:7: spec.template.spec.containers[0].env[0].valueFrom reads from the \
+             cluster",
         ),
         (
             own("{name: server, command: [x], envFrom: [{secretRef: {name: s}}]}"),

@@ -75,132 +75,144 @@ fn the_shortest_file_takes_every_default() {
 fn a_file_from_the_cluster_with_status_and_managed_fields_is_read() {
     let text = with(
         "  labels: {app.kubernetes.io/part-of: shop}\n",
-        "  annotations: {a: b}\n  generation: 3\n  uid: x\n  creationTimestamp: \"2026-01-01T00:00:00Z\"\n",
+        "  annotations: {a: b}\n  generation: 3\n  uid: x\n\
+         \x20 creationTimestamp: \"2026-01-01T00:00:00Z\"\n",
     ) + "status:\n  ready: 2/2\n  somethingNewer: {a: 1}\n";
     assert_eq!(read_deployment(&text, "fraud.yaml").unwrap().status, None);
 }
 
+/// A line of the good file, what replaces it, and what must be said of it.
+const REFUSALS: &[(&str, &str, &str)] = &[
+    (
+        "batching:",
+        "batchng:",
+        "fraud.yaml:18: spec.batchng is not a field; did you mean \"batching\"?",
+    ),
+    (
+        "mode: Compact",
+        "maxDelay: 2ms",
+        "fraud.yaml:9: spec.maxDelay is not a field here; it belongs to spec.batching",
+    ),
+    (
+        "mode: Compact",
+        "gpu: 1",
+        "fraud.yaml:9: spec.gpu is not a field; the fields here are autoscaling, batching, ",
+    ),
+    (
+        "mode: Compact",
+        "mode: compact",
+        "fraud.yaml:9: spec.mode is \"compact\"; it must be Scatter or Compact; did you mean \
+         \"Compact\"?",
+    ),
+    (
+        "workers: 4",
+        "workers: 0",
+        "fraud.yaml:7: spec.workers is 0; it must be from 1 to 256",
+    ),
+    (
+        "workers: 4",
+        "workers: \"4\"",
+        "fraud.yaml:7: spec.workers is the text \"4\"; it must be a whole number; write 4 without \
+         quotes",
+    ),
+    (
+        "workers: 4",
+        "workers: 4.5",
+        "fraud.yaml:7: spec.workers is 4.5; it must be a whole number",
+    ),
+    (
+        "workers: 4",
+        "workers: -4",
+        "fraud.yaml:7: spec.workers is -4; it must be from 1 to 256",
+    ),
+    (
+        "latency: 25ms",
+        "latency: 25",
+        "fraud.yaml:17: spec.models[0].slo.latency is 25; it must be a text with a unit; write \
+         \"25us\", \"25ms\" or \"25s\"",
+    ),
+    (
+        "latency: 25ms",
+        "latency: 25mss",
+        "fraud.yaml:17: spec.models[0].slo.latency is \"25mss\"; it has the unit \"mss\"; the \
+         units are us, ms and s",
+    ),
+    (
+        "percentile: 99.9",
+        "percentile: 100",
+        "fraud.yaml:17: spec.models[0].slo.percentile is 100; it must be from 50 to 99.99",
+    ),
+    (
+        "maxDelay: 2ms",
+        "maxRws: 2",
+        "fraud.yaml:21: spec.batching.maxRws is not a field; did you mean \"maxRows\"?",
+    ),
+    (
+        "policy: Timeout",
+        "policy: Eager",
+        "fraud.yaml:21: spec.batching.maxDelay is 2ms, which goes with policy Timeout only; \
+         remove it or set policy: Timeout instead of Eager",
+    ),
+    (
+        "    maxDelay: 2ms\n",
+        "",
+        "fraud.yaml:18: spec.batching.maxDelay is missing; policy Timeout needs it",
+    ),
+    (
+        "maxDelay: 2ms",
+        "maxDelay: 25ms",
+        "fraud.yaml:21: spec.batching.maxDelay is 25ms, which leaves no time to serve \
+         spec.models[0]",
+    ),
+    (
+        "queue: {maxRows: 1000}",
+        "queue: {maxRows: 100}",
+        "fraud.yaml:22: spec.queue.maxRows is 100, less than one batch",
+    ),
+    (
+        "name: fraud\n  labels",
+        "name: Fraud!\n  labels",
+        "fraud.yaml:4: metadata.name is \"Fraud!\"; it becomes the name of a Service",
+    ),
+    (
+        "file:///models/fraud.ubj",
+        "s3://models/fraud.ubj",
+        "fraud.yaml:16: spec.models[0].uri is \"s3://models/fraud.ubj\"; it must start with \
+         file://",
+    ),
+    (
+        "- name: fraud\n",
+        "- nme: fraud\n",
+        "fraud.yaml:15: spec.models[0].nme is not a field; did you mean \"name\"?",
+    ),
+    (
+        "kind: InferenceDeployment",
+        "kind: Deployment",
+        "fraud.yaml:2: kind is \"Deployment\"; this must be kind InferenceDeployment of \
+         apiVersion albacore.dev/v1alpha1",
+    ),
+    (
+        "apiVersion: albacore.dev/v1alpha1",
+        "apiVersion: apps/v1",
+        "fraud.yaml:1: apiVersion is \"apps/v1\"",
+    ),
+    ("kind: InferenceDeployment\n", "", "kind is missing"),
+    ("queue: {maxRows: 1000}", "workers: 3", "duplicate"),
+    (
+        "metadata:",
+        "metdata:",
+        "fraud.yaml:3: metdata is not a field; did you mean \"metadata\"?",
+    ),
+    (
+        "  labels",
+        "  lables",
+        "metadata.lables is not a field; did you mean \"labels\"?",
+    ),
+];
+
 #[test]
 fn a_refusal_names_line_field_value_and_way_out() {
-    for (old, new, said) in [
-        (
-            "batching:",
-            "batchng:",
-            "fraud.yaml:18: spec.batchng is not a field; did you mean \"batching\"?",
-        ),
-        (
-            "mode: Compact",
-            "maxDelay: 2ms",
-            "fraud.yaml:9: spec.maxDelay is not a field here; it belongs to spec.batching",
-        ),
-        (
-            "mode: Compact",
-            "gpu: 1",
-            "fraud.yaml:9: spec.gpu is not a field; the fields here are autoscaling, batching, ",
-        ),
-        (
-            "mode: Compact",
-            "mode: compact",
-            "fraud.yaml:9: spec.mode is \"compact\"; it must be Scatter or Compact; did you mean \"Compact\"?",
-        ),
-        (
-            "workers: 4",
-            "workers: 0",
-            "fraud.yaml:7: spec.workers is 0; it must be from 1 to 256",
-        ),
-        (
-            "workers: 4",
-            "workers: \"4\"",
-            "fraud.yaml:7: spec.workers is the text \"4\"; it must be a whole number; write 4 without quotes",
-        ),
-        (
-            "workers: 4",
-            "workers: 4.5",
-            "fraud.yaml:7: spec.workers is 4.5; it must be a whole number",
-        ),
-        (
-            "workers: 4",
-            "workers: -4",
-            "fraud.yaml:7: spec.workers is -4; it must be from 1 to 256",
-        ),
-        (
-            "latency: 25ms",
-            "latency: 25",
-            "fraud.yaml:17: spec.models[0].slo.latency is 25; it must be a text with a unit; write \"25us\", \"25ms\" or \"25s\"",
-        ),
-        (
-            "latency: 25ms",
-            "latency: 25mss",
-            "fraud.yaml:17: spec.models[0].slo.latency is \"25mss\"; it has the unit \"mss\"; the units are us, ms and s",
-        ),
-        (
-            "percentile: 99.9",
-            "percentile: 100",
-            "fraud.yaml:17: spec.models[0].slo.percentile is 100; it must be from 50 to 99.99",
-        ),
-        (
-            "maxDelay: 2ms",
-            "maxRws: 2",
-            "fraud.yaml:21: spec.batching.maxRws is not a field; did you mean \"maxRows\"?",
-        ),
-        (
-            "policy: Timeout",
-            "policy: Eager",
-            "fraud.yaml:21: spec.batching.maxDelay is 2ms, which goes with policy Timeout only; remove it or set policy: Timeout instead of Eager",
-        ),
-        (
-            "    maxDelay: 2ms\n",
-            "",
-            "fraud.yaml:18: spec.batching.maxDelay is missing; policy Timeout needs it",
-        ),
-        (
-            "maxDelay: 2ms",
-            "maxDelay: 25ms",
-            "fraud.yaml:21: spec.batching.maxDelay is 25ms, which leaves no time to serve spec.models[0]",
-        ),
-        (
-            "queue: {maxRows: 1000}",
-            "queue: {maxRows: 100}",
-            "fraud.yaml:22: spec.queue.maxRows is 100, less than one batch",
-        ),
-        (
-            "name: fraud\n  labels",
-            "name: Fraud!\n  labels",
-            "fraud.yaml:4: metadata.name is \"Fraud!\"; it becomes the name of a Service",
-        ),
-        (
-            "file:///models/fraud.ubj",
-            "s3://models/fraud.ubj",
-            "fraud.yaml:16: spec.models[0].uri is \"s3://models/fraud.ubj\"; it must start with file://",
-        ),
-        (
-            "- name: fraud\n",
-            "- nme: fraud\n",
-            "fraud.yaml:15: spec.models[0].nme is not a field; did you mean \"name\"?",
-        ),
-        (
-            "kind: InferenceDeployment",
-            "kind: Deployment",
-            "fraud.yaml:2: kind is \"Deployment\"; this must be kind InferenceDeployment of apiVersion albacore.dev/v1alpha1",
-        ),
-        (
-            "apiVersion: albacore.dev/v1alpha1",
-            "apiVersion: apps/v1",
-            "fraud.yaml:1: apiVersion is \"apps/v1\"",
-        ),
-        ("kind: InferenceDeployment\n", "", "kind is missing"),
-        ("queue: {maxRows: 1000}", "workers: 3", "duplicate"),
-        (
-            "metadata:",
-            "metdata:",
-            "fraud.yaml:3: metdata is not a field; did you mean \"metadata\"?",
-        ),
-        (
-            "  labels",
-            "  lables",
-            "metadata.lables is not a field; did you mean \"labels\"?",
-        ),
-    ] {
+    for (old, new, said) in REFUSALS {
         let message = refusal(&with(old, new));
         assert!(
             message.contains(said),
@@ -211,8 +223,10 @@ fn a_refusal_names_line_field_value_and_way_out() {
 
 #[test]
 fn fields_inside_the_pod_template_are_known_or_refused() {
-    let own = "  template: {spec: {containers: [{name: server, command: [x], resources: {limits: {memory: 2GB}}}]}}\n";
-    let models = "  models:\n  - name: fraud\n    uri: file:///models/fraud.ubj\n    slo: {latency: 25ms, percentile: 99.9}\n";
+    let own = "  template: {spec: {containers: [{name: server, command: [x], \
+               resources: {limits: {memory: 2GB}}}]}}\n";
+    let models = "  models:\n  - name: fraud\n    uri: file:///models/fraud.ubj\n\
+                  \x20   slo: {latency: 25ms, percentile: 99.9}\n";
     let message = refusal(&with(models, own));
     assert!(
         message
