@@ -1,1 +1,22 @@
-//! albacore-batching.
+//! The scheduler core: which rows go to which worker, and when.
+//!
+//! Pure: `(state, event, now) -> actions`, integer nanoseconds, no clock, no threads. The live
+//! server and the simulator drive the same code. Batch sizes count rows.
+#![forbid(unsafe_code)]
+
+mod actions;
+mod batch;
+mod limits;
+mod policy;
+mod queue;
+mod scheduler;
+mod units;
+
+pub use actions::{Abandoned, Actions, Dispatch};
+pub use limits::LOSSES_MAX;
+pub use policy::{Candidate, Policy, Window};
+pub use scheduler::{Config, Event, QueueFull, Scheduler};
+pub use units::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What the caller must do after an event. One value is reused for every step.
+
+use std::ops::Range;
+
+use crate::queue::Entry;
+use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+
+/// Hand these requests to this worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// The worker, free until now.
+    pub worker: WorkerIndex,
+    /// The queue that the requests waited in.
+    pub queue: QueueIndex,
+    /// Rows of the batch.
+    pub rows: usize,
+    /// Workers that died with this batch before; 0 for a batch that was never run.
+    pub losses: u32,
+    members: Range<usize>,
+}
+
+/// Give up this request: it was in a batch that ended [`crate::LOSSES_MAX`] workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandoned {
+    /// The request.
+    pub key: RequestKey,
+    /// Workers that died with it.
+    pub losses: u32,
+}
+
+/// The actions that one event leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actions {
+    /// Batches to hand out.
+    pub dispatches: Vec<Dispatch>,
+    /// Requests to give up.
+    pub abandoned: Vec<Abandoned>,
+    /// Send [`crate::Event::Timer`] at this time unless another event comes first; replaces the
+    /// timer of the step before, `None` clears it.
+    pub timer: Option<Nanos>,
+    members: Vec<RequestKey>,
+}
+
+impl Actions {
+    /// The requests of a dispatch, in arrival order.
+    #[must_use]
+    pub fn members(&self, dispatch: &Dispatch) -> &[RequestKey] {
+        self.members
+            .get(dispatch.members.clone())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.dispatches.clear();
+        self.abandoned.clear();
+        self.members.clear();
+        self.timer = None;
+    }
+
+    pub(crate) fn dispatch(
+        &mut self,
+        worker: WorkerIndex,
+        queue: QueueIndex,
+        entries: &[Entry],
+        losses: u32,
+    ) {
+        let start = self.members.len();
+        self.members.extend(entries.iter().map(|entry| entry.key));
+        self.dispatches.push(Dispatch {
+            worker,
+            queue,
+            rows: entries.iter().map(|entry| entry.rows).sum(),
+            losses,
+            members: start..self.members.len(),
+        });
+    }
+}

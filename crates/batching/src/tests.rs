@@ -1,0 +1,479 @@
+//! The scheduler against a slow, obvious twin, and single behaviors by name.
+
+use proptest::prelude::*;
+
+use crate::*;
+
+fn config(policy: Policy) -> Config {
+    Config {
+        queues: 1,
+        workers: 2,
+        policy,
+        batch_rows_max: 8,
+        batch_requests_max: 4,
+        queue_rows_max: 32,
+    }
+}
+
+/// Drives a scheduler and collects `(worker, keys)` of each dispatch.
+struct Driver {
+    scheduler: Scheduler,
+    actions: Actions,
+    next_key: u64,
+}
+
+impl Driver {
+    fn new(config: Config) -> Self {
+        let scheduler = Scheduler::new(config);
+        Self {
+            scheduler,
+            actions: Actions::default(),
+            next_key: 0,
+        }
+    }
+
+    fn step(&mut self, event: Event, now: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.step(event, Nanos(now), &mut self.actions);
+        let dispatches = self.actions.dispatches.iter();
+        dispatches
+            .map(|d| {
+                (
+                    d.worker.0,
+                    self.actions.members(d).iter().map(|key| key.0).collect(),
+                )
+            })
+            .collect()
+    }
+
+    fn ready(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
+        self.step(
+            Event::WorkerReady {
+                worker: WorkerIndex(worker),
+            },
+            now,
+        )
+    }
+
+    fn done(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
+        self.step(
+            Event::BatchDone {
+                worker: WorkerIndex(worker),
+            },
+            now,
+        )
+    }
+
+    fn lost(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
+        self.step(
+            Event::WorkerLost {
+                worker: WorkerIndex(worker),
+            },
+            now,
+        )
+    }
+
+    fn arrive(&mut self, rows: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(rows).unwrap();
+        let key = RequestKey(self.next_key);
+        self.next_key += 1;
+        self.step(
+            Event::Arrived {
+                queue: QueueIndex(0),
+                key,
+                rows,
+            },
+            now,
+        )
+    }
+}
+
+#[test]
+fn eager_takes_the_lowest_numbered_free_worker_at_once() {
+    let mut driver = Driver::new(config(Policy::Eager));
+    driver.ready(1, 0);
+    driver.ready(0, 0);
+    assert_eq!(driver.arrive(1, 1), [(0, vec![0])]);
+    assert_eq!(driver.arrive(1, 2), [(1, vec![1])]);
+    assert_eq!(driver.arrive(1, 3), []);
+    assert_eq!(driver.arrive(1, 4), []);
+    assert_eq!(driver.done(1, 5), [(1, vec![2, 3])]);
+    assert_eq!(driver.scheduler.queued_rows(), 0);
+}
+
+#[test]
+fn timeout_waits_for_the_oldest_request_or_for_a_full_batch() {
+    let mut driver = Driver::new(config(Policy::Timeout { delay: Nanos(100) }));
+    driver.ready(0, 0);
+    assert_eq!(driver.arrive(2, 10), []);
+    assert_eq!(driver.actions.timer, Some(Nanos(110)));
+    assert_eq!(driver.arrive(2, 50), []);
+    assert_eq!(
+        driver.actions.timer,
+        Some(Nanos(110)),
+        "the oldest request decides"
+    );
+    assert_eq!(driver.step(Event::Timer, 110), [(0, vec![0, 1])]);
+    assert_eq!(driver.actions.timer, None);
+    driver.ready(1, 111);
+    assert_eq!(driver.arrive(7, 120), []);
+    assert_eq!(
+        driver.arrive(7, 121),
+        [(1, vec![2])],
+        "the second does not fit"
+    );
+}
+
+#[test]
+fn a_batch_holds_rows_and_requests_up_to_its_bounds() {
+    let mut driver = Driver::new(config(Policy::Auto));
+    for rows in [3, 5, 1, 1, 1, 1, 1, 19] {
+        driver.arrive(rows, 0);
+    }
+    assert_eq!(driver.ready(0, 1), [(0, vec![0, 1])]);
+    assert_eq!(driver.done(0, 2), [(0, vec![2, 3, 4, 5])]);
+    assert_eq!(driver.done(0, 3), [(0, vec![6])]);
+    assert_eq!(
+        driver.done(0, 4),
+        [(0, vec![7])],
+        "larger than a batch: alone"
+    );
+}
+
+#[test]
+fn a_batch_of_a_dead_worker_runs_elsewhere_first_and_is_given_up_after_two_deaths() {
+    let mut driver = Driver::new(config(Policy::Eager));
+    driver.ready(0, 0);
+    driver.arrive(1, 1);
+    driver.arrive(1, 2);
+    assert_eq!(driver.lost(0, 3), []);
+    assert_eq!(driver.ready(1, 4), [(1, vec![0])], "before what waits");
+    assert_eq!(driver.actions.dispatches[0].losses, 1);
+    assert_eq!(driver.lost(1, 5), []);
+    let abandoned = Abandoned {
+        key: RequestKey(0),
+        losses: 2,
+    };
+    assert_eq!(driver.actions.abandoned, [abandoned]);
+    assert_eq!(driver.ready(0, 6), [(0, vec![1])]);
+}
+
+#[test]
+fn withdrawn_requests_are_not_run_and_not_run_again() {
+    let withdraw = |key| Event::Withdrawn {
+        queue: QueueIndex(0),
+        key: RequestKey(key),
+    };
+    let mut driver = Driver::new(config(Policy::Eager));
+    driver.ready(0, 0);
+    for _ in 0..4 {
+        driver.arrive(1, 1);
+    }
+    driver.step(withdraw(2), 2);
+    assert_eq!(driver.scheduler.queued_rows(), 2);
+    driver.step(withdraw(0), 3);
+    driver.lost(0, 4);
+    assert_eq!(driver.ready(1, 5), [(1, vec![1, 3])]);
+    driver.lost(1, 6);
+    driver.step(withdraw(1), 7);
+    assert_eq!(driver.ready(0, 8), [(0, vec![3])]);
+}
+
+#[test]
+fn the_queue_is_bounded_in_rows() {
+    let mut driver = Driver::new(config(Policy::Eager));
+    driver.arrive(30, 0);
+    let full = QueueFull {
+        rows: 3,
+        queued_rows: 30,
+        rows_max: 32,
+    };
+    assert_eq!(driver.scheduler.reserve(3), Err(full));
+    assert_eq!(driver.scheduler.reserve(2), Ok(()));
+    assert!(driver.scheduler.reserve(usize::MAX).is_err());
+    driver.scheduler.unreserve(2);
+    driver.ready(0, 1);
+    assert_eq!(
+        driver.scheduler.reserve(32),
+        Ok(()),
+        "rows that run do not count"
+    );
+}
+
+#[test]
+fn a_busy_or_unknown_worker_cannot_become_ready_twice() {
+    let mut driver = Driver::new(config(Policy::Eager));
+    driver.ready(0, 0);
+    driver.arrive(1, 1);
+    driver.arrive(1, 1);
+    assert_eq!(driver.ready(0, 2), []);
+    assert_eq!(driver.ready(7, 3), []);
+    assert_eq!(driver.done(1, 4), [], "it has no batch");
+}
+
+/// One request of the twin.
+#[derive(Clone, Debug)]
+struct TwinRequest {
+    key: u64,
+    queue: usize,
+    rows: usize,
+    arrival: u64,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Waiting,
+    /// In the batch of this number, which waits for another worker.
+    Replay(usize),
+    /// In the batch of this number.
+    Running(usize),
+    Gone,
+}
+
+/// The same rules, written down with lists and searches only.
+struct Twin {
+    config: Config,
+    requests: Vec<TwinRequest>,
+    /// Per worker: absent, or the number of its batch, or free.
+    workers: Vec<Option<Option<usize>>>,
+    /// Per batch number: deaths. Replays run in the order of `replays`.
+    deaths: Vec<u32>,
+    replays: Vec<usize>,
+}
+
+type Outcome = (Vec<(usize, Vec<u64>)>, Vec<u64>, Option<u64>);
+
+impl Twin {
+    fn in_place(&self, place: Place) -> Vec<usize> {
+        (0..self.requests.len())
+            .filter(|&i| self.requests[i].place == place)
+            .collect()
+    }
+
+    fn waiting_rows(&self) -> usize {
+        self.in_place(Place::Waiting)
+            .iter()
+            .map(|&i| self.requests[i].rows)
+            .sum()
+    }
+
+    fn lose(&mut self, worker: usize) -> Vec<u64> {
+        let mut abandoned = Vec::new();
+        if let Some(Some(batch)) = self.workers[worker].take() {
+            self.deaths[batch] += 1;
+            let is_over = self.deaths[batch] == 2;
+            let members = self.in_place(Place::Running(batch));
+            if !is_over && !members.is_empty() {
+                self.replays.push(batch);
+            }
+            for i in members {
+                let place = if is_over {
+                    Place::Gone
+                } else {
+                    Place::Replay(batch)
+                };
+                self.requests[i].place = place;
+                if is_over {
+                    abandoned.push(self.requests[i].key);
+                }
+            }
+        }
+        abandoned
+    }
+
+    fn event(&mut self, event: Event, now: u64) -> Outcome {
+        let mut abandoned = Vec::new();
+        match event {
+            Event::Arrived { queue, key, rows } => self.requests.push(TwinRequest {
+                key: key.0,
+                queue: queue.0,
+                rows,
+                arrival: now,
+                place: Place::Waiting,
+            }),
+            Event::Withdrawn { key, .. } => {
+                for request in self.requests.iter_mut().filter(|r| r.key == key.0) {
+                    request.place = Place::Gone;
+                }
+                let replays = std::mem::take(&mut self.replays);
+                self.replays = replays
+                    .into_iter()
+                    .filter(|&b| !self.in_place(Place::Replay(b)).is_empty())
+                    .collect();
+            }
+            Event::WorkerReady { worker } => {
+                self.workers[worker.0].get_or_insert(None);
+            }
+            Event::BatchDone { worker } => {
+                if let Some(Some(batch)) = self.workers[worker.0] {
+                    self.workers[worker.0] = Some(None);
+                    for i in self.in_place(Place::Running(batch)) {
+                        self.requests[i].place = Place::Gone;
+                    }
+                }
+            }
+            Event::WorkerLost { worker } => abandoned = self.lose(worker.0),
+            Event::Timer => {}
+        }
+        let (dispatches, timer) = self.matches(now);
+        (dispatches, abandoned, timer)
+    }
+
+    /// The prefix of a queue that fits, whether something was left out or the batch is at a bound,
+    /// and the oldest arrival.
+    fn prefix(&self, queue: usize) -> Option<(Vec<usize>, bool, u64)> {
+        let waiting: Vec<usize> = self
+            .in_place(Place::Waiting)
+            .into_iter()
+            .filter(|&i| self.requests[i].queue == queue)
+            .collect();
+        let mut prefix = vec![*waiting.first()?];
+        let mut rows = self.requests[waiting[0]].rows;
+        for &i in &waiting[1..] {
+            rows += self.requests[i].rows;
+            if rows > self.config.batch_rows_max || prefix.len() == self.config.batch_requests_max {
+                break;
+            }
+            prefix.push(i);
+        }
+        let rows: usize = prefix.iter().map(|&i| self.requests[i].rows).sum();
+        let is_full = prefix.len() < waiting.len()
+            || rows >= self.config.batch_rows_max
+            || prefix.len() == self.config.batch_requests_max;
+        let oldest = self.requests[prefix[0]].arrival;
+        Some((prefix, is_full, oldest))
+    }
+
+    fn matches(&mut self, now: u64) -> (Vec<(usize, Vec<u64>)>, Option<u64>) {
+        let mut dispatches = Vec::new();
+        loop {
+            let Some(worker) = self.workers.iter().position(|w| *w == Some(None)) else {
+                return (dispatches, None);
+            };
+            let (batch, members) = if !self.replays.is_empty() {
+                let batch = self.replays.remove(0);
+                (batch, self.in_place(Place::Replay(batch)))
+            } else {
+                let mut open = Vec::new();
+                let mut opens = Vec::new();
+                for queue in 0..self.config.queues {
+                    let Some((prefix, is_full, oldest)) = self.prefix(queue) else {
+                        continue;
+                    };
+                    let exec = match self.config.policy {
+                        Policy::Timeout { delay } if !is_full => oldest + delay.0,
+                        _ => oldest,
+                    };
+                    if exec <= now {
+                        open.push((oldest, queue, prefix));
+                    } else {
+                        opens.push(exec);
+                    }
+                }
+                let Some((_, _, prefix)) = open.into_iter().min() else {
+                    return (dispatches, opens.into_iter().min());
+                };
+                self.deaths.push(0);
+                (self.deaths.len() - 1, prefix)
+            };
+            self.workers[worker] = Some(Some(batch));
+            for &i in &members {
+                self.requests[i].place = Place::Running(batch);
+            }
+            dispatches.push((
+                worker,
+                members.iter().map(|&i| self.requests[i].key).collect(),
+            ));
+        }
+    }
+}
+
+fn event_strategy() -> impl Strategy<Value = (u8, usize, usize, u64)> {
+    (0..8_u8, 0..4_usize, 1..12_usize, 0..60_u64)
+}
+
+fn policy_strategy() -> impl Strategy<Value = Policy> {
+    prop_oneof![
+        Just(Policy::Auto),
+        Just(Policy::Eager),
+        (0..150_u64).prop_map(|delay| Policy::Timeout {
+            delay: Nanos(delay)
+        }),
+    ]
+}
+
+fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(), TestCaseError> {
+    let config = Config {
+        queues: 2,
+        workers: 3,
+        queue_rows_max: 64,
+        ..config(policy)
+    };
+    let mut driver = Driver::new(config.clone());
+    let mut twin = Twin {
+        workers: vec![None; config.workers],
+        config,
+        requests: Vec::new(),
+        deaths: Vec::new(),
+        replays: Vec::new(),
+    };
+    let (mut now, mut keys) = (0, 0);
+    for (what, which, size, wait) in events {
+        now += wait;
+        if let Some(timer) = driver.actions.timer.filter(|timer| timer.0 < now) {
+            now = timer.0;
+        }
+        let worker = WorkerIndex(which % 3);
+        let event = match what {
+            0..=2 => {
+                let is_room = twin.waiting_rows() + size <= 64;
+                prop_assert_eq!(driver.scheduler.reserve(size).is_ok(), is_room);
+                if !is_room {
+                    continue;
+                }
+                keys += 1;
+                Event::Arrived {
+                    queue: QueueIndex(which % 2),
+                    key: RequestKey(keys),
+                    rows: size,
+                }
+            }
+            3 if keys > 0 => {
+                let key = keys.saturating_sub(size as u64).max(1);
+                let known = twin.requests.iter().find(|r| r.key == key);
+                let queue = QueueIndex(known.map_or(0, |request| request.queue));
+                Event::Withdrawn {
+                    queue,
+                    key: RequestKey(key),
+                }
+            }
+            4 => Event::WorkerReady { worker },
+            5 | 6 => Event::BatchDone { worker },
+            7 if size < 4 => Event::WorkerLost { worker },
+            _ => Event::Timer,
+        };
+        let dispatches = driver.step(event, now);
+        let abandoned: Vec<u64> = driver.actions.abandoned.iter().map(|a| a.key.0).collect();
+        let timer = driver.actions.timer.map(|timer| timer.0);
+        prop_assert!(
+            timer.is_none_or(|timer| timer > now),
+            "no timer in the past"
+        );
+        prop_assert_eq!((dispatches, abandoned, timer), twin.event(event, now));
+        prop_assert_eq!(driver.scheduler.queued_rows(), twin.waiting_rows());
+        prop_assert!(driver.scheduler.queued_rows() <= 64);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_scheduler_does_what_its_slow_twin_does(
+        policy in policy_strategy(),
+        events in proptest::collection::vec(event_strategy(), 0..120),
+    ) {
+        twin_agrees(policy, events)?;
+    }
+}

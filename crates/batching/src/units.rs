@@ -1,0 +1,34 @@
+//! Newtypes: time, and names of queues, workers and requests.
+
+/// A point in time or a duration, nanoseconds of the caller's monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// Later than any time that occurs.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The sum, at most [`Nanos::MAX`].
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, at least zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// A queue of requests that may share a batch: 0, 1, ...
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueIndex(pub usize);
+
+/// A worker: 0, 1, ...; the same over respawns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerIndex(pub usize);
+
+/// The caller's name for a request; grows from arrival to arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestKey(pub u64);
