@@ -8,6 +8,7 @@ mod deployment;
 pub mod limits;
 mod notices;
 mod one_machine;
+mod policy;
 mod quantity;
 mod read;
 mod rules;
@@ -25,6 +26,7 @@ pub use deployment::{
 pub use one_machine::{
     ModelFile, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings, for_one_machine,
 };
+pub use policy::policy_of;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
 pub use rules::{SERVER_CONTAINER, validate};
 pub use schema::inference_deployment_crd;

@@ -8,9 +8,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use albacore_plan::Policy;
+
 use crate::container::{self, environment};
 use crate::deployment::{BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Slo};
 use crate::notices::notices;
+use crate::policy::policy_of;
 use crate::timespan::Timespan;
 use crate::uri::ModelUri;
 use crate::violation::Violation;
@@ -20,6 +23,8 @@ use crate::violation::Violation;
 pub struct OneMachine {
     /// Name of the deployment.
     pub name: String,
+    /// What the planner takes: workers, threads, mode, placement.
+    pub policy: Policy,
     /// What is started.
     pub server: Server,
     /// Fields that have no meaning on one machine, one sentence each.
@@ -135,6 +140,7 @@ pub fn for_one_machine(
     match server {
         Some(server) if refused.is_empty() => Ok(OneMachine {
             name: deployment.metadata.name.clone().unwrap_or_default(),
+            policy: policy_of(spec),
             server,
             notices: notices(spec),
         }),

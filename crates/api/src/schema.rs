@@ -1,6 +1,7 @@
 //! The CustomResourceDefinition: what the derive makes of the types, made fit for the API server.
 //!
-//! What is added: the CEL of every [`crate::rules`] entry; the form of quantities; bounds on the
+//! What is added: the CEL of every [`crate::rules`] entry; what each value of an enumeration means
+//! (the derive drops it); the form of quantities; bounds on the
 //! containers of the template, without which the API server could not bound the cost of the rules.
 //! What is taken away: `nullable` (the API server then drops a null field and fills in its default,
 //! as it does for its own kinds), descriptions inside the pod template (they alone would exceed
@@ -8,9 +9,12 @@
 //! containers.
 
 use kube::CustomResourceExt;
+use schemars::schema_for;
 use serde_json::{Map, Value, json};
 
-use crate::deployment::InferenceDeployment;
+use crate::deployment::{
+    BatchingPolicy, Enforcement, InferenceDeployment, MainThread, Mode, PlacementPolicy,
+};
 use crate::quantity;
 use crate::rules::RULES;
 
@@ -26,7 +30,12 @@ pub fn inference_deployment_crd() -> Value {
     let mut crd = serde_json::to_value(InferenceDeployment::crd()).expect("a CRD is JSON");
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     mark_quantities(schema);
-    drop_nullable(schema);
+    each(schema, &mut |map| {
+        map.remove("nullable");
+        name_known_format(map);
+        join_lines(map);
+    });
+    describe_values(&mut schema["properties"]["spec"]);
     let template = &mut schema["properties"]["spec"]["properties"]["template"];
     for part in ["metadata", "spec"] {
         drop_descriptions(&mut template["properties"][part]);
@@ -110,10 +119,49 @@ fn mark_quantities(schema: &mut Value) {
     });
 }
 
-fn drop_nullable(schema: &mut Value) {
-    each(schema, &mut |map| {
-        map.remove("nullable");
-    });
+/// Kubernetes knows no unsigned formats and warns of them; the bounds of the fields fit into int32.
+fn name_known_format(map: &mut Map<String, Value>) {
+    let is_unsigned = map
+        .get("format")
+        .and_then(Value::as_str)
+        .is_some_and(|f| f.starts_with("uint"));
+    if is_unsigned {
+        map.insert("format".into(), "int32".into());
+    }
+}
+
+/// Lines of one paragraph become one line: `kubectl explain` wraps by itself.
+fn join_lines(map: &mut Map<String, Value>) {
+    if let Some(Value::String(text)) = map.get_mut("description") {
+        *text = text
+            .replace("\n\n", "\u{0}")
+            .replace('\n', " ")
+            .replace('\u{0}', "\n\n");
+    }
+}
+
+fn describe_values(spec: &mut Value) {
+    for (path, values) in [
+        ("mode", schema_for!(Mode)),
+        ("placement.policy", schema_for!(PlacementPolicy)),
+        ("placement.enforcement", schema_for!(Enforcement)),
+        ("placement.mainThread", schema_for!(MainThread)),
+        ("batching.policy", schema_for!(BatchingPolicy)),
+    ] {
+        let values = values.to_value();
+        let described = values["oneOf"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|value| {
+                let (name, text) = (value["const"].as_str()?, value["description"].as_str()?);
+                Some(format!("\n\n{name}: {}", text.replace('\n', " ")))
+            });
+        let described: String = described.collect();
+        if let Value::String(text) = &mut at(spec, path)["description"] {
+            text.push_str(&described);
+        }
+    }
 }
 
 fn drop_descriptions(schema: &mut Value) {

@@ -117,6 +117,37 @@ fn a_server_of_ones_own_gets_its_command_and_thread_counts() {
 }
 
 #[test]
+fn every_field_of_placement_reaches_the_policy() {
+    use albacore_plan::{Enforcement, MainThread, Placement};
+    let model = "  models: [{name: a, uri: 'file:///a'}]\n";
+    let policy = |spec: &str| read(&format!("{model}{spec}")).unwrap().policy;
+    let default = policy("");
+    assert_eq!((default.workers, default.threads), (2, 3));
+    assert_eq!(default.mode, albacore_mapping::Mode::Scatter);
+    assert_eq!(default.placement, Placement::Tuna);
+    assert_eq!(default.enforcement, Enforcement::Enforce);
+    assert_eq!(default.main_thread, MainThread::Pinned);
+    assert_eq!(
+        policy("  mode: Compact\n").mode,
+        albacore_mapping::Mode::Compact
+    );
+    let placement = |field: &str| policy(&format!("  placement: {{{field}}}\n"));
+    assert_eq!(
+        placement("policy: RoundRobin").placement,
+        Placement::RoundRobin
+    );
+    assert_eq!(placement("policy: None").placement, Placement::None);
+    assert_eq!(
+        placement("enforcement: Observe").enforcement,
+        Enforcement::Observe
+    );
+    assert_eq!(
+        placement("mainThread: WorkerSet").main_thread,
+        MainThread::WorkerSet
+    );
+}
+
+#[test]
 fn what_has_no_meaning_here_is_said() {
     let machine = read(
         "  replicas: 2

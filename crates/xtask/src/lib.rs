@@ -1,3 +1,5 @@
-//! albacore-xtask.
+//! Development tasks: generated files and the laws of the house. Not part of what is shipped.
+#![forbid(unsafe_code)]
 
+pub mod crds;
 pub mod proto;

@@ -1,0 +1,40 @@
+//! Spec -> policy: what the planner takes, in the planner's own words. Total: every spec that passed
+//! the rules has a policy. The planner knows nothing of YAML, this crate nothing of planning.
+
+use albacore_plan::{Enforcement, MainThread, Placement, Policy};
+
+use crate::deployment::{self, InferenceDeploymentSpec, PlacementPolicy};
+
+/// The placement policy of a spec.
+pub fn policy_of(spec: &InferenceDeploymentSpec) -> Policy {
+    let deployment::Placement {
+        policy,
+        enforcement,
+        main_thread,
+    } = spec.placement;
+    Policy {
+        workers: spec.workers,
+        threads: spec.threads,
+        mode: match spec.mode {
+            deployment::Mode::Scatter => albacore_mapping::Mode::Scatter,
+            deployment::Mode::Compact => albacore_mapping::Mode::Compact,
+        },
+        placement: match policy {
+            PlacementPolicy::Tuna => Placement::Tuna,
+            PlacementPolicy::RoundRobin => Placement::RoundRobin,
+            PlacementPolicy::None => Placement::None,
+        },
+        enforcement: match enforcement {
+            deployment::Enforcement::Enforce => Enforcement::Enforce,
+            deployment::Enforcement::Observe => Enforcement::Observe,
+        },
+        main_thread: match main_thread {
+            deployment::MainThread::Pinned => MainThread::Pinned,
+            deployment::MainThread::WorkerSet => MainThread::WorkerSet,
+        },
+        // The built-in server starts T threads whatever its mask says. A server of the user's own
+        // may count the cpus of its main thread's mask, even where OMP_NUM_THREADS is set: XGBoost
+        // takes the smaller of the two.
+        is_pool_size_known: spec.is_built_in(),
+    }
+}

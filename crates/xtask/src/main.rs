@@ -1,0 +1,31 @@
+//! `xtask`: what `make` calls to write files and to run what is more than a cargo command.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use albacore_xtask::{crds, proto};
+
+const USAGE: &str = "usage: xtask crds | proto";
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."));
+    let task = std::env::args().nth(1).unwrap_or_default();
+    let done = match task.as_str() {
+        "crds" => crds::write(root),
+        "proto" => proto::write(root),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {task}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
