@@ -1,64 +1,194 @@
 //! What no mapping can exceed, from counts alone.
+//!
+//! **Problem.** A value is only worth something beside a limit that nothing can pass. **Approach.** The objective is a
+//! constant minus the closeness of the mains, minus (scatter) or plus (compact) the closeness within workers. Each of
+//! the two is bounded alone. Within workers there are two limits: what one worker could reach with the machine to
+//! itself, W times; and what the volumes leave to all of them together, level by level.
+//! **Proof sketch.** (a) Spreading one thing at a time where it adds least closeness minimises a sum of convex functions
+//! of nested counts, so nothing is less close than [`spread`]. (b) In a domain of volume n where a worker
+//! can have at most k threads, sum over workers of x(x-1)/2 is greatest if as many workers as possible have k
+//! (convexity), and least if all have n/W, rounded. (c) The volumes of a level's domains sum to WT and each lies between
+//! what the rules on cpus and cores leave it; the best such volumes come from a table over domains and threads
+//! (compact, where the function of (b) is not convex in n) or one at a time (scatter, where it is). A bound on every
+//! level bounds their sum. **Limits.** Which worker gets what, and whether mains may be where the best volumes want them,
+//! is not asked, so the bound can be above every mapping.
 
 use crate::Mode;
-use crate::domains::{CPU, Domains, LEVELS, pairs};
+use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
+use crate::improve::Allowed;
 use crate::volumes::{main_limits, no_counts, spread};
 
-/// No mapping that keeps the rules is above this.
-pub(crate) fn upper_bound(domains: &Domains) -> i64 {
-    let mains = least_closeness_of_mains(domains);
+/// No mapping within `allowed` is above this.
+pub(crate) fn upper_bound(domains: &Domains, allowed: &Allowed) -> i64 {
     let within = match domains.mode {
-        Mode::Scatter => domains.workers as i64 * least_closeness_of_worker(domains),
-        Mode::Compact => most_closeness(domains),
+        Mode::Scatter => least_closeness(domains, allowed),
+        Mode::Compact => most_closeness(domains, allowed),
     };
-    domains.objective(mains, within)
+    domains.objective(least_closeness_of_mains(domains, allowed), within)
 }
 
-/// Closeness of things with these counts.
-pub(crate) fn closeness(domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> i64 {
+fn closeness(domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> i64 {
     let level = |level: usize| counts[level].iter().map(|&x| pairs(x)).sum::<i64>();
     (0..LEVELS).map(|l| domains.gain[l] * level(l)).sum()
 }
 
-fn least_closeness_of_mains(domains: &Domains) -> i64 {
+fn least_closeness_of_mains(domains: &Domains, allowed: &Allowed) -> i64 {
     let (_, most) = main_limits(domains);
     let mut counts = no_counts(domains);
     spread(domains, &mut counts, domains.workers, &|counts, cpu| {
-        counts[CPU][cpu] < most
+        counts[CPU][cpu] < most && counts[CORE][domains.core(cpu)] < allowed.core_mains
     });
     closeness(domains, &counts)
 }
 
-fn least_closeness_of_worker(domains: &Domains) -> i64 {
+/// Threads that a domain may hold: at least, at most, and at most of one worker.
+#[derive(Clone, Copy)]
+struct Room {
+    least: u32,
+    most: u32,
+    of_worker: u32,
+}
+
+/// The rooms of a level's domains.
+fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<Room> {
+    let (lower, upper) = domains.cpu_volume;
+    if level == CPU {
+        let of_worker = domains.worker_cap.min(upper).min(domains.threads as u32);
+        return vec![
+            Room {
+                least: lower,
+                most: upper,
+                of_worker
+            };
+            domains.cpus
+        ];
+    }
+    let nothing = Room {
+        least: 0,
+        most: 0,
+        of_worker: 0,
+    };
+    let mut rooms = vec![nothing; domains.count(level)];
+    for core in 0..domains.count(CORE) {
+        let members = domains.members(CORE, core);
+        let size = members.len() as u32;
+        let room = &mut rooms[domains.domain(level, members.start)];
+        let most = (size * upper).min(allowed.core_volume.1);
+        room.least += (size * lower).max(allowed.core_volume.0);
+        room.most += most;
+        room.of_worker += (size * domains.worker_cap).min(most);
+    }
+    for room in &mut rooms {
+        room.of_worker = room.of_worker.min(domains.threads as u32);
+    }
+    rooms
+}
+
+fn least_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     let mut counts = no_counts(domains);
+    let most_on_core = allowed.core_volume.1;
     spread(domains, &mut counts, domains.threads, &|counts, cpu| {
-        counts[CPU][cpu] < domains.worker_cap
+        counts[CPU][cpu] < domains.worker_cap && counts[CORE][domains.core(cpu)] < most_on_core
     });
-    closeness(domains, &counts)
+    let alone = domains.workers as i64 * closeness(domains, &counts);
+    let together: i64 = (0..LEVELS)
+        .map(|level| domains.gain[level] * least_of_level(domains, &rooms(domains, allowed, level)))
+        .sum();
+    alone.max(together)
 }
 
-/// Most threads of one worker in a domain.
-fn cap(domains: &Domains, level: usize, domain: usize) -> u32 {
-    let cpus = domains.members(level, domain).len() as u32;
-    (cpus * domains.worker_cap).min(domains.threads as u32)
+/// Fewest pairs of threads of one worker in one domain, over all workers and domains of a level.
+fn least_of_level(domains: &Domains, rooms: &[Room]) -> i64 {
+    let workers = domains.workers as u32;
+    let mut volumes: Vec<u32> = rooms.iter().map(|room| room.least).collect();
+    let least: u32 = volumes.iter().sum();
+    for _ in least..workers * domains.threads as u32 {
+        // the next thread of a domain adds as many pairs as its worker has there already: volume / W
+        let next = (0..rooms.len())
+            .filter(|&i| volumes[i] < rooms[i].most)
+            .min_by_key(|&i| volumes[i] / workers);
+        if let Some(next) = next {
+            volumes[next] += 1;
+        }
+    }
+    let even = |n: u32| {
+        let (each, more) = (n / workers, n % workers);
+        i64::from(more) * pairs(each + 1) + i64::from(workers - more) * pairs(each)
+    };
+    volumes.into_iter().map(even).sum()
 }
 
 /// Level by level, the smaller of what each worker could reach alone and what the volumes leave for all.
-fn most_closeness(domains: &Domains) -> i64 {
+fn most_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     (0..LEVELS)
+        .filter(|&level| domains.gain[level] > 0)
         .map(|level| {
-            let mut caps: Vec<u32> = (0..domains.count(level))
-                .map(|domain| cap(domains, level, domain))
-                .collect();
-            caps.sort_unstable_by(|a, b| b.cmp(a));
-            let mut left = domains.threads as u32;
-            let mut alone = 0;
-            for cap in caps {
-                let here = cap.min(left);
-                left -= here;
-                alone += pairs(here);
-            }
-            domains.gain[level] * domains.workers as i64 * alone
+            let rooms = rooms(domains, allowed, level);
+            let alone = most_of_workers(domains, allowed, level, &rooms);
+            domains.gain[level] * alone.min(most_of_level(domains, &rooms))
         })
         .sum()
+}
+
+/// Most pairs of threads that share a worker and a domain if each worker had the machine to itself. On the level of
+/// cores all but `full_core_mains` workers have their main on a core that is not full, beside few peers.
+fn most_of_workers(domains: &Domains, allowed: &Allowed, level: usize, rooms: &[Room]) -> i64 {
+    let workers = domains.workers as i64;
+    let mut caps: Vec<u32> = rooms.iter().map(|room| room.of_worker).collect();
+    caps.sort_unstable_by(|a, b| b.cmp(a));
+    let free = fill(&caps, domains.threads as u32);
+    let beside_full = i64::from(allowed.full_core_mains);
+    let cores = domains.count(level) == domains.count(CORE);
+    if !cores || beside_full >= workers || allowed.core_mains > 1 {
+        return workers * free;
+    }
+    let below_full = domains.core_volume.1 - 1;
+    let with_main = (1..=below_full.min(domains.threads as u32))
+        .map(|here| {
+            // at best it is the smallest core that the main takes from the peers
+            pairs(here) + fill(&caps[..caps.len() - 1], domains.threads as u32 - here)
+        })
+        .max()
+        .unwrap_or(free)
+        .min(free);
+    beside_full * free + (workers - beside_full) * with_main
+}
+
+/// Pairs within domains if they are filled one after the other.
+fn fill(caps: &[u32], threads: u32) -> i64 {
+    let mut left = threads;
+    let mut sum = 0;
+    for &cap in caps {
+        let here = cap.min(left);
+        left -= here;
+        sum += pairs(here);
+    }
+    sum
+}
+
+/// Most pairs of threads of one worker in one domain, over all workers and domains of a level.
+fn most_of_level(domains: &Domains, rooms: &[Room]) -> i64 {
+    const NEVER: i64 = i64::MIN / 2;
+    let least: u32 = rooms.iter().map(|room| room.least).sum();
+    let extras = ((domains.workers * domains.threads) as u32).saturating_sub(least) as usize;
+    let mut best = vec![NEVER; extras + 1];
+    best[0] = 0;
+    let mut reached = 0;
+    for room in rooms {
+        let filled = |n: u32| {
+            let cap = room.of_worker.max(1);
+            i64::from(n / cap) * pairs(cap) + pairs(n % cap)
+        };
+        let more = (room.most - room.least.min(room.most)) as usize;
+        let mut next = vec![NEVER; extras + 1];
+        for (before, &value) in best.iter().enumerate().take(reached + 1) {
+            for here in 0..=more.min(extras - before) {
+                let sum = value + filled(room.least + here as u32);
+                next[before + here] = next[before + here].max(sum);
+            }
+        }
+        reached = (reached + more).min(extras);
+        best = next;
+    }
+    best[extras]
 }

@@ -9,8 +9,10 @@
 //! n' - cap (W'-1) <= n'/W'; where they are exactly T they are all that is left and hold the mains. **Limits.**
 //! O(W T C).
 
+use std::cmp::Reverse;
+
 use crate::Mode;
-use crate::domains::{CORE, Domains, LEVELS};
+use crate::domains::{CORE, CPU, Domains, LEVELS};
 use crate::volumes::{Volumes, add, no_counts};
 
 /// Who is where: the main's cpu and the peers' cpus of every worker, as positions.
@@ -86,10 +88,16 @@ impl Left {
             let open = |&cpu: &usize| {
                 self.threads[cpu] > self.mains[cpu] && counts[0][cpu] < domains.worker_cap
             };
-            let Some(cpu) = (0..domains.cpus)
-                .filter(open)
-                .max_by_key(|&cpu| self.appeal(domains, &counts, cpu))
-            else {
+            let free = self.free(domains, &counts);
+            let missing = (domains.threads - 1 - peers.len()) as u32;
+            let Some(cpu) = (0..domains.cpus).filter(open).max_by_key(|&cpu| {
+                let left = self.threads[cpu] - self.mains[cpu];
+                (
+                    appeal(domains, &counts, &free, cpu, missing),
+                    left,
+                    Reverse(cpu),
+                )
+            }) else {
                 break;
             };
             self.take(domains, cpu, &mut counts, &mut peers);
@@ -109,30 +117,42 @@ impl Left {
         peers.push(cpu as u16);
     }
 
-    /// How much the current worker wants a thread on `cpu`: its own gain, then how much of the core it could still
-    /// have (compact), then where most is left to take, then the lowest position.
-    fn appeal(
-        &self,
-        domains: &Domains,
-        counts: &[Vec<u32>; LEVELS],
-        cpu: usize,
-    ) -> (i64, u32, u32, std::cmp::Reverse<usize>) {
-        let closer: i64 = (0..LEVELS)
-            .map(|l| domains.gain[l] * i64::from(counts[l][domains.domain(l, cpu)]))
-            .sum();
-        let free = |&c: &usize| self.threads[c] > self.mains[c] && counts[0][c] == 0;
-        let (gain, core) = match domains.mode {
-            Mode::Scatter => (-closer, 0),
-            Mode::Compact => {
-                let members = domains.members(CORE, domains.core(cpu));
-                (closer, members.filter(free).count() as u32)
+    /// What a worker could still take of each domain: its cpus with a peer left and none of this worker.
+    fn free(&self, domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> [Vec<u32>; LEVELS] {
+        let mut free = no_counts(domains);
+        for cpu in 0..domains.cpus {
+            if self.threads[cpu] > self.mains[cpu] && counts[CPU][cpu] == 0 {
+                add(domains, &mut free, cpu);
             }
-        };
-        (
-            gain,
-            core,
-            self.threads[cpu] - self.mains[cpu],
-            std::cmp::Reverse(cpu),
-        )
+        }
+        free
     }
+}
+
+/// How much a worker with `counts` wants a thread on `cpu`: its own gain; then, where it has to open a new domain, the
+/// largest that it can use up or else the smallest (compact), so that large ones stay whole for others; the caller
+/// adds where most is left to take.
+fn appeal(
+    domains: &Domains,
+    counts: &[Vec<u32>; LEVELS],
+    free: &[Vec<u32>; LEVELS],
+    cpu: usize,
+    missing: u32,
+) -> (i64, [i64; 3]) {
+    let held = |level: usize| i64::from(counts[level][domains.domain(level, cpu)]);
+    let closer: i64 = (0..LEVELS)
+        .map(|level| domains.gain[level] * held(level))
+        .sum();
+    if domains.mode == Mode::Scatter {
+        return (-closer, [0; 3]);
+    }
+    let fit = |level: usize| {
+        let free = free[level][domains.domain(level, cpu)];
+        if free <= missing {
+            i64::from(free)
+        } else {
+            -i64::from(free)
+        }
+    };
+    (closer, [fit(3), fit(2), fit(CORE)])
 }

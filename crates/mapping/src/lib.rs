@@ -6,10 +6,12 @@ mod check;
 mod deal;
 mod domains;
 mod error;
+mod improve;
 mod label;
 pub mod limits;
 mod problem;
 mod round_robin;
+mod shake;
 mod solve;
 mod volumes;
 

@@ -15,3 +15,18 @@ pub const CPUS_MAX: usize = 1_024;
 
 /// Largest distance, in clock cycles: with it and [`SLOTS_MAX`] no objective overflows an `i64`.
 pub const DISTANCE_MAX: u32 = 1_000_000;
+
+/// Most rounds of shake and climb: beyond, further rounds hardly ever found more (measured on the table of cases).
+pub(crate) const SHAKES_MAX: usize = 400;
+
+/// Most work in all rounds, in looks at pairs of threads (a few nanoseconds each): tens of milliseconds at most.
+pub(crate) const SHAKE_WORK_MAX: usize = 4_000_000;
+
+/// Tries to find a legal move that is made without gain.
+pub(crate) const SHAKE_TRIES_MAX: usize = 64;
+
+/// Most integer variables of the reduced program: what microlp settles within its slice.
+pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
+
+/// Longest run of the integer program, seconds: it cannot be interrupted from outside.
+pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.05;

@@ -8,6 +8,8 @@
 use crate::bound::upper_bound;
 use crate::domains::Domains;
 use crate::error::validate;
+use crate::improve::Allowed;
+use crate::volumes::volumes;
 use crate::{Certificate, Mapping, Problem, ProblemError, Solution, check};
 
 /// Threads over cpus in order, cyclically.
@@ -23,7 +25,8 @@ pub fn round_robin(problem: &Problem) -> Result<Solution, ProblemError> {
         cpus: cpus.iter().map(|cpu| cpu.id).cycle().take(slots).collect(),
     };
     let report = check::report(problem, &mapping);
-    let bound = upper_bound(&Domains::of(problem));
+    let domains = Domains::of(problem);
+    let bound = upper_bound(&domains, &Allowed::by(&domains, &volumes(&domains)));
     let certificate = Certificate {
         objective: report.objective,
         bound: bound.max(report.objective),

@@ -5,7 +5,9 @@ use crate::check::report;
 use crate::deal::{Deal, deal};
 use crate::domains::Domains;
 use crate::error::validate;
+use crate::improve::{Allowed, Search};
 use crate::label::colour_peers;
+use crate::shake::shake;
 use crate::volumes::volumes;
 use crate::{Certificate, Mapping, Problem, ProblemError, Solution};
 
@@ -19,12 +21,15 @@ pub fn solve(
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<Solution, ProblemError> {
     validate(problem)?;
-    let _ = out_of_budget();
     let domains = Domains::of(problem);
-    let dealt = deal(&domains, &volumes(&domains));
-    let mapping = label(problem, &domains, &dealt);
+    let volumes = volumes(&domains);
+    let allowed = Allowed::by(&domains, &volumes);
+    let bound = upper_bound(&domains, &allowed);
+    let mut search = Search::of(&domains, &allowed, &deal(&domains, &volumes));
+    search.climb(bound, out_of_budget);
+    shake(&mut search, bound, out_of_budget);
+    let mapping = label(problem, &domains, &search.deal());
     let report = report(problem, &mapping);
-    let bound = upper_bound(&domains).max(report.objective);
     let certificate = Certificate {
         objective: report.objective,
         bound,

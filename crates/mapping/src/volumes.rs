@@ -10,6 +10,7 @@
 //! cheapest are right. **Limits.** With unequal cores the core rules are best effort: the greatest excess of a core is
 //! kept small in the order (8+), (12), (12+).
 
+use crate::Mode;
 use crate::domains::{CORE, Domains, LEVELS};
 
 /// Threads and mains of each cpu.
@@ -115,15 +116,31 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
             }
         })
         .collect();
+    let (mut held, mut mains_held) = (no_counts(domains), no_counts(domains));
+    for cpu in 0..domains.cpus {
+        (0..threads[cpu]).for_each(|_| add(domains, &mut held, cpu));
+        (0..mains[cpu]).for_each(|_| add(domains, &mut mains_held, cpu));
+    }
+    let wish = |held: &[Vec<u32>; LEVELS], level: usize, cpu: usize| {
+        let domain = domains.domain(level, cpu);
+        let threads = i64::from(held[level][domain]);
+        match domains.mode {
+            Mode::Scatter => threads,
+            Mode::Compact => {
+                threads - domains.threads as i64 * i64::from(mains_held[level][domain])
+            }
+        }
+    };
     for _ in placed..slots {
         let room = |cpu: &usize| threads[*cpu] < upper.min(peers + mains[*cpu]);
-        let Some(cpu) = (0..domains.cpus)
-            .filter(room)
-            .min_by_key(|&cpu| (harm(domains, &cores[domains.core(cpu)], mains[cpu]), cpu))
-        else {
+        let Some(cpu) = (0..domains.cpus).filter(room).min_by_key(|&cpu| {
+            let harm = harm(domains, &cores[domains.core(cpu)], mains[cpu]);
+            (harm, wish(&held, 3, cpu), wish(&held, 2, cpu), cpu)
+        }) else {
             break;
         };
         threads[cpu] += 1;
+        add(domains, &mut held, cpu);
         cores[domains.core(cpu)].volume += 1;
     }
     threads

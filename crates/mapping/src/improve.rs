@@ -1,0 +1,430 @@
+//! Better deals by exchanging threads: the step between construction and certificate.
+//!
+//! **Problem.** A deal made worker by worker leaves the last workers what the others did not want. **Approach.** Two
+//! moves: *exchange* the cpus of two threads (volumes stay; where one of them is a main, the mains move) and *shift* a
+//! thread to another cpu (an extra moves). A move is made if it keeps every rule as far as the construction kept it and
+//! brings gain. **Proof sketch.** Value is an integer that rises with each move and has a bound, so it ends; every
+//! state on the way satisfies all that `deal` and `label` need. **Limits.** A pass looks at O((WT)^2) exchanges; the
+//! caller's budget is asked between threads, and a search that is cut short leaves a valid deal.
+
+use crate::Mode;
+use crate::deal::Deal;
+use crate::domains::{CORE, Domains, LEVELS};
+use crate::limits::SHAKE_TRIES_MAX;
+use crate::volumes::Volumes;
+
+/// What the rules allow, after the relaxations that the volumes could not avoid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Allowed {
+    /// Fewest and most threads of a core.
+    pub(crate) core_volume: (u32, u32),
+    /// Most mains on a core.
+    pub(crate) core_mains: u32,
+    /// Most cpus with ceil(WT/C) threads and a main.
+    pub(crate) full_mains: u32,
+    /// Most cores with ceil(WT/P) threads and a main.
+    pub(crate) full_core_mains: u32,
+}
+
+impl Allowed {
+    /// The rules, loosened to what `volumes` does.
+    pub(crate) fn by(domains: &Domains, volumes: &Volumes) -> Self {
+        let mut allowed = Self {
+            core_volume: domains.core_volume,
+            core_mains: domains.core_mains,
+            full_mains: domains.full_mains.unwrap_or(u32::MAX),
+            full_core_mains: domains.full_core_mains.unwrap_or(u32::MAX),
+        };
+        let (mut full, mut full_cores) = (0, 0);
+        for core in 0..domains.count(CORE) {
+            let members = domains.members(CORE, core);
+            let threads: u32 = volumes.threads[members.clone()].iter().sum();
+            let mains: u32 = volumes.mains[members.clone()].iter().sum();
+            allowed.core_volume.0 = allowed.core_volume.0.min(threads);
+            allowed.core_volume.1 = allowed.core_volume.1.max(threads);
+            allowed.core_mains = allowed.core_mains.max(mains);
+            full_cores += u32::from(threads >= domains.core_volume.1 && mains > 0);
+            for cpu in members {
+                let at_top = volumes.threads[cpu] >= domains.cpu_volume.1;
+                full += u32::from(at_top && volumes.mains[cpu] > 0);
+            }
+        }
+        allowed.full_mains = allowed.full_mains.max(full);
+        allowed.full_core_mains = allowed.full_core_mains.max(full_cores);
+        allowed
+    }
+}
+
+/// A thread: its worker, whether it is the main, its cpu.
+#[derive(Clone, Copy)]
+struct Thread {
+    worker: u16,
+    main: bool,
+    cpu: u16,
+}
+
+/// A deal with its counts, ready for moves.
+#[derive(Clone)]
+pub(crate) struct Search<'a> {
+    pub(crate) domains: &'a Domains,
+    pub(crate) allowed: &'a Allowed,
+    threads: Vec<Thread>,
+    /// Threads of a worker in a domain: `within[level][worker * domains + domain]`.
+    within: [Vec<u16>; LEVELS],
+    /// Mains in a domain.
+    mains: [Vec<u32>; LEVELS],
+    /// Threads of a cpu.
+    volume: Vec<u32>,
+    core_volume: Vec<u32>,
+    full_mains: u32,
+    full_core_mains: u32,
+    /// +1 compact, -1 scatter: what closeness within a worker is worth.
+    sign: i64,
+}
+
+impl<'a> Search<'a> {
+    /// Counts a deal.
+    pub(crate) fn of(domains: &'a Domains, allowed: &'a Allowed, deal: &Deal) -> Self {
+        let mut search = Self {
+            domains,
+            allowed,
+            threads: Vec::with_capacity(domains.workers * domains.threads),
+            within: std::array::from_fn(|l| vec![0; domains.workers * domains.count(l)]),
+            mains: std::array::from_fn(|l| vec![0; domains.count(l)]),
+            volume: vec![0; domains.cpus],
+            core_volume: vec![0; domains.count(CORE)],
+            full_mains: 0,
+            full_core_mains: 0,
+            sign: if domains.mode == Mode::Compact { 1 } else { -1 },
+        };
+        for (worker, (&main, peers)) in deal.mains.iter().zip(&deal.peers).enumerate() {
+            let worker = worker as u16;
+            search.enter(Thread {
+                worker,
+                main: true,
+                cpu: main,
+            });
+            for &cpu in peers {
+                search.enter(Thread {
+                    worker,
+                    main: false,
+                    cpu,
+                });
+            }
+        }
+        search.full_mains = (0..domains.cpus)
+            .filter(|&cpu| search.is_full(cpu, 0, 0))
+            .count() as u32;
+        search.full_core_mains = (0..domains.count(CORE))
+            .filter(|&core| search.is_full_core(core, 0, 0))
+            .count() as u32;
+        search
+    }
+
+    fn enter(&mut self, thread: Thread) {
+        let cpu = usize::from(thread.cpu);
+        for level in 0..LEVELS {
+            let at = self.index(level, thread.worker, cpu);
+            self.within[level][at] += 1;
+            self.mains[level][self.domains.domain(level, cpu)] += u32::from(thread.main);
+        }
+        self.volume[cpu] += 1;
+        self.core_volume[self.domains.core(cpu)] += 1;
+        self.threads.push(thread);
+    }
+
+    /// The deal as it is now.
+    pub(crate) fn deal(&self) -> Deal {
+        let mut deal = Deal {
+            mains: vec![0; self.domains.workers],
+            peers: vec![Vec::new(); self.domains.workers],
+        };
+        for thread in &self.threads {
+            let worker = usize::from(thread.worker);
+            if thread.main {
+                deal.mains[worker] = thread.cpu;
+            } else {
+                deal.peers[worker].push(thread.cpu);
+            }
+        }
+        deal.peers
+            .iter_mut()
+            .for_each(|peers| peers.sort_unstable());
+        deal
+    }
+
+    /// Value of the deal.
+    pub(crate) fn objective(&self) -> i64 {
+        let pairs = crate::domains::pairs;
+        let (mut mains, mut within) = (0, 0);
+        for level in 0..LEVELS {
+            let gain = self.domains.gain[level];
+            mains += gain * self.mains[level].iter().map(|&x| pairs(x)).sum::<i64>();
+            within += gain
+                * self.within[level]
+                    .iter()
+                    .map(|&x| pairs(x.into()))
+                    .sum::<i64>();
+        }
+        self.domains.objective(mains, within)
+    }
+
+    /// Makes moves that gain until there is none, or the budget is spent, or `goal` is reached.
+    pub(crate) fn climb(&mut self, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
+        let mut value = self.objective();
+        let mut idle = 0;
+        let count = self.threads.len();
+        let mut first = 0;
+        // bound: every round but `count` in a row gains at least 1
+        while idle < count && value < goal && !out_of_budget() {
+            let gained = self.better_place(first);
+            value += gained;
+            idle = if gained > 0 { 0 } else { idle + 1 };
+            first = (first + 1) % count;
+        }
+    }
+
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Makes a legal move whatever it gains; `below(n)` chooses a number below n.
+    pub(crate) fn move_anyway(&mut self, below: &mut dyn FnMut(usize) -> usize) {
+        for _ in 0..SHAKE_TRIES_MAX {
+            let first = below(self.threads.len());
+            if below(2) == 0 {
+                let second = below(self.threads.len());
+                let (a, b) = (self.threads[first], self.threads[second]);
+                let idle = a.cpu == b.cpu || (a.worker == b.worker && a.main == b.main);
+                if !idle && self.may_exchange(first, second) {
+                    return self.exchange(first, second);
+                }
+            } else {
+                let to = below(self.domains.cpus);
+                if to != usize::from(self.threads[first].cpu) && self.may_shift(first, to) {
+                    return self.shift(first, to);
+                }
+            }
+        }
+    }
+
+    /// The first gain that moving `first` brings; makes that move.
+    fn better_place(&mut self, first: usize) -> i64 {
+        for second in 0..self.threads.len() {
+            let gain = self.exchange_gain(first, second);
+            if gain > 0 && self.may_exchange(first, second) {
+                self.exchange(first, second);
+                return gain;
+            }
+        }
+        if self.domains.cpu_volume.0 == self.domains.cpu_volume.1 {
+            return 0;
+        }
+        for cpu in 0..self.domains.cpus {
+            let gain = self.shift_gain(first, cpu);
+            if gain > 0 && self.may_shift(first, cpu) {
+                self.shift(first, cpu);
+                return gain;
+            }
+        }
+        0
+    }
+
+    fn index(&self, level: usize, worker: u16, cpu: usize) -> usize {
+        usize::from(worker) * self.domains.count(level) + self.domains.domain(level, cpu)
+    }
+
+    /// Closeness that a worker gains if one of its threads goes from `from` to `to`.
+    fn closer(&self, worker: u16, from: usize, to: usize) -> i64 {
+        let mut sum = 0;
+        for level in 0..LEVELS {
+            let (a, b) = (
+                self.domains.domain(level, from),
+                self.domains.domain(level, to),
+            );
+            if a == b {
+                break;
+            }
+            let base = usize::from(worker) * self.domains.count(level);
+            let (here, there) = (self.within[level][base + a], self.within[level][base + b]);
+            sum += self.domains.gain[level] * (i64::from(there) - i64::from(here) + 1);
+        }
+        sum
+    }
+
+    /// Closeness that the mains gain if one of them goes from `from` to `to`.
+    fn mains_closer(&self, from: usize, to: usize) -> i64 {
+        let mut sum = 0;
+        for level in 0..LEVELS {
+            let (a, b) = (
+                self.domains.domain(level, from),
+                self.domains.domain(level, to),
+            );
+            if a == b {
+                break;
+            }
+            let (here, there) = (self.mains[level][a], self.mains[level][b]);
+            sum += self.domains.gain[level] * (i64::from(there) - i64::from(here) + 1);
+        }
+        sum
+    }
+
+    fn exchange_gain(&self, first: usize, second: usize) -> i64 {
+        let (a, b) = (self.threads[first], self.threads[second]);
+        let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
+        if from == to || (a.worker == b.worker && a.main == b.main) {
+            return 0;
+        }
+        let mut gain = 0;
+        if a.worker != b.worker {
+            gain += self.sign * (self.closer(a.worker, from, to) + self.closer(b.worker, to, from));
+        }
+        if a.main && !b.main {
+            gain -= self.mains_closer(from, to);
+        } else if b.main && !a.main {
+            gain -= self.mains_closer(to, from);
+        }
+        gain
+    }
+
+    fn may_exchange(&self, first: usize, second: usize) -> bool {
+        let (a, b) = (self.threads[first], self.threads[second]);
+        let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
+        if a.worker != b.worker && !(self.has_room(a.worker, to) && self.has_room(b.worker, from)) {
+            return false;
+        }
+        match (a.main, b.main) {
+            (true, false) => self.may_carry(from, to, 0, 1),
+            (false, true) => self.may_carry(to, from, 0, 1),
+            _ => true,
+        }
+    }
+
+    fn has_room(&self, worker: u16, cpu: usize) -> bool {
+        u32::from(self.within[0][self.index(0, worker, cpu)]) < self.domains.worker_cap
+    }
+
+    fn shift_gain(&self, thread: usize, to: usize) -> i64 {
+        let thread = self.threads[thread];
+        let from = usize::from(thread.cpu);
+        if from == to {
+            return 0;
+        }
+        let mains = if thread.main {
+            self.mains_closer(from, to)
+        } else {
+            0
+        };
+        self.sign * self.closer(thread.worker, from, to) - mains
+    }
+
+    fn may_shift(&self, thread: usize, to: usize) -> bool {
+        let thread = self.threads[thread];
+        self.has_room(thread.worker, to)
+            && self.may_carry(thread.cpu.into(), to, 1, u32::from(thread.main))
+    }
+
+    /// May `threads` threads, `mains` of them mains, go from a cpu to another one?
+    fn may_carry(&self, from: usize, to: usize, threads: u32, mains: u32) -> bool {
+        let (lower, upper) = self.domains.cpu_volume;
+        let peers = self.domains.rank_cap * (self.domains.threads as u32 - 1);
+        let (n_from, n_to) = (self.volume[from] - threads, self.volume[to] + threads);
+        let (m_from, m_to) = (self.mains[0][from] - mains, self.mains[0][to] + mains);
+        let cpus_hold = n_from >= lower
+            && n_to <= upper
+            && m_to <= self.domains.rank_cap
+            && m_to <= n_to
+            && m_from <= n_from
+            && n_from - m_from <= peers
+            && n_to - m_to <= peers;
+        cpus_hold
+            && self.cores_hold(from, to, threads, mains)
+            && self.full_after(from, to, threads, mains).0 <= self.allowed.full_mains
+            && self.full_after(from, to, threads, mains).1 <= self.allowed.full_core_mains
+    }
+
+    fn cores_hold(&self, from: usize, to: usize, threads: u32, mains: u32) -> bool {
+        let (a, b) = (self.domains.core(from), self.domains.core(to));
+        let (lower, upper) = self.allowed.core_volume;
+        a == b
+            || (self.core_volume[a] - threads >= lower
+                && self.core_volume[b] + threads <= upper
+                && self.mains[CORE][b] + mains <= self.allowed.core_mains)
+    }
+
+    /// How many cpus and cores would be full and hold a main.
+    fn full_after(&self, from: usize, to: usize, threads: u32, mains: u32) -> (u32, u32) {
+        let (n, m) = (threads as i32, mains as i32);
+        let count =
+            |before: bool, after: bool, sum: u32| sum + u32::from(after) - u32::from(before);
+        let mut full = self.full_mains;
+        full = count(false, self.is_full(to, n, m), full);
+        full = count(false, self.is_full(from, -n, -m), full);
+        full -= u32::from(self.is_full(to, 0, 0)) + u32::from(self.is_full(from, 0, 0));
+        let (a, b) = (self.domains.core(from), self.domains.core(to));
+        let mut cores = self.full_core_mains;
+        if a != b {
+            cores = count(false, self.is_full_core(b, n, m), cores);
+            cores = count(false, self.is_full_core(a, -n, -m), cores);
+            cores -= u32::from(self.is_full_core(a, 0, 0)) + u32::from(self.is_full_core(b, 0, 0));
+        }
+        (full, cores)
+    }
+
+    /// Would the cpu hold ceil(WT/C) threads and a main, with so many more of both?
+    fn is_full(&self, cpu: usize, threads: i32, mains: i32) -> bool {
+        self.volume[cpu].saturating_add_signed(threads) >= self.domains.cpu_volume.1
+            && self.mains[0][cpu].saturating_add_signed(mains) > 0
+    }
+
+    fn is_full_core(&self, core: usize, threads: i32, mains: i32) -> bool {
+        self.core_volume[core].saturating_add_signed(threads) >= self.domains.core_volume.1
+            && self.mains[CORE][core].saturating_add_signed(mains) > 0
+    }
+
+    fn exchange(&mut self, first: usize, second: usize) {
+        let (a, b) = (self.threads[first], self.threads[second]);
+        let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
+        match (a.main, b.main) {
+            (true, false) => self.carry(from, to, 0, 1),
+            (false, true) => self.carry(to, from, 0, 1),
+            _ => {}
+        }
+        self.relocate(first, to);
+        self.relocate(second, from);
+    }
+
+    fn shift(&mut self, thread: usize, to: usize) {
+        let Thread { main, cpu, .. } = self.threads[thread];
+        self.carry(cpu.into(), to, 1, u32::from(main));
+        self.relocate(thread, to);
+    }
+
+    /// The worker's side of a move.
+    fn relocate(&mut self, thread: usize, to: usize) {
+        let Thread { worker, cpu, .. } = self.threads[thread];
+        for level in 0..LEVELS {
+            let (here, there) = (
+                self.index(level, worker, cpu.into()),
+                self.index(level, worker, to),
+            );
+            self.within[level][here] -= 1;
+            self.within[level][there] += 1;
+        }
+        self.threads[thread].cpu = to as u16;
+    }
+
+    /// The cpus' side of a move.
+    fn carry(&mut self, from: usize, to: usize, threads: u32, mains: u32) {
+        (self.full_mains, self.full_core_mains) = self.full_after(from, to, threads, mains);
+        self.volume[from] -= threads;
+        self.volume[to] += threads;
+        self.core_volume[self.domains.core(from)] -= threads;
+        self.core_volume[self.domains.core(to)] += threads;
+        for level in 0..LEVELS {
+            self.mains[level][self.domains.domain(level, from)] -= mains;
+            self.mains[level][self.domains.domain(level, to)] += mains;
+        }
+    }
+}
