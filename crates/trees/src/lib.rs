@@ -1,6 +1,35 @@
 //! Tree ensembles: reads models of XGBoost and LightGBM, predicts, and explains predictions.
+//!
+//! Pure: bytes in, numbers out; no files, no clock, no threads, no globals.
+//!
+//! ```text
+//! file bytes --Model::parse--> Model --compile--> Image --Predictor::open--> Predictor --predict--> numbers
+//! ```
+//!
+//! * [`Model`]: what a file says, checked. The readers are in `format`.
+//! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
+//! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.
+//! * [`view`]: how engines see a compiled model; `kernel` walks trees, `shap` explains.
+//! * [`limits`]: every bound and its reason.
+//!
+//! Results equal the training library's: margins to the bit, in whatever batches rows come.
 #![forbid(unsafe_code)]
 
+mod error;
+mod format;
+mod image;
+mod kernel;
 pub mod limits;
+mod model;
+mod open;
+mod predict;
+mod rows;
 mod shap;
+mod transform;
 pub mod view;
+
+pub use error::{ImageError, ModelError, PredictError};
+pub use image::Image;
+pub use model::{Format, Library, Model};
+pub use predict::{ElementType, Kind, Options, OutputMut, Predictor, Scratch};
+pub use rows::Rows;

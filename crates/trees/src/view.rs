@@ -27,6 +27,8 @@
 
 use std::ops::Range;
 
+use crate::rows::Row;
+
 /// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
 /// 1e-35).
 pub const ZERO_MAX: f64 = 1e-35_f32 as f64;
@@ -86,6 +88,7 @@ pub struct EnsembleView<'a> {
     pub(crate) previous: &'a [u32],
     pub(crate) leaf_vectors: &'a [f64],
     pub(crate) set_starts: &'a [u32],
+    pub(crate) set_places: &'a [u32],
     pub(crate) set_words: &'a [u32],
 }
 
@@ -140,6 +143,7 @@ impl<'a> EnsembleView<'a> {
             leaf_vectors: self.leaf_vectors,
             groups: self.groups,
             set_starts: self.set_starts,
+            set_places: self.set_places,
             set_words: self.set_words,
         }
     }
@@ -179,6 +183,7 @@ pub struct TreeView<'a> {
     leaf_vectors: &'a [f64],
     groups: usize,
     set_starts: &'a [u32],
+    set_places: &'a [u32],
     set_words: &'a [u32],
 }
 
@@ -239,21 +244,22 @@ impl<'a> TreeView<'a> {
         }
         let category = x as u32;
         let set = self.value[node] as usize;
-        let words =
-            &self.set_words[self.set_starts[set] as usize..self.set_starts[set + 1] as usize];
-        words
-            .get((category / 32) as usize)
-            .is_some_and(|word| word >> (category % 32) & 1 == 1)
+        let words = self.set_starts[set] as usize..self.set_starts[set + 1] as usize;
+        let places = &self.set_places[words.clone()];
+        let Ok(place) = places.binary_search(&(category / 32)) else {
+            return false;
+        };
+        self.set_words[words][place] >> (category % 32) & 1 == 1
     }
 
-    /// The leaf that a prepared row reaches.
+    /// The leaf that a row reaches.
     #[inline]
     #[must_use]
-    pub fn leaf_of(&self, row: &[f64]) -> usize {
+    pub(crate) fn leaf_of(&self, row: impl Row) -> usize {
         let mut node = 0;
         // bound: a child's index is greater than its parent's.
         while !self.is_leaf(node) {
-            let left = self.goes_left(node, row[self.feature[node] as usize]);
+            let left = self.goes_left(node, row.value(self.feature[node] as usize));
             node = if left {
                 self.left[node]
             } else {

@@ -1,0 +1,247 @@
+//! JSON, as XGBoost writes it: RFC 8259 plus `NaN`, `Infinity` and `-Infinity`.
+//!
+//! Numbers go from text to their type in one rounding: a detour over `f64` would round some `f32`
+//! thresholds twice.
+
+use std::str::FromStr;
+
+use super::source::{Read, Source};
+use crate::error::ModelError;
+use crate::limits::NESTING_MAX;
+
+/// A reader of JSON bytes.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    nesting: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        let at = if bytes.starts_with(b"\xef\xbb\xbf") {
+            3
+        } else {
+            0
+        };
+        Self {
+            bytes,
+            at,
+            nesting: 0,
+        }
+    }
+
+    fn error<T>(&self, reason: impl Into<String>) -> Read<T> {
+        let reason = reason.into();
+        Err(ModelError::Syntax {
+            path: String::new(),
+            offset: self.at,
+            reason,
+        })
+    }
+
+    /// The next byte that is not white space, not taken.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.bytes[self.at..];
+        self.at += rest.len() - rest.trim_ascii_start().len();
+        self.bytes.get(self.at).copied()
+    }
+
+    fn unexpected<T>(&mut self, wanted: &str) -> Read<T> {
+        match self.peek() {
+            Some(byte) => {
+                let found = char::from(byte).escape_default().to_string();
+                self.error(format!("'{found}' where {wanted} is due"))
+            }
+            None => self.error(format!("the file ends where {wanted} is due")),
+        }
+    }
+
+    fn expect(&mut self, byte: u8, wanted: &str) -> Read<()> {
+        if self.peek() != Some(byte) {
+            return self.unexpected(wanted);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn open(&mut self, byte: u8, wanted: &str) -> Read<()> {
+        self.expect(byte, wanted)?;
+        self.nesting += 1;
+        if self.nesting > NESTING_MAX {
+            return Err(ModelError::TooLarge(format!("nesting of {}", self.nesting)));
+        }
+        Ok(())
+    }
+
+    /// Whether another element follows; takes the comma before it, or the end of the container.
+    fn has_element(&mut self, index: usize, end: u8) -> Read<bool> {
+        match self.peek() {
+            Some(byte) if byte == end => {
+                self.at += 1;
+                self.nesting -= 1;
+                Ok(false)
+            }
+            _ if index == 0 => Ok(true),
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
+            }
+            _ => self.unexpected("',' or the end of the list"),
+        }
+    }
+
+    /// The bytes of a number or literal.
+    fn token(&mut self) -> Read<&'a str> {
+        self.peek();
+        let rest = &self.bytes[self.at..];
+        let is_part =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+        let length = rest.iter().take_while(|byte| is_part(byte)).count();
+        match std::str::from_utf8(&rest[..length]) {
+            Ok(token) if length > 0 => {
+                self.at += length;
+                Ok(token)
+            }
+            _ => self.unexpected("a number"),
+        }
+    }
+
+    /// Reads an array of numbers by the function that reads one.
+    fn numbers<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Read<Vec<T>> {
+        let mut numbers = Vec::new();
+        self.open(b'[', "an array of numbers")?;
+        // bound: each step takes at least a byte.
+        while self.has_element(numbers.len(), b']')? {
+            let token = self.token()?;
+            match parse(token) {
+                Some(number) => numbers.push(number),
+                None => return self.error(format!("'{token}' is not a number of this field")),
+            }
+        }
+        Ok(numbers)
+    }
+
+    fn escape(&mut self, text: &mut Vec<u8>) -> Read<()> {
+        let Some(&escape) = self.bytes.get(self.at) else {
+            return self.error("the file ends in a string");
+        };
+        self.at += 1;
+        let byte = match escape {
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            b'"' | b'\\' | b'/' => escape,
+            b'u' => {
+                let digits = self.bytes.get(self.at..self.at + 4).unwrap_or_default();
+                let code = std::str::from_utf8(digits)
+                    .ok()
+                    .filter(|digits| digits.len() == 4)
+                    .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                let Some(code) = code else {
+                    return self.error("an escape \\u without four hexadecimal digits");
+                };
+                self.at += 4;
+                // Surrogates stand for parts of names, which nothing here depends on.
+                let letter = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                return Ok(());
+            }
+            _ => return self.error("an unknown escape in a string"),
+        };
+        text.push(byte);
+        Ok(())
+    }
+}
+
+/// A float as JSON or XGBoost writes it.
+fn float(token: &str) -> Option<f32> {
+    match token {
+        "true" | "false" => None,
+        _ => f32::from_str(token).ok(),
+    }
+}
+
+fn integer(token: &str) -> Option<i32> {
+    match token {
+        "true" => Some(1),
+        "false" => Some(0),
+        _ => token.parse().ok(),
+    }
+}
+
+impl Source for Reader<'_> {
+    fn object(&mut self, field: &mut dyn FnMut(&mut Self, &str) -> Read<()>) -> Read<()> {
+        self.open(b'{', "an object")?;
+        let mut index = 0;
+        // bound: each step takes a key.
+        while self.has_element(index, b'}')? {
+            let key = self.string()?;
+            self.expect(b':', "':'")?;
+            field(self, &key).map_err(|error| error.inside(&key))?;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, element: &mut dyn FnMut(&mut Self, usize) -> Read<()>) -> Read<()> {
+        self.open(b'[', "an array")?;
+        let mut index = 0;
+        // bound: each step takes at least a byte.
+        while self.has_element(index, b']')? {
+            element(self, index).map_err(|error| error.inside(&format!("[{index}]")))?;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn string(&mut self) -> Read<String> {
+        self.expect(b'"', "a string")?;
+        let mut text = Vec::new();
+        // bound: each step takes at least a byte.
+        loop {
+            let Some(&byte) = self.bytes.get(self.at) else {
+                return self.error("the file ends in a string");
+            };
+            self.at += 1;
+            match byte {
+                b'"' => break,
+                b'\\' => self.escape(&mut text)?,
+                other => text.push(other),
+            }
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn floats(&mut self) -> Read<Vec<f32>> {
+        self.numbers(float)
+    }
+
+    fn integers(&mut self) -> Read<Vec<i32>> {
+        self.numbers(integer)
+    }
+
+    fn skip(&mut self) -> Read<()> {
+        match self.peek() {
+            Some(b'{') => self.object(&mut |source, _| source.skip()),
+            Some(b'[') => self.array(&mut |source, _| source.skip()),
+            Some(b'"') => self.string().map(drop),
+            _ => {
+                let token = self.token()?;
+                match token {
+                    "true" | "false" | "null" => Ok(()),
+                    _ if f64::from_str(token).is_ok() => Ok(()),
+                    _ => self.error(format!("'{token}' is not a value")),
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Read<()> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => self.unexpected("the end of the file"),
+        }
+    }
+}

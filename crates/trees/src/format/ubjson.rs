@@ -1,0 +1,289 @@
+//! UBJSON, draft 12: big-endian numbers, each value led by a marker; arrays and objects may
+//! announce one type for all elements (`$`) and their number (`#`).
+//!
+//! A count in the file reserves no memory by itself: at most as much as the bytes left can fill.
+
+use super::source::{Read, Source};
+use crate::error::ModelError;
+use crate::limits::NESTING_MAX;
+
+/// A reader of UBJSON bytes.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    nesting: usize,
+    /// The marker of the next value where its container announced it.
+    announced: Option<u8>,
+}
+
+/// What a container announces before its elements.
+#[derive(Clone, Copy)]
+struct Shape {
+    marker: Option<u8>,
+    count: Option<usize>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            nesting: 0,
+            announced: None,
+        }
+    }
+
+    fn error<T>(&self, reason: impl Into<String>) -> Read<T> {
+        let reason = reason.into();
+        Err(ModelError::Syntax {
+            path: String::new(),
+            offset: self.at,
+            reason,
+        })
+    }
+
+    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+        match self
+            .at
+            .checked_add(count)
+            .and_then(|end| self.bytes.get(self.at..end))
+        {
+            Some(taken) => {
+                self.at += count;
+                Ok(taken)
+            }
+            None => self.error(format!("the file ends where {count} more bytes are due")),
+        }
+    }
+
+    fn take_array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    fn byte(&mut self) -> Read<u8> {
+        Ok(self.take_array::<1>()?[0])
+    }
+
+    /// The next marker, past no-ops.
+    fn marker(&mut self) -> Read<u8> {
+        if let Some(marker) = self.announced.take() {
+            return Ok(marker);
+        }
+        // bound: each step takes a byte.
+        loop {
+            match self.byte()? {
+                b'N' => {}
+                marker => return Ok(marker),
+            }
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn integer(&mut self, marker: u8) -> Read<i64> {
+        Ok(match marker {
+            b'i' => i64::from(i8::from_be_bytes(self.take_array()?)),
+            b'U' => i64::from(self.byte()?),
+            b'I' => i64::from(i16::from_be_bytes(self.take_array()?)),
+            b'l' => i64::from(i32::from_be_bytes(self.take_array()?)),
+            b'L' => i64::from_be_bytes(self.take_array()?),
+            b'T' => 1,
+            b'F' => 0,
+            other => return self.unexpected(other, "an integer"),
+        })
+    }
+
+    fn float(&mut self, marker: u8) -> Read<f32> {
+        Ok(match marker {
+            b'd' => f32::from_be_bytes(self.take_array()?),
+            b'D' => f64::from_be_bytes(self.take_array()?) as f32,
+            // XGBoost writes whole numbers as such; those of a model are exact in f32 or rounded.
+            other => self.integer(other)? as f32,
+        })
+    }
+
+    fn unexpected<T>(&self, marker: u8, wanted: &str) -> Read<T> {
+        let marker = char::from(marker).escape_default().to_string();
+        self.error(format!("marker '{marker}' where {wanted} is due"))
+    }
+
+    fn length(&mut self) -> Read<usize> {
+        let marker = self.marker()?;
+        let length = self.integer(marker)?;
+        usize::try_from(length).or_else(|_| self.error(format!("negative length {length}")))
+    }
+
+    fn text(&mut self) -> Read<String> {
+        let length = self.length()?;
+        let bytes = self.take(length)?;
+        // 3.2.0 garbles category names outside of ASCII; a damaged name does no harm.
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    fn shape(&mut self) -> Read<Shape> {
+        let mut shape = Shape {
+            marker: None,
+            count: None,
+        };
+        if self.peek() == Some(b'$') {
+            self.at += 1;
+            shape.marker = Some(self.byte()?);
+            if self.peek() != Some(b'#') {
+                return self.error("a container with a type but without a count");
+            }
+        }
+        if self.peek() == Some(b'#') {
+            self.at += 1;
+            let count = self.length()?;
+            // Elements of a type without payload need no bytes: a count alone must not cost time.
+            let is_empty_type = matches!(shape.marker, Some(b'Z' | b'N' | b'T' | b'F'));
+            if is_empty_type || count > self.bytes.len() - self.at {
+                return self.error(format!("{count} elements announced in fewer bytes"));
+            }
+            shape.count = Some(count);
+        }
+        Ok(shape)
+    }
+
+    fn enter(&mut self) -> Read<()> {
+        self.nesting += 1;
+        if self.nesting > NESTING_MAX {
+            return Err(ModelError::TooLarge(format!("nesting of {}", self.nesting)));
+        }
+        Ok(())
+    }
+
+    /// Whether the container of this shape has an element at `index`; takes the end marker.
+    fn has_element(&mut self, shape: Shape, index: usize, end: u8) -> Read<bool> {
+        if let Some(count) = shape.count {
+            return Ok(index < count);
+        }
+        // bound: each step takes a byte.
+        while self.peek() == Some(b'N') {
+            self.at += 1;
+        }
+        let is_end = self.peek() == Some(end);
+        if is_end {
+            self.at += 1;
+        }
+        Ok(!is_end)
+    }
+
+    /// Reads an array of numbers by the function that reads one.
+    fn numbers<T>(&mut self, read: fn(&mut Self, u8) -> Read<T>) -> Read<Vec<T>> {
+        let marker = self.marker()?;
+        if marker != b'[' {
+            return self.unexpected(marker, "an array of numbers");
+        }
+        let shape = self.shape()?;
+        // Every element takes at least one byte, and `shape` has seen that they are there.
+        let mut numbers = Vec::with_capacity(shape.count.unwrap_or(0));
+        // bound: each step takes at least a byte.
+        while self.has_element(shape, numbers.len(), b']')? {
+            let marker = match shape.marker {
+                Some(marker) => marker,
+                None => self.marker()?,
+            };
+            numbers.push(read(self, marker)?);
+        }
+        Ok(numbers)
+    }
+
+    fn skip_value(&mut self, marker: u8) -> Read<()> {
+        match marker {
+            b'Z' | b'T' | b'F' => {}
+            b'i' | b'U' | b'C' => drop(self.take(1)?),
+            b'I' => drop(self.take(2)?),
+            b'l' | b'd' => drop(self.take(4)?),
+            b'L' | b'D' => drop(self.take(8)?),
+            b'S' | b'H' => {
+                let length = self.length()?;
+                self.take(length)?;
+            }
+            b'[' => {
+                self.announced = Some(marker);
+                self.array(&mut |source, _| source.skip())?;
+            }
+            b'{' => {
+                self.announced = Some(marker);
+                self.object(&mut |source, _| source.skip())?;
+            }
+            other => return self.unexpected(other, "a value"),
+        }
+        Ok(())
+    }
+}
+
+impl Source for Reader<'_> {
+    fn object(&mut self, field: &mut dyn FnMut(&mut Self, &str) -> Read<()>) -> Read<()> {
+        let marker = self.marker()?;
+        if marker != b'{' {
+            return self.unexpected(marker, "an object");
+        }
+        self.enter()?;
+        let shape = self.shape()?;
+        let mut index = 0;
+        // bound: each step takes a key.
+        while self.has_element(shape, index, b'}')? {
+            let key = self.text()?;
+            self.announced = shape.marker;
+            field(self, &key).map_err(|error| error.inside(&key))?;
+            index += 1;
+        }
+        self.nesting -= 1;
+        Ok(())
+    }
+
+    fn array(&mut self, element: &mut dyn FnMut(&mut Self, usize) -> Read<()>) -> Read<()> {
+        let marker = self.marker()?;
+        if marker != b'[' {
+            return self.unexpected(marker, "an array");
+        }
+        self.enter()?;
+        let shape = self.shape()?;
+        let mut index = 0;
+        // bound: each step takes at least a byte.
+        while self.has_element(shape, index, b']')? {
+            self.announced = shape.marker;
+            element(self, index).map_err(|error| error.inside(&format!("[{index}]")))?;
+            index += 1;
+        }
+        self.nesting -= 1;
+        Ok(())
+    }
+
+    fn string(&mut self) -> Read<String> {
+        match self.marker()? {
+            b'S' | b'H' => self.text(),
+            b'C' => Ok(char::from(self.byte()?).to_string()),
+            other => self.unexpected(other, "a string"),
+        }
+    }
+
+    fn floats(&mut self) -> Read<Vec<f32>> {
+        self.numbers(Self::float)
+    }
+
+    fn integers(&mut self) -> Read<Vec<i32>> {
+        self.numbers(|reader, marker| {
+            let wide = reader.integer(marker)?;
+            i32::try_from(wide).or_else(|_| reader.error(format!("{wide} exceeds 32 bits")))
+        })
+    }
+
+    fn skip(&mut self) -> Read<()> {
+        let marker = self.marker()?;
+        self.skip_value(marker)
+    }
+
+    fn finish(&mut self) -> Read<()> {
+        match self.bytes[self.at..].trim_ascii().is_empty() {
+            true => Ok(()),
+            false => self.error("bytes after the end of the model"),
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! Predictions from a compiled model: what can be asked for, and in which shape it comes.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::error::{ImageError, PredictError};
+use crate::kernel::{Kernel, Sum, Task};
+use crate::limits::BLOCK_ROWS;
+use crate::model::Library;
+use crate::open::{Opened, open};
+use crate::rows::Rows;
+use crate::shap;
+use crate::transform::Transform;
+use crate::view::EnsembleView;
+
+/// What to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// What the objective makes of the margin: probabilities, counts, a class.
+    Value,
+    /// The raw score.
+    Margin,
+    /// SHAP values: what each feature added to the margin; the last column is the bias.
+    Contribs,
+    /// SHAP interaction values of each pair of features; last row and column are the bias.
+    Interactions,
+    /// The leaf that a row reaches in each tree.
+    Leaf,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [
+        Self::Value,
+        Self::Margin,
+        Self::Contribs,
+        Self::Interactions,
+        Self::Leaf,
+    ];
+
+    /// The name, as command lines write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Value => "value",
+            Self::Margin => "margin",
+            Self::Contribs => "contribs",
+            Self::Interactions => "interactions",
+            Self::Leaf => "leaf",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Type of the elements of an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementType {
+    /// 4-byte float.
+    F32,
+    /// 8-byte float.
+    F64,
+    /// 4-byte signed integer.
+    I32,
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+            Self::I32 => "int32",
+        })
+    }
+}
+
+/// Where predictions go: rows x [`Predictor::output_width`].
+#[derive(Debug)]
+pub enum OutputMut<'a> {
+    /// For XGBoost's models.
+    F32(&'a mut [f32]),
+    /// For LightGBM's models.
+    F64(&'a mut [f64]),
+    /// For leaves.
+    I32(&'a mut [i32]),
+}
+
+impl OutputMut<'_> {
+    fn element(&self) -> ElementType {
+        match self {
+            Self::F32(_) => ElementType::F32,
+            Self::F64(_) => ElementType::F64,
+            Self::I32(_) => ElementType::I32,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+            Self::I32(values) => values.len(),
+        }
+    }
+}
+
+/// What may differ from a plain prediction.
+#[derive(Debug, Clone, Default)]
+pub struct Options<'a> {
+    /// Only these boosting iterations; all of the model where absent. Leaves then have one column
+    /// per tree of the range.
+    pub iterations: Option<Range<usize>>,
+    /// Margins to start from, rows x groups, instead of the model's base score. XGBoost only.
+    pub base_margin: Option<&'a [f32]>,
+}
+
+/// Memory that predictions reuse from call to call; one per thread.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    rows: Vec<f64>,
+    sums: Vec<f64>,
+    singles: Vec<f32>,
+    shap: shap::Scratch,
+}
+
+/// Predicts from a compiled model, in place: nothing of the model is copied.
+#[derive(Debug, Clone, Copy)]
+pub struct Predictor<'a> {
+    model: Opened<'a>,
+    kernel: Kernel,
+}
+
+/// The rows, trees and base margin of a call, checked.
+struct Call<'a> {
+    rows: Rows<'a>,
+    count: usize,
+    trees: Range<usize>,
+    iterations: usize,
+    base_margin: Option<&'a [f32]>,
+}
+
+impl<'a> Predictor<'a> {
+    /// Opens an image, which must start on an 8-byte boundary, as memory mappings and
+    /// [`Image::bytes`](crate::Image::bytes) do.
+    ///
+    /// # Errors
+    /// Any damage: another version, missing bytes, a wrong checksum, an index out of range.
+    pub fn open(image: &'a [u8]) -> Result<Self, ImageError> {
+        Ok(Self {
+            model: open(image)?,
+            kernel: Kernel::default(),
+        })
+    }
+
+    /// The library that trained the model.
+    #[must_use]
+    pub fn library(&self) -> Library {
+        self.model.library
+    }
+
+    /// Values in a row.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.model.view.features
+    }
+
+    /// Classes or targets: margins of a row.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.model.view.groups
+    }
+
+    /// Number of trees.
+    #[must_use]
+    pub fn trees(&self) -> usize {
+        self.model.view.trees()
+    }
+
+    /// Number of boosting iterations.
+    #[must_use]
+    pub fn iterations(&self) -> usize {
+        self.model.view.iterations()
+    }
+
+    /// The model as engines see it.
+    #[must_use]
+    pub fn view(&self) -> &EnsembleView<'a> {
+        &self.model.view
+    }
+
+    /// Type of the elements that a kind gives.
+    #[must_use]
+    pub fn output_element(&self, kind: Kind) -> ElementType {
+        match (kind, self.model.library) {
+            (Kind::Leaf, _) => ElementType::I32,
+            (_, Library::Xgboost) => ElementType::F32,
+            (_, Library::Lightgbm) => ElementType::F64,
+        }
+    }
+
+    /// Shape of what a kind gives for one row, as the training library shapes it: empty where it
+    /// is one number.
+    #[must_use]
+    pub fn output_row_shape(&self, kind: Kind) -> Vec<usize> {
+        let (groups, columns) = (self.groups(), self.features() + 1);
+        match kind {
+            Kind::Value if self.model.transform.is_single() => vec![],
+            Kind::Value | Kind::Margin if groups == 1 => vec![],
+            Kind::Value | Kind::Margin => vec![groups],
+            Kind::Leaf => vec![self.trees()],
+            Kind::Contribs if groups == 1 => vec![columns],
+            // LightGBM lays the classes side by side in one dimension.
+            Kind::Contribs if self.library() == Library::Lightgbm => vec![groups * columns],
+            Kind::Contribs => vec![groups, columns],
+            Kind::Interactions if groups == 1 => vec![columns, columns],
+            Kind::Interactions => vec![groups, columns, columns],
+        }
+    }
+
+    /// Number of values that a kind gives for one row.
+    #[must_use]
+    pub fn output_width(&self, kind: Kind) -> usize {
+        self.output_row_shape(kind)
+            .into_iter()
+            .fold(1, usize::saturating_mul)
+    }
+
+    /// Predicts for rows x features; `out` is overwritten with rows x [`output_width`] values. Rows
+    /// do not depend on each other: split them over calls and threads as you like.
+    ///
+    /// [`output_width`]: Self::output_width
+    ///
+    /// # Errors
+    /// Rows or output of the wrong length or type, or a kind that the model cannot give.
+    pub fn predict(
+        &self,
+        kind: Kind,
+        rows: Rows<'_>,
+        out: OutputMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), PredictError> {
+        self.predict_with(kind, rows, &Options::default(), out, scratch)
+    }
+
+    /// Predicts as [`predict`](Self::predict) does, with options.
+    ///
+    /// # Errors
+    /// As `predict`, or options that do not fit the model or the rows.
+    pub fn predict_with(
+        &self,
+        kind: Kind,
+        rows: Rows<'_>,
+        options: &Options<'_>,
+        out: OutputMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), PredictError> {
+        let call = self.check(kind, rows, options, &out)?;
+        match out {
+            OutputMut::I32(out) => self.kernel.leaves(self.task(rows), call.trees, out),
+            OutputMut::F32(out) => self.predict_floats(kind, &call, out, scratch),
+            OutputMut::F64(out) => self.predict_floats(kind, &call, out, scratch),
+        }
+        Ok(())
+    }
+
+    fn check<'b>(
+        &self,
+        kind: Kind,
+        rows: Rows<'b>,
+        options: &Options<'b>,
+        out: &OutputMut<'_>,
+    ) -> Result<Call<'b>, PredictError> {
+        let features = self.features();
+        let values = rows.values();
+        if !values.is_multiple_of(features) {
+            return Err(PredictError::Rows { values, features });
+        }
+        let count = values / features;
+        let iterations = options.iterations.clone().unwrap_or(0..self.iterations());
+        let Range { start, end } = iterations;
+        let Some(trees) = self.model.view.trees_of(iterations) else {
+            return Err(PredictError::Iterations {
+                start,
+                end,
+                iterations: self.iterations(),
+            });
+        };
+        if matches!(kind, Kind::Contribs | Kind::Interactions) && !self.model.has_covers {
+            let reason = "its file does not say how much training data reached each node";
+            return Err(PredictError::Unsupported { kind, reason });
+        }
+        if let Some(margins) = options.base_margin {
+            let expected = count.saturating_mul(self.groups());
+            if self.library() == Library::Lightgbm {
+                let reason = "LightGBM's predictions take no base margin";
+                return Err(PredictError::Unsupported { kind, reason });
+            }
+            if margins.len() != expected {
+                return Err(PredictError::BaseMargin {
+                    found: margins.len(),
+                    expected,
+                });
+            }
+        }
+        let (found, expected) = (out.element(), self.output_element(kind));
+        if found != expected {
+            return Err(PredictError::OutputElement {
+                found,
+                expected,
+                kind,
+            });
+        }
+        let width = if kind == Kind::Leaf {
+            trees.len()
+        } else {
+            self.output_width(kind)
+        };
+        let (found, expected) = (out.len(), count.saturating_mul(width));
+        if found != expected {
+            return Err(PredictError::OutputLength {
+                found,
+                expected,
+                rows: count,
+                kind,
+            });
+        }
+        let base_margin = options.base_margin;
+        Ok(Call {
+            rows,
+            count,
+            trees,
+            iterations: end.saturating_sub(start),
+            base_margin,
+        })
+    }
+
+    fn task<'b>(&'b self, rows: Rows<'b>) -> Task<'b> {
+        Task {
+            view: &self.model.view,
+            library: self.model.library,
+            rows,
+        }
+    }
+
+    fn predict_floats<T: Element>(
+        &self,
+        kind: Kind,
+        call: &Call<'_>,
+        out: &mut [T],
+        scratch: &mut Scratch,
+    ) {
+        let single = kind == Kind::Value && self.model.transform.is_single() && self.groups() > 1;
+        match kind {
+            Kind::Contribs => self.contribs(call, out, scratch),
+            Kind::Interactions => self.interactions(call, out, scratch),
+            // Leaves are integers; `check` has compared the element type.
+            Kind::Leaf => {}
+            Kind::Value if single => {
+                let mut margins = std::mem::take(T::buffer(scratch));
+                margins.clear();
+                margins.resize(call.count * self.groups(), T::of(0.0));
+                self.margins(call, &mut margins);
+                for (value, row) in out.iter_mut().zip(margins.chunks_exact_mut(self.groups())) {
+                    T::apply(self.model.transform, row);
+                    *value = row[0];
+                }
+                *T::buffer(scratch) = margins;
+            }
+            Kind::Margin => self.margins(call, out),
+            Kind::Value => {
+                self.margins(call, out);
+                for row in out.chunks_exact_mut(self.groups()) {
+                    T::apply(self.model.transform, row);
+                }
+            }
+        }
+    }
+
+    /// The margins of all rows.
+    fn margins<T: Element>(&self, call: &Call<'_>, out: &mut [T]) {
+        match call.base_margin {
+            Some(margins) => {
+                for (margin, &base) in out.iter_mut().zip(margins) {
+                    *margin = T::of(f64::from(base));
+                }
+            }
+            None => {
+                for row in out.chunks_exact_mut(self.groups()) {
+                    for (margin, &base) in row.iter_mut().zip(self.model.view.base) {
+                        *margin = T::of(base);
+                    }
+                }
+            }
+        }
+        self.kernel
+            .margins(self.task(call.rows), call.trees.clone(), out);
+        if self.model.view.is_averaged {
+            for margin in out {
+                *margin = margin.divided(self.divisor(call));
+            }
+        }
+    }
+
+    /// What sums over trees are divided by.
+    fn divisor(&self, call: &Call<'_>) -> f64 {
+        if self.model.view.is_averaged {
+            call.iterations.max(1) as f64
+        } else {
+            1.0
+        }
+    }
+
+    /// The base margin of a row and group.
+    fn base(&self, call: &Call<'_>, row: usize, group: usize) -> f64 {
+        match call.base_margin {
+            Some(margins) => f64::from(margins[row * self.groups() + group]),
+            None => self.model.view.base[group],
+        }
+    }
+
+    fn contribs<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut Scratch) {
+        let columns = self.features() + 1;
+        let width = self.groups() * columns;
+        for start in (0..call.count).step_by(BLOCK_ROWS) {
+            let end = call.count.min(start + BLOCK_ROWS);
+            let rows = call
+                .rows
+                .slice(start * self.features()..end * self.features());
+            rows.prepare(self.model.library, &mut scratch.rows);
+            let Scratch {
+                rows, sums, shap, ..
+            } = &mut *scratch;
+            sums.resize((end - start) * width, 0.0);
+            shap::contribs(&self.model.view, call.trees.clone(), rows, sums, shap);
+            let divisor = self.divisor(call);
+            let out = out[start * width..end * width].chunks_exact_mut(columns);
+            for (index, (out, sums)) in out.zip(sums.chunks_exact_mut(columns)).enumerate() {
+                let (row, group) = (start + index / self.groups(), index % self.groups());
+                for (out, sum) in out.iter_mut().zip(sums.iter()) {
+                    *out = T::of(sum / divisor);
+                }
+                let bias = sums[columns - 1] / divisor + self.base(call, row, group);
+                out[columns - 1] = T::of(bias);
+            }
+        }
+    }
+
+    fn interactions<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut Scratch) {
+        let columns = self.features() + 1;
+        let cells = columns * columns;
+        let width = self.groups() * cells;
+        for (row, out) in out.chunks_exact_mut(width).enumerate() {
+            let rows = call
+                .rows
+                .slice(row * self.features()..(row + 1) * self.features());
+            rows.prepare(self.model.library, &mut scratch.rows);
+            let Scratch {
+                rows, sums, shap, ..
+            } = &mut *scratch;
+            sums.resize(width, 0.0);
+            shap::interactions(&self.model.view, call.trees.clone(), rows, sums, shap);
+            let divisor = self.divisor(call);
+            let out = out.chunks_exact_mut(cells);
+            for (group, (out, sums)) in out.zip(sums.chunks_exact(cells)).enumerate() {
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    *out = T::of(sum / divisor);
+                }
+                let bias = sums[cells - 1] / divisor + self.base(call, row, group);
+                out[cells - 1] = T::of(bias);
+            }
+        }
+    }
+}
+
+/// The library's arithmetic: `f32` for XGBoost, `f64` for LightGBM.
+trait Element: Sum {
+    fn of(value: f64) -> Self;
+    fn divided(self, divisor: f64) -> Self;
+    fn apply(transform: Transform, row: &mut [Self]);
+    fn buffer(scratch: &mut Scratch) -> &mut Vec<Self>;
+}
+
+impl Element for f32 {
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+
+    fn divided(self, divisor: f64) -> Self {
+        self / divisor as Self
+    }
+
+    fn apply(transform: Transform, row: &mut [Self]) {
+        transform.apply_f32(row);
+    }
+
+    fn buffer(scratch: &mut Scratch) -> &mut Vec<Self> {
+        &mut scratch.singles
+    }
+}
+
+impl Element for f64 {
+    fn of(value: f64) -> Self {
+        value
+    }
+
+    fn divided(self, divisor: f64) -> Self {
+        self / divisor
+    }
+
+    fn apply(transform: Transform, row: &mut [Self]) {
+        transform.apply_f64(row);
+    }
+
+    fn buffer(scratch: &mut Scratch) -> &mut Vec<Self> {
+        &mut scratch.sums
+    }
+}

@@ -1,0 +1,109 @@
+//! Rows as callers give them, and what the library that trained the model makes of their values.
+
+use crate::model::Library;
+use crate::view::ZERO_MAX;
+
+/// Rows x features, one row after the other; NaN is a missing value.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows<'a> {
+    /// Single precision. LightGBM's models widen it.
+    F32(&'a [f32]),
+    /// Double precision. XGBoost's models round it to `f32` first.
+    F64(&'a [f64]),
+}
+
+impl<'a> Rows<'a> {
+    /// Number of values.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+
+    /// The values of these rows only.
+    pub(crate) fn slice(&self, values: std::ops::Range<usize>) -> Rows<'a> {
+        match self {
+            Self::F32(all) => Rows::F32(&all[values]),
+            Self::F64(all) => Rows::F64(&all[values]),
+        }
+    }
+
+    /// Fills `prepared` with the values as the engines compare them.
+    pub(crate) fn prepare(&self, library: Library, prepared: &mut Vec<f64>) {
+        prepared.clear();
+        match (library, self) {
+            (Library::Xgboost, Self::F32(values)) => {
+                prepared.extend(values.iter().map(|&x| f64::from(x)));
+            }
+            (Library::Xgboost, Self::F64(values)) => {
+                prepared.extend(values.iter().map(|&x| rounded(x)));
+            }
+            (Library::Lightgbm, Self::F32(values)) => {
+                prepared.extend(values.iter().map(|&x| flushed(f64::from(x))));
+            }
+            (Library::Lightgbm, Self::F64(values)) => {
+                prepared.extend(values.iter().map(|&x| flushed(x)));
+            }
+        }
+    }
+}
+
+/// XGBoost holds rows in `f32`.
+fn rounded(x: f64) -> f64 {
+    f64::from(x as f32)
+}
+
+/// LightGBM's reader keeps what is beyond its zero, or NaN; all else is 0.
+fn flushed(x: f64) -> f64 {
+    if x.abs() <= ZERO_MAX { 0.0 } else { x }
+}
+
+/// One row, value by value, as the engines compare them. Reading only what a tree asks for is
+/// cheaper than preparing wide rows.
+pub(crate) trait Row: Copy {
+    /// The prepared value of a feature.
+    fn value(self, feature: usize) -> f64;
+}
+
+/// XGBoost, from `f32`.
+#[derive(Clone, Copy)]
+pub(crate) struct Single<'a>(pub(crate) &'a [f32]);
+/// XGBoost, from `f64`.
+#[derive(Clone, Copy)]
+pub(crate) struct Rounded<'a>(pub(crate) &'a [f64]);
+/// LightGBM, from `f64`.
+#[derive(Clone, Copy)]
+pub(crate) struct Flushed<'a>(pub(crate) &'a [f64]);
+/// LightGBM, from `f32`.
+#[derive(Clone, Copy)]
+pub(crate) struct Widened<'a>(pub(crate) &'a [f32]);
+
+impl Row for Single<'_> {
+    #[inline]
+    fn value(self, feature: usize) -> f64 {
+        f64::from(self.0[feature])
+    }
+}
+
+impl Row for Rounded<'_> {
+    #[inline]
+    fn value(self, feature: usize) -> f64 {
+        rounded(self.0[feature])
+    }
+}
+
+impl Row for Flushed<'_> {
+    #[inline]
+    fn value(self, feature: usize) -> f64 {
+        flushed(self.0[feature])
+    }
+}
+
+impl Row for Widened<'_> {
+    #[inline]
+    fn value(self, feature: usize) -> f64 {
+        flushed(f64::from(self.0[feature]))
+    }
+}

@@ -1,0 +1,146 @@
+//! From margin to value: what each objective does to the raw score, in the arithmetic of the
+//! library that trained the model.
+//!
+//! XGBoost works in `f32`. Its exponential is the C library's, correctly rounded but for rare ties;
+//! here it is the `f64` exponential rounded to `f32`, so the two can differ by one ulp of the
+//! exponential. LightGBM works in `f64`, where C libraries differ from each other by an ulp, too.
+
+/// What turns margins into values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Transform {
+    /// The margin is the value.
+    Identity,
+    /// 1 / (1 + exp(-k x)), each group by itself.
+    Sigmoid(f64),
+    /// exp(x).
+    Exp,
+    /// exp(x), normalized over the groups.
+    Softmax,
+    /// The group with the largest margin.
+    Argmax,
+    /// 1 if the margin is positive.
+    Step,
+    /// ln(1 + exp(x)).
+    Softplus,
+    /// sign(x) x^2.
+    SignedSquare,
+}
+
+impl Transform {
+    /// Number and parameter, as kept in an image.
+    pub(crate) fn encode(self) -> (u32, f64) {
+        match self {
+            Self::Identity => (0, 0.0),
+            Self::Sigmoid(k) => (1, k),
+            Self::Exp => (2, 0.0),
+            Self::Softmax => (3, 0.0),
+            Self::Argmax => (4, 0.0),
+            Self::Step => (5, 0.0),
+            Self::Softplus => (6, 0.0),
+            Self::SignedSquare => (7, 0.0),
+        }
+    }
+
+    /// The inverse of [`encode`](Self::encode).
+    pub(crate) fn decode(code: u32, parameter: f64) -> Option<Self> {
+        Some(match code {
+            0 => Self::Identity,
+            1 => Self::Sigmoid(parameter),
+            2 => Self::Exp,
+            3 => Self::Softmax,
+            4 => Self::Argmax,
+            5 => Self::Step,
+            6 => Self::Softplus,
+            7 => Self::SignedSquare,
+            _ => return None,
+        })
+    }
+
+    /// Whether a row has one value however many groups it has.
+    pub(crate) fn is_single(self) -> bool {
+        self == Self::Argmax
+    }
+
+    /// XGBoost: the margins of one row become its values, in place; of [`Argmax`](Self::Argmax)
+    /// only the first is meant.
+    pub(crate) fn apply_f32(self, row: &mut [f32]) {
+        match self {
+            Self::Identity => {}
+            Self::Sigmoid(_) => each(row, sigmoid_f32),
+            Self::Exp => each(row, exp_f32),
+            Self::Softmax => softmax_f32(row),
+            Self::Argmax => {
+                let best = argmax(row);
+                row[0] = best as f32;
+            }
+            Self::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
+            Self::Softplus => each(row, |x| exp_f32(x).ln_1p()),
+            Self::SignedSquare => each(row, |x| x.signum() * x * x),
+        }
+    }
+
+    /// LightGBM: the same in `f64`.
+    pub(crate) fn apply_f64(self, row: &mut [f64]) {
+        match self {
+            Self::Identity => {}
+            Self::Sigmoid(k) => each(row, |x| 1.0 / (1.0 + (-k * x).exp())),
+            Self::Exp => each(row, f64::exp),
+            Self::Softmax => softmax_f64(row),
+            Self::Argmax => {
+                let best = argmax(row);
+                row[0] = best as f64;
+            }
+            Self::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
+            Self::Softplus => each(row, |x| x.exp().ln_1p()),
+            Self::SignedSquare => each(row, |x| if x == 0.0 { 0.0 } else { x.signum() * x * x }),
+        }
+    }
+}
+
+fn each<T: Copy>(row: &mut [T], f: impl Fn(T) -> T) {
+    for x in row {
+        *x = f(*x);
+    }
+}
+
+fn exp_f32(x: f32) -> f32 {
+    f64::from(x).exp() as f32
+}
+
+/// The library's sigmoid: the argument is kept below the overflow of the `f32` exponential.
+fn sigmoid_f32(x: f32) -> f32 {
+    const EXP_MAX: f32 = 88.7;
+    1.0 / (exp_f32((-x).min(EXP_MAX)) + 1.0 + 1e-16)
+}
+
+fn softmax_f32(row: &mut [f32]) {
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0_f64;
+    for x in row.iter_mut() {
+        *x = exp_f32(*x - max);
+        sum += f64::from(*x);
+    }
+    let sum = sum as f32;
+    each(row, |x| x / sum);
+}
+
+fn softmax_f64(row: &mut [f64]) {
+    let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut sum = 0.0;
+    for x in row.iter_mut() {
+        *x = (*x - max).exp();
+        sum += *x;
+    }
+    each(row, |x| x / sum);
+}
+
+/// The first of the largest.
+fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
+    let mut best = 0;
+    for (group, &x) in row.iter().enumerate() {
+        if x > row[best] {
+            best = group;
+        }
+    }
+    best
+}
