@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use albacore_xtask::{crds, proto};
+use albacore_xtask::{bench_placement, crds, demo, proto};
 
-const USAGE: &str = "usage: xtask crds | proto";
+const USAGE: &str = "usage: xtask bench-placement | crds | demo | proto";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -14,7 +14,9 @@ fn main() -> ExitCode {
         .unwrap_or(Path::new("."));
     let task = std::env::args().nth(1).unwrap_or_default();
     let done = match task.as_str() {
+        "bench-placement" => bench_placement::run(root),
         "crds" => crds::write(root),
+        "demo" => demo::run(root),
         "proto" => proto::write(root),
         _ => {
             eprintln!("{USAGE}");

@@ -1,0 +1,92 @@
+//! demo/report.html: one file, no script, no fetch.
+
+use albacore_load::percentile;
+
+use super::verdict::{births, judge, ms};
+use super::{Findings, SEED, curves};
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1c2430;--dim:#66707f;--page:#fff;--line:#dfe3e9;--k:#c2553a;--a:#1f7a8c}\
+@media(prefers-color-scheme:dark){:root{--ink:#e8ebf0;--dim:#98a2b3;--page:#14181f;--line:#2c333f;--k:#ef8a6c;--a:#58bdd0}}\
+body{font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:760px;margin:3rem auto;padding:0 1rem}\
+h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin-top:2.2rem}\
+table{border-collapse:collapse;width:100%}th,td{text-align:right;padding:.35rem .6rem;border-bottom:1px solid var(--line)}\
+th:first-child,td:first-child{text-align:left}.dim{color:var(--dim)}svg{width:100%;height:auto}\
+.grid{stroke:var(--line)}.axis{fill:var(--dim);font-size:12px}.line{fill:none;stroke-width:2}\
+.line.kernel{stroke:var(--k)}.line.albacore{stroke:var(--a)}.dot.kernel{fill:var(--k)}.dot.albacore{fill:var(--a)}\
+.key{font-weight:600}.key.kernel{color:var(--k)}.key.albacore{color:var(--a)}";
+
+pub(crate) fn html(findings: &Findings) -> String {
+    let verdict = judge(findings);
+    let births = births(findings);
+    let row = |class: &str, s: &albacore_load::Summary| {
+        format!(
+            "<tr><td class='key {class}'>{class}</td><td>{:.2}</td><td>{:.2}</td><td>{:.1}</td>\
+             <td>{}</td></tr>",
+            ms(s.p50),
+            ms(s.p99),
+            s.goodput,
+            s.sent
+        )
+    };
+    let ratios: Vec<String> = verdict
+        .ratios
+        .iter()
+        .map(|ratio| format!("{ratio:.2}"))
+        .collect();
+    let during = findings.answers_during_kills;
+    let kills: String = findings
+        .kills
+        .iter()
+        .enumerate()
+        .map(|(i, kill)| {
+            let worst = kill
+                .birth_to_verified_us
+                .iter()
+                .max()
+                .copied()
+                .unwrap_or_default();
+            let threads = kill.birth_to_verified_us.len();
+            format!(
+                "<tr><td>{}</td><td>{}</td><td>{threads}</td><td>{:.2}</td></tr>",
+                i + 1,
+                kill.worker,
+                worst as f64 / 1e3
+            )
+        })
+        .collect();
+    format!(
+        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' \
+         content='width=device-width,initial-scale=1'><title>Albacore demo</title>\
+         <style>{STYLE}</style><h1>Albacore on this machine</h1>\
+         <p class='dim'>{} cpus. examples/fraud.yaml: 2 workers of 2 threads. Open-loop load of \
+         {:.0} requests/s, {} rows with SHAP each, seed {SEED}; latency from the intended send \
+         time.</p><p><b>{}</b></p>\
+         <table><tr><th>placement</th><th>p50 ms</th><th>p99 ms</th><th>goodput/s within {} ms\
+         </th><th>requests</th></tr>{}{}</table>\
+         <p class='dim'>p99 of the kernel's windows over Albacore's, pair by pair: {}.</p>\
+         <h2>Latency by share of requests</h2>{}\
+         <p><span class='key kernel'>kernel</span> &middot; <span class='key albacore'>albacore\
+         </span></p><h2>The windows in their order</h2>{}\
+         <h2>Workers killed under the same load</h2><p>From the birth of a thread to its verified \
+         mask: p50 {:.2} ms, p99 {:.2} ms over {} threads. {} of {} requests were answered \
+         meanwhile.</p><table><tr><th>kill</th><th>worker</th><th>threads</th><th>slowest, ms</th>\
+         </tr>{kills}</table><h2>The plan</h2>{}</html>\n",
+        findings.cpus,
+        findings.rate,
+        findings.rows_per_request,
+        verdict.sentence,
+        findings.slo.as_millis(),
+        row("kernel", &verdict.kernel),
+        row("albacore", &verdict.albacore),
+        ratios.join(", "),
+        curves::latency(findings),
+        curves::windows(findings),
+        ms(percentile(&births, 0.50)),
+        ms(percentile(&births, 0.99)),
+        births.len(),
+        during.ok,
+        during.sent,
+        findings.plan_svg,
+    )
+}

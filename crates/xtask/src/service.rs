@@ -1,0 +1,318 @@
+//! `albacore run` as a child: started, watched by its event lines, steered by its file, stopped.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// A running `albacore run`.
+pub struct Service {
+    child: Child,
+    events: Receiver<Value>,
+    /// Pid of each worker, by index, as last told.
+    workers: Vec<u64>,
+    births: usize,
+    placed: Option<Placed>,
+}
+
+/// One thread of a `placed` event.
+#[derive(Clone, Debug)]
+pub struct PlacedThread {
+    /// Index of its worker.
+    pub worker: u64,
+    /// Its rank.
+    pub rank: u64,
+    /// Its kernel id.
+    pub tid: u64,
+    /// The planned cpus, as a list.
+    pub planned: String,
+}
+
+/// What a `placed` event said.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The policy in force, in lower case.
+    pub policy: String,
+    /// All managed threads.
+    pub threads: Vec<PlacedThread>,
+}
+
+/// A worker that was killed, and its replacement.
+pub struct Kill {
+    /// Index of the worker.
+    pub worker: u64,
+    /// From the birth of each thread of the replacement to its verified mask, microseconds.
+    pub birth_to_verified_us: Vec<u64>,
+}
+
+/// Path of a program built beside this one, or one folder above it (tests run in `deps/`).
+///
+/// # Errors
+/// The program was not built.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folders = own.ancestors().skip(1).take(2);
+    let found = folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file());
+    found.with_context(|| {
+        format!(
+            "{name} is not beside {}: run `cargo build --workspace --bins` first",
+            own.display()
+        )
+    })
+}
+
+/// What `albacore ARGS` prints.
+pub fn albacore_stdout(args: &[&str]) -> Result<String> {
+    let output = Command::new(program("albacore")?).args(args).output()?;
+    ensure!(
+        output.status.success(),
+        "albacore {}: {}",
+        args.join(" "),
+        output.status
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+impl Service {
+    /// Starts `albacore run -f file args` in this folder.
+    ///
+    /// # Errors
+    /// The program is missing or cannot be started.
+    pub fn start(file: &Path, args: &[&str]) -> Result<Self> {
+        Self::start_in(file, args, Path::new("."), &[])
+    }
+
+    /// Starts `albacore run -f file args` in `folder` with more environment.
+    pub fn start_in(
+        file: &Path,
+        args: &[&str],
+        folder: &Path,
+        environment: &[(&str, String)],
+    ) -> Result<Self> {
+        let mut child = Command::new(program("albacore")?)
+            .args(["run", "--output", "json", "-f"])
+            .arg(file)
+            .args(args)
+            .current_dir(folder)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start albacore run")?;
+        let stdout = child.stdout.take().context("no stdout")?;
+        let (sender, events) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let Ok(event) = serde_json::from_str(&line) else {
+                    continue;
+                };
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            child,
+            events,
+            workers: Vec::new(),
+            births: 0,
+            placed: None,
+        })
+    }
+
+    /// The HTTP address, once the server listens.
+    pub fn listening(&mut self) -> Result<SocketAddr> {
+        let event = self.wait(Duration::from_secs(30), "listening", |_| true)?;
+        let address = event["http"]
+            .as_str()
+            .context("event `listening` without `http`")?;
+        Ok(address.parse()?)
+    }
+
+    /// Waits until every thread of every worker is placed and verified.
+    pub fn placed(&mut self, patience: Duration) -> Result<()> {
+        self.wait(patience, "placed", |_| true).map(drop)
+    }
+
+    /// Waits until `policy` is in force on every thread.
+    pub fn policy(&mut self, policy: &str, patience: Duration) -> Result<()> {
+        let policy = policy.to_lowercase();
+        let asked = Instant::now();
+        self.drain();
+        let in_force = |event: &Value| event["policy"].as_str() == Some(&policy);
+        self.wait(patience, "placed", in_force)
+            .with_context(|| {
+                format!(
+                    "policy {policy} {:.1} s after",
+                    asked.elapsed().as_secs_f64()
+                )
+            })
+            .map(drop)
+    }
+
+    /// Kills a worker and waits until all threads of its replacement are verified.
+    pub fn kill_worker(&mut self, worker: u64, patience: Duration) -> Result<Kill> {
+        self.drain();
+        let index = usize::try_from(worker)?;
+        let pid = *self
+            .workers
+            .get(index)
+            .context("no such worker was reported")?;
+        let status = Command::new("kill")
+            .args(["-KILL", &pid.to_string()])
+            .status()?;
+        ensure!(status.success(), "kill -KILL {pid}: {status}");
+        let mut births = Vec::new();
+        let deadline = Instant::now() + patience;
+        // bound: `next` fails when the deadline passes
+        loop {
+            let event = self
+                .next(deadline)
+                .with_context(|| format!("worker {worker} killed"))?;
+            let replaced = self.workers.get(index).is_some_and(|now| *now != pid);
+            if event["event"] == "pinned" && event["worker"] == worker && replaced {
+                births.extend(event["birth_to_verified_us"].as_u64());
+            }
+            if event["event"] == "placed" && !births.is_empty() {
+                return Ok(Kill {
+                    worker,
+                    birth_to_verified_us: births,
+                });
+            }
+        }
+    }
+
+    /// What the last `placed` event said.
+    pub fn last_placed(&self) -> Option<&Placed> {
+        self.placed.as_ref()
+    }
+
+    /// How many workers were born so far.
+    pub fn births(&mut self) -> usize {
+        self.drain();
+        self.births
+    }
+
+    /// Waits until the last thing told is that everything is placed: nothing else for half a second.
+    ///
+    /// # Errors
+    /// It does not come to rest in time.
+    pub fn settled(&mut self, patience: Duration) -> Result<()> {
+        const QUIET: Duration = Duration::from_millis(500);
+        let deadline = Instant::now() + patience;
+        let mut last = Value::Null;
+        while Instant::now() < deadline {
+            match self.events.recv_timeout(QUIET) {
+                Ok(event) => {
+                    self.note(&event);
+                    last = event;
+                }
+                Err(_) if last.is_null() || last["event"] == "placed" => return Ok(()),
+                Err(_) => {}
+            }
+        }
+        bail!("placement did not settle; the last event was {last}")
+    }
+
+    fn drain(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            self.note(&event);
+        }
+    }
+
+    /// Asks for a clean end and returns the exit code.
+    pub fn stop(mut self, patience: Duration) -> Result<Option<i32>> {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status()?;
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.code());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!(
+            "albacore run did not end {} s after SIGTERM",
+            patience.as_secs()
+        )
+    }
+
+    fn wait(
+        &mut self,
+        patience: Duration,
+        name: &str,
+        accept: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let deadline = Instant::now() + patience;
+        // bound: `next` fails when the deadline passes
+        loop {
+            let event = self
+                .next(deadline)
+                .with_context(|| format!("waiting for `{name}`"))?;
+            if event["event"] == name && accept(&event) {
+                return Ok(event);
+            }
+        }
+    }
+
+    fn next(&mut self, deadline: Instant) -> Result<Value> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let event = self
+            .events
+            .recv_timeout(left)
+            .context("albacore run told nothing in time")?;
+        self.note(&event);
+        Ok(event)
+    }
+
+    fn note(&mut self, event: &Value) {
+        match event["event"].as_str() {
+            Some("worker_born") => {
+                let pair = (event["worker"].as_u64(), event["pid"].as_u64());
+                let (Some(worker), Some(pid)) = pair else {
+                    return;
+                };
+                let index = worker as usize;
+                if self.workers.len() <= index {
+                    self.workers.resize(index + 1, 0);
+                }
+                self.workers[index] = pid;
+                self.births += 1;
+            }
+            Some("placed") => self.placed = read_placed(event),
+            _ => {}
+        }
+    }
+}
+
+fn read_placed(event: &Value) -> Option<Placed> {
+    let threads = event["threads"].as_array()?.iter().map(|thread| {
+        Some(PlacedThread {
+            worker: thread["worker"].as_u64()?,
+            rank: thread["rank"].as_u64()?,
+            tid: thread["tid"].as_u64()?,
+            planned: thread["planned"].as_str()?.to_owned(),
+        })
+    });
+    Some(Placed {
+        policy: event["policy"].as_str()?.to_owned(),
+        threads: threads.collect::<Option<_>>()?,
+    })
+}
+
+impl Drop for Service {
+    /// A caller that failed half way leaves nothing running.
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let pid = self.child.id().to_string();
+            drop(Command::new("kill").args(["-TERM", &pid]).status());
+            drop(self.child.wait());
+        }
+    }
+}

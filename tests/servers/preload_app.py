@@ -1,0 +1,31 @@
+"""gunicorn + XGBoost for tests: the application is imported once (--preload) and each worker makes its OpenMP team at start.
+
+Used as `gunicorn --config tests/servers/preload_app.py --preload preload_app:app`, so that a respawned worker is whole again
+within a fraction of a second and a test can kill a hundred of them. Environment: MODEL (path), OMP_NUM_THREADS.
+"""
+import os
+
+import numpy as np
+import xgboost
+
+THREADS = int(os.environ["OMP_NUM_THREADS"])
+BOOSTER = None
+
+
+def post_worker_init(worker):
+    """gunicorn's hook in the new worker: nothing of OpenMP may be used before the fork."""
+    global BOOSTER
+    BOOSTER = xgboost.Booster({"nthread": THREADS})
+    BOOSTER.load_model(os.environ["MODEL"])
+    BOOSTER.set_param({"nthread": THREADS})
+    rows = np.zeros((64 * THREADS, BOOSTER.num_features()), dtype=np.float32)
+    BOOSTER.predict(xgboost.DMatrix(rows, nthread=THREADS), pred_contribs=True)
+
+
+def app(environ, start_response):
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    rows = np.frombuffer(body, dtype=np.float32).reshape(-1, BOOSTER.num_features())
+    value = BOOSTER.predict(xgboost.DMatrix(rows, nthread=THREADS))
+    text = ",".join(f"{v:.9g}" for v in value).encode()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
+    return [text]
