@@ -375,7 +375,7 @@ impl<'a> Predictor<'a> {
                 margins.resize(call.count * self.groups(), T::of(0.0));
                 self.margins(call, &mut margins);
                 for (value, row) in out.iter_mut().zip(margins.chunks_exact_mut(self.groups())) {
-                    T::apply(self.model.transform, row);
+                    self.values(call, row);
                     *value = row[0];
                 }
                 *T::buffer(scratch) = margins;
@@ -384,10 +384,21 @@ impl<'a> Predictor<'a> {
             Kind::Value => {
                 self.margins(call, out);
                 for row in out.chunks_exact_mut(self.groups()) {
-                    T::apply(self.model.transform, row);
+                    self.values(call, row);
                 }
             }
         }
+    }
+
+    /// Turns the margins of a row into values. LightGBM averages random forests only here: their
+    /// raw scores and contributions are sums.
+    fn values<T: Element>(&self, call: &Call<'_>, row: &mut [T]) {
+        if self.model.view.is_averaged {
+            for margin in row.iter_mut() {
+                *margin = margin.divided(call.iterations.max(1) as f64);
+            }
+        }
+        T::apply(self.model.transform, row);
     }
 
     /// The margins of all rows.
@@ -408,20 +419,6 @@ impl<'a> Predictor<'a> {
         }
         self.kernel
             .margins(self.task(call.rows), call.trees.clone(), out);
-        if self.model.view.is_averaged {
-            for margin in out {
-                *margin = margin.divided(self.divisor(call));
-            }
-        }
-    }
-
-    /// What sums over trees are divided by.
-    fn divisor(&self, call: &Call<'_>) -> f64 {
-        if self.model.view.is_averaged {
-            call.iterations.max(1) as f64
-        } else {
-            1.0
-        }
     }
 
     /// The base margin of a row and group.
@@ -446,15 +443,14 @@ impl<'a> Predictor<'a> {
             } = &mut *scratch;
             sums.resize((end - start) * width, 0.0);
             shap::contribs(&self.model.view, call.trees.clone(), rows, sums, shap);
-            let divisor = self.divisor(call);
             let out = out[start * width..end * width].chunks_exact_mut(columns);
-            for (index, (out, sums)) in out.zip(sums.chunks_exact_mut(columns)).enumerate() {
+            for (index, (out, sums)) in out.zip(sums.chunks_exact(columns)).enumerate() {
                 let (row, group) = (start + index / self.groups(), index % self.groups());
-                for (out, sum) in out.iter_mut().zip(sums.iter()) {
-                    *out = T::of(sum / divisor);
+                for (out, &sum) in out.iter_mut().zip(sums) {
+                    *out = T::of(sum);
                 }
-                let bias = sums[columns - 1] / divisor + self.base(call, row, group);
-                out[columns - 1] = T::of(bias);
+                // Rounded before the base margin is added, as XGBoost 3.4 does.
+                out[columns - 1] = out[columns - 1].plus(self.base(call, row, group));
             }
         }
     }
@@ -473,14 +469,12 @@ impl<'a> Predictor<'a> {
             } = &mut *scratch;
             sums.resize(width, 0.0);
             shap::interactions(&self.model.view, call.trees.clone(), rows, sums, shap);
-            let divisor = self.divisor(call);
             let out = out.chunks_exact_mut(cells);
             for (group, (out, sums)) in out.zip(sums.chunks_exact(cells)).enumerate() {
-                for (out, sum) in out.iter_mut().zip(sums) {
-                    *out = T::of(sum / divisor);
+                for (out, &sum) in out.iter_mut().zip(sums) {
+                    *out = T::of(sum);
                 }
-                let bias = sums[cells - 1] / divisor + self.base(call, row, group);
-                out[cells - 1] = T::of(bias);
+                out[cells - 1] = out[cells - 1].plus(self.base(call, row, group));
             }
         }
     }

@@ -23,7 +23,7 @@
 //! `interactions(view, trees, row, out, scratch)` gets one prepared row and overwrites `out`,
 //! `groups x (features + 1) x (features + 1)`. Both are plain sums over the trees of the range
 //! `trees`, in `f64`; the last column (last cell) holds the sum of [`TreeView::expected`]. The
-//! caller adds base margins, divides averaged models, and rounds.
+//! caller adds base margins and rounds.
 
 use std::ops::Range;
 
@@ -69,7 +69,7 @@ pub struct EnsembleView<'a> {
     pub groups: usize,
     /// Margin before any tree, per group.
     pub base: &'a [f64],
-    /// Margins are divided by the number of iterations (LightGBM's random forests).
+    /// Values, unlike margins, are averages over the iterations (LightGBM's random forests).
     pub is_averaged: bool,
     pub(crate) iteration_starts: &'a [u32],
     pub(crate) node_starts: &'a [u32],
