@@ -1,0 +1,98 @@
+//! Why a mask is not the planned one. The kernel does not tell who wrote a mask, so a cause is the best that follows
+//! from what is known: it is never more certain than its definition here.
+
+use albacore_mapping::Slot;
+use albacore_topology::CpuSet;
+
+use crate::ledger::{Ledger, Setting};
+use crate::{ProcessId, Thread, ThreadId};
+
+/// Why a mask drifted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// The cpuset changed since the mask was verified (on a node usually the kubelet's doing).
+    CpusetChange,
+    /// A cpu came or went since the mask was verified, or the mask is empty because its cpu went.
+    Hotplug,
+    /// Somebody wrote the mask of a verified thread, and not for the first time within a minute or for several threads
+    /// of the worker at once: the server does it itself.
+    SelfPin,
+    /// Somebody wrote the mask of one verified thread: `taskset`, another tool, or the thread for the first time.
+    Foreign,
+    /// The thread is new and has the whole cpuset.
+    NewThread,
+    /// The thread is new and has the narrower mask of whoever made it.
+    Inherited,
+    /// The plan itself changed: another policy, another mapping, another rank for the thread.
+    Policy,
+    /// None of the above explains it.
+    Unknown,
+}
+
+impl Cause {
+    /// The cause in snake_case, as in JSON and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CpusetChange => "cpuset_change",
+            Self::Hotplug => "hotplug",
+            Self::SelfPin => "self_pin",
+            Self::Foreign => "foreign",
+            Self::NewThread => "new_thread",
+            Self::Inherited => "inherited",
+            Self::Policy => "policy",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// True if somebody wrote over a mask of ours.
+    pub fn is_reversal(self) -> bool {
+        matches!(self, Self::SelfPin | Self::Foreign)
+    }
+}
+
+/// A mask that is not the planned one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drift {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its process.
+    pub process: ProcessId,
+    /// The slot it fills; `None` for an extra thread or one that is not placed.
+    pub slot: Option<Slot>,
+    /// What was planned.
+    pub planned: CpuSet,
+    /// What was found.
+    pub actual: CpuSet,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why the mask of `thread` is not the planned one.
+pub(crate) fn cause_of(thread: &Thread, setting: &Setting, ledger: &Ledger) -> Cause {
+    let Some(verified) = ledger.verified.get(&thread.id) else {
+        return if thread.mask.is_empty() {
+            Cause::Hotplug
+        } else if thread.mask == setting.cpuset || ledger.returned.contains_key(&thread.id) {
+            Cause::NewThread
+        } else if thread.mask.is_subset(&setting.cpuset) {
+            Cause::Inherited
+        } else {
+            Cause::Unknown
+        };
+    };
+    if verified.setting.machine != setting.machine || thread.mask.is_empty() {
+        Cause::Hotplug
+    } else if verified.setting.cpuset != setting.cpuset
+        || verified.setting.cpuset_changes != setting.cpuset_changes
+    {
+        Cause::CpusetChange
+    } else if thread.mask == verified.mask {
+        Cause::Policy
+    } else if !thread.mask.is_subset(&setting.cpuset) {
+        Cause::Unknown
+    } else if ledger.was_reversed(thread.id) {
+        Cause::SelfPin
+    } else {
+        Cause::Foreign
+    }
+}

@@ -1,0 +1,18 @@
+//! Bounds of this crate, each with its reason.
+
+/// Reversals of one thread that are repaired within [`REVERSAL_WINDOW_MICROS`]; the next one ends the tug of war:
+/// whoever writes a fourth time means it.
+pub const REVERSALS_MAX: usize = 3;
+
+/// The time in which reversals count together, microseconds: one minute. A person with `taskset` is slower.
+pub const REVERSAL_WINDOW_MICROS: u64 = 60_000_000;
+
+/// Depth to which wrappers (`sh`, `tini`, a launcher) around a pre-fork server are followed.
+pub const WRAPPERS_MAX: usize = 32;
+
+/// Cpu time, in clock ticks (100 a second), from which a thread without a rank counts as a compute thread that was
+/// taken for an extra one: a tenth of a second is more than a library's idle helper ever uses.
+pub const BUSY_TICKS: u64 = 10;
+
+/// A thread in a rank yields it to a busy extra thread that used this many times its cpu time.
+pub const BUSY_RATIO: u64 = 10;
