@@ -156,6 +156,14 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_is_worked_out_once() {
+        let mut rules = Rules::default();
+        let place = rules.of(6).as_ptr();
+        rules.of(8);
+        assert_eq!(rules.of(6).as_ptr(), place);
+    }
+
+    #[test]
     fn points_follow_half_the_features_until_the_square_root_is_enough() {
         assert_eq!(points(0), 1);
         assert_eq!(points(1), 1);

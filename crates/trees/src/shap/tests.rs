@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::paths::{Branch, PathArrays, expected_value};
 use super::*;
+use crate::rows::Flushed;
 use crate::view::{ALL_GROUPS, flag};
 
 /// A random ensemble, owned; [`Ensemble::view`] lends it the way an opened image would.
@@ -174,6 +175,7 @@ impl Ensemble {
             previous: &self.previous,
             leaf_vectors: &self.leaf_vectors,
             set_starts: &[],
+            set_places: &[],
             set_words: &[],
         }
     }
@@ -184,7 +186,7 @@ impl Ensemble {
             .map(|index| view.tree(index))
             .filter_map(|tree| {
                 let output = groups_of(&view, &tree).position(|g| g == group)?;
-                Some(tree.leaf_values(tree.leaf_of(row))[output])
+                Some(tree.leaf_values(tree.leaf_of(Flushed(row)))[output])
             })
             .sum()
     }

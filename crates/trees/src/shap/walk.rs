@@ -232,3 +232,19 @@ fn times(a: &Lanes, b: &Lanes) -> Lanes {
     }
     product
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_stays_in_place_once_the_largest_tree_was_seen() {
+        let mut walk = Walk::default();
+        walk.reserve(1000);
+        let place = (walk.nodes.as_ptr(), walk.changes.as_ptr());
+        for nodes in [1, 999, 1000] {
+            walk.reserve(nodes);
+        }
+        assert_eq!((walk.nodes.as_ptr(), walk.changes.as_ptr()), place);
+    }
+}
