@@ -1,0 +1,125 @@
+//! The data types of the protocol, and what each becomes in a row of the engine.
+
+use crate::engine::ElementType;
+
+/// A numeric data type of the Open Inference Protocol. `BYTES` is not here: a tree has no use for text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Datatype {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Unsigned, 8 bits.
+    Uint8,
+    /// Unsigned, 16 bits.
+    Uint16,
+    /// Unsigned, 32 bits.
+    Uint32,
+    /// Unsigned, 64 bits.
+    Uint64,
+    /// Signed, 8 bits.
+    Int8,
+    /// Signed, 16 bits.
+    Int16,
+    /// Signed, 32 bits.
+    Int32,
+    /// Signed, 64 bits.
+    Int64,
+    /// IEEE 754 binary16.
+    Fp16,
+    /// The upper half of a binary32.
+    Bf16,
+    /// IEEE 754 binary32.
+    Fp32,
+    /// IEEE 754 binary64.
+    Fp64,
+}
+
+impl Datatype {
+    /// Every data type.
+    pub(super) const ALL: [Self; 13] = [
+        Self::Bool,
+        Self::Uint8,
+        Self::Uint16,
+        Self::Uint32,
+        Self::Uint64,
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Fp16,
+        Self::Bf16,
+        Self::Fp32,
+        Self::Fp64,
+    ];
+
+    /// The data type of this name; names are case-sensitive.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|datatype| datatype.name() == name)
+    }
+
+    /// The name on the wire.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Uint8 => "UINT8",
+            Self::Uint16 => "UINT16",
+            Self::Uint32 => "UINT32",
+            Self::Uint64 => "UINT64",
+            Self::Int8 => "INT8",
+            Self::Int16 => "INT16",
+            Self::Int32 => "INT32",
+            Self::Int64 => "INT64",
+            Self::Fp16 => "FP16",
+            Self::Bf16 => "BF16",
+            Self::Fp32 => "FP32",
+            Self::Fp64 => "FP64",
+        }
+    }
+
+    /// Bytes of one element in binary form.
+    pub(super) const fn bytes(self) -> usize {
+        match self {
+            Self::Bool | Self::Uint8 | Self::Int8 => 1,
+            Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => 2,
+            Self::Uint32 | Self::Int32 | Self::Fp32 => 4,
+            Self::Uint64 | Self::Int64 | Self::Fp64 => 8,
+        }
+    }
+
+    /// The float that holds every value of this type exactly (64-bit integers: those up to 2^53).
+    pub(super) const fn element(self) -> ElementType {
+        match self {
+            Self::Bool | Self::Uint8 | Self::Uint16 | Self::Int8 | Self::Int16 => ElementType::F32,
+            Self::Fp16 | Self::Bf16 | Self::Fp32 => ElementType::F32,
+            Self::Uint32 | Self::Int32 | Self::Uint64 | Self::Int64 | Self::Fp64 => {
+                ElementType::F64
+            }
+        }
+    }
+
+    /// Smallest and largest value of an integer type (`BOOL`: 0 and 1); none for floats.
+    pub(super) const fn integers(self) -> Option<(i128, i128)> {
+        match self {
+            Self::Bool => Some((0, 1)),
+            Self::Uint8 => Some((0, u8::MAX as i128)),
+            Self::Uint16 => Some((0, u16::MAX as i128)),
+            Self::Uint32 => Some((0, u32::MAX as i128)),
+            Self::Uint64 => Some((0, u64::MAX as i128)),
+            Self::Int8 => Some((i8::MIN as i128, i8::MAX as i128)),
+            Self::Int16 => Some((i16::MIN as i128, i16::MAX as i128)),
+            Self::Int32 => Some((i32::MIN as i128, i32::MAX as i128)),
+            Self::Int64 => Some((i64::MIN as i128, i64::MAX as i128)),
+            Self::Fp16 | Self::Bf16 | Self::Fp32 | Self::Fp64 => None,
+        }
+    }
+
+    /// The data type that describes `element` in a reply or in metadata.
+    pub(super) const fn of(element: ElementType) -> Self {
+        match element {
+            ElementType::F32 => Self::Fp32,
+            ElementType::F64 => Self::Fp64,
+            ElementType::I32 => Self::Int32,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `POST /v2/models/{name}/infer`.
+
+use std::time::Instant;
+
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+
+use super::super::ask;
+use super::super::metrics;
+use super::super::refused::{Cause, Refused};
+use super::reply::{Coding, HttpReply, JSON_LENGTH, Results};
+use super::request::Call;
+use super::route::Named;
+use super::{Http, body, reply};
+use crate::engine::KindSet;
+
+/// What is known of a call by the time it ends, for the metrics.
+#[derive(Default)]
+struct Known<'a> {
+    model: &'a str,
+    kinds: KindSet,
+}
+
+impl Http {
+    /// Answers one infer call and counts it.
+    pub(super) async fn infer(
+        &self,
+        headers: &HeaderMap,
+        named: &Named<'_>,
+        body: Incoming,
+    ) -> HttpReply {
+        let start = Instant::now();
+        let mut known = Known::default();
+        let reply = match self.results(headers, named, body, &mut known).await {
+            Ok(results) => results.into_reply(Coding::wanted(headers)),
+            Err(refused) => reply::refused(&refused),
+        };
+        self.front.metrics.count(metrics::Call {
+            model: known.model,
+            kinds: known.kinds,
+            protocol: "http",
+            code: reply.status().as_str().to_owned(),
+            took: start.elapsed(),
+        });
+        reply
+    }
+
+    async fn results<'a>(
+        &'a self,
+        headers: &HeaderMap,
+        Named { name, version }: &Named<'_>,
+        body: Incoming,
+        known: &mut Known<'a>,
+    ) -> Result<Results, Refused> {
+        let front = &self.front;
+        let found = ask::find(&front.engine, name, version);
+        let layout = found.and_then(|found| Ok((found, json_bytes(headers)?)));
+        let ((index, model), json_bytes) = match layout {
+            Ok(layout) => layout,
+            Err(refused) => {
+                body::discard(body);
+                return Err(refused);
+            }
+        };
+        known.model = &model.name;
+        let bytes = body::unpack(headers, body::read(body, &self.arriving).await?)?;
+        let call = Call::parse(model, &bytes, json_bytes)?;
+        known.kinds = call.kinds;
+        let rows = call.rows;
+        let reply = front.submit(index, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
+        let (id, wanted) = (call.id, call.wanted);
+        drop(bytes); // the rows are in shared memory now
+        let reply = reply.await?;
+        Ok(Results::print(model, id.as_deref(), rows, &wanted, &reply))
+    }
+}
+
+/// How many bytes of the body are JSON, by the headers; `None` for all of them.
+///
+/// Forms are let through as JSON because `curl -d` calls everything a form.
+fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map(|kind| kind.to_str().unwrap_or("?"));
+    let essence = kind.map(|kind| {
+        kind.split(';')
+            .next()
+            .unwrap_or(kind)
+            .trim()
+            .to_ascii_lowercase()
+    });
+    let is_binary = match essence.as_deref() {
+        None | Some("" | "application/json" | "application/x-www-form-urlencoded") => false,
+        Some(kind) if kind.starts_with("application/") && kind.ends_with("+json") => false,
+        Some("application/octet-stream") => true,
+        Some(kind) => {
+            return Err(Refused::new(
+                Cause::MediaType,
+                format!(
+                    "Content-Type {:?} is not understood; send application/json, or \
+                     application/octet-stream with Inference-Header-Content-Length",
+                    ask::brief(kind)
+                ),
+            ));
+        }
+    };
+    match headers.get(&JSON_LENGTH) {
+        None if is_binary => Err(Refused::invalid(
+            "application/octet-stream needs the header Inference-Header-Content-Length: the \
+             bytes of JSON at the start of the body, or 0",
+        )),
+        None => Ok(None),
+        Some(length) => match length.to_str().ok().and_then(|length| length.parse().ok()) {
+            Some(length) => Ok(Some(length)),
+            None => Err(Refused::invalid(format!(
+                "Inference-Header-Content-Length {:?} is not a number of bytes",
+                ask::brief(&String::from_utf8_lossy(length.as_bytes()))
+            ))),
+        },
+    }
+}

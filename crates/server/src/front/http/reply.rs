@@ -1,0 +1,311 @@
+//! Replies over HTTP: JSON always, also for errors; results as text, as bytes behind the JSON, or both.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use http_body_util::Full;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Response, StatusCode};
+use serde::Serialize;
+
+use super::super::ask::{self, VERSION, Wanted};
+use super::super::datatype::Datatype;
+use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
+use super::super::refused::Refused;
+use crate::engine::{ElementType, ModelInfo, OutputInfo, Reply};
+
+/// What this server sends.
+pub(super) type HttpReply = Response<Full<Bytes>>;
+
+/// How many bytes of a body are JSON; the rest is binary tensors.
+pub(super) const JSON_LENGTH: HeaderName =
+    HeaderName::from_static("inference-header-content-length");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// A reply with a JSON body.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpReply {
+    // infallible: every value passed here is a struct of strings, numbers and lists
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    with_type(status, JSON, body)
+}
+
+/// A reply with a body of this type.
+pub(super) fn with_type(status: StatusCode, kind: HeaderValue, body: Vec<u8>) -> HttpReply {
+    let mut reply = Response::new(Full::new(Bytes::from(body)));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    reply
+}
+
+/// The reply for a refused request.
+pub(super) fn refused(refused: &Refused) -> HttpReply {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        error: &'a str,
+    }
+    let mut reply = json(
+        refused.cause.status(),
+        &Body {
+            error: &refused.message,
+        },
+    );
+    if let Some(seconds) = refused.retry_after_seconds() {
+        reply
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    reply
+}
+
+/// The body of an infer reply.
+pub(super) struct Results {
+    body: Vec<u8>,
+    /// Set when binary tensors follow the JSON.
+    json_bytes: Option<usize>,
+}
+
+impl Results {
+    /// Prints the wanted outputs of `reply`.
+    pub(super) fn print(
+        model: &ModelInfo,
+        id: Option<&str>,
+        rows: usize,
+        wanted: &[Wanted],
+        reply: &Reply,
+    ) -> Self {
+        let outputs: Vec<_> = wanted
+            .iter()
+            .filter_map(|wanted| {
+                Some((
+                    wanted.binary,
+                    model.output(wanted.kind)?,
+                    reply.output(wanted.kind)?,
+                ))
+            })
+            .collect();
+        let bytes: usize = outputs.iter().map(|(_, _, values)| values.len()).sum();
+        let mut body = Vec::with_capacity(256 + 3 * bytes);
+        body.extend_from_slice(b"{\"model_name\":");
+        text(&mut body, &model.name);
+        body.extend_from_slice(b",\"model_version\":");
+        text(&mut body, VERSION);
+        if let Some(id) = id {
+            body.extend_from_slice(b",\"id\":");
+            text(&mut body, id);
+        }
+        body.extend_from_slice(b",\"outputs\":[");
+        for (place, &(binary, output, values)) in outputs.iter().enumerate() {
+            if place > 0 {
+                body.push(b',');
+            }
+            print_output(&mut body, rows, output, binary, values);
+        }
+        body.extend_from_slice(b"]}");
+        let json_bytes = outputs
+            .iter()
+            .any(|&(binary, ..)| binary)
+            .then_some(body.len());
+        for (_, _, values) in outputs.iter().filter(|&&(binary, ..)| binary) {
+            body.extend_from_slice(values);
+        }
+        Self { body, json_bytes }
+    }
+
+    /// The reply, compressed if `coding` says so and it is worth it.
+    pub(super) fn into_reply(self, coding: Option<Coding>) -> HttpReply {
+        let kind = if self.json_bytes.is_some() {
+            OCTETS
+        } else {
+            JSON
+        };
+        let coding = coding.filter(|_| self.body.len() >= COMPRESSED_REPLY_BYTES_MIN);
+        let packed = coding.and_then(|coding| Some((coding, coding.pack(&self.body)?)));
+        let (coding, body) = match packed {
+            Some((coding, packed)) => (Some(coding), packed),
+            None => (None, self.body),
+        };
+        let mut reply = with_type(StatusCode::OK, kind, body);
+        if let Some(coding) = coding {
+            reply
+                .headers_mut()
+                .insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+        }
+        if let Some(json_bytes) = self.json_bytes {
+            reply
+                .headers_mut()
+                .insert(JSON_LENGTH, HeaderValue::from(json_bytes));
+        }
+        reply
+    }
+}
+
+fn print_output(body: &mut Vec<u8>, rows: usize, output: &OutputInfo, binary: bool, values: &[u8]) {
+    body.extend_from_slice(b"{\"name\":");
+    text(body, ask::output_name(output.kind));
+    body.extend_from_slice(b",\"datatype\":");
+    text(body, Datatype::of(output.element).name());
+    let shape: Vec<_> = std::iter::once(rows)
+        .chain(output.row_shape.iter().copied())
+        .collect();
+    body.extend_from_slice(b",\"shape\":");
+    number(body, &shape);
+    if binary {
+        body.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+        number(body, &values.len());
+        body.push(b'}');
+    } else {
+        body.extend_from_slice(b",\"data\":[");
+        match output.element {
+            ElementType::F32 => each(body, values, |body, value| {
+                f32_text(body, f32::from_le_bytes(value))
+            }),
+            ElementType::F64 => each(body, values, |body, value| {
+                number(body, &f64::from_le_bytes(value))
+            }),
+            ElementType::I32 => each(body, values, |body, value| {
+                number(body, &i32::from_le_bytes(value))
+            }),
+        }
+        body.push(b']');
+    }
+    body.push(b'}');
+}
+
+fn each<const N: usize>(
+    body: &mut Vec<u8>,
+    values: &[u8],
+    mut print: impl FnMut(&mut Vec<u8>, [u8; N]),
+) {
+    for (place, &value) in values.as_chunks::<N>().0.iter().enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        print(body, value);
+    }
+}
+
+/// The shortest text of a binary32; where a reader that goes through a binary64 would miss by one bit, the
+/// text of the binary64. A value that is not finite has no JSON form and becomes `null`.
+fn f32_text(body: &mut Vec<u8>, value: f32) {
+    let start = body.len();
+    number(body, &value);
+    let printed = body
+        .get(start..)
+        .and_then(|printed| std::str::from_utf8(printed).ok());
+    let is_exact = printed
+        .and_then(|printed| printed.parse::<f64>().ok())
+        .is_none_or(|wide| wide as f32 == value);
+    if !is_exact {
+        body.truncate(start);
+        number(body, &f64::from(value));
+    }
+}
+
+/// A text as JSON.
+fn text(body: &mut Vec<u8>, text: &str) {
+    number(body, &text);
+}
+
+/// Anything that JSON can spell, appended.
+fn number(body: &mut Vec<u8>, value: &impl Serialize) {
+    // infallible: writing to a vector does not fail, and no map with odd keys is printed
+    let _ = serde_json::to_writer(body, value);
+}
+
+/// A content coding that is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 1950, which is what HTTP calls deflate.
+    Deflate,
+}
+
+impl Coding {
+    /// The name in headers.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
+
+    /// The coding of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        match name.trim() {
+            name if name.eq_ignore_ascii_case("gzip") => Some(Self::Gzip),
+            name if name.eq_ignore_ascii_case("deflate") => Some(Self::Deflate),
+            _ => None,
+        }
+    }
+
+    /// The coding of a reply: the one that the client names alone.
+    ///
+    /// A client that lists several sends its library's default with every request; packing costs it milliseconds
+    /// and gains nothing inside a cluster. One that names a single coding has asked for it.
+    pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
+        headers
+            .get(hyper::header::ACCEPT_ENCODING)
+            .and_then(|value| Self::named(value.to_str().ok()?))
+    }
+
+    /// Packs `body`, fast rather than small.
+    fn pack(self, body: &[u8]) -> Option<Vec<u8>> {
+        let into = Vec::with_capacity(body.len() / 2);
+        match self {
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(into, Compression::fast());
+                encoder.write_all(body).ok()?;
+                encoder.finish().ok()
+            }
+            Self::Deflate => {
+                let mut encoder = ZlibEncoder::new(into, Compression::fast());
+                encoder.write_all(body).ok()?;
+                encoder.finish().ok()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_printed_f32_comes_back_through_an_f64(bits in any::<u32>()) {
+            let value = f32::from_bits(bits);
+            let mut text = Vec::new();
+            f32_text(&mut text, value);
+            if value.is_finite() {
+                let wide: f64 = std::str::from_utf8(&text).unwrap().parse().unwrap();
+                prop_assert_eq!((wide as f32).to_bits(), bits);
+            } else {
+                prop_assert_eq!(text, b"null");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_coding_named_alone_is_used() {
+        let mut headers = HeaderMap::new();
+        for (accept, coding) in [
+            ("gzip", Some(Coding::Gzip)),
+            ("deflate", Some(Coding::Deflate)),
+            ("gzip, deflate", None),
+            ("br", None),
+        ] {
+            headers.insert(
+                hyper::header::ACCEPT_ENCODING,
+                HeaderValue::from_static(accept),
+            );
+            assert_eq!(Coding::wanted(&headers), coding, "{accept}");
+        }
+    }
+}

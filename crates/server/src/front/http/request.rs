@@ -1,0 +1,290 @@
+//! The body of an HTTP infer call: JSON, then the bytes of binary tensors.
+//!
+//! Two passes over the JSON: the first (serde) finds the structure and checks that it is JSON, leaving `data` as a
+//! piece of text; the second (`numbers`) reads that text straight into the reservation. Unknown keys are skipped.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::super::ask::{self, Declared, Wanted, Wants};
+use super::super::datatype::Datatype;
+use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
+use super::super::refused::Refused;
+use super::super::{numbers, raw};
+use crate::engine::{KindSet, ModelInfo};
+
+/// An infer call that passed all checks but those of its numbers.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    /// Rows of the input.
+    pub(super) rows: usize,
+    /// Data type of the input.
+    pub(super) datatype: Datatype,
+    /// The outputs of the reply, in order.
+    pub(super) wanted: Vec<Wanted>,
+    /// The same as a set.
+    pub(super) kinds: KindSet,
+    /// Returned unchanged.
+    pub(super) id: Option<String>,
+    data: Data<'a>,
+    features: usize,
+}
+
+#[derive(Debug)]
+enum Data<'a> {
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Call<'a> {
+    /// Reads a body whose first `json_bytes` bytes are JSON (all of it when `None`, none when zero).
+    pub(super) fn parse(
+        model: &ModelInfo,
+        body: &'a [u8],
+        json_bytes: Option<usize>,
+    ) -> Result<Self, Refused> {
+        if json_bytes == Some(0) {
+            return Self::raw(model, body);
+        }
+        let (json, binary) = body
+            .split_at_checked(json_bytes.unwrap_or(body.len()))
+            .ok_or_else(|| {
+                let (have, said) = (body.len(), json_bytes.unwrap_or_default());
+                Refused::invalid(format!(
+                    "Inference-Header-Content-Length is {said}, but the body has {have} bytes"
+                ))
+            })?;
+        let document: Document<'a> =
+            serde_json::from_slice(json).map_err(|error| not_json(json, &error))?;
+        let [input] = &document.inputs.0[..] else {
+            let inputs = document.inputs.0.len();
+            return Err(Refused::invalid(format!(
+                "the request has {inputs} inputs; model {:?} takes one, \"input\"",
+                model.name
+            )));
+        };
+        let declared = Declared {
+            name: &input.name,
+            datatype: &input.datatype,
+            shape: &input.shape.0,
+        };
+        let (datatype, rows) = ask::check_input(model, &declared)?;
+        let values = rows * model.features;
+        let data = input.data(values, datatype, binary)?;
+        let (wanted, kinds) = document.wanted(model)?;
+        Ok(Self {
+            rows,
+            datatype,
+            wanted,
+            kinds,
+            id: document.id,
+            data,
+            features: model.features,
+        })
+    }
+
+    /// A body without JSON: rows of the model's own type, the value as bytes in return.
+    fn raw(model: &ModelInfo, body: &'a [u8]) -> Result<Self, Refused> {
+        let datatype = ask::input_datatype(model);
+        let row_bytes = model.features * datatype.bytes();
+        if body.is_empty() || row_bytes == 0 || !body.len().is_multiple_of(row_bytes) {
+            return Err(Refused::invalid(format!(
+                "a body of {} bytes is not a whole number of rows: a row of model {:?} is {} {} \
+                 values, {row_bytes} bytes",
+                body.len(),
+                model.name,
+                model.features,
+                datatype.name()
+            )));
+        }
+        let (wanted, kinds) = Wants::of(model).or_value(true);
+        let rows = body.len() / row_bytes;
+        let data = Data::Bytes(body);
+        Ok(Self {
+            rows,
+            datatype,
+            wanted,
+            kinds,
+            id: None,
+            data,
+            features: model.features,
+        })
+    }
+
+    /// Writes the rows.
+    pub(super) fn fill(&self, memory: &mut [u8]) -> Result<(), Refused> {
+        match self.data {
+            Data::Text(text) => numbers::fill_from_json(self.datatype, self.features, text, memory),
+            Data::Bytes(bytes) => raw::fill_from_bytes(self.datatype, bytes, memory),
+        }
+    }
+}
+
+/// The JSON of an infer call.
+#[derive(Deserialize)]
+struct Document<'a> {
+    id: Option<String>,
+    parameters: Option<RequestParameters>,
+    #[serde(borrow)]
+    inputs: Few<Input<'a>, TENSORS_MAX>,
+    outputs: Option<Few<Output, TENSORS_MAX>>,
+}
+
+#[derive(Deserialize)]
+struct RequestParameters {
+    binary_data_output: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Input<'a> {
+    name: String,
+    shape: Few<i64, DIMENSIONS_MAX>,
+    datatype: String,
+    parameters: Option<InputParameters>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct InputParameters {
+    binary_data_size: Option<u64>,
+    shared_memory_region: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    name: String,
+    parameters: Option<OutputParameters>,
+}
+
+#[derive(Deserialize)]
+struct OutputParameters {
+    binary_data: Option<bool>,
+    classification: Option<IgnoredAny>,
+    shared_memory_region: Option<IgnoredAny>,
+}
+
+impl<'a> Input<'a> {
+    /// Where the values are; sizes are checked here, so that no memory is taken for a shape that lies.
+    fn data(
+        &self,
+        values: usize,
+        datatype: Datatype,
+        binary: &'a [u8],
+    ) -> Result<Data<'a>, Refused> {
+        let parameters = self.parameters.as_ref();
+        if parameters.is_some_and(|parameters| parameters.shared_memory_region.is_some()) {
+            return Err(Refused::invalid(
+                "input \"input\": shared memory regions are not supported; send the data",
+            ));
+        }
+        match (
+            self.data,
+            parameters.and_then(|parameters| parameters.binary_data_size),
+        ) {
+            (None, Some(said)) => {
+                let need = values.saturating_mul(datatype.bytes());
+                if said != need as u64 || binary.len() != need {
+                    return Err(Refused::invalid(format!(
+                        "input \"input\" needs {need} bytes of binary data for its shape; \
+                         binary_data_size is {said} and {} bytes follow the JSON",
+                        binary.len()
+                    )));
+                }
+                Ok(Data::Bytes(binary))
+            }
+            (Some(_), Some(_)) => Err(Refused::invalid(
+                "input \"input\" has both data and binary_data_size; send one of them",
+            )),
+            (None, None) => Err(Refused::invalid("input \"input\" has no data")),
+            (Some(_), None) if !binary.is_empty() => Err(Refused::invalid(format!(
+                "{} bytes follow the JSON, but input \"input\" has no binary_data_size",
+                binary.len()
+            ))),
+            (Some(data), None) => {
+                let text = data.get();
+                // Each value needs a digit and a separator.
+                if text.len() / 2 < values {
+                    return Err(Refused::invalid(format!(
+                        "input \"input\" has less data than the {values} values of its shape"
+                    )));
+                }
+                Ok(Data::Text(text))
+            }
+        }
+    }
+}
+
+impl Document<'_> {
+    fn wanted(&self, model: &ModelInfo) -> Result<(Vec<Wanted>, KindSet), Refused> {
+        let by_default = self
+            .parameters
+            .as_ref()
+            .and_then(|p| p.binary_data_output)
+            .unwrap_or(false);
+        let mut wants = Wants::of(model);
+        for output in self.outputs.iter().flat_map(|outputs| &outputs.0) {
+            let parameters = output.parameters.as_ref();
+            if parameters
+                .is_some_and(|p| p.classification.is_some() || p.shared_memory_region.is_some())
+            {
+                return Err(Refused::invalid(format!(
+                    "output {:?}: the classification and shared memory extensions are not supported",
+                    ask::brief(&output.name)
+                )));
+            }
+            let binary = parameters.and_then(|p| p.binary_data).unwrap_or(by_default);
+            wants.add(&output.name, binary)?;
+        }
+        Ok(wants.or_value(by_default))
+    }
+}
+
+/// A refusal with the parser's own words, and a hint where a client printed a NaN.
+fn not_json(json: &[u8], error: &serde_json::Error) -> Refused {
+    let line = json
+        .split(|&byte| byte == b'\n')
+        .nth(error.line().saturating_sub(1));
+    let from = error.column().saturating_sub(2);
+    let near = line
+        .and_then(|line| line.get(from..(from + 3).min(line.len())))
+        .unwrap_or_default();
+    let hint = if error.is_syntax() && near.iter().any(|byte| matches!(byte, b'N' | b'I')) {
+        "; JSON has no NaN and no Infinity: send null for a missing value, or binary data"
+    } else {
+        ""
+    };
+    Refused::invalid(format!("the body is not an infer request: {error}{hint}"))
+}
+
+/// A list of at most `MAX` members: a longer one is refused before it is kept.
+struct Few<T, const MAX: usize>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T, const MAX: usize>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Members<T, MAX> {
+            type Value = Few<T, MAX>;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(formatter, "an array of at most {MAX} members")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+                let mut kept = Vec::new();
+                while let Some(member) = members.next_element()? {
+                    if kept.len() == MAX {
+                        return Err(A::Error::invalid_length(MAX + 1, &self));
+                    }
+                    kept.push(member);
+                }
+                Ok(Few(kept))
+            }
+        }
+        deserializer.deserialize_seq(Members(std::marker::PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Tests of the infer body: what is refused and with which words; arbitrary bodies never panic.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::engine::{ElementType, Kind, OutputInfo};
+
+fn model() -> ModelInfo {
+    let output = |kind, row_shape: &[usize]| OutputInfo {
+        kind,
+        element: ElementType::F32,
+        row_shape: row_shape.to_vec(),
+    };
+    ModelInfo {
+        name: "m".to_owned(),
+        platform: "xgboost_ubj".to_owned(),
+        features: 2,
+        outputs: vec![output(Kind::Value, &[]), output(Kind::Leaf, &[4])],
+    }
+}
+
+/// The rows of a body, or the refusal's words.
+fn rows(body: &[u8], json_bytes: Option<usize>) -> Result<Vec<f32>, String> {
+    let model = model();
+    let call = Call::parse(&model, body, json_bytes).map_err(|refused| refused.to_string())?;
+    let mut memory = vec![0; call.rows * 2 * call.datatype.element().bytes()];
+    call.fill(&mut memory)
+        .map_err(|refused| refused.to_string())?;
+    Ok(memory
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&bytes| f32::from_le_bytes(bytes))
+        .collect())
+}
+
+#[test]
+fn unknown_keys_and_odd_parameters_are_tolerated() {
+    let body = br#"{"model_name": "other", "id": "7", "parameters": {"priority": 3, "x": [1, {}]},
+        "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "parameters": null,
+        "extra": {"deep": [[[]]]}, "data": [1.5, null]}], "outputs": null}"#;
+    let model = model();
+    let call = Call::parse(&model, body, None).unwrap();
+    assert_eq!(call.id.as_deref(), Some("7"));
+    assert_eq!(
+        call.wanted,
+        [Wanted {
+            kind: Kind::Value,
+            binary: false
+        }]
+    );
+    let rows = rows(body, None).unwrap();
+    assert!(rows[0] == 1.5 && rows[1].is_nan());
+}
+
+#[test]
+fn a_per_output_choice_of_binary_overrides_that_of_the_request() {
+    let body = br#"{"parameters": {"binary_data_output": true},
+        "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}],
+        "outputs": [{"name": "leaf"}, {"name": "output", "parameters": {"binary_data": false}}]}"#;
+    let call = Call::parse(&model(), body, None).unwrap().wanted;
+    assert_eq!(
+        call[0],
+        Wanted {
+            kind: Kind::Leaf,
+            binary: true
+        }
+    );
+    assert_eq!(
+        call[1],
+        Wanted {
+            kind: Kind::Value,
+            binary: false
+        }
+    );
+}
+
+#[test]
+fn binary_tensors_follow_the_json() {
+    let head = br#"{"inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32",
+        "parameters": {"binary_data_size": 8}}]}"#;
+    let mut body = head.to_vec();
+    body.extend([1.0_f32.to_le_bytes(), f32::NAN.to_le_bytes()].concat());
+    assert_eq!(rows(&body, Some(head.len())).unwrap()[0], 1.0);
+    for (cut, json_bytes, part) in [
+        (body.len() - 1, head.len(), "7 bytes follow the JSON"),
+        (head.len(), head.len(), "0 bytes follow the JSON"),
+        (body.len(), body.len() + 1, "but the body has"),
+        (body.len(), head.len() - 1, "not an infer request"),
+    ] {
+        let said = rows(&body[..cut], Some(json_bytes)).unwrap_err();
+        assert!(said.contains(part), "{said}");
+    }
+    body.push(0);
+    assert!(
+        rows(&body, Some(head.len()))
+            .unwrap_err()
+            .contains("9 bytes follow")
+    );
+}
+
+#[test]
+fn a_body_without_json_is_rows_of_the_models_own_type() {
+    let body = [1.0_f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
+    assert_eq!(rows(&body, Some(0)).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    assert!(
+        rows(&body[..15], Some(0))
+            .unwrap_err()
+            .contains("not a whole number of rows")
+    );
+    assert!(rows(&[], Some(0)).is_err());
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let input = |json: &str| format!("{{\"inputs\": [{json}]}}");
+    let of_shape = |shape: &str| {
+        input(&format!(
+            r#"{{"name": "input", "shape": {shape}, "datatype": "FP32", "data": [1, 2]}}"#
+        ))
+    };
+    for (body, part) in [
+        (String::new(), "EOF"),
+        ("{".to_owned(), "EOF"),
+        ("[]".to_owned(), "not an infer request"),
+        ("{}".to_owned(), "missing field `inputs`"),
+        (r#"{"inputs": []}"#.to_owned(), "0 inputs"),
+        (
+            r#"{"inputs": [], "id": 7}"#.to_owned(),
+            "invalid type: integer `7`",
+        ),
+        (of_shape("[2]"), "takes [rows, 2]"),
+        (of_shape("[0, 2]"), "at least one row"),
+        (of_shape("[-1, 2]"), "takes [rows, 2]"),
+        (of_shape("[1.5, 2]"), "invalid type: floating point"),
+        (of_shape("[1,1,1,1,1,1,1,1,1]"), "at most 8 members"),
+        (of_shape("[4611686018427387904, 2]"), "shape"),
+        (of_shape("[1000000000, 2]"), "less data"),
+        (
+            input(r#"{"name": "input", "shape": [1, 2], "datatype": "FP32"}"#),
+            "no data",
+        ),
+        (
+            input(r#"{"name": "input", "shape": [1, 2], "datatype": "FP32", "data": [1, NaN]}"#),
+            "send null for a missing value",
+        ),
+        (
+            input(
+                r#"{"name": "input", "shape": [1, 2], "datatype": "FP32", "data": [1, 2],
+                "parameters": {"binary_data_size": 8}}"#,
+            ),
+            "send one of them",
+        ),
+        (
+            input(
+                r#"{"name": "input", "shape": [1, 2], "datatype": "FP32",
+                "parameters": {"shared_memory_region": "r"}}"#,
+            ),
+            "shared memory",
+        ),
+        (
+            input(r#"{"name": "input", "name": "input", "shape": [], "datatype": ""}"#),
+            "duplicate field",
+        ),
+    ] {
+        let said = rows(body.as_bytes(), None).unwrap_err();
+        assert!(said.contains(part), "{body}: {said}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bodies_never_panic(
+        body in prop::collection::vec(any::<u8>(), 0..200), json_bytes in prop::option::of(0_usize..220),
+    ) {
+        let _ = rows(&body, json_bytes);
+    }
+
+    #[test]
+    fn bent_requests_never_panic(
+        at in 0_usize..160, byte in any::<u8>(), cut in 0_usize..170, json_bytes in 0_usize..170,
+    ) {
+        let mut body = br#"{"id":"a","inputs":[{"name":"input","shape":[2,2],"datatype":"FP32","data":[[1,2],[3,null]]}],"outputs":[{"name":"leaf","parameters":{"binary_data":true}}]}"#.to_vec();
+        let length = body.len();
+        body[at % length] = byte;
+        body.truncate(cut);
+        let _ = rows(&body, None);
+        let _ = rows(&body, Some(json_bytes));
+    }
+}

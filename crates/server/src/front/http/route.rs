@@ -1,0 +1,220 @@
+//! Paths and methods.
+
+use std::borrow::Cow;
+
+use hyper::Method;
+
+use super::super::ask::brief;
+use super::super::refused::{Cause, Refused};
+
+/// A call that exists.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route<'a> {
+    /// `GET /v2`
+    Server,
+    /// `GET /v2/health/live`
+    Live,
+    /// `GET /v2/health/ready`
+    Ready,
+    /// `GET /v2/models/{name}[/versions/{version}]`
+    Model(Named<'a>),
+    /// `GET /v2/models/{name}[/versions/{version}]/ready`
+    ModelReady(Named<'a>),
+    /// `POST /v2/models/{name}[/versions/{version}]/infer`
+    Infer(Named<'a>),
+    /// `GET /metrics`
+    Metrics,
+}
+
+/// A model as a path names it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    /// Its name, unescaped.
+    pub(super) name: Cow<'a, str>,
+    /// Its version, unescaped; empty for any.
+    pub(super) version: Cow<'a, str>,
+}
+
+/// Why there is no route.
+#[derive(Debug)]
+pub(super) struct NoRoute {
+    /// The reply.
+    pub(super) refused: Refused,
+    /// The methods that the path has; empty when the path does not exist.
+    pub(super) allow: &'static str,
+}
+
+/// Finds the call. `HEAD` counts as `GET`.
+pub(super) fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRoute> {
+    let route = path_only(path).ok_or_else(|| NoRoute {
+        refused: Refused::new(
+            Cause::NotFound,
+            format!(
+                "{:?} is not a path of the Open Inference Protocol v2",
+                brief(path)
+            ),
+        ),
+        allow: "",
+    })?;
+    let allow = if matches!(route, Route::Infer(_)) {
+        "POST"
+    } else {
+        "GET, HEAD"
+    };
+    if allow.split(", ").any(|allowed| allowed == method.as_str()) {
+        return Ok(route);
+    }
+    let path = brief(path);
+    let message = format!("{path:?} takes {allow}, not {:?}", brief(method.as_str()));
+    Err(NoRoute {
+        refused: Refused::new(Cause::Method, message),
+        allow,
+    })
+}
+
+fn path_only(path: &str) -> Option<Route<'_>> {
+    if path == "/metrics" {
+        return Some(Route::Metrics);
+    }
+    let rest = path.strip_prefix("/v2")?;
+    let rest = match rest.strip_prefix('/') {
+        Some(rest) => rest.strip_suffix('/').unwrap_or(rest),
+        None if rest.is_empty() => rest,
+        None => return None,
+    };
+    // bound: split at most into seven pieces; the longest path has five
+    let pieces: Vec<&str> = rest.splitn(7, '/').collect();
+    Some(match pieces[..] {
+        [""] => Route::Server,
+        ["health", "live"] => Route::Live,
+        ["health", "ready"] => Route::Ready,
+        ["models", name] => Route::Model(named(name, "")?),
+        ["models", name, "ready"] => Route::ModelReady(named(name, "")?),
+        ["models", name, "infer"] => Route::Infer(named(name, "")?),
+        ["models", name, "versions", version] if !version.is_empty() => {
+            Route::Model(named(name, version)?)
+        }
+        ["models", name, "versions", version, "ready"] if !version.is_empty() => {
+            Route::ModelReady(named(name, version)?)
+        }
+        ["models", name, "versions", version, "infer"] if !version.is_empty() => {
+            Route::Infer(named(name, version)?)
+        }
+        _ => return None,
+    })
+}
+
+fn named<'a>(name: &'a str, version: &'a str) -> Option<Named<'a>> {
+    Some(Named {
+        name: unescape(name)?,
+        version: unescape(version)?,
+    })
+}
+
+/// Undoes percent-encoding; `None` if it is broken or not UTF-8.
+fn unescape(piece: &str) -> Option<Cow<'_, str>> {
+    if !piece.contains('%') {
+        return Some(Cow::Borrowed(piece));
+    }
+    let mut bytes = Vec::with_capacity(piece.len());
+    let mut rest = piece.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn model<'a>(name: &'a str, version: &'a str) -> Named<'a> {
+        Named {
+            name: name.into(),
+            version: version.into(),
+        }
+    }
+
+    #[test]
+    fn every_call_of_the_protocol_has_a_path() {
+        for (method, path, route) in [
+            (Method::GET, "/v2", Route::Server),
+            (Method::GET, "/v2/", Route::Server),
+            (Method::HEAD, "/v2/health/live", Route::Live),
+            (Method::GET, "/v2/health/ready", Route::Ready),
+            (
+                Method::GET,
+                "/v2/models/a%20b",
+                Route::Model(model("a b", "")),
+            ),
+            (
+                Method::GET,
+                "/v2/models/m/ready",
+                Route::ModelReady(model("m", "")),
+            ),
+            (
+                Method::GET,
+                "/v2/models/m/versions/1",
+                Route::Model(model("m", "1")),
+            ),
+            (
+                Method::GET,
+                "/v2/models/m/versions/1/ready",
+                Route::ModelReady(model("m", "1")),
+            ),
+            (
+                Method::POST,
+                "/v2/models/m/infer",
+                Route::Infer(model("m", "")),
+            ),
+            (
+                Method::POST,
+                "/v2/models/m/versions/2/infer",
+                Route::Infer(model("m", "2")),
+            ),
+            (Method::GET, "/metrics", Route::Metrics),
+        ] {
+            assert_eq!(find(&method, path).unwrap(), route, "{path}");
+        }
+    }
+
+    #[test]
+    fn other_paths_and_methods_are_told_apart() {
+        for path in [
+            "",
+            "/",
+            "/v1/models/m",
+            "/v2x",
+            "/v2/models",
+            "/v2/models/m/versions",
+            "/v2/models/%f",
+        ] {
+            assert_eq!(
+                find(&Method::GET, path).unwrap_err().refused.cause,
+                Cause::NotFound,
+                "{path}"
+            );
+        }
+        let wrong = find(&Method::GET, "/v2/models/m/infer").unwrap_err();
+        assert_eq!((wrong.refused.cause, wrong.allow), (Cause::Method, "POST"));
+        let wrong = find(&Method::DELETE, "/v2").unwrap_err();
+        assert_eq!(
+            (wrong.refused.cause, wrong.allow),
+            (Cause::Method, "GET, HEAD")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_has_an_answer(path in "/v2/[a-z/%0-9A-F\\PC]{0,30}|\\PC{0,30}") {
+            let _ = find(&Method::GET, &path);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! `/metrics`: what the front counts itself, and a snapshot of the engine, in OpenMetrics text.
+//!
+//! Label values are bounded: models of the command line (others count as empty), kinds, protocols, codes.
+
+use std::fmt::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::engine::{Engine, Histogram, Kind, KindSet, ModelStats, Stats};
+
+/// The media type of [`Metrics::print`].
+pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Buckets of a request's duration, seconds: fine where a single row lands, coarse up to the longest SHAP batches.
+const BOUNDS: [f64; 15] = [
+    50e-6, 100e-6, 150e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 1.0,
+    10.0,
+];
+
+/// Labels of a finished request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Finished {
+    model: String,
+    kind: &'static str,
+    protocol: &'static str,
+    code: String,
+}
+
+/// Labels of durations.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Class {
+    model: String,
+    kind: &'static str,
+    protocol: &'static str,
+}
+
+type Durations =
+    Family<Class, prometheus_client::metrics::histogram::Histogram, fn() -> ClassHistogram>;
+type ClassHistogram = prometheus_client::metrics::histogram::Histogram;
+
+/// One finished infer call.
+pub(super) struct Call<'a> {
+    /// The model's name; empty if there is no such model.
+    pub(super) model: &'a str,
+    /// What was asked for; empty if that could not be read.
+    pub(super) kinds: KindSet,
+    /// `http` or `grpc`.
+    pub(super) protocol: &'static str,
+    /// HTTP status or gRPC code.
+    pub(super) code: String,
+    /// From the parsed head of the request to the printed reply.
+    pub(super) took: Duration,
+}
+
+/// All metrics of this server.
+pub(super) struct Metrics {
+    registry: Registry,
+    finished: Family<Finished, Counter>,
+    durations: Durations,
+}
+
+impl Metrics {
+    /// Metrics of `engine` and of requests to come.
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        let mut registry = Registry::with_prefix("albacore");
+        let finished = Family::<Finished, Counter>::default();
+        registry.register("requests", "Finished infer calls", finished.clone());
+        let durations: Durations = Family::new_with_constructor(|| ClassHistogram::new(BOUNDS));
+        registry.register_with_unit(
+            "request_duration",
+            "From the head of an infer call to its printed reply",
+            Unit::Seconds,
+            durations.clone(),
+        );
+        registry.register_collector(Box::new(FromEngine(engine)));
+        Self {
+            registry,
+            finished,
+            durations,
+        }
+    }
+
+    /// Counts one infer call.
+    pub(super) fn count(&self, call: Call<'_>) {
+        let Call {
+            model,
+            kinds,
+            protocol,
+            code,
+            took,
+        } = call;
+        let kind = class_of(kinds);
+        let model = model.to_owned();
+        let class = Class {
+            model: model.clone(),
+            kind,
+            protocol,
+        };
+        self.durations
+            .get_or_create(&class)
+            .observe(took.as_secs_f64());
+        self.finished
+            .get_or_create(&Finished {
+                model,
+                kind,
+                protocol,
+                code,
+            })
+            .inc();
+    }
+
+    /// Everything as text.
+    pub(super) fn print(&self) -> String {
+        let mut text = String::new();
+        // infallible: writing to a string does not fail
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// The costliest kind of a request, which is what its duration depends on.
+fn class_of(kinds: KindSet) -> &'static str {
+    const BY_COST: [Kind; 5] = [
+        Kind::Interactions,
+        Kind::Contribs,
+        Kind::Leaf,
+        Kind::Margin,
+        Kind::Value,
+    ];
+    match BY_COST.into_iter().find(|&kind| kinds.contains(kind)) {
+        Some(Kind::Interactions) => "interactions",
+        Some(Kind::Contribs) => "contribs",
+        Some(Kind::Leaf) => "leaf",
+        Some(Kind::Margin) => "margin",
+        Some(Kind::Value) => "value",
+        None => "none",
+    }
+}
+
+/// Encodes the engine's snapshot at each scrape.
+struct FromEngine(Arc<Engine>);
+
+impl std::fmt::Debug for FromEngine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("FromEngine")
+    }
+}
+
+impl Collector for FromEngine {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let stats = self.0.stats();
+        whole_server(&mut encoder, &stats)?;
+        per_model(&mut encoder, &stats.models)
+    }
+}
+
+fn whole_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), Error> {
+    let gauges = [
+        (
+            "queue_rows",
+            "Rows reserved or waiting for a worker",
+            stats.queue_rows,
+        ),
+        (
+            "queue_rows_max",
+            "The bound of queue_rows",
+            stats.queue_rows_max,
+        ),
+        ("workers", "Workers configured", stats.workers),
+        ("workers_ready", "Workers that are up", stats.workers_ready),
+        (
+            "workers_busy",
+            "Workers that run a batch",
+            stats.workers_busy,
+        ),
+        ("threads", "Compute threads of each worker", stats.threads),
+        (
+            "arena_used_bytes",
+            "Shared memory in use",
+            stats.arena_used_bytes,
+        ),
+        (
+            "arena_bytes",
+            "Shared memory that can be used",
+            stats.arena_bytes,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+        gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+    }
+    let counters = [
+        (
+            "worker_restarts",
+            "Workers started again after a death",
+            stats.worker_restarts_total,
+        ),
+        (
+            "replayed_batches",
+            "Batches run again after a death",
+            stats.replayed_batches_total,
+        ),
+    ];
+    for (name, help, value) in counters {
+        let counter = ConstCounter::new(value);
+        counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    }
+    Ok(())
+}
+
+fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    type Count = fn(&ModelStats) -> u64;
+    let counters: [(&str, &str, Count); 8] = [
+        ("accepted_requests", "Requests submitted", |m| {
+            m.requests_total
+        }),
+        ("rows", "Rows submitted", |m| m.rows_total),
+        ("answered", "Requests answered", |m| m.answered_total),
+        ("late", "Answered after the objective", |m| m.late_total),
+        ("failed", "Accepted requests that failed", |m| {
+            m.failed_total
+        }),
+        ("shed", "Requests refused: the queue was full", |m| {
+            m.shed_total
+        }),
+        ("abandoned", "Requests whose client went away", |m| {
+            m.abandoned_total
+        }),
+        ("batches", "Batches handed to a worker", |m| m.batches_total),
+    ];
+    for (name, help, count) in counters {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for model in models {
+            let labels = [("model", model.name.as_str())];
+            ConstCounter::new(count(model)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    type Of = fn(&ModelStats) -> &Histogram;
+    let histograms: [(&str, &str, Option<&Unit>, Of); 4] = [
+        (
+            "queue_duration",
+            "Submit to dispatch",
+            Some(&Unit::Seconds),
+            |m| &m.queue_nanos,
+        ),
+        (
+            "compute_duration",
+            "In compute threads",
+            Some(&Unit::Seconds),
+            |m| &m.compute_nanos,
+        ),
+        (
+            "total_duration",
+            "Submit to reply ready",
+            Some(&Unit::Seconds),
+            |m| &m.total_nanos,
+        ),
+        ("batch_rows", "Rows of a batch", None, |m| &m.batch_rows),
+    ];
+    for (name, help, unit, histogram) in histograms {
+        let scale = if unit.is_some() { 1e-9 } else { 1.0 };
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+        for model in models {
+            let labels = [("model", model.name.as_str())];
+            encode_histogram(family.encode_family(&labels)?, histogram(model), scale)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_histogram(
+    mut encoder: MetricEncoder<'_>,
+    histogram: &Histogram,
+    scale: f64,
+) -> Result<(), Error> {
+    let bounds = histogram.bounds.iter().map(|&bound| bound as f64 * scale);
+    let buckets: Vec<(f64, u64)> = bounds
+        .chain([f64::MAX])
+        .zip(histogram.buckets.iter().copied())
+        .collect();
+    let sum = histogram.sum as f64 * scale;
+    encoder.encode_histogram::<NoLabelSet>(sum, histogram.count, &buckets, None)
+}

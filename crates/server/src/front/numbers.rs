@@ -1,0 +1,300 @@
+//! The `data` of a JSON tensor, read straight into rows.
+//!
+//! The caller has checked that the text is JSON; this reads the numbers. Flat (`[1, 2, 3, 4]`) and nested
+//! (`[[1, 2], [3, 4]]`) data are the same row-major values. `null` is a missing value, because JSON cannot spell NaN.
+//! Nothing recurses and nothing is kept: time is linear in the text, memory constant.
+
+use super::cell::Cells;
+use super::datatype::Datatype;
+use super::refused::Refused;
+
+/// Fills `memory` (rows of `features` values) from the text of a JSON array.
+pub(super) fn fill_from_json(
+    datatype: Datatype,
+    features: usize,
+    text: &str,
+    memory: &mut [u8],
+) -> Result<(), Refused> {
+    if matches!(datatype, Datatype::Fp16 | Datatype::Bf16) {
+        let name = datatype.name();
+        return Err(Refused::invalid(format!(
+            "input \"input\": {name} has no JSON form; send it as binary data"
+        )));
+    }
+    let rows = memory.len() / (features * datatype.element().bytes()).max(1);
+    let mut cells = Cells::new(datatype, memory);
+    let mut reader = Reader { text, at: 0 };
+    if !reader.take(b'[') {
+        return Err(Refused::invalid("input \"input\": data is not an array"));
+    }
+    if reader.peek() == Some(b'[') {
+        nested(&mut reader, &mut cells, Shape { rows, features })?;
+    } else {
+        reader.values(&mut cells)?;
+        let (have, need) = (cells.written(), rows * features);
+        if have != need {
+            return Err(Refused::invalid(format!(
+                "input \"input\" has {have} values of data where its shape [{rows}, {features}] \
+                 needs {need}"
+            )));
+        }
+    }
+    if reader.peek().is_some() {
+        return Err(Refused::invalid(
+            "input \"input\": something follows the array of data",
+        ));
+    }
+    Ok(())
+}
+
+/// The shape that a request declared.
+#[derive(Clone, Copy)]
+struct Shape {
+    rows: usize,
+    features: usize,
+}
+
+/// Rows of values, each in brackets of its own, after the first bracket.
+fn nested(
+    reader: &mut Reader<'_>,
+    cells: &mut Cells<'_>,
+    Shape { rows, features }: Shape,
+) -> Result<(), Refused> {
+    for row in 0.. {
+        if !reader.take(b'[') {
+            return Err(cells.refused("a row is not an array though the first one is"));
+        }
+        if row == rows {
+            return Err(Refused::invalid(format!(
+                "input \"input\" has more rows of data than the {rows} of its shape"
+            )));
+        }
+        let before = cells.written();
+        reader.values(cells)?;
+        let values = cells.written() - before;
+        if values != features {
+            return Err(Refused::invalid(format!(
+                "row {row} of input \"input\" has {values} values, not {features}"
+            )));
+        }
+        if reader.take(b']') {
+            if row + 1 != rows {
+                let have = row + 1;
+                return Err(Refused::invalid(format!(
+                    "input \"input\" has {have} rows of data where its shape says {rows}"
+                )));
+            }
+            return Ok(());
+        }
+        if !reader.take(b',') {
+            return Err(cells.refused("the array of data is cut off"));
+        }
+    }
+    Ok(())
+}
+
+/// A place in the text.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// The next byte that is not white space.
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(self.at) {
+            self.at += 1;
+        }
+        bytes.get(self.at).copied()
+    }
+
+    /// Steps over `byte` if it is next.
+    fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Values up to and over the closing bracket. Values beyond the memory are counted, not written.
+    fn values(&mut self, cells: &mut Cells<'_>) -> Result<(), Refused> {
+        if self.take(b']') {
+            return Ok(());
+        }
+        loop {
+            // bound: each turn consumes at least one byte of the text or ends
+            let token = self.token();
+            put(token, cells)?;
+            if self.take(b']') {
+                return Ok(());
+            }
+            if !self.take(b',') {
+                return Err(cells.refused("the array of data is cut off"));
+            }
+        }
+    }
+
+    /// The bytes up to the next separator.
+    fn token(&mut self) -> &'a str {
+        self.peek();
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let length = rest
+            .bytes()
+            .position(|byte| matches!(byte, b',' | b']' | b' ' | b'\n' | b'\r' | b'\t'))
+            .unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length] // the separators are ASCII: a character border
+    }
+}
+
+/// Writes one value.
+fn put(token: &str, cells: &mut Cells<'_>) -> Result<(), Refused> {
+    let parsed = match (cells.datatype(), token.as_bytes().first()) {
+        (_, Some(b'n')) if token == "null" => {
+            cells.put_f32(f32::NAN);
+            return Ok(());
+        }
+        (Datatype::Fp32, Some(b'-' | b'0'..=b'9')) => token
+            .parse()
+            .ok()
+            .filter(|value: &f32| value.is_finite())
+            .map(|v| cells.put_f32(v)),
+        (Datatype::Fp64, Some(b'-' | b'0'..=b'9')) => token
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite())
+            .map(|v| cells.put_f64(v)),
+        (Datatype::Bool, Some(b't')) if token == "true" => return cells.put_integer(1),
+        (Datatype::Bool, Some(b'f')) if token == "false" => return cells.put_integer(0),
+        (_, Some(b'-' | b'0'..=b'9')) => match integer(token) {
+            Some(value) => return cells.put_integer(value),
+            None => None,
+        },
+        _ => None,
+    };
+    parsed.ok_or_else(|| {
+        let shown: String = token.chars().take(32).collect();
+        cells.refused(&format!(
+            "`{shown}` is not a {} number",
+            cells.datatype().name()
+        ))
+    })
+}
+
+/// A whole number, also in the spellings `3.0` and `3e2`.
+fn integer(token: &str) -> Option<i128> {
+    token.parse().ok().or_else(|| {
+        let value: f64 = token.parse().ok()?;
+        (value.fract() == 0.0 && value.abs() < 9.3e18).then_some(value as i128)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Rows of two features.
+    fn pairs(datatype: Datatype, text: &str, rows: usize) -> Result<Vec<f64>, String> {
+        let mut memory = vec![0; rows * 2 * datatype.element().bytes()];
+        fill_from_json(datatype, 2, text, &mut memory).map_err(|refused| refused.to_string())?;
+        Ok(match datatype.element().bytes() {
+            4 => memory
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&b| f32::from_le_bytes(b).into())
+                .collect(),
+            _ => memory
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&b| f64::from_le_bytes(b))
+                .collect(),
+        })
+    }
+
+    #[test]
+    fn flat_and_nested_data_are_the_same_rows() {
+        let flat = pairs(Datatype::Fp64, "[1, -2.5,3e2 ,\n4]", 2).unwrap();
+        assert_eq!(flat, [1.0, -2.5, 300.0, 4.0]);
+        assert_eq!(
+            pairs(Datatype::Fp64, "[[1,-2.5] , [3e2,4]]", 2).unwrap(),
+            flat
+        );
+    }
+
+    #[test]
+    fn null_is_missing_and_booleans_are_numbers() {
+        assert!(pairs(Datatype::Fp32, "[null, 1]", 1).unwrap()[0].is_nan());
+        assert!(pairs(Datatype::Int64, "[null, 1]", 1).unwrap()[0].is_nan());
+        assert_eq!(
+            pairs(Datatype::Bool, "[true, false, 1, 0]", 2).unwrap(),
+            [1.0, 0.0, 1.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn wrong_data_is_named_by_its_place() {
+        for (datatype, text, rows, part) in [
+            (Datatype::Fp32, "[1,2,3]", 2, "has 3 values of data"),
+            (Datatype::Fp32, "[1,2,3,4,5]", 2, "has 5 values of data"),
+            (
+                Datatype::Fp32,
+                "[[1,2],[3]]",
+                2,
+                "row 1 of input \"input\" has 1 values, not 2",
+            ),
+            (
+                Datatype::Fp32,
+                "[[1,2]]",
+                2,
+                "has 1 rows of data where its shape says 2",
+            ),
+            (
+                Datatype::Fp32,
+                "[[1,2],[3,4],[5,6]]",
+                2,
+                "more rows of data than the 2",
+            ),
+            (Datatype::Fp32, "[[[1,2]]]", 1, "value 0"),
+            (
+                Datatype::Fp32,
+                "[1,\"2\"]",
+                1,
+                "value 1 of input \"input\" (FP32): `\"2\"`",
+            ),
+            (Datatype::Fp32, "[1e39,2]", 1, "`1e39` is not a FP32 number"),
+            (Datatype::Fp32, "[true,2]", 1, "`true` is not"),
+            (Datatype::Int8, "[128,2]", 1, "128 is outside of -128..=127"),
+            (Datatype::Int32, "[1.5,2]", 1, "`1.5` is not a INT32 number"),
+            (Datatype::Uint64, "[9007199254740993,2]", 1, "53 bits"),
+            (Datatype::Fp16, "[1,2]", 1, "no JSON form"),
+            (Datatype::Fp32, "{}", 1, "not an array"),
+            (Datatype::Fp32, "[]", 1, "has 0 values"),
+        ] {
+            let said = pairs(datatype, text, rows).unwrap_err();
+            assert!(said.contains(part), "{text}: {said}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(
+            text in "[\\[\\],\\. 0-9eEtrufalsn\"{}-]{0,40}|\\PC{0,20}", rows in 0_usize..4, kind in 0_usize..13,
+        ) {
+            let _ = pairs(Datatype::ALL[kind], &text, rows);
+        }
+
+        #[test]
+        fn every_f32_comes_back_bit_for_bit(values in prop::collection::vec(any::<f32>(), 2)) {
+            prop_assume!(values.iter().all(|value| value.is_finite()));
+            let text = serde_json::to_string(&values).unwrap();
+            let mut memory = [0; 8];
+            fill_from_json(Datatype::Fp32, 2, &text, &mut memory).unwrap();
+            let bits: Vec<u32> = memory.as_chunks().0.iter().map(|&b| u32::from_le_bytes(b)).collect();
+            prop_assert_eq!(bits, values.iter().map(|value| value.to_bits()).collect::<Vec<_>>());
+        }
+    }
+}
