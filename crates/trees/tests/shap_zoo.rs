@@ -294,3 +294,45 @@ fn the_widest_model_explains_pairs_of_a_row() {
         assert!((row.iter().sum::<f64>() - contribution).abs() < 1e-6);
     }
 }
+
+#[test]
+fn every_format_of_a_model_gives_the_same_bits() {
+    for sample in zoo::samples() {
+        if sample.meta["expect_unsupported"] == true {
+            continue;
+        }
+        let rows = sample.array("X").expect("rows").shape[0];
+        let bits = |model: Vec<u8>| -> Vec<u64> {
+            let contribs = explain(&model, &sample, Kind::Contribs, rows);
+            contribs.into_iter().map(f64::to_bits).collect()
+        };
+        let given: Vec<Vec<u64>> = sample.models().map(|(_, model)| bits(model)).collect();
+        assert!(
+            given.windows(2).all(|pair| pair[0] == pair[1]),
+            "{}",
+            sample.name
+        );
+    }
+}
+
+#[test]
+fn a_model_without_cover_is_explained_as_if_every_split_halved() {
+    let sample = zoo::sample("xgb_exact");
+    let json = sample
+        .models()
+        .find(|(path, _)| path.extension().is_some_and(|e| e == "json"));
+    let (_, json) = json.expect("a JSON model");
+    let mut model: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    let trees = model["learner"]["gradient_booster"]["model"]["trees"].as_array_mut();
+    for tree in trees.expect("trees") {
+        for cover in tree["sum_hessian"].as_array_mut().expect("covers") {
+            *cover = 0.0.into();
+        }
+    }
+    let margin = sample.array("margin").expect("margins");
+    let model = serde_json::to_vec(&model).expect("JSON");
+    let got = explain(&model, &sample, Kind::Contribs, margin.shape[0]);
+    for (parts, margin) in got.chunks(got.len() / margin.data.len()).zip(&margin.data) {
+        assert!((parts.iter().sum::<f64>() - margin).abs() < 1e-5);
+    }
+}
