@@ -458,20 +458,19 @@ impl<'a> Predictor<'a> {
     fn interactions<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut Scratch) {
         let columns = self.features() + 1;
         let cells = columns * columns;
-        let width = self.groups() * cells;
-        for (row, out) in out.chunks_exact_mut(width).enumerate() {
-            let rows = call
+        scratch.sums.resize(cells, 0.0);
+        for (row, out) in out.chunks_exact_mut(self.groups() * cells).enumerate() {
+            let values = call
                 .rows
                 .slice(row * self.features()..(row + 1) * self.features());
-            rows.prepare(self.model.library, &mut scratch.rows);
+            values.prepare(self.model.library, &mut scratch.rows);
             let Scratch {
                 rows, sums, shap, ..
             } = &mut *scratch;
-            sums.resize(width, 0.0);
-            shap::interactions(&self.model.view, call.trees.clone(), rows, sums, shap);
-            let out = out.chunks_exact_mut(cells);
-            for (group, (out, sums)) in out.zip(sums.chunks_exact(cells)).enumerate() {
-                for (out, &sum) in out.iter_mut().zip(sums) {
+            for (group, out) in out.chunks_exact_mut(cells).enumerate() {
+                let trees = call.trees.clone();
+                shap::interactions(&self.model.view, trees, rows, group, sums, shap);
+                for (out, &sum) in out.iter_mut().zip(sums.iter()) {
                     *out = T::of(sum);
                 }
                 out[cells - 1] = out[cells - 1].plus(self.base(call, row, group));

@@ -20,10 +20,11 @@
 //! # Seam to the contribution engines (`shap`)
 //! `contribs(view, trees, rows, out, scratch)` gets `n` prepared rows (at most
 //! `limits::BLOCK_ROWS`) and overwrites `out`, `n x groups x (features + 1)`;
-//! `interactions(view, trees, row, out, scratch)` gets one prepared row and overwrites `out`,
-//! `groups x (features + 1) x (features + 1)`. Both are plain sums over the trees of the range
-//! `trees`, in `f64`; the last column (last cell) holds the sum of [`TreeView::expected`]. The
-//! caller adds base margins and rounds.
+//! `interactions(view, trees, row, group, out, scratch)` gets one prepared row and overwrites
+//! `out`, `(features + 1) x (features + 1)`, for one group. Both are plain sums over the trees of
+//! the range `trees`, in `f64`; the last column (last cell) holds the sum of
+//! [`TreeView::expected`]. The caller rounds and adds base margins; like raw margins, explanations
+//! are not averaged.
 
 use std::ops::Range;
 

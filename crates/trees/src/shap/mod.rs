@@ -67,26 +67,27 @@ pub(crate) fn contribs(
     }
 }
 
-/// Interactions of one prepared row, summed over the trees of a range: overwrites `out`, groups x
-/// (features + 1) x (features + 1). Symmetric; a row of the matrix sums to the feature's
+/// Interactions of one prepared row in one group, summed over the trees of a range: overwrites
+/// `out`, (features + 1) x (features + 1). Symmetric; a row of the matrix sums to the feature's
 /// contribution; the last cell is the sum of the trees' expected values, the rest of its row and
-/// column zero.
+/// column zero. Group by group, because the matrices of all groups would rarely fit a cache.
 pub(crate) fn interactions(
     view: &EnsembleView<'_>,
     trees: Range<usize>,
     row: &[f64],
+    group: usize,
     out: &mut [f64],
     scratch: &mut Scratch,
 ) {
     out.fill(0.0);
     let columns = view.features + 1;
-    let cells = columns * columns;
     for tree in trees.map(|index| view.tree(index)) {
+        let Some(output) = groups_of(view, &tree).position(|of_tree| of_tree == group) else {
+            continue;
+        };
         let Scratch { walk, rules } = scratch;
         walk.reserve(tree.nodes());
-        for (output, group) in groups_of(view, &tree).enumerate() {
-            out[group * cells + cells - 1] += tree.expected[output];
-        }
+        out[columns * columns - 1] += tree.expected[output];
         for packet in rules.of(tree.path_features.min(tree.depth)) {
             let task = Task {
                 tree: &tree,
@@ -95,24 +96,21 @@ pub(crate) fn interactions(
             };
             walk.descend(&task);
             walk.note_changes(&task);
-            for (output, group) in groups_of(view, &tree).enumerate() {
-                let matrix = &mut out[group * cells..][..cells];
-                walk.ascend(&task, output, |walk, node, feature, integrand| {
-                    let mut own = integrand.iter().sum::<f64>();
-                    for (upper, change) in walk.uppers(&tree, node) {
-                        if upper == feature {
-                            continue;
-                        }
-                        let both: f64 = integrand.iter().zip(change).map(|(x, y)| x * y).sum();
-                        let pair = 0.5 * both;
-                        own -= pair;
-                        matrix[upper * columns + upper] -= pair;
-                        matrix[upper * columns + feature] += pair;
-                        matrix[feature * columns + upper] += pair;
+            walk.ascend(&task, output, |walk, node, feature, integrand| {
+                let mut own = integrand.iter().sum::<f64>();
+                for (upper, change) in walk.uppers(&tree, node) {
+                    if upper == feature {
+                        continue;
                     }
-                    matrix[feature * columns + feature] += own;
-                });
-            }
+                    let both: f64 = integrand.iter().zip(change).map(|(x, y)| x * y).sum();
+                    let pair = 0.5 * both;
+                    own -= pair;
+                    out[upper * columns + upper] -= pair;
+                    out[upper * columns + feature] += pair;
+                    out[feature * columns + upper] += pair;
+                }
+                out[feature * columns + feature] += own;
+            });
         }
     }
 }

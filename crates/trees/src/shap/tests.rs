@@ -205,15 +205,12 @@ impl Ensemble {
     }
 
     fn interactions(&self, row: &[f64]) -> Vec<f64> {
-        let mut out = vec![f64::NAN; self.groups * (self.features + 1).pow(2)];
-        let view = self.view();
-        interactions(
-            &view,
-            0..view.trees(),
-            row,
-            &mut out,
-            &mut Scratch::default(),
-        );
+        let cells = (self.features + 1).pow(2);
+        let mut out = vec![f64::NAN; self.groups * cells];
+        let (view, scratch) = (self.view(), &mut Scratch::default());
+        for (group, out) in out.chunks_exact_mut(cells).enumerate() {
+            interactions(&view, 0..view.trees(), row, group, out, scratch);
+        }
         out
     }
 
