@@ -30,3 +30,12 @@ pub const NESTING_MAX: usize = 64;
 
 /// Rows that one call to the contribution engine sees: bounds the widened copy of the rows.
 pub const BLOCK_ROWS: usize = 64;
+
+/// Quadrature points that SHAP carries through a tree together. Four f64 are one AVX register or
+/// two SSE registers, and four points are exact for paths of up to eight distinct features, which
+/// covers the trees that people train by default.
+pub(crate) const LANES: usize = 4;
+
+/// Newton steps for a quadrature node. From the cosine start it converges quadratically, in four or
+/// five steps; the rest is reserve against a rounding error that keeps the last bit moving.
+pub(crate) const NEWTON_STEPS_MAX: usize = 16;

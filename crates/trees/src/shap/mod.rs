@@ -6,7 +6,6 @@
 //! tree is explained: `walk`. What of it is worked out when a model is compiled: `paths`. Why so
 //! few quadrature points are exact: `quadrature`.
 
-mod limits;
 pub(crate) mod paths;
 mod quadrature;
 mod walk;

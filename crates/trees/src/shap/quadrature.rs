@@ -20,7 +20,7 @@
 
 use std::f64::consts::PI;
 
-use crate::shap::limits::{LANES, NEWTON_STEPS_MAX};
+use crate::limits::{LANES, NEWTON_STEPS_MAX};
 
 /// One value per quadrature point of a packet.
 pub(crate) type Lanes = [f64; LANES];

@@ -35,7 +35,7 @@
 //! **Limits.** Two plain sweeps over the nodes per packet, possible because children come after
 //! their parents. Pairs add one step for each split and each edge above it.
 
-use crate::shap::limits::LANES;
+use crate::limits::LANES;
 use crate::shap::paths::NONE;
 use crate::shap::quadrature::{Lanes, Packet};
 use crate::view::TreeView;
