@@ -1,1 +1,43 @@
-//! albacore-cli.
+//! The `albacore` command: looks at machines, plans, predicts, runs. Each subcommand is one module.
+#![forbid(unsafe_code)]
+
+mod args;
+mod draw;
+mod failure;
+mod json;
+mod limits;
+mod machine;
+mod npy;
+mod plan_command;
+mod predict_command;
+mod print;
+mod run;
+mod topology_command;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use clap::Parser as _;
+use failure::Failure;
+
+/// Runs the command line `arguments` (the program's name first) and says how it ended: 0 done, 1 failed, 64 bad usage,
+/// 70 broken invariant.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let done = match Args::try_parse_from(arguments) {
+        Ok(args) => dispatch(&args.command),
+        Err(refused) => return failure::report_refused_arguments(&refused),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Topology(args) => topology_command::run(args),
+        Command::Plan(args) => plan_command::run(args),
+        Command::Predict(args) => predict_command::run(args),
+    }
+}

@@ -373,5 +373,4 @@ fn renumber(machine: &mut [Cpu]) {
 }
 
 #[cfg(test)]
-#[path = "synthetic_tests.rs"]
 mod tests;

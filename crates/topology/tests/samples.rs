@@ -1,5 +1,9 @@
 //! Saved samples of `/sys/devices/system` (tests/data/sysfs): what each machine must look like.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly; its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may fail loudly; its helpers too"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;

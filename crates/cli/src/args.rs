@@ -1,0 +1,183 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use albacore_topology::CpuSet;
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Fast, predictable CPU inference: plans, runs and keeps the placement of every serving thread.
+#[derive(Debug, Parser)]
+#[command(name = "albacore", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show which cpus share which cores and caches
+    Topology(TopologyArgs),
+    /// Decide on which cpu every thread of every worker should run
+    Plan(PlanArgs),
+    /// Predict rows with a tree model
+    Predict(PredictArgs),
+    /// Serve a deployment on this machine and keep every thread where the plan says
+    Run(RunArgs),
+}
+
+/// Which machine is meant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MachineArgs {
+    /// The machine: an hwloc synthetic string such as "pack:1 l3:1 core:16 pu:2", or a directory with a copy of
+    /// /sys/devices/system [default: this machine]
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) topology: Option<String>,
+    /// Only these cpus may be used, such as 0-3,8 [default: all]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpuset: Option<CpuSet>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopologyArgs {
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Number of workers
+    #[arg(long, value_name = "W")]
+    pub(crate) workers: u16,
+    /// Threads of each worker
+    #[arg(long, value_name = "T")]
+    pub(crate) threads: u16,
+    /// Threads of one worker far apart (most cache for each) or close together (cheapest sharing)
+    #[arg(long, value_enum)]
+    pub(crate) mode: Mode,
+    /// How to place
+    #[arg(long, value_enum, default_value_t = Policy::Tuna)]
+    pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PredictArgs {
+    /// The model: XGBoost .ubj or .json, or LightGBM text
+    #[arg(long, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+    /// The rows: a float32 or float64 array of shape (rows, features); NaN is missing
+    #[arg(long, value_name = "FILE.npy")]
+    pub(crate) data: PathBuf,
+    /// Where to write the result
+    #[arg(long, value_name = "FILE.npy")]
+    pub(crate) output: PathBuf,
+    /// What to predict
+    #[arg(long, value_enum, default_value_t = Kind::Value)]
+    pub(crate) kind: Kind,
+    /// Threads that share the rows; the result does not depend on it [default: one for each usable cpu]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// The InferenceDeployment; its placement and mode may be edited while it runs
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where the built-in server listens for HTTP
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) http: SocketAddr,
+    /// Where the built-in server listens for gRPC
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    pub(crate) grpc: SocketAddr,
+    /// A live table, or one JSON object an event; auto: a table on a terminal
+    #[arg(long, value_enum, default_value_t = RunOutput::Auto)]
+    pub(crate) output: RunOutput,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum RunOutput {
+    /// A table on a terminal, JSON lines otherwise
+    Auto,
+    /// A live table
+    Table,
+    /// One JSON object an event, one event a line
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Text,
+    /// For programs: one object on one line
+    Json,
+    /// A picture
+    Svg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Mode {
+    /// Far apart: most cache for each thread
+    Scatter,
+    /// Close together: cheapest sharing
+    Compact,
+}
+
+impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Scatter => "scatter",
+            Self::Compact => "compact",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Policy {
+    /// Solve for the best placement and prove how good it is
+    Tuna,
+    /// Thread after thread on cpu after cpu, for comparison
+    RoundRobin,
+}
+
+impl Policy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tuna => "tuna",
+            Self::RoundRobin => "round-robin",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    /// The model's prediction
+    Value,
+    /// The raw score, before the objective's transformation
+    Margin,
+    /// SHAP values: one for each feature, then the bias
+    Contribs,
+    /// SHAP interaction values: one for each pair of features, with the bias as last row and column
+    Interactions,
+    /// The leaf that each tree takes the row to
+    Leaf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Args;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+}

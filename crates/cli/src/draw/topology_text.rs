@@ -1,0 +1,38 @@
+//! A machine as an indented list, cores of one shape on one line.
+
+use std::fmt::Write as _;
+
+use albacore_topology::{CoreKind, CpuSet, Topology};
+
+use super::tree::{Core, Part, nest, summary};
+
+/// The machine as text.
+pub(crate) fn topology_text(machine: &Topology) -> String {
+    let mut text = summary(machine) + "\n";
+    list(&nest(machine), 0, &mut text);
+    text
+}
+
+fn list(parts: &[Part<'_>], depth: usize, text: &mut String) {
+    let indent = "  ".repeat(depth);
+    for part in parts {
+        // infallible: writing to a String.
+        let _ = match part {
+            Part::Domain(domain) => writeln!(text, "{indent}{}", domain.label),
+            Part::Core(core) => writeln!(text, "{indent}{}", line(core)),
+        };
+        if let Part::Domain(domain) = part {
+            list(&domain.parts, depth + 1, text);
+        }
+    }
+}
+
+fn line(core: &Core<'_>) -> String {
+    let cpus: CpuSet = core.cpus.iter().map(|cpu| cpu.id).collect();
+    let noun = if cpus.len() == 1 { "cpu " } else { "cpus" };
+    let kind = match core.kind {
+        CoreKind::Performance => "",
+        CoreKind::Efficiency => "  efficient",
+    };
+    format!("core {:<3} {noun} {cpus}{kind}", core.number)
+}

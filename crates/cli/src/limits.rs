@@ -1,0 +1,19 @@
+//! Every bound of this crate, with its reason.
+
+use std::time::Duration;
+
+/// How long `albacore plan` may search for a better mapping before it prints the best one so far: short enough to
+/// wait for at a prompt, long enough for a thousand pivots.
+pub(crate) const PLAN_BUDGET: Duration = Duration::from_secs(2);
+
+/// Largest model and data file read, in bytes: beyond it a typing error (a disk image, a dump) is likelier than a model.
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 30;
+
+/// Most elements of a predicted array: interactions grow with the square of the features; 4 Gi doubles are 32 GiB.
+pub(crate) const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;
+
+/// Most threads of `albacore predict`: as many as the largest machine has cpus.
+pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
+
+/// Longest header of an .npy file in bytes: numpy itself refuses longer ones.
+pub(crate) const NPY_HEADER_BYTES_MAX: usize = 10_000;

@@ -1,0 +1,278 @@
+//! `albacore predict`, run for real on the model zoo: what the training libraries give, in their shapes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+mod command;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use command::{Array, Ran, albacore, assert_refused, data, npz_member, parse_npy};
+use tempfile::TempDir;
+
+fn model_file(name: &str) -> PathBuf {
+    ["ubj", "json", "txt"]
+        .map(|extension| data(&format!("models/{name}.{extension}")))
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("a model file")
+}
+
+fn predict(model: &Path, rows: &Path, output: &Path, more: &[&str]) -> Ran {
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let mut arguments = vec!["predict".to_owned(), "--model".to_owned(), path(model)];
+    arguments.extend([
+        "--data".to_owned(),
+        path(rows),
+        "--output".to_owned(),
+        path(output),
+    ]);
+    arguments.extend(more.iter().map(|&word| word.to_owned()));
+    albacore(&arguments)
+}
+
+/// Rows of a model of the zoo in a file, and what is predicted for them.
+struct Zoo {
+    dir: TempDir,
+    name: &'static str,
+}
+
+impl Zoo {
+    fn new(name: &'static str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("rows.npy"), npz_member(name, "X").unwrap()).unwrap();
+        Self { dir, name }
+    }
+
+    fn rows(&self) -> PathBuf {
+        self.dir.path().join("rows.npy")
+    }
+
+    fn bytes(&self, kind: &str, threads: &str) -> Vec<u8> {
+        let output = self.dir.path().join("out.npy");
+        let more = ["--kind", kind, "--threads", threads];
+        let ran = predict(&model_file(self.name), &self.rows(), &output, &more);
+        assert_eq!(
+            (ran.code, ran.err.as_str(), ran.out.as_str()),
+            (0, "", ""),
+            "{}",
+            self.name
+        );
+        fs::read(output).unwrap()
+    }
+
+    fn expected(&self, array: &str) -> Array {
+        parse_npy(&npz_member(self.name, array).unwrap_or_else(|| panic!("{array}")))
+    }
+}
+
+fn assert_close(name: &str, got: &Array, wanted: &Array, tolerance: f64) {
+    assert_eq!(got.shape, wanted.shape, "{name}");
+    for (i, (a, b)) in got.elements.iter().zip(&wanted.elements).enumerate() {
+        let close = (a - b).abs() <= tolerance * b.abs().max(1.0) || a == b;
+        assert!(
+            close || (a.is_nan() && b.is_nan()),
+            "{name} element {i}: {a} is not {b}"
+        );
+    }
+}
+
+const MODELS: [&str; 12] = [
+    "xgb_binary_logistic",
+    "xgb_multi_softmax",
+    "xgb_dart_multi",
+    "xgb_cat_partition",
+    "xgb_count_poisson",
+    "xgb_v176_binary",
+    "xgb_v341_binary",
+    "xgb_stump",
+    "main_small_d6",
+    "lgb_binary",
+    "lgb_multiclass",
+    "lgb_poisson",
+];
+
+#[test]
+fn margins_are_bit_equal_and_values_and_leaves_equal_those_of_the_library() {
+    for name in MODELS {
+        let zoo = Zoo::new(name);
+        let margin = parse_npy(&zoo.bytes("margin", "2"));
+        let wanted = zoo.expected("margin");
+        assert_eq!(
+            (&margin.descr, &margin.shape),
+            (&wanted.descr, &wanted.shape),
+            "{name}"
+        );
+        let bits = |array: &Array| {
+            array
+                .elements
+                .iter()
+                .map(|x| x.to_bits())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(bits(&margin), bits(&wanted), "{name}");
+        let value = parse_npy(&zoo.bytes("value", "2"));
+        assert_eq!(value.descr, wanted.descr, "{name}");
+        assert_close(name, &value, &zoo.expected("pred"), 3e-7);
+        let leaf = parse_npy(&zoo.bytes("leaf", "2"));
+        assert_eq!(leaf.descr, "<i4", "{name}");
+        let wanted = zoo.expected("leaf");
+        assert_eq!(
+            (leaf.shape, leaf.elements),
+            (wanted.shape, wanted.elements),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn contributions_have_the_library_s_shape_and_values() {
+    for name in MODELS {
+        let zoo = Zoo::new(name);
+        let contribs = parse_npy(&zoo.bytes("contribs", "2"));
+        assert_close(name, &contribs, &zoo.expected("contribs"), 2e-5);
+        if npz_member(name, "interactions").is_some() {
+            let mut interactions = parse_npy(&zoo.bytes("interactions", "2"));
+            let wanted = zoo.expected("interactions");
+            assert_eq!(interactions.shape[0], contribs.shape[0], "{name}");
+            // The zoo keeps the first rows only: interactions are many.
+            interactions.shape[0] = wanted.shape[0];
+            interactions.elements.truncate(wanted.elements.len());
+            assert_close(name, &interactions, &wanted, 2e-5);
+        }
+    }
+}
+
+#[test]
+fn the_result_does_not_depend_on_the_number_of_threads() {
+    for kind in ["value", "margin", "contribs", "interactions", "leaf"] {
+        let zoo = Zoo::new("xgb_multi_softmax");
+        let one = zoo.bytes(kind, "1");
+        for threads in ["2", "3", "64"] {
+            assert_eq!(
+                zoo.bytes(kind, threads),
+                one,
+                "{kind} with {threads} threads"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_in_double_precision_give_the_same_as_in_single() {
+    let zoo = Zoo::new("xgb_binary_logistic");
+    let wanted = zoo.bytes("margin", "1");
+    let single = fs::read(zoo.rows()).unwrap();
+    let array = parse_npy(&single);
+    let header = String::from_utf8(single[..128].to_vec().split_off(10)).unwrap();
+    let mut double = single[..10].to_vec();
+    double.extend(header.replace("<f4", "<f8").as_bytes());
+    double.extend(array.elements.iter().flat_map(|x| x.to_le_bytes()));
+    fs::write(zoo.rows(), double).unwrap();
+    assert_eq!(zoo.bytes("margin", "1"), wanted);
+}
+
+#[test]
+fn no_rows_give_an_empty_result() {
+    let zoo = Zoo::new("xgb_multi_softmax");
+    let bytes = fs::read(zoo.rows()).unwrap();
+    let shape = parse_npy(&bytes).shape;
+    let header = String::from_utf8(bytes[10..128].to_vec()).unwrap();
+    let mut empty = bytes[..10].to_vec();
+    let rows = shape[0].to_string();
+    let zero = format!("({:>width$},", 0, width = rows.len());
+    empty.extend(header.replace(&format!("({rows},"), &zero).as_bytes());
+    fs::write(zoo.rows(), empty).unwrap();
+    assert_eq!(parse_npy(&zoo.bytes("contribs", "2")).shape[0], 0);
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_with_their_name_and_the_reason() {
+    let zoo = Zoo::new("xgb_binary_logistic");
+    let (model, rows) = (model_file(zoo.name), zoo.rows());
+    let out = zoo.dir.path().join("out.npy");
+    let damaged = zoo.dir.path().join("damaged");
+    let refused = |model: &Path, rows: &Path, words: &[&str]| {
+        assert_refused(&predict(model, rows, &out, &[]), 1, words);
+        assert!(!out.exists(), "nothing is written");
+    };
+    refused(
+        Path::new("/no/model.ubj"),
+        &rows,
+        &["/no/model.ubj", "No such file"],
+    );
+    refused(
+        &model,
+        Path::new("/no/rows.npy"),
+        &["/no/rows.npy", "No such file"],
+    );
+    refused(&rows, &rows, &["rows.npy", "not a model"]);
+    refused(&model, &model, &["xgb_binary_logistic", "not an .npy file"]);
+    fs::write(&damaged, &fs::read(&model).unwrap()[..500]).unwrap();
+    refused(&damaged, &rows, &["damaged", "model"]);
+    let whole = fs::read(&rows).unwrap();
+    fs::write(&damaged, &whole[..whole.len() - 3]).unwrap();
+    refused(&model, &damaged, &["damaged", "truncated", "promises"]);
+    let other = Zoo::new("xgb_wide_sparse");
+    refused(
+        &model,
+        &other.rows(),
+        &["rows.npy", "values, but the model", "takes 10 features"],
+    );
+    refused(
+        &model_file("xgb_gblinear"),
+        &rows,
+        &["xgb_gblinear", "gblinear", "not supported"],
+    );
+}
+
+#[test]
+fn a_kind_that_a_model_cannot_give_is_refused() {
+    let zoo = Zoo::new("lgb_binary");
+    let (model, out) = (
+        zoo.dir.path().join("no_counts.txt"),
+        zoo.dir.path().join("out.npy"),
+    );
+    let text = fs::read_to_string(model_file(zoo.name)).unwrap();
+    let is_count =
+        |line: &&str| line.starts_with("internal_count=") || line.starts_with("leaf_count=");
+    let kept: Vec<&str> = text.lines().filter(|line| !is_count(line)).collect();
+    fs::write(&model, kept.join("\n")).unwrap();
+    let ran = predict(&model, &zoo.rows(), &out, &["--kind", "contribs"]);
+    assert_refused(
+        &ran,
+        1,
+        &[
+            "no_counts.txt",
+            "contribs",
+            "not supported",
+            "training data",
+        ],
+    );
+    assert_eq!(predict(&model, &zoo.rows(), &out, &[]).code, 0);
+}
+
+#[test]
+fn wrong_options_are_bad_usage() {
+    let zoo = Zoo::new("xgb_stump");
+    let (model, rows) = (model_file(zoo.name), zoo.rows());
+    let out = zoo.dir.path().join("out.npy");
+    for (more, word) in [
+        (["--threads", "0"], "--threads 0"),
+        (["--threads", "9000"], "8192"),
+        (["--threads", "many"], "many"),
+        (["--kind", "guess"], "guess"),
+    ] {
+        assert_refused(&predict(&model, &rows, &out, &more), 64, &[word]);
+    }
+    let nowhere = zoo.dir.path().join("no/such/out.npy");
+    assert_refused(
+        &predict(&model, &rows, &nowhere, &[]),
+        1,
+        &["no/such/out.npy", "directory"],
+    );
+}
