@@ -120,8 +120,8 @@ impl Left {
     /// What a worker could still take of each domain: its cpus with a peer left and none of this worker.
     fn free(&self, domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> [Vec<u32>; LEVELS] {
         let mut free = no_counts(domains);
-        for cpu in 0..domains.cpus {
-            if self.threads[cpu] > self.mains[cpu] && counts[CPU][cpu] == 0 {
+        for (cpu, &held) in counts[CPU].iter().enumerate() {
+            if held == 0 && self.threads[cpu] > self.mains[cpu] {
                 add(domains, &mut free, cpu);
             }
         }

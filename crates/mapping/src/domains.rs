@@ -5,6 +5,8 @@
 //! `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x is how many of the
 //! things lie in the domain. So everything below counts closeness in domains and never looks at a pair.
 
+use std::collections::BTreeMap;
+
 use albacore_topology::{Cpu, Distances};
 
 use crate::{Mode, Problem};
@@ -56,9 +58,7 @@ impl Domains {
     /// Indexes a validated problem.
     pub(crate) fn of(problem: &Problem) -> Self {
         let cpus = problem.topology.cpus();
-        let mut original: Vec<u16> = (0..cpus.len() as u16).collect();
-        let key = |cpu: &Cpu| (cpu.l3, cpu.l2, cpu.core, cpu.id);
-        original.sort_by_key(|&i| key(&cpus[usize::from(i)]));
+        let original = tree_order(cpus);
         let (of, starts) = number(cpus, &original);
         let (workers, threads) = (u32::from(problem.workers), u32::from(problem.threads));
         let slots = workers * threads;
@@ -133,6 +133,54 @@ fn full_mains(workers: u32, slots: u32, units: u32) -> Option<u32> {
     let rest = slots % units;
     let applies = rest > 0 && slots > units && workers <= units;
     applies.then(|| (workers + rest).saturating_sub(units))
+}
+
+/// The cpus, domain within domain: the largest first (by the sizes of what is in them), equal ones by their lowest
+/// cpu. So two machines that differ only in the names of their cpus have the same positions.
+fn tree_order(cpus: &[Cpu]) -> Vec<u16> {
+    let mut nodes: Vec<Node> = (0..cpus.len() as u16)
+        .map(|index| Node {
+            sizes: vec![1],
+            members: vec![index],
+        })
+        .collect();
+    for domain in [
+        |cpu: &Cpu| cpu.core,
+        |cpu: &Cpu| cpu.l2,
+        |cpu: &Cpu| cpu.l3,
+        |_: &Cpu| 0,
+    ] {
+        let mut parents: BTreeMap<u32, Vec<Node>> = BTreeMap::new();
+        for node in nodes {
+            let parent = domain(&cpus[usize::from(node.members[0])]);
+            parents.entry(parent).or_default().push(node);
+        }
+        nodes = parents.into_values().map(Node::around).collect();
+    }
+    nodes.into_iter().flat_map(|node| node.members).collect()
+}
+
+/// A domain while the order is found.
+struct Node {
+    /// How many cpus, then the sizes of the parts in their order: equal for domains of equal shape.
+    sizes: Vec<u32>,
+    /// Indices of the cpus in the order found so far.
+    members: Vec<u16>,
+}
+
+impl Node {
+    fn around(mut parts: Vec<Self>) -> Self {
+        let lowest = |node: &Self| node.members.iter().min().copied();
+        parts.sort_by(|a, b| {
+            b.sizes
+                .cmp(&a.sizes)
+                .then_with(|| lowest(a).cmp(&lowest(b)))
+        });
+        let members: Vec<u16> = parts.iter().flat_map(|part| part.members.clone()).collect();
+        let mut sizes = vec![members.len() as u32];
+        sizes.extend(parts.into_iter().flat_map(|part| part.sizes));
+        Self { sizes, members }
+    }
 }
 
 type Numbered = (Vec<[u16; LEVELS]>, [Vec<u16>; LEVELS]);

@@ -9,7 +9,7 @@
 
 use crate::Mode;
 use crate::deal::Deal;
-use crate::domains::{CORE, Domains, LEVELS};
+use crate::domains::{CORE, CPU, Domains, LEVELS};
 use crate::limits::SHAKE_TRIES_MAX;
 use crate::volumes::Volumes;
 
@@ -52,6 +52,23 @@ impl Allowed {
         allowed.full_mains = allowed.full_mains.max(full);
         allowed.full_core_mains = allowed.full_core_mains.max(full_cores);
         allowed
+    }
+
+    /// By how much each rule is loosened.
+    pub(crate) fn amounts(&self, domains: &Domains) -> [(&'static str, u32); 4] {
+        let (lower, upper) = domains.core_volume;
+        let volume = self
+            .core_volume
+            .1
+            .saturating_sub(upper)
+            .max(lower.saturating_sub(self.core_volume.0));
+        let beyond = |allowed: u32, rule: Option<u32>| rule.map_or(0, |rule| allowed - rule);
+        [
+            ("8+", volume),
+            ("mains-per-core", self.core_mains - domains.core_mains),
+            ("12", beyond(self.full_mains, domains.full_mains)),
+            ("12+", beyond(self.full_core_mains, domains.full_core_mains)),
+        ]
     }
 }
 
@@ -184,6 +201,23 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Whether the deal uses each cpu and core as far as is allowed and no further.
+    pub(crate) fn is_valid(&self) -> bool {
+        let cpus = (0..self.domains.cpus).all(|cpu| self.may_carry(cpu, cpu, 0, 0));
+        let counts = |worker: usize| {
+            let own = self.domains.count(CPU);
+            let row = &self.within[CPU][worker * own..][..own];
+            row.iter().all(|&x| u32::from(x) <= self.domains.worker_cap)
+                && row.iter().map(|&x| usize::from(x)).sum::<usize>() == self.domains.threads
+        };
+        let cores = (0..self.domains.count(CORE)).all(|core| {
+            let (lower, upper) = self.allowed.core_volume;
+            (lower..=upper).contains(&self.core_volume[core])
+                && self.mains[CORE][core] <= self.allowed.core_mains
+        });
+        cpus && cores && (0..self.domains.workers).all(counts)
+    }
+
     /// How many threads there are.
     pub(crate) fn threads(&self) -> usize {
         self.threads.len()
@@ -193,7 +227,13 @@ impl<'a> Search<'a> {
     pub(crate) fn move_anyway(&mut self, below: &mut dyn FnMut(usize) -> usize) {
         for _ in 0..SHAKE_TRIES_MAX {
             let first = below(self.threads.len());
-            if below(2) == 0 {
+            let kind = below(4);
+            if kind == 0 {
+                let (a, b) = (below(self.domains.cpus), below(self.domains.cpus));
+                if a != b && self.swap_cpus(a, b) {
+                    return;
+                }
+            } else if kind == 1 {
                 let second = below(self.threads.len());
                 let (a, b) = (self.threads[first], self.threads[second]);
                 let idle = a.cpu == b.cpu || (a.worker == b.worker && a.main == b.main);
@@ -207,6 +247,25 @@ impl<'a> Search<'a> {
                 }
             }
         }
+    }
+
+    /// Exchanges all that two cpus hold, if the rules allow.
+    fn swap_cpus(&mut self, a: usize, b: usize) -> bool {
+        let more = |of: &[u32]| of[a] as i32 - of[b] as i32;
+        let (threads, mains) = (more(&self.volume), more(&self.mains[CPU]));
+        if !self.may_carry(a, b, threads, mains) {
+            return false;
+        }
+        self.carry(a, b, threads, mains);
+        for thread in 0..self.threads.len() {
+            let cpu = usize::from(self.threads[thread].cpu);
+            if cpu == a {
+                self.relocate(thread, b);
+            } else if cpu == b {
+                self.relocate(thread, a);
+            }
+        }
+        true
     }
 
     /// The first gain that moving `first` brings; makes that move.
@@ -302,7 +361,7 @@ impl<'a> Search<'a> {
     }
 
     fn has_room(&self, worker: u16, cpu: usize) -> bool {
-        u32::from(self.within[0][self.index(0, worker, cpu)]) < self.domains.worker_cap
+        u32::from(self.within[CPU][self.index(CPU, worker, cpu)]) < self.domains.worker_cap
     }
 
     fn shift_gain(&self, thread: usize, to: usize) -> i64 {
@@ -322,60 +381,57 @@ impl<'a> Search<'a> {
     fn may_shift(&self, thread: usize, to: usize) -> bool {
         let thread = self.threads[thread];
         self.has_room(thread.worker, to)
-            && self.may_carry(thread.cpu.into(), to, 1, u32::from(thread.main))
+            && self.may_carry(thread.cpu.into(), to, 1, i32::from(thread.main))
     }
 
     /// May `threads` threads, `mains` of them mains, go from a cpu to another one?
-    fn may_carry(&self, from: usize, to: usize, threads: u32, mains: u32) -> bool {
+    fn may_carry(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
         let (lower, upper) = self.domains.cpu_volume;
         let peers = self.domains.rank_cap * (self.domains.threads as u32 - 1);
-        let (n_from, n_to) = (self.volume[from] - threads, self.volume[to] + threads);
-        let (m_from, m_to) = (self.mains[0][from] - mains, self.mains[0][to] + mains);
-        let cpus_hold = n_from >= lower
-            && n_to <= upper
-            && m_to <= self.domains.rank_cap
-            && m_to <= n_to
-            && m_from <= n_from
-            && n_from - m_from <= peers
-            && n_to - m_to <= peers;
-        cpus_hold
-            && self.cores_hold(from, to, threads, mains)
-            && self.full_after(from, to, threads, mains).0 <= self.allowed.full_mains
-            && self.full_after(from, to, threads, mains).1 <= self.allowed.full_core_mains
+        let holds = |cpu: usize, threads: i32, mains: i32| {
+            let n = self.volume[cpu].saturating_add_signed(threads);
+            let m = self.mains[CPU][cpu].saturating_add_signed(mains);
+            let ranks = m <= self.domains.rank_cap && m <= n && n - m <= peers;
+            (lower..=upper).contains(&n) && ranks
+        };
+        let full = self.full_after(from, to, threads, mains);
+        holds(from, -threads, -mains)
+            && holds(to, threads, mains)
+            && self.core_holds(from, to, -threads, -mains)
+            && self.core_holds(to, from, threads, mains)
+            && full.0 <= self.allowed.full_mains
+            && full.1 <= self.allowed.full_core_mains
     }
 
-    fn cores_hold(&self, from: usize, to: usize, threads: u32, mains: u32) -> bool {
-        let (a, b) = (self.domains.core(from), self.domains.core(to));
+    /// May the core of `cpu` gain so much, coming from the core of `other`?
+    fn core_holds(&self, cpu: usize, other: usize, threads: i32, mains: i32) -> bool {
+        let core = self.domains.core(cpu);
         let (lower, upper) = self.allowed.core_volume;
-        a == b
-            || (self.core_volume[a] - threads >= lower
-                && self.core_volume[b] + threads <= upper
-                && self.mains[CORE][b] + mains <= self.allowed.core_mains)
+        let n = self.core_volume[core].saturating_add_signed(threads);
+        let m = self.mains[CORE][core].saturating_add_signed(mains);
+        core == self.domains.core(other)
+            || ((lower..=upper).contains(&n) && m <= self.allowed.core_mains)
     }
 
     /// How many cpus and cores would be full and hold a main.
-    fn full_after(&self, from: usize, to: usize, threads: u32, mains: u32) -> (u32, u32) {
-        let (n, m) = (threads as i32, mains as i32);
-        let count =
-            |before: bool, after: bool, sum: u32| sum + u32::from(after) - u32::from(before);
-        let mut full = self.full_mains;
-        full = count(false, self.is_full(to, n, m), full);
-        full = count(false, self.is_full(from, -n, -m), full);
-        full -= u32::from(self.is_full(to, 0, 0)) + u32::from(self.is_full(from, 0, 0));
+    fn full_after(&self, from: usize, to: usize, n: i32, m: i32) -> (u32, u32) {
+        let both = |a: bool, b: bool| u32::from(a) + u32::from(b);
+        let before = both(self.is_full(from, 0, 0), self.is_full(to, 0, 0));
+        let after = both(self.is_full(from, -n, -m), self.is_full(to, n, m));
+        let full = self.full_mains + after - before;
         let (a, b) = (self.domains.core(from), self.domains.core(to));
-        let mut cores = self.full_core_mains;
-        if a != b {
-            cores = count(false, self.is_full_core(b, n, m), cores);
-            cores = count(false, self.is_full_core(a, -n, -m), cores);
-            cores -= u32::from(self.is_full_core(a, 0, 0)) + u32::from(self.is_full_core(b, 0, 0));
+        if a == b {
+            return (full, self.full_core_mains);
         }
-        (full, cores)
+        let before = both(self.is_full_core(a, 0, 0), self.is_full_core(b, 0, 0));
+        let after = both(self.is_full_core(a, -n, -m), self.is_full_core(b, n, m));
+        (full, self.full_core_mains + after - before)
     }
 
     /// Would the cpu hold ceil(WT/C) threads and a main, with so many more of both?
     fn is_full(&self, cpu: usize, threads: i32, mains: i32) -> bool {
         self.volume[cpu].saturating_add_signed(threads) >= self.domains.cpu_volume.1
-            && self.mains[0][cpu].saturating_add_signed(mains) > 0
+            && self.mains[CPU][cpu].saturating_add_signed(mains) > 0
     }
 
     fn is_full_core(&self, core: usize, threads: i32, mains: i32) -> bool {
@@ -397,7 +453,7 @@ impl<'a> Search<'a> {
 
     fn shift(&mut self, thread: usize, to: usize) {
         let Thread { main, cpu, .. } = self.threads[thread];
-        self.carry(cpu.into(), to, 1, u32::from(main));
+        self.carry(cpu.into(), to, 1, i32::from(main));
         self.relocate(thread, to);
     }
 
@@ -416,15 +472,18 @@ impl<'a> Search<'a> {
     }
 
     /// The cpus' side of a move.
-    fn carry(&mut self, from: usize, to: usize, threads: u32, mains: u32) {
+    fn carry(&mut self, from: usize, to: usize, threads: i32, mains: i32) {
         (self.full_mains, self.full_core_mains) = self.full_after(from, to, threads, mains);
-        self.volume[from] -= threads;
-        self.volume[to] += threads;
-        self.core_volume[self.domains.core(from)] -= threads;
-        self.core_volume[self.domains.core(to)] += threads;
-        for level in 0..LEVELS {
-            self.mains[level][self.domains.domain(level, from)] -= mains;
-            self.mains[level][self.domains.domain(level, to)] += mains;
+        for (cpu, threads, mains) in [(from, -threads, -mains), (to, threads, mains)] {
+            let add = |sum: &mut u32, more: i32| *sum = sum.saturating_add_signed(more);
+            add(&mut self.volume[cpu], threads);
+            add(&mut self.core_volume[self.domains.core(cpu)], threads);
+            for level in 0..LEVELS {
+                add(
+                    &mut self.mains[level][self.domains.domain(level, cpu)],
+                    mains,
+                );
+            }
         }
     }
 }

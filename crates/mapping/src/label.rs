@@ -13,8 +13,13 @@ use crate::domains::Domains;
 /// No edge of that colour.
 const NONE: u32 = u32::MAX;
 
-/// Colours `edges` = (worker, cpu) of all peers with 0..T-1; the colour of each edge, in order.
-pub(crate) fn colour_peers(domains: &Domains, edges: &[(u16, u16)]) -> Vec<u16> {
+/// Colours `edges` = (worker, cpu) of all peers with 0..T-1; the colour of each edge, in order. An edge gets the colour in
+/// `wishes` where it is free at both ends when its turn comes; wishes come first.
+pub(crate) fn colour_peers(
+    domains: &Domains,
+    edges: &[(u16, u16)],
+    wishes: &[Option<u16>],
+) -> Vec<u16> {
     let colours = domains.threads - 1;
     if colours == 0 {
         return Vec::new();
@@ -40,7 +45,11 @@ pub(crate) fn colour_peers(domains: &Domains, edges: &[(u16, u16)]) -> Vec<u16> 
         of: vec![0; edges.len()],
         ends: &ends,
     };
-    for edge in 0..edges.len() {
+    let mut placed = vec![false; edges.len()];
+    for (edge, wish) in wishes.iter().enumerate() {
+        placed[edge] = wish.is_some_and(|colour| colouring.place_as(edge, colour.into()));
+    }
+    for edge in (0..edges.len()).filter(|&edge| !placed[edge]) {
         colouring.place(edge);
     }
     colouring.of
@@ -69,11 +78,24 @@ impl Colouring<'_> {
             .unwrap_or(0)
     }
 
+    fn is_free(&self, edge: usize, colour: usize) -> bool {
+        self.ends[edge]
+            .iter()
+            .all(|&vertex| self.at[self.slot(vertex, colour)] == NONE)
+    }
+
+    /// Gives the edge that colour if both ends have it free.
+    fn place_as(&mut self, edge: usize, colour: usize) -> bool {
+        let free = colour < self.colours && self.is_free(edge, colour);
+        if free {
+            self.set(edge, colour);
+        }
+        free
+    }
+
     fn place(&mut self, edge: usize) {
         let [worker, cpu] = self.ends[edge];
-        let common = (0..self.colours).find(|&colour| {
-            self.at[self.slot(worker, colour)] == NONE && self.at[self.slot(cpu, colour)] == NONE
-        });
+        let common = (0..self.colours).find(|&colour| self.is_free(edge, colour));
         let colour = match common {
             Some(colour) => colour,
             None => {

@@ -30,3 +30,6 @@ pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 
 /// Longest run of the integer program, seconds: it cannot be interrupted from outside.
 pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.05;
+
+/// Most steps that lessen breaches. Each lowers a breach, and breaches are at most a few for every core.
+pub(crate) const RELAX_STEPS_MAX: usize = 1_000;

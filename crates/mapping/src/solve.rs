@@ -6,10 +6,13 @@ use crate::deal::{Deal, deal};
 use crate::domains::Domains;
 use crate::error::validate;
 use crate::improve::{Allowed, Search};
-use crate::label::colour_peers;
+use crate::name::name;
+use crate::reduced::{Found, solve_reduced};
 use crate::shake::shake;
 use crate::volumes::volumes;
-use crate::{Certificate, Mapping, Problem, ProblemError, Solution};
+use crate::{
+    Certificate, CheckReport, Mapping, Problem, ProblemError, Relaxation, Solution, check,
+};
 
 /// The best mapping that can be found before `out_of_budget` says true; whatever it says, the answer is valid and its
 /// gap to the bound is honest.
@@ -25,46 +28,87 @@ pub fn solve(
     let volumes = volumes(&domains);
     let allowed = Allowed::by(&domains, &volumes);
     let bound = upper_bound(&domains, &allowed);
+    let settled = settled(problem, &domains, &allowed);
+    if let Some(kept) = settled
+        .as_ref()
+        .filter(|kept| kept.certificate.objective >= bound)
+    {
+        return Ok(certified(kept, bound));
+    }
     let mut search = Search::of(&domains, &allowed, &deal(&domains, &volumes));
     search.climb(bound, out_of_budget);
+    if let Some(kept) = settled.filter(|kept| kept.certificate.objective >= search.objective()) {
+        return Ok(certified(&kept, bound));
+    }
     shake(&mut search, bound, out_of_budget);
-    let mapping = label(problem, &domains, &search.deal());
-    let report = report(problem, &mapping);
-    let certificate = Certificate {
-        objective: report.objective,
-        bound,
-        optimal: report.objective == bound,
-        relaxed: report.relaxed,
-    };
-    Ok(Solution {
-        mapping,
-        certificate,
-    })
+    let (deal, bound) = prove(&domains, &search, bound, out_of_budget);
+    let mapping = name(problem, &domains, &deal);
+    Ok(certified(&measured(problem, mapping), bound))
 }
 
-/// Gives every peer a rank and every position its cpu's id.
-fn label(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping {
-    let edges: Vec<(u16, u16)> = deal
-        .peers
-        .iter()
-        .enumerate()
-        .flat_map(|(worker, peers)| peers.iter().map(move |&cpu| (worker as u16, cpu)))
-        .collect();
-    let colours = colour_peers(domains, &edges);
-    let id = |position: u16| {
-        let original = domains.original[usize::from(position)];
-        problem.topology.cpus()[usize::from(original)].id
+/// The mapping in force, if it answers this problem and breaks no rule by more than it must.
+fn settled(problem: &Problem, domains: &Domains, allowed: &Allowed) -> Option<Solution> {
+    let current = problem.current.as_ref()?;
+    check(problem, current).ok()?;
+    let solution = measured(problem, current.clone());
+    let must = allowed.amounts(domains);
+    let keeps = |relaxed: &Relaxation| {
+        must.iter()
+            .any(|(rule, amount)| relaxed.rule == *rule && relaxed.amount <= *amount)
     };
-    let mut cpus: Vec<_> = deal
-        .mains
+    solution
+        .certificate
+        .relaxed
         .iter()
-        .flat_map(|&main| std::iter::repeat_n(id(main), domains.threads))
-        .collect();
-    for (&(worker, cpu), &colour) in edges.iter().zip(&colours) {
-        cpus[usize::from(worker) * domains.threads + 1 + usize::from(colour)] = id(cpu);
+        .all(keeps)
+        .then_some(solution)
+}
+
+/// A mapping with what can be counted of it; nothing is proven yet.
+fn measured(problem: &Problem, mapping: Mapping) -> Solution {
+    let CheckReport { objective, relaxed } = report(problem, &mapping);
+    let certificate = Certificate {
+        objective,
+        bound: i64::MAX,
+        optimal: false,
+        relaxed,
+    };
+    Solution {
+        mapping,
+        certificate,
     }
-    Mapping {
-        threads: problem.threads,
-        cpus,
+}
+
+fn certified(solution: &Solution, bound: i64) -> Solution {
+    let mut solution = solution.clone();
+    let objective = solution.certificate.objective;
+    solution.certificate.bound = bound.max(objective);
+    solution.certificate.optimal = bound == objective;
+    solution
+}
+
+/// The reduced program where value and bound do not meet; the better deal and the lower bound.
+fn prove(
+    domains: &Domains,
+    search: &Search<'_>,
+    bound: i64,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> (Deal, i64) {
+    let value = search.objective();
+    if value >= bound || out_of_budget() {
+        return (search.deal(), bound);
     }
+    let Some(Found { deal, proven }) = solve_reduced(domains, search.allowed) else {
+        return (search.deal(), bound);
+    };
+    // the program works with floats: its deal is taken only if counting confirms it, its proof only with its deal
+    let found = Search::of(domains, search.allowed, &deal);
+    let better = found.is_valid() && found.objective() > value;
+    let best = if better { found.objective() } else { value };
+    let bound = if proven && found.is_valid() && found.objective() == best {
+        best
+    } else {
+        bound
+    };
+    (if better { deal } else { search.deal() }, bound)
 }

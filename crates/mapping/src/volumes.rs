@@ -11,7 +11,8 @@
 //! kept small in the order (8+), (12), (12+).
 
 use crate::Mode;
-use crate::domains::{CORE, Domains, LEVELS};
+use crate::domains::{CORE, CPU, Domains, LEVELS};
+use crate::relax::lessen;
 
 /// Threads and mains of each cpu.
 #[derive(Clone)]
@@ -26,7 +27,9 @@ pub(crate) struct Volumes {
 pub(crate) fn volumes(domains: &Domains) -> Volumes {
     let mains = spread_mains(domains);
     let threads = spread_extras(domains, &mains);
-    Volumes { threads, mains }
+    let mut volumes = Volumes { threads, mains };
+    lessen(domains, &mut volumes);
+    volumes
 }
 
 /// Fewest and most mains of a cpu.
@@ -73,8 +76,9 @@ pub(crate) fn add(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], cpu: usize
     }
 }
 
-/// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to keep it.
-pub(crate) fn spread_mains(domains: &Domains) -> Vec<u32> {
+/// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to keep it. Where an
+/// extra needs one more main on its cpu (its peers alone would be too many for T-1 ranks), so many cpus get one first.
+fn spread_mains(domains: &Domains) -> Vec<u32> {
     let (least, most) = main_limits(domains);
     let mut counts = no_counts(domains);
     for cpu in 0..domains.cpus {
@@ -82,16 +86,31 @@ pub(crate) fn spread_mains(domains: &Domains) -> Vec<u32> {
             add(domains, &mut counts, cpu);
         }
     }
-    let mut left = domains.workers - (least as usize * domains.cpus).min(domains.workers);
-    let mut cap = domains.core_mains;
-    // bound: every cpu takes `rank_cap` mains, so at the latest a cap of W leaves none
-    while left > 0 && cap <= domains.workers as u32 {
-        left -= spread(domains, &mut counts, left, &|counts, cpu| {
-            counts[0][cpu] < most && counts[CORE][domains.core(cpu)] < cap
+    let left = domains.workers - (least as usize * domains.cpus).min(domains.workers);
+    let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    let extras = domains.workers * domains.threads % domains.cpus;
+    let first = if domains.cpu_volume.1 > peers {
+        extras.min(left)
+    } else {
+        0
+    };
+    spread_capped(domains, &mut counts, first, (least + 1).min(most));
+    spread_capped(domains, &mut counts, left - first, most);
+    std::mem::take(&mut counts[CPU])
+}
+
+/// Spreads mains with at most `most` on a cpu and as few above the cap of a core as can be.
+fn spread_capped(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], mains: usize, most: u32) {
+    let mut left = mains;
+    // bound: no core holds more than all mains, so at the latest a cap of W leaves none
+    for cap in domains.core_mains..=domains.workers as u32 {
+        left -= spread(domains, counts, left, &|counts, cpu| {
+            counts[CPU][cpu] < most && counts[CORE][domains.core(cpu)] < cap
         });
-        cap += 1;
+        if left == 0 {
+            return;
+        }
     }
-    std::mem::take(&mut counts[0])
 }
 
 /// A core while extras are handed out.

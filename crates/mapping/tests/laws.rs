@@ -16,13 +16,21 @@ fn problems() -> impl Strategy<Value = Problem> {
     (topologies(64), sizes, modes()).prop_map(|(topology, (w, t), m)| problem(topology, (w, t, m)))
 }
 
+/// A budget that is spent after so many questions: the laws hold for any.
+fn budget(questions: u32) -> impl FnMut() -> bool {
+    let mut asked = 0;
+    move || {
+        asked += 1;
+        asked > questions
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_answer_is_valid_and_admits_what_it_breaks(problem in problems(), budget in 0..2_000u32) {
-        let mut asked = 0;
-        let solution = solve(&problem, &mut || { asked += 1; asked > budget }).unwrap();
+    fn every_answer_is_valid_and_admits_what_it_breaks(problem in problems(), questions in 0..2_000u32) {
+        let solution = solve(&problem, &mut budget(questions)).unwrap();
         let report = check_solution(&problem, &solution).unwrap();
         prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
         for relaxed in &report.relaxed {
@@ -43,22 +51,57 @@ proptest! {
 
     #[test]
     fn the_same_problem_has_the_same_answer(problem in problems()) {
-        let first = solve(&problem, &mut || false).unwrap();
-        prop_assert_eq!(&first, &solve(&problem, &mut || false).unwrap());
+        let first = solve(&problem, &mut budget(300)).unwrap();
+        prop_assert_eq!(&first, &solve(&problem, &mut budget(300)).unwrap());
     }
 
     #[test]
     fn round_robin_never_beats_the_bound_within_the_rules(problem in problems()) {
-        let (baseline, best) = (round_robin(&problem).unwrap(), solve(&problem, &mut || false).unwrap());
+        let (baseline, best) = (round_robin(&problem).unwrap(), solve(&problem, &mut budget(300)).unwrap());
         if baseline.certificate.relaxed.is_empty() {
             prop_assert!(best.certificate.bound >= baseline.certificate.objective);
         }
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1_000, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_mapping_in_force_stays_when_nothing_changed(problem in problems()) {
+        let first = solve(&problem, &mut budget(300)).unwrap();
+        let again = Problem { current: Some(first.mapping.clone()), ..problem };
+        let second = solve(&again, &mut budget(300)).unwrap();
+        prop_assert_eq!(first.mapping, second.mapping);
+    }
+
+    #[test]
+    fn a_mapping_in_force_never_makes_the_answer_worse(problem in problems(), moved in 0..9usize) {
+        let first = solve(&problem, &mut budget(300)).unwrap();
+        let mut current = first.mapping.clone();
+        let lowest = problem.topology.cpus()[0].id;
+        current.cpus.iter_mut().step_by(7).take(moved).for_each(|cpu| *cpu = lowest);
+        let again = Problem { current: Some(current), ..problem };
+        let second = solve(&again, &mut budget(300)).unwrap();
+        check_solution(&again, &second).unwrap();
+        prop_assert!(second.certificate.objective >= first.certificate.objective);
+        prop_assert_eq!(second.certificate.relaxed, first.certificate.relaxed);
+    }
+
+    #[test]
+    fn names_of_cpus_and_domains_do_not_matter(problem in problems(), seed in any::<u64>()) {
+        let renamed = Problem { topology: machines::renamed(&problem.topology, seed), ..problem.clone() };
+        let (a, b) = (solve(&problem, &mut budget(300)).unwrap(), solve(&renamed, &mut budget(300)).unwrap());
+        check_solution(&renamed, &b).unwrap();
+        prop_assert_eq!(a.certificate, b.certificate);
+    }
+}
+
 #[test]
 fn the_modes_differ() {
     let at = |mode| problem(machines::ARTICLE.topology(), (4, 8, mode));
-    let solved = |mode| solve(&at(mode), &mut || false).unwrap().mapping;
+    let solved = |mode| solve(&at(mode), &mut budget(300)).unwrap().mapping;
     assert_ne!(solved(Mode::Scatter), solved(Mode::Compact));
 }

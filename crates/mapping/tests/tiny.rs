@@ -74,6 +74,6 @@ proptest! {
         prop_assert_eq!(breaches(&report), least, "least breaches");
         prop_assert!(solution.certificate.bound >= best, "the bound is a bound");
         prop_assert_eq!(report.objective, best, "best value");
-        let _ = solution.certificate.optimal;
+        prop_assert!(solution.certificate.optimal, "proven");
     }
 }

@@ -105,3 +105,23 @@ pub fn has_equal_cores(topology: &Topology) -> bool {
     let first = counts.values().next().copied();
     counts.values().all(|&count| Some(count) == first)
 }
+
+/// The same machine with other ids of cpus, cores and caches.
+pub fn renamed(topology: &Topology, seed: u64) -> Topology {
+    let mut cpus = topology.cpus().to_vec();
+    let mut state = seed | 1;
+    for i in (1..cpus.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        cpus.swap(i, (state >> 33) as usize % (i + 1));
+    }
+    let renamed = cpus.iter().enumerate().map(|(i, cpu)| Cpu {
+        id: CpuId(3 * i as u16 + 1),
+        core: 1_000 - cpu.core,
+        l2: 1_000 - cpu.l2,
+        l3: 1_000 - cpu.l3,
+        ..*cpu
+    });
+    Topology::new(renamed.collect()).expect("still nested")
+}

@@ -1,0 +1,148 @@
+//! Names for a deal: which worker is which, which peer has which rank.
+//!
+//! **Problem.** A deal says what rows of cpus there are; workers are alike and so are ranks, so many mappings are the same
+//! deal. **Approach.** With a mapping in force, the rows go to the workers of which they keep most threads, and peers
+//! that stay keep their ranks as far as the colouring lets them. Without one, rows are sorted and the ranks are those that
+//! make the first row rise: the lexicographically smallest names of the coloured deal. **Proof sketch.** No rule
+//! tells workers or peers' ranks apart, so every naming has the same value. **Limits.** Rows are matched greedily: few
+//! moves, not always the fewest.
+
+use std::cmp::Reverse;
+
+use albacore_topology::CpuId;
+
+use crate::deal::Deal;
+use crate::domains::Domains;
+use crate::label::colour_peers;
+use crate::{Mapping, Problem};
+
+/// Gives every row a worker, every peer a rank and every position its cpu's id.
+pub(crate) fn name(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping {
+    let id = |position: u16| {
+        let original = domains.original[usize::from(position)];
+        problem.topology.cpus()[usize::from(original)].id
+    };
+    let rows = deal
+        .mains
+        .iter()
+        .zip(&deal.peers)
+        .map(|(&main, peers)| Row {
+            main: id(main),
+            peers: peers.iter().map(|&peer| (peer, id(peer))).collect(),
+        });
+    let mut rows: Vec<Row> = rows.collect();
+    rows.sort_by_key(|row| (row.main, row.ids()));
+    let (threads, current) = (domains.threads, problem.current.as_ref());
+    let current = current.filter(|current| usize::from(current.threads) == threads);
+    if let Some(current) = current {
+        rows = matched(rows, current);
+    }
+    let mut edges: Vec<(u16, u16)> = Vec::new();
+    let mut ids: Vec<(usize, CpuId)> = Vec::new();
+    let mut ranks: Vec<Option<u16>> = Vec::new();
+    for (worker, row) in rows.iter().enumerate() {
+        let before = current
+            .and_then(|current| row_of(current, worker))
+            .unwrap_or(&[]);
+        let mut before: Vec<Option<CpuId>> = before.iter().skip(1).copied().map(Some).collect();
+        for &(peer, cpu) in &row.peers {
+            let same = before.iter().position(|&other| other == Some(cpu));
+            if let Some(same) = same {
+                before[same] = None;
+            }
+            edges.push((worker as u16, peer));
+            ids.push((worker, cpu));
+            ranks.push(same.map(|same| same as u16));
+        }
+    }
+    let colours = colour_peers(domains, &edges, &ranks);
+    let mut cpus: Vec<CpuId> = rows
+        .iter()
+        .flat_map(|row| std::iter::repeat_n(row.main, threads))
+        .collect();
+    for (&(worker, cpu), &colour) in ids.iter().zip(&colours) {
+        cpus[worker * threads + 1 + usize::from(colour)] = cpu;
+    }
+    if current.is_none() {
+        sort_names(&mut cpus, threads);
+    }
+    Mapping {
+        threads: problem.threads,
+        cpus,
+    }
+}
+
+/// The cpus of one worker: position and id of each peer's.
+struct Row {
+    main: CpuId,
+    peers: Vec<(u16, CpuId)>,
+}
+
+impl Row {
+    fn ids(&self) -> Vec<CpuId> {
+        self.peers.iter().map(|&(_, id)| id).collect()
+    }
+
+    /// How many threads of a worker that has the cpus `before` could stay.
+    fn kept(&self, before: &[CpuId]) -> usize {
+        let Some((main, peers)) = before.split_first() else {
+            return 0;
+        };
+        let mut left: Vec<CpuId> = self.ids();
+        let mut kept = usize::from(self.main == *main);
+        for peer in peers {
+            if let Some(same) = left.iter().position(|id| id == peer) {
+                left.swap_remove(same);
+                kept += 1;
+            }
+        }
+        kept
+    }
+}
+
+fn row_of(current: &Mapping, worker: usize) -> Option<&[CpuId]> {
+    let threads = usize::from(current.threads);
+    current.cpus.get(worker * threads..(worker + 1) * threads)
+}
+
+/// Orders the rows so that workers keep many of their threads: the best pair first.
+fn matched(rows: Vec<Row>, current: &Mapping) -> Vec<Row> {
+    let count = rows.len();
+    let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::with_capacity(count * count);
+    for worker in 0..count {
+        let before = row_of(current, worker).unwrap_or(&[]);
+        for (row, cpus) in rows.iter().enumerate() {
+            pairs.push((Reverse(cpus.kept(before)), worker, row));
+        }
+    }
+    pairs.sort_unstable();
+    let mut of_worker: Vec<Option<usize>> = vec![None; count];
+    let mut taken = vec![false; count];
+    for (_, worker, row) in pairs {
+        if of_worker[worker].is_none() && !taken[row] {
+            of_worker[worker] = Some(row);
+            taken[row] = true;
+        }
+    }
+    let mut rows: Vec<Option<Row>> = rows.into_iter().map(Some).collect();
+    of_worker
+        .into_iter()
+        .flatten()
+        .filter_map(|row| rows[row].take())
+        .collect()
+}
+
+/// Ranks such that the first row rises, then workers such that rows rise.
+fn sort_names(cpus: &mut Vec<CpuId>, threads: usize) {
+    let mut rows: Vec<Vec<CpuId>> = cpus.chunks(threads).map(<[CpuId]>::to_vec).collect();
+    let Some(first) = rows.iter().min_by_key(|row| row[0]).cloned() else {
+        return;
+    };
+    let mut order: Vec<usize> = (0..threads).collect();
+    order[1..].sort_by_key(|&rank| first[rank]);
+    for row in &mut rows {
+        *row = order.iter().map(|&rank| row[rank]).collect();
+    }
+    rows.sort();
+    *cpus = rows.concat();
+}

@@ -1,0 +1,129 @@
+//! The smallest relaxation: volumes that break the core rules and (12) as little as can be.
+//!
+//! **Problem.** Where cores differ in their usable cpus, or the rules contradict each other, some right-hand side has
+//! to move; it shall move by the smallest number. **Approach.** From the constructed volumes, move a thread and a main,
+//! alone, together or against each other, between two cpus as long as the breaches get smaller, compared in the order
+//! (8+), mains-per-core, (12), (12+). Cpus that look alike (same threads and mains on a core that looks alike) are
+//! tried once. **Proof sketch.** Breaches only fall, so it ends; (8) and what `deal` and `label` need hold in every
+//! state. On equal cores the construction is minimal already and this finds nothing. **Limits.** A local search: minimal
+//! on every tiny problem that was compared with brute force, not proven minimal for unequal cores.
+
+use std::collections::BTreeMap;
+
+use crate::domains::{CORE, Domains};
+use crate::limits::RELAX_STEPS_MAX;
+use crate::volumes::Volumes;
+
+/// Excess of (8+), its sum over cores, excess of mains-per-core, of (12), of (12+).
+type Breaches = [u32; 5];
+
+/// Makes the breaches of `volumes` small.
+pub(crate) fn lessen(domains: &Domains, volumes: &mut Volumes) {
+    let mut least = breaches(domains, volumes);
+    for _ in 0..RELAX_STEPS_MAX {
+        if least == Breaches::default() {
+            return;
+        }
+        match better(domains, volumes, least) {
+            Some((breaches, next)) => (least, *volumes) = (breaches, next),
+            None => return,
+        }
+    }
+}
+
+fn better(domains: &Domains, volumes: &Volumes, least: Breaches) -> Option<(Breaches, Volumes)> {
+    let candidates = unlike_cpus(domains, volumes);
+    let mut best = (least, None);
+    for &from in &candidates {
+        for &to in &candidates {
+            for (threads, mains) in [(0, 1), (1, 0), (1, 1), (1, -1)] {
+                let Some(next) = moved(domains, volumes, (from, to), (threads, mains)) else {
+                    continue;
+                };
+                let breaches = breaches(domains, &next);
+                if breaches < best.0 {
+                    best = (breaches, Some(next));
+                }
+            }
+        }
+    }
+    best.1.map(|volumes| (best.0, volumes))
+}
+
+/// The volumes with so many threads and mains less on one cpu and more on another, if both cpus can hold that.
+fn moved(
+    domains: &Domains,
+    volumes: &Volumes,
+    (from, to): (usize, usize),
+    (threads, mains): (i32, i32),
+) -> Option<Volumes> {
+    let (lower, upper) = domains.cpu_volume;
+    let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    let changed = |cpu: usize, threads: i32, mains: i32| {
+        let n = volumes.threads[cpu].checked_add_signed(threads)?;
+        let m = volumes.mains[cpu].checked_add_signed(mains)?;
+        let ranks = m <= domains.rank_cap && m <= n && n - m <= peers;
+        ((lower..=upper).contains(&n) && ranks).then_some((n, m))
+    };
+    if from == to {
+        return None;
+    }
+    let (a, b) = (
+        changed(from, -threads, -mains)?,
+        changed(to, threads, mains)?,
+    );
+    let mut next = volumes.clone();
+    (next.threads[from], next.mains[from]) = a;
+    (next.threads[to], next.mains[to]) = b;
+    Some(next)
+}
+
+/// Of every kind of cpu the first ones, on the same core and on others.
+fn unlike_cpus(domains: &Domains, volumes: &Volumes) -> Vec<usize> {
+    let of = |cpu: usize| (volumes.threads[cpu], volumes.mains[cpu]);
+    let mut kinds: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for core in 0..domains.count(CORE) {
+        let mut look: Vec<(u32, u32)> = domains.members(CORE, core).map(of).collect();
+        look.sort_unstable();
+        for cpu in domains.members(CORE, core) {
+            let seen = kinds.entry((look.clone(), of(cpu))).or_default();
+            let beside = seen
+                .iter()
+                .filter(|&&other| domains.core(other) == core)
+                .count();
+            if seen.len() < 2 || (seen.len() < 4 && beside == 0) {
+                seen.push(cpu);
+            }
+        }
+    }
+    kinds.into_values().flatten().collect()
+}
+
+fn breaches(domains: &Domains, volumes: &Volumes) -> Breaches {
+    let (lower, upper) = domains.core_volume;
+    let mut breaches = Breaches::default();
+    let (mut full, mut full_cores) = (0, 0);
+    for core in 0..domains.count(CORE) {
+        let members = domains.members(CORE, core);
+        let threads: u32 = volumes.threads[members.clone()].iter().sum();
+        let mains: u32 = volumes.mains[members.clone()].iter().sum();
+        let off = lower
+            .saturating_sub(threads)
+            .max(threads.saturating_sub(upper));
+        breaches[0] = breaches[0].max(off);
+        breaches[1] += off;
+        breaches[2] = breaches[2].max(mains.saturating_sub(domains.core_mains));
+        full_cores += u32::from(threads >= upper && mains > 0);
+        for cpu in members {
+            let at_top = volumes.threads[cpu] >= domains.cpu_volume.1;
+            full += u32::from(at_top && volumes.mains[cpu] > 0);
+        }
+    }
+    breaches[3] = domains
+        .full_mains
+        .map_or(0, |most| full.saturating_sub(most));
+    breaches[4] = domains
+        .full_core_mains
+        .map_or(0, |most| full_cores.saturating_sub(most));
+    breaches
+}
