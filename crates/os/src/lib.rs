@@ -23,6 +23,7 @@ mod signals;
 mod spawn;
 mod stat;
 mod sysfs_tree;
+mod terminal;
 mod uevent;
 
 pub use alarm::Alarm;
@@ -46,4 +47,5 @@ pub use signals::Signals;
 pub use spawn::{Spawn, become_subreaper, reap_orphans};
 pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::read_sysfs;
+pub use terminal::terminal_lines;
 pub use uevent::UeventSocket;

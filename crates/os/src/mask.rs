@@ -105,9 +105,15 @@ fn read_live_mask(tid: Tid) -> Result<CpuSet, MaskError> {
             bits.as_mut_ptr(),
         )
     };
-    if result >= 0 {
-        let set = |cpu: &u16| bits[usize::from(*cpu) / 8] >> (cpu % 8) & 1 == 1;
-        return Ok((0..=CpuSet::MAX_ID).filter(set).map(CpuId).collect());
+    if let Ok(length) = usize::try_from(result) {
+        // The kernel tells how many bytes it wrote: as many as it has cpus, rounded up to words.
+        let bytes = bits.iter().take(length).enumerate();
+        let ids = bytes.flat_map(|(i, byte)| {
+            (0..8u16)
+                .filter(move |b| byte >> b & 1 == 1)
+                .map(move |b| CpuId(i as u16 * 8 + b))
+        });
+        return Ok(ids.collect());
     }
     Err(match Errno::last() {
         Errno::ESRCH => MaskError::Gone { tid },

@@ -31,6 +31,22 @@ impl PidFd {
         }
     }
 
+    /// Asks this very process to end (SIGTERM).
+    ///
+    /// # Errors
+    /// As [`PidFd::signal`].
+    pub fn terminate(&self) -> Result<(), OsError> {
+        self.signal(nix::sys::signal::Signal::SIGTERM)
+    }
+
+    /// Ends this very process (SIGKILL).
+    ///
+    /// # Errors
+    /// As [`PidFd::signal`].
+    pub fn kill(&self) -> Result<(), OsError> {
+        self.signal(nix::sys::signal::Signal::SIGKILL)
+    }
+
     /// Sends a signal to this very process.
     ///
     /// # Errors

@@ -1,1 +1,27 @@
-//! albacore-placer.
+//! The loop observe -> plan -> lint -> pin -> verify -> report. Knows processes and cpusets, nothing of Kubernetes:
+//! `albacore run` drives it with one subject, a node's agent with many.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod config;
+mod control;
+mod cpuset;
+mod error;
+mod execute;
+mod histogram;
+pub mod limits;
+mod placer;
+mod process;
+mod report;
+mod solving;
+mod subject;
+mod table;
+mod telling;
+
+pub use config::{Config, SubjectConfig, SubjectId};
+pub use control::{Control, ControlError, Handle};
+pub use error::PlacerError;
+pub use histogram::Histogram;
+pub use placer::{Placer, Progress};
+pub use report::{BirthKind, Figures, Report, Restored};
+pub use table::{Row, RowState};

@@ -77,6 +77,23 @@ impl Ledger {
         self.self_pinned.iter().copied()
     }
 
+    /// The workers that live, by index.
+    pub fn workers(&self) -> impl Iterator<Item = (WorkerIndex, ProcessId)> + '_ {
+        self.workers
+            .iter()
+            .map(|(&worker, &process)| (worker, process))
+    }
+
+    /// How many slots have a thread.
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The process whose children the workers are, if there is one.
+    pub fn arbiter(&self) -> Option<ProcessId> {
+        self.arbiter
+    }
+
     /// Threads whose masks are ours, and would have to be given back.
     pub fn held_count(&self) -> usize {
         self.verified.len()

@@ -8,7 +8,7 @@ use albacore_topology::{CpuSet, Distances};
 
 use crate::drift::cause_of;
 use crate::ledger::{Setting, Verified};
-use crate::ranks::index_workers;
+use crate::ranks::{index_workers, rank_threads};
 use crate::targets::Aim;
 pub use crate::targets::Target;
 use crate::{
@@ -230,9 +230,7 @@ pub fn plan(
             asked: policy.workers,
         });
     }
-    if let Some(mapping) = mapping {
-        draft.place(workers, mapping);
-    }
+    draft.place(workers, mapping);
     draft.give_back(&roles);
     draft.finish()
 }
@@ -269,8 +267,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Targets for all threads of all workers, and steps where masks differ.
-    fn place(&mut self, workers: Vec<&'a Process>, mapping: &Mapping) {
+    /// Slots for all threads of all workers; with a mapping also targets, and steps where masks differ.
+    fn place(&mut self, workers: Vec<&'a Process>, mapping: Option<&Mapping>) {
         let indexed = index_workers(workers, self.policy, self.before, &mut self.notes);
         self.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
         let aim = Aim {
@@ -278,16 +276,12 @@ impl<'a> Draft<'a> {
             source: self.observation.source,
             mapping,
             cpuset: &self.observation.cpuset,
-            ledger: self.before,
         };
         let mut slots = BTreeMap::new();
         for (&worker, process) in &indexed.workers {
-            let targets = aim.at(worker, process, &mut self.notes);
-            slots.extend(
-                targets
-                    .iter()
-                    .filter_map(|(&id, target)| Some((target.slot?, id))),
-            );
+            let ranked = rank_threads(worker, process, self.policy.threads, self.before);
+            slots.extend(ranked.slots.iter().map(|(&slot, &thread)| (slot, thread)));
+            let targets = aim.at(worker, process, ranked, &mut self.notes);
             let drifted = self.compare(process, &targets);
             self.blame_the_server(drifted);
             self.targets.extend(targets);

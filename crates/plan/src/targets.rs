@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
-use crate::ranks::rank_threads;
-use crate::{Ledger, MainThread, Note, Policy, Process, ProcessId, Source, ThreadId};
+use crate::ranks::Ranked;
+use crate::{MainThread, Note, Policy, Process, ProcessId, Source, ThreadId};
 
 /// What one thread should have.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,21 +30,19 @@ pub struct Target {
 pub(crate) struct Aim<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) source: Source,
-    pub(crate) mapping: &'a Mapping,
+    /// `None` if the kernel places: there are no targets then.
+    pub(crate) mapping: Option<&'a Mapping>,
     pub(crate) cpuset: &'a CpuSet,
-    pub(crate) ledger: &'a Ledger,
 }
 
 impl Aim<'_> {
     /// The cpus of a worker's slots.
     pub(crate) fn worker_set(&self, worker: WorkerIndex) -> CpuSet {
-        let own = self
-            .mapping
-            .iter()
-            .filter(|(slot, _)| slot.worker == worker);
-        own.map(|(_, cpu)| cpu)
-            .filter(|&cpu| self.cpuset.contains(cpu))
-            .collect()
+        let slots = self.mapping.into_iter().flat_map(Mapping::iter);
+        let own = slots
+            .filter(|(slot, _)| slot.worker == worker)
+            .map(|(_, cpu)| cpu);
+        own.filter(|&cpu| self.cpuset.contains(cpu)).collect()
     }
 
     /// The targets of all threads of a worker.
@@ -52,10 +50,10 @@ impl Aim<'_> {
         &self,
         worker: WorkerIndex,
         process: &Process,
+        ranked: Ranked,
         notes: &mut Vec<Note>,
     ) -> BTreeMap<ThreadId, Target> {
         let policy = self.policy;
-        let ranked = rank_threads(worker, process, policy.threads, self.ledger);
         let own = self.worker_set(worker);
         let target = |slot, mask| Target {
             process: process.id,
@@ -74,20 +72,20 @@ impl Aim<'_> {
         }
         let pins_main = policy.main_thread == MainThread::Pinned;
         let waits = is_short && self.source == Source::PreFork && !policy.is_pool_size_known;
-        if waits && pins_main {
+        if waits && pins_main && self.mapping.is_some() {
             notes.push(Note::PoolSizeUnsafe { worker });
         }
         let mut targets = BTreeMap::new();
         for (slot, thread) in ranked.slots {
-            let one = || {
-                self.mapping
+            let cpu = || {
+                self.mapping?
                     .cpu(slot)
                     .filter(|&cpu| self.cpuset.contains(cpu))
             };
             let mask = if slot.rank == Rank(0) && (!pins_main || waits) {
                 own.clone()
             } else {
-                one().into_iter().collect()
+                cpu().into_iter().collect()
             };
             targets.insert(thread, target(Some(slot), mask));
         }

@@ -1,0 +1,266 @@
+//! The process tree of one subject as it was last read, and the cheap ways to bring it up to date.
+
+use std::collections::BTreeMap;
+
+use albacore_os::{Micros, OsError, Pid, Tid, read_children};
+use albacore_plan::{Process, Source};
+
+use crate::limits::PROCESSES_MAX;
+use crate::process::{Known, LiveProcess, Quiet, Reader};
+
+/// A process tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    reader: Reader,
+    root: Pid,
+    source: Source,
+    /// The root first, parents before children.
+    order: Vec<Pid>,
+    processes: BTreeMap<Pid, LiveProcess>,
+    /// When the children of each process were last listed.
+    listed_at: BTreeMap<Pid, Micros>,
+    /// Nothing was born on the machine in this time.
+    pub(crate) quiet: Quiet,
+}
+
+impl Tree {
+    /// A tree of which nothing is read yet.
+    pub(crate) fn new(reader: Reader, root: Pid, source: Source) -> Self {
+        Self {
+            reader,
+            root,
+            source,
+            order: Vec::new(),
+            processes: BTreeMap::new(),
+            listed_at: BTreeMap::new(),
+            quiet: Quiet::default(),
+        }
+    }
+
+    pub(crate) fn root(&self) -> Pid {
+        self.root
+    }
+
+    pub(crate) fn has_root(&self) -> bool {
+        self.processes.contains_key(&self.root)
+    }
+
+    pub(crate) fn get(&self, pid: Pid) -> Option<&LiveProcess> {
+        self.processes.get(&pid)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveProcess> {
+        self.order.iter().filter_map(|pid| self.processes.get(pid))
+    }
+
+    pub(crate) fn thread_count(&self) -> usize {
+        self.processes
+            .values()
+            .map(|process| process.threads.len())
+            .sum()
+    }
+
+    /// A thread by its process and tid.
+    pub(crate) fn thread(&self, pid: Pid, tid: Tid) -> Option<&Known> {
+        self.processes.get(&pid)?.threads.get(&tid)
+    }
+
+    pub(crate) fn thread_mut(&mut self, pid: Pid, tid: Tid) -> Option<&mut Known> {
+        self.processes.get_mut(&pid)?.threads.get_mut(&tid)
+    }
+
+    /// Forgets a process that has ended; its children stay until the whole tree is read.
+    pub(crate) fn remove(&mut self, pid: Pid) -> Option<LiveProcess> {
+        self.order.retain(|&p| p != pid);
+        self.listed_at.remove(&pid);
+        self.processes.remove(&pid)
+    }
+
+    /// Reads the whole tree. True if a process or thread came or went.
+    pub(crate) fn read_all(&mut self) -> Result<bool, OsError> {
+        let mut changed = false;
+        let mut found = vec![self.root];
+        let mut listed_at = BTreeMap::new();
+        let mut next = 0;
+        // bound: PROCESSES_MAX
+        while next < found.len() && found.len() <= PROCESSES_MAX {
+            let pid = found[next];
+            next += 1;
+            changed |= self.read_process(pid)?;
+            if !self.processes.contains_key(&pid) {
+                continue;
+            }
+            listed_at.insert(pid, self.reader.clock.now()?);
+            for child in self.children(pid)? {
+                if !found.contains(&child) {
+                    found.push(child);
+                }
+            }
+        }
+        found.truncate(PROCESSES_MAX);
+        found.retain(|pid| self.processes.contains_key(pid));
+        let gone: Vec<Pid> = self
+            .processes
+            .keys()
+            .filter(|p| !found.contains(p))
+            .copied()
+            .collect();
+        for pid in &gone {
+            self.remove(*pid);
+        }
+        self.order = found;
+        // Only now: whoever was found above is younger than the listing before.
+        self.listed_at = listed_at;
+        Ok(changed || !gone.is_empty())
+    }
+
+    /// Reads one process, known or not; true if something came or went.
+    fn read_process(&mut self, pid: Pid) -> Result<bool, OsError> {
+        let Some(known) = self.processes.get_mut(&pid) else {
+            return self.meet(pid);
+        };
+        let stat = albacore_os::read_stat(&self.reader.host, pid);
+        if !stat.is_ok_and(|s| s.start_ticks == known.id.start_ticks && !s.is_dead()) {
+            // Ended, or its pid means another process now.
+            self.remove(pid);
+            self.meet(pid)?;
+            return Ok(true);
+        }
+        let before = known.threads.len();
+        let execed = known.read_cmdline(&self.reader)?;
+        known.read_names(&self.reader);
+        let others: Vec<_> = known.threads.values().map(|t| t.id).collect();
+        if !known.read_threads(&self.reader, self.quiet)? {
+            self.remove(pid);
+            return Ok(true);
+        }
+        let same = known.threads.len() == before
+            && known.threads.values().map(|t| t.id).eq(others);
+        Ok(execed || !same)
+    }
+
+    /// Reads a process that is not known; false if it has ended already.
+    fn meet(&mut self, pid: Pid) -> Result<bool, OsError> {
+        let parent = self.parent_listed_at(pid)?;
+        match LiveProcess::read(&self.reader, pid, parent)? {
+            Some(process) => {
+                self.order.push(pid);
+                self.processes.insert(pid, process);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// A time before which the process cannot have been born, by when its parent's children were listed last.
+    fn parent_listed_at(&self, pid: Pid) -> Result<Micros, OsError> {
+        if pid == self.root {
+            return Ok(Micros(0));
+        }
+        let parent = match albacore_os::read_stat(&self.reader.host, pid) {
+            Ok(stat) => Pid(stat.parent),
+            Err(e) if e.is_gone() => return Ok(Micros(0)),
+            Err(e) => return Err(e),
+        };
+        // Set by the listing *before* the one that found this child.
+        Ok(self.listed_at.get(&parent).copied().unwrap_or_default())
+    }
+
+    /// The children of a process now; without those that cannot be asked because it ended.
+    fn children(&self, pid: Pid) -> Result<Vec<Pid>, OsError> {
+        match read_children(&self.reader.host, pid) {
+            Ok(children) => Ok(children),
+            Err(e) if e.is_gone() => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Looks for children of `parents` and for threads of all processes that were born since; true if there are.
+    pub(crate) fn read_births(&mut self, parents: &[Pid]) -> Result<bool, OsError> {
+        let mut changed = false;
+        for &parent in parents {
+            let now = self.reader.clock.now()?;
+            for child in self.children(parent)? {
+                if !self.processes.contains_key(&child) && self.order.len() < PROCESSES_MAX {
+                    changed |= self.meet(child)?;
+                }
+            }
+            self.listed_at.insert(parent, now);
+        }
+        let other: Vec<Pid> = self
+            .processes
+            .values()
+            .filter(|p| p.has_other_count())
+            .map(LiveProcess::pid)
+            .collect();
+        for pid in other {
+            changed |= self.read_process(pid)?;
+        }
+        Ok(changed)
+    }
+
+    /// No birth until `until`: what is found later was born later.
+    pub(crate) fn note_quiet(&mut self, quiet: Quiet) {
+        self.quiet = quiet;
+        for at in self.listed_at.values_mut() {
+            if *at >= quiet.since {
+                *at = (*at).max(quiet.until);
+            }
+        }
+    }
+
+    /// Reads the masks of all threads; true if one differs from what was read before.
+    pub(crate) fn read_masks(&mut self) -> Result<bool, OsError> {
+        let mut changed = false;
+        for process in self.processes.values_mut() {
+            changed |= process.read_masks(&self.reader)?;
+        }
+        Ok(changed)
+    }
+
+    /// Reads the names of young threads; true if one got a name that tells its slot.
+    pub(crate) fn read_names(&mut self, now: Micros) -> bool {
+        if self.source != Source::Named {
+            return false;
+        }
+        let mut named = false;
+        for process in self.processes.values_mut().filter(|p| p.awaits_names(now)) {
+            named |= process.read_names(&self.reader);
+        }
+        named
+    }
+
+    /// True if young threads have no name yet although names decide; the root's own threads never get one.
+    pub(crate) fn awaits_names(&self, now: Micros) -> bool {
+        self.source == Source::Named
+            && self
+                .processes
+                .values()
+                .any(|p| p.pid() != self.root && p.awaits_names(now))
+    }
+
+    /// Reads the cpu times of processes with more threads than `threads`, where they tell who computes.
+    pub(crate) fn read_cpu_times(&mut self, threads: usize) {
+        if self.source == Source::PreFork {
+            for process in self
+                .processes
+                .values_mut()
+                .filter(|p| p.threads.len() > threads)
+            {
+                process.read_cpu_times(&self.reader);
+            }
+        }
+    }
+
+    /// Processes whose end nobody waits for yet.
+    pub(crate) fn unwatched(&mut self) -> impl Iterator<Item = &mut LiveProcess> {
+        self.processes
+            .values_mut()
+            .filter(|process| !process.is_watched)
+    }
+
+    /// The tree as a value.
+    pub(crate) fn observed(&self) -> Vec<Process> {
+        self.iter().map(LiveProcess::observed).collect()
+    }
+}

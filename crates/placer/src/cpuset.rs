@@ -1,0 +1,107 @@
+//! The cpus that a subject may use: the effective cpusets of its processes' cgroups and the given limit.
+
+use std::path::PathBuf;
+
+use albacore_os::{Cgroup, CgroupError, HostRoot, OsError, Pid, find_cgroup};
+use albacore_topology::CpuSet;
+
+use crate::PlacerError;
+use crate::limits::CGROUPS_MAX;
+
+/// The cpuset of one subject.
+#[derive(Clone, Debug)]
+pub(crate) struct CpusetView {
+    cgroups: Vec<Cgroup>,
+    limit: Option<CpuSet>,
+    /// The cpus that may be used.
+    pub(crate) cpus: CpuSet,
+    /// Where they were read.
+    pub(crate) source: PathBuf,
+    /// How often they were seen or heard to change.
+    pub(crate) changes: u64,
+}
+
+impl CpusetView {
+    /// Finds the cgroup of the root and reads its cpuset.
+    pub(crate) fn read(
+        host: &HostRoot,
+        root: Pid,
+        limit: Option<CpuSet>,
+    ) -> Result<Self, PlacerError> {
+        let cgroups = vec![find_cgroup(host, root)?];
+        let mut view = Self {
+            cgroups,
+            limit,
+            cpus: CpuSet::new(),
+            source: PathBuf::new(),
+            changes: 0,
+        };
+        view.update(host)?;
+        Ok(view)
+    }
+
+    /// Finds the cgroups of these processes, the root first; they are usually one.
+    pub(crate) fn find(&mut self, host: &HostRoot, pids: &[Pid]) -> Result<(), CgroupError> {
+        let mut cgroups: Vec<Cgroup> = Vec::new();
+        for &pid in pids {
+            match find_cgroup(host, pid) {
+                Ok(cgroup) if cgroups.len() < CGROUPS_MAX && !cgroups.contains(&cgroup) => {
+                    cgroups.push(cgroup);
+                }
+                Ok(_) => {}
+                Err(CgroupError::Os(e)) if e.is_gone() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if !cgroups.is_empty() {
+            self.cgroups = cgroups;
+        }
+        Ok(())
+    }
+
+    /// Reads the cpusets again; true if what may be used is another set now. Processes in several cgroups (being moved
+    /// one by one) get what all of them may use, or what the root may use if that is nothing.
+    pub(crate) fn update(&mut self, host: &HostRoot) -> Result<bool, OsError> {
+        let mut common: Option<CpuSet> = None;
+        let mut first: Option<CpuSet> = None;
+        for cgroup in &self.cgroups {
+            let effective = match cgroup.read_effective(host) {
+                Ok(effective) => effective,
+                // A cgroup that was removed has no processes any more.
+                Err(e) if e.is_gone() => continue,
+                Err(e) => return Err(e),
+            };
+            if first.is_none() {
+                first = Some(effective.cpus.clone());
+                self.source = effective.source;
+            }
+            common =
+                Some(common.map_or(effective.cpus.clone(), |c| c.intersection(&effective.cpus)));
+        }
+        let Some(mut cpus) = common.filter(|c| !c.is_empty()).or(first) else {
+            return Ok(false);
+        };
+        if let Some(limit) = &self.limit {
+            cpus = cpus.intersection(limit);
+        }
+        let differs = cpus != self.cpus;
+        if differs {
+            self.cpus = cpus;
+            self.changes += 1;
+        }
+        Ok(differs)
+    }
+
+    /// True if masks are given back by setting them to a given limit, not to whatever the cpuset is.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// The files whose writing may change this.
+    pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
+        self.cgroups
+            .iter()
+            .flat_map(Cgroup::watched_files)
+            .collect()
+    }
+}

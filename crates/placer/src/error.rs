@@ -1,0 +1,69 @@
+//! Why placing cannot go on. What only concerns one thread for a moment is not an error but part of a report.
+
+use albacore_mapping::ProblemError;
+use albacore_os::{CgroupError, MaskError, OsError};
+use albacore_plan::LintError;
+use albacore_topology::SysfsError;
+
+use crate::SubjectId;
+
+/// What is wrong, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlacerError {
+    /// The kernel's files cannot be read.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The machine's topology cannot be understood.
+    #[error("the topology of this machine: {0}")]
+    Topology(#[from] SysfsError),
+    /// The cgroup of the server is not known.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// The server has no cpu to run on.
+    #[error(
+        "the cpuset of process {pid} has no usable cpu ({source_file} and the given limit leave none): \
+         give the cgroup cpus that are online"
+    )]
+    EmptyCpuset {
+        /// The root of the subject.
+        pid: i32,
+        /// Where the cpuset was read.
+        source_file: String,
+    },
+    /// The kernel does not let this process pin.
+    #[error(transparent)]
+    NotPermitted(MaskError),
+    /// The policy cannot be solved.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// A broken invariant of this program; nothing was written.
+    #[error("a plan did not pass its check and was not executed (this is a bug): {0}")]
+    Lint(#[from] LintError),
+    /// The root process of a subject ended before it was placed.
+    #[error("process {pid} is gone")]
+    RootGone {
+        /// Its pid.
+        pid: i32,
+    },
+    /// There is no such subject.
+    #[error("there is no subject {}", .0.0)]
+    UnknownSubject(SubjectId),
+}
+
+impl PlacerError {
+    /// A stable word for metrics and exit codes.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Os(_) => "os",
+            Self::Topology(_) => "topology",
+            Self::Cgroup(_) => "cgroup",
+            Self::EmptyCpuset { .. } => "empty_cpuset",
+            Self::NotPermitted(_) => "not_permitted",
+            Self::Problem(_) => "problem",
+            Self::Lint(_) => "invariant",
+            Self::RootGone { .. } => "root_gone",
+            Self::UnknownSubject(_) => "unknown_subject",
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Bounds and periods of the loop, each with its reason.
+
+use std::time::Duration;
+
+/// Period in which the births counter of the machine is read while nothing is expected. The promise for a thread out
+/// of the blue is 60 ms from birth to verified mask; one reading costs some microseconds.
+pub const IDLE_PERIOD: Duration = Duration::from_millis(10);
+
+/// Period while a birth is expected: a death announces one, and the promise is 20 ms.
+pub const FAST_PERIOD: Duration = Duration::from_millis(1);
+
+/// How long a birth is expected after a death: longer than any server that replaces its workers "at once" needs; a
+/// slower one is still found in the idle period.
+pub const FAST_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Longest pause between two scans while processes are born somewhere on the machine.
+pub const SCAN_PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// A scan is followed by a pause of this many times its duration: at most 1 % of a core, unless a birth is expected.
+pub const SCAN_PAUSE_RATIO: u32 = 100;
+
+/// The same while a birth is expected.
+pub const FAST_PAUSE_RATIO: u32 = 3;
+
+/// How long a process without the names of the built-in server's threads may still be getting them. Loading a model
+/// comes first.
+pub const NAMING_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Shortest period in which all masks are read back.
+pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(20);
+
+/// Longest period in which all masks are read back.
+pub const SWEEP_PERIOD_MAX: Duration = Duration::from_millis(500);
+
+/// A thread adds this much to the sweep's period. Reading one mask costs about 0.4 us: that keeps the sweep below half
+/// a percent of a core.
+pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(100);
+
+/// Period in which effective cpusets and the online cpus are read: nothing announces some of their changes.
+pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);
+
+/// Period in which the whole tree is read if something was born on the machine since.
+pub const TREE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Period in which the whole tree is read in any case: ids may wrap, counters may be reset.
+pub const TREE_PERIOD_MAX: Duration = Duration::from_secs(10);
+
+/// Events that arrive within this time are answered by one plan.
+pub const COALESCING_TIME: Duration = Duration::from_millis(2);
+
+/// Plans in a row for one wake: a plan whose steps change nothing that is observed ends the row. New threads may be
+/// made by threads that were not pinned yet, so one plan is not always enough.
+pub const PASSES_MAX: usize = 4;
+
+/// Rounds in which masks are given back at the end; ends earlier when a round finds nothing to do.
+pub const RESTORE_PASSES_MAX: usize = 8;
+
+/// Time for the solver; it runs on the cores that it is to protect. The constructed answer is there at once.
+pub const SOLVE_BUDGET: Duration = Duration::from_millis(50);
+
+/// A solve is followed by a pause of this many times its duration before the next one.
+pub const SOLVE_PAUSE_RATIO: u32 = 20;
+
+/// Processes looked at in one subject: a server of 64 workers with helpers has a few hundred.
+pub const PROCESSES_MAX: usize = 4096;
+
+/// Threads looked at in one subject.
+pub const THREADS_MAX: usize = 16_384;
+
+/// Control messages that wait to be handled; more are refused to their sender.
+pub const CONTROLS_MAX: usize = 64;
+
+/// Errors told of one restore; the rest is only counted.
+pub const RESTORE_ERRORS_MAX: usize = 16;
+
+/// Cgroups of one subject whose cpusets are read: its processes usually share one.
+pub const CGROUPS_MAX: usize = 8;

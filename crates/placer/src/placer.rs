@@ -1,0 +1,562 @@
+//! The loop: waits for what can change a mask, looks at what changed, and lets each subject converge.
+//!
+//! What wakes it: the end of a process (pidfd), a write to a cpuset file (inotify), a cpu that comes or goes (uevent),
+//! an order, and periods for what nothing announces. Births are found by reading one counter, the last id given to any
+//! process or thread of the machine: while it stands still nobody was born, and nothing else has to be read.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use albacore_os::{
+    Clock, CpusetWatch, Key, Micros, OsError, Pid, Poll, SchedExt, UeventSocket, Wake,
+    read_last_pid, read_online, read_sched_ext, read_sysfs,
+};
+use albacore_plan::Policy;
+use albacore_topology::{Topology, parse_sysfs};
+
+use crate::limits::{
+    COALESCING_TIME, CONTROLS_MAX, CPUSET_PERIOD, FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX,
+    IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO, SWEEP_PERIOD_MAX, SWEEP_PERIOD_MIN,
+    SWEEP_PERIOD_PER_THREAD, TREE_PERIOD, TREE_PERIOD_MAX,
+};
+use crate::process::{Quiet, Reader};
+use crate::report::{Figures, Report, Restored};
+use crate::subject::{Subject, Surroundings};
+use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId};
+
+const CONTROL_KEY: Key = Key(u64::MAX);
+const CPUSET_KEY: Key = Key(u64::MAX - 1);
+const UEVENT_KEY: Key = Key(u64::MAX - 2);
+
+/// The key of a process: its subject above, its pid below.
+fn process_key(subject: SubjectId, pid: Pid) -> Key {
+    Key(u64::from(subject.0) << 32 | u64::from(pid.0.unsigned_abs()))
+}
+
+/// Whether the loop goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Progress {
+    /// Call [`Placer::step`] again.
+    Running,
+    /// An order to stop arrived.
+    Stopped,
+}
+
+/// When what is due next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due {
+    births: Micros,
+    sweep: Micros,
+    cpusets: Micros,
+    tree: Micros,
+    tree_at_last: Micros,
+}
+
+/// Places the threads of its subjects and keeps them placed. Single-threaded; [`Handle`]s reach it from elsewhere.
+#[derive(Debug)]
+pub struct Placer {
+    config: Config,
+    reader: Reader,
+    poll: Poll,
+    wake: Wake,
+    orders: Receiver<Control>,
+    handle: Handle,
+    cpuset_watch: CpusetWatch,
+    uevents: Option<UeventSocket>,
+    machine: Topology,
+    scheduler: SchedExt,
+    subjects: BTreeMap<SubjectId, Subject>,
+    next_id: u32,
+    figures: Figures,
+    due: Due,
+    last_pid: i32,
+    last_pid_at: Micros,
+    tree_pid: i32,
+    is_stopped: bool,
+}
+
+impl Placer {
+    /// A placer without subjects.
+    ///
+    /// # Errors
+    /// The machine cannot be read or understood, or file descriptors run out.
+    pub fn new(config: Config) -> Result<Self, PlacerError> {
+        let reader = Reader {
+            host: config.host.clone(),
+            clock: Clock::new()?,
+        };
+        let machine = read_machine(&reader)?;
+        let poll = Poll::new()?;
+        let wake = Wake::new()?;
+        poll.add(&wake, CONTROL_KEY)?;
+        let cpuset_watch = CpusetWatch::new()?;
+        poll.add(&cpuset_watch, CPUSET_KEY)?;
+        // Forbidden in some sandboxes: the online cpus are polled as well.
+        let uevents = UeventSocket::open().ok();
+        if let Some(socket) = &uevents {
+            poll.add(socket, UEVENT_KEY)?;
+        }
+        let (sender, orders) = sync_channel(CONTROLS_MAX);
+        let handle = Handle {
+            sender,
+            wake: wake.clone(),
+        };
+        Ok(Self {
+            config,
+            reader,
+            poll,
+            wake,
+            orders,
+            handle,
+            cpuset_watch,
+            uevents,
+            machine,
+            scheduler: SchedExt::Disabled,
+            subjects: BTreeMap::new(),
+            next_id: 0,
+            figures: Figures::default(),
+            due: Due::default(),
+            last_pid: 0,
+            last_pid_at: Micros(0),
+            tree_pid: 0,
+            is_stopped: false,
+        })
+    }
+
+    /// A handle to give orders with, from any thread.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Adds a process tree. The first [`Placer::step`] after this places it.
+    ///
+    /// # Errors
+    /// The root is gone, its cgroup is not known, or its cpuset has no cpu.
+    pub fn add_subject(&mut self, config: &SubjectConfig) -> Result<SubjectId, PlacerError> {
+        let id = SubjectId(self.next_id);
+        let subject = Subject::new(id, config, &self.reader, self.config.limit.clone())?;
+        self.next_id += 1;
+        self.subjects.insert(id, subject);
+        self.due = Due::default();
+        self.watch_files();
+        Ok(id)
+    }
+
+    /// Sets the policy of a subject; the next [`Placer::step`] acts on it.
+    ///
+    /// # Errors
+    /// There is no such subject.
+    pub fn set_policy(&mut self, id: SubjectId, policy: Policy) -> Result<(), PlacerError> {
+        let subject = self
+            .subjects
+            .get_mut(&id)
+            .ok_or(PlacerError::UnknownSubject(id))?;
+        subject.set_policy(policy);
+        self.due = Due::default();
+        Ok(())
+    }
+
+    /// The state of every slot of every subject.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell the time.
+    pub fn table(&self) -> Result<Vec<Row>, PlacerError> {
+        let now = self.reader.clock.now()?;
+        Ok(self
+            .subjects
+            .values()
+            .flat_map(|subject| subject.rows(now))
+            .collect())
+    }
+
+    /// Counters and distributions since the start.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The online cpus of the machine, as last read.
+    pub fn machine(&self) -> &Topology {
+        &self.machine
+    }
+
+    /// Runs until an order to stop, then gives every mask back.
+    ///
+    /// # Errors
+    /// Placing cannot go on; masks are given back all the same.
+    pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Result<Restored, PlacerError> {
+        // bound: one wait per turn; ends with an order to stop
+        let result = loop {
+            match self.step(SWEEP_PERIOD_MAX, report) {
+                Ok(Progress::Running) => {}
+                Ok(Progress::Stopped) => break Ok(()),
+                Err(e) => break Err(e),
+            }
+        };
+        let restored = self.restore(report);
+        result.map(|()| restored)
+    }
+
+    /// Waits until something is to be done, at most `timeout`, and does it.
+    ///
+    /// # Errors
+    /// Placing cannot go on as it is. The state stays consistent: a caller may go on with `step` (a subject that the
+    /// kernel refused is then only observed) or end with `restore`.
+    pub fn step(
+        &mut self,
+        timeout: Duration,
+        report: &mut dyn FnMut(&Report),
+    ) -> Result<Progress, PlacerError> {
+        let now = self.reader.clock.now()?;
+        let wait = Duration::from_micros(self.next_due().0.saturating_sub(now.0)).min(timeout);
+        let mut keys = self.poll.wait(wait)?;
+        let is_hint = |key: &Key| [CPUSET_KEY, UEVENT_KEY].contains(key);
+        if keys.iter().any(is_hint) {
+            // Writers of cpusets write several files; what comes now is answered together.
+            std::thread::sleep(COALESCING_TIME);
+            keys.extend(self.poll.wait(Duration::ZERO)?);
+            self.due.cpusets = Micros(0);
+        }
+        self.take_orders(&keys, report);
+        self.take_hints(&keys)?;
+        self.take_ends(&keys)?;
+        self.look(report)?;
+        let mut result = Ok(());
+        for id in self.subjects.keys().copied().collect::<Vec<_>>() {
+            result = result.and(self.converge(id, report));
+        }
+        self.bury(report);
+        result?;
+        Ok(if self.is_stopped {
+            Progress::Stopped
+        } else {
+            Progress::Running
+        })
+    }
+
+    /// Gives every mask of every subject back, continuing past every error.
+    pub fn restore(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
+        let mut all = Restored::default();
+        for id in self.subjects.keys().copied().collect::<Vec<_>>() {
+            all = merge(all, self.restore_one(id, report));
+        }
+        report(&Report::Restored(all.clone()));
+        all
+    }
+
+    fn restore_one(&mut self, id: SubjectId, report: &mut dyn FnMut(&Report)) -> Restored {
+        let Some(mut subject) = self.subjects.remove(&id) else {
+            return Restored::default();
+        };
+        let restored = subject.restore(&mut Surroundings {
+            reader: &self.reader,
+            machine: &self.machine,
+            may_write: true,
+            figures: &mut self.figures,
+            report,
+        });
+        self.subjects.insert(id, subject);
+        restored
+    }
+
+    fn next_due(&self) -> Micros {
+        let Due {
+            births,
+            sweep,
+            cpusets,
+            tree,
+            tree_at_last: _,
+        } = self.due;
+        let retries = self
+            .subjects
+            .values()
+            .filter_map(|subject| subject.retry_at);
+        let dirty = self
+            .subjects
+            .values()
+            .filter(|s| s.is_dirty)
+            .map(|_| Micros(0));
+        [births, sweep, cpusets, tree]
+            .into_iter()
+            .chain(retries)
+            .chain(dirty)
+            .min()
+            .unwrap_or_default()
+    }
+
+    fn take_orders(&mut self, keys: &[Key], report: &mut dyn FnMut(&Report)) {
+        if !keys.contains(&CONTROL_KEY) {
+            return;
+        }
+        self.wake.clear();
+        // bound: CONTROLS_MAX orders fit into the queue
+        for order in self
+            .orders
+            .try_iter()
+            .take(CONTROLS_MAX)
+            .collect::<Vec<_>>()
+        {
+            match order {
+                Control::SetPolicy(id, policy) => {
+                    // A subject that ended meanwhile has no policy to set; its end was told.
+                    if self.set_policy(id, policy).is_ok() {
+                        report(&Report::PolicySet { subject: id });
+                    }
+                }
+                Control::Remove(id) => {
+                    let restored = self.restore_one(id, report);
+                    self.subjects.remove(&id);
+                    report(&Report::Restored(restored));
+                }
+                Control::Stop => self.is_stopped = true,
+            }
+        }
+    }
+
+    fn take_hints(&mut self, keys: &[Key]) -> Result<(), OsError> {
+        if keys.contains(&CPUSET_KEY) && self.cpuset_watch.drain()? {
+            for subject in self.subjects.values_mut() {
+                // Written and written back, it looks the same but may have wiped masks: counts as a change.
+                subject.cpuset.changes += 1;
+                subject.is_dirty = true;
+            }
+            self.due.sweep = Micros(0);
+        }
+        if keys.contains(&UEVENT_KEY)
+            && let Some(socket) = &self.uevents
+        {
+            socket.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Processes that ended: a death announces a birth.
+    fn take_ends(&mut self, keys: &[Key]) -> Result<(), OsError> {
+        let now = self.reader.clock.now()?;
+        for subject in self.subjects.values_mut() {
+            for &key in keys.iter().filter(|key| key.0 < UEVENT_KEY.0) {
+                let pid = Pid((key.0 & u64::from(u32::MAX)) as i32);
+                if process_key(subject.id, pid) != key || subject.tree.remove(pid).is_none() {
+                    continue;
+                }
+                subject.fast_until = Micros(now.0 + FAST_TIME_MAX.as_micros() as u64);
+                subject.is_dirty = true;
+                self.due.births = Micros(0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at everything that is due.
+    fn look(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
+        let now = self.reader.clock.now()?;
+        if now >= self.due.cpusets {
+            self.look_at_cpusets(report)?;
+            self.due.cpusets = after(now, CPUSET_PERIOD);
+        }
+        if now >= self.due.births {
+            self.look_for_births(now)?;
+        }
+        if now >= self.due.sweep {
+            self.sweep()?;
+            let threads: usize = self.subjects.values().map(|s| s.tree.thread_count()).sum();
+            let period = SWEEP_PERIOD_PER_THREAD * threads as u32;
+            self.due.sweep = after(now, period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX));
+        }
+        if now >= self.due.tree {
+            let is_old = now.0 >= after(self.due.tree_at_last, TREE_PERIOD_MAX).0;
+            if is_old || self.tree_pid != self.last_pid {
+                self.look_at_trees()?;
+                self.due.tree_at_last = now;
+                self.tree_pid = self.last_pid;
+            }
+            self.due.tree = after(now, TREE_PERIOD);
+        }
+        for subject in self.subjects.values_mut() {
+            subject.is_dirty |= subject.retry_at.is_some_and(|at| now >= at);
+        }
+        self.watch_processes()?;
+        Ok(())
+    }
+
+    fn look_at_cpusets(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
+        let host = &self.reader.host;
+        let scheduler = read_sched_ext(host)?;
+        if scheduler != self.scheduler {
+            self.scheduler = scheduler;
+            if scheduler == SchedExt::Enabled {
+                report(&Report::ForeignScheduler);
+            }
+            self.subjects
+                .values_mut()
+                .for_each(|subject| subject.is_dirty = true);
+        }
+        let online = read_online(host)?;
+        if online != self.machine.cpuset() {
+            self.machine = read_machine(&self.reader)?;
+            let online = self.machine.cpuset();
+            report(&Report::MachineChanged { online });
+            self.subjects
+                .values_mut()
+                .for_each(|subject| subject.is_dirty = true);
+            self.due.sweep = Micros(0);
+        }
+        for subject in self.subjects.values_mut() {
+            if subject.tree.has_root() && subject.cpuset.update(&self.reader.host)? {
+                let (subject_id, cpuset) = (subject.id, subject.cpuset.cpus.clone());
+                report(&Report::CpusetChanged {
+                    subject: subject_id,
+                    cpuset,
+                });
+                subject.is_dirty = true;
+                self.due.sweep = Micros(0);
+            }
+        }
+        Ok(())
+    }
+
+    fn look_for_births(&mut self, now: Micros) -> Result<(), PlacerError> {
+        let last_pid = read_last_pid(&self.reader.host)?;
+        let is_quiet = last_pid == self.last_pid;
+        let quiet = Quiet {
+            since: self.last_pid_at,
+            until: now,
+        };
+        if !is_quiet {
+            (self.last_pid, self.last_pid_at) = (last_pid, now);
+        }
+        let mut is_fast = false;
+        for subject in self.subjects.values_mut() {
+            if is_quiet {
+                subject.tree.note_quiet(quiet);
+            } else {
+                let parents = subject.parents();
+                subject.is_dirty |= subject.tree.read_births(&parents)?;
+            }
+            subject.is_dirty |= subject.tree.read_names(now);
+            let expects = now < subject.fast_until && !subject.is_complete();
+            is_fast |= expects || subject.tree.awaits_names(now);
+        }
+        let took = Duration::from_micros(self.reader.clock.now()?.0.saturating_sub(now.0));
+        let pause = if is_fast {
+            (took * FAST_PAUSE_RATIO).max(FAST_PERIOD)
+        } else if is_quiet {
+            IDLE_PERIOD
+        } else {
+            (took * SCAN_PAUSE_RATIO).max(IDLE_PERIOD)
+        };
+        self.due.births = after(now, pause.min(SCAN_PAUSE_MAX));
+        Ok(())
+    }
+
+    fn sweep(&mut self) -> Result<(), OsError> {
+        for subject in self.subjects.values_mut() {
+            if subject.tree.read_masks()? {
+                subject.is_dirty = true;
+                // A thread that ended may have been replaced at once.
+                let parents = subject.parents();
+                subject.tree.read_births(&parents)?;
+            }
+            subject.note_verified();
+        }
+        Ok(())
+    }
+
+    fn look_at_trees(&mut self) -> Result<(), PlacerError> {
+        for subject in self.subjects.values_mut() {
+            subject.is_dirty |= subject.tree.read_all()?;
+            subject
+                .tree
+                .read_cpu_times(usize::from(subject.policy.threads));
+            let workers = subject.workers.values().copied();
+            let pids: Vec<Pid> = std::iter::once(subject.tree.root())
+                .chain(workers)
+                .collect();
+            subject.cpuset.find(&self.reader.host, &pids)?;
+        }
+        self.watch_files();
+        Ok(())
+    }
+
+    fn converge(
+        &mut self,
+        id: SubjectId,
+        report: &mut dyn FnMut(&Report),
+    ) -> Result<(), PlacerError> {
+        let Some(subject) = self.subjects.get_mut(&id).filter(|s| s.is_dirty) else {
+            return Ok(());
+        };
+        if !subject.tree.has_root() {
+            return Ok(());
+        }
+        subject.converge(&mut Surroundings {
+            reader: &self.reader,
+            machine: &self.machine,
+            may_write: self.scheduler == SchedExt::Disabled && self.reader.host.is_live(),
+            figures: &mut self.figures,
+            report,
+        })
+    }
+
+    /// Forgets subjects whose root has ended; what lives of them gets its masks back first.
+    fn bury(&mut self, report: &mut dyn FnMut(&Report)) {
+        let ended: Vec<SubjectId> = self
+            .subjects
+            .values()
+            .filter(|s| !s.tree.has_root())
+            .map(|s| s.id)
+            .collect();
+        for subject in ended {
+            self.restore_one(subject, report);
+            self.subjects.remove(&subject);
+            report(&Report::SubjectGone { subject });
+        }
+    }
+
+    fn watch_files(&mut self) {
+        let mut files: Vec<_> = self
+            .subjects
+            .values()
+            .flat_map(|subject| subject.cpuset.watched_files())
+            .collect();
+        files.sort();
+        files.dedup();
+        // A file that cannot be watched is polled: the watch only makes that early.
+        let _ = self.cpuset_watch.set(&files);
+    }
+
+    fn watch_processes(&mut self) -> Result<(), OsError> {
+        for subject in self.subjects.values_mut() {
+            let id = subject.id;
+            for process in subject.tree.unwatched() {
+                process.is_watched = true;
+                if let Some(pidfd) = &process.pidfd {
+                    self.poll.add(pidfd, process_key(id, process.pid()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn after(now: Micros, period: Duration) -> Micros {
+    Micros(now.0 + period.as_micros() as u64)
+}
+
+fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
+    Ok(parse_sysfs(&read_sysfs(
+        &reader.host.sys.join("devices/system"),
+    )?)?)
+}
+
+fn merge(mut all: Restored, one: Restored) -> Restored {
+    let Restored {
+        count,
+        errors,
+        errors_total,
+    } = one;
+    all.count += count;
+    all.errors.extend(errors);
+    all.errors_total += errors_total;
+    all
+}

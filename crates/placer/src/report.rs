@@ -1,0 +1,189 @@
+//! What a placer tells: a closed list of events.
+
+use albacore_mapping::{Mapping, Relaxation, Slot, WorkerIndex};
+use albacore_os::{Pid, Tid};
+use albacore_plan::{Cause, Note};
+use albacore_topology::CpuSet;
+
+use crate::{Histogram, SubjectId};
+
+/// Why a thread was new.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BirthKind {
+    /// It was there when the subject was added, or belongs to the first process of its worker.
+    Start,
+    /// It belongs to a process that replaced a worker, and was born with it (within its first second).
+    Respawn,
+    /// It was born later, out of the blue.
+    NewThread,
+}
+
+impl BirthKind {
+    /// The kind in snake_case, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Respawn => "respawn",
+            Self::NewThread => "new_thread",
+        }
+    }
+}
+
+/// One event. Times are in microseconds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// A mapping was solved, because policy, cpuset or machine changed.
+    Planned {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The cpuset it is for.
+        cpuset: CpuSet,
+        /// Value reached, clock cycles.
+        objective: i64,
+        /// No mapping is above this.
+        bound: i64,
+        /// Whether it is proven optimal.
+        optimal: bool,
+        /// Rules that had to be loosened.
+        relaxed: Vec<Relaxation>,
+        /// Time the solver took.
+        solve_micros: u64,
+        /// Slot -> cpu.
+        mapping: Mapping,
+    },
+    /// A process became worker.
+    WorkerBorn {
+        /// Of which subject.
+        subject: SubjectId,
+        /// Its index.
+        worker: WorkerIndex,
+        /// Its process.
+        pid: Pid,
+        /// How many processes had this index before.
+        respawns: u32,
+    },
+    /// The process of a worker ended.
+    WorkerGone {
+        /// Of which subject.
+        subject: SubjectId,
+        /// Its index.
+        worker: WorkerIndex,
+        /// Its process.
+        pid: Pid,
+    },
+    /// A thread's mask was written and read back as planned.
+    Pinned {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The slot it fills; `None` for a thread beyond T.
+        slot: Option<Slot>,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// Its mask now.
+        mask: CpuSet,
+        /// Why it had to be written.
+        cause: Cause,
+        /// At most this time went by from its birth to the verified mask; `None` unless this is its first mask.
+        birth_to_verified_micros: Option<u64>,
+        /// Why it was new, or [`BirthKind::Start`].
+        kind: BirthKind,
+    },
+    /// A mask was not the planned one.
+    Drift {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The slot it fills; `None` for a thread beyond T.
+        slot: Option<Slot>,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// The planned mask.
+        planned: CpuSet,
+        /// The mask that was found.
+        actual: CpuSet,
+        /// Why.
+        cause: Cause,
+    },
+    /// A thread is left alone from now on.
+    SelfPinned {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The slot it fills, if any.
+        slot: Option<Slot>,
+        /// The thread.
+        tid: Tid,
+    },
+    /// The cpuset of a subject is another one now.
+    CpusetChanged {
+        /// Of which subject.
+        subject: SubjectId,
+        /// What it may use now.
+        cpuset: CpuSet,
+    },
+    /// Cpus of the machine came or went.
+    MachineChanged {
+        /// The online cpus.
+        online: CpuSet,
+    },
+    /// Something odd that was not so in the plan before.
+    Note {
+        /// Of which subject.
+        subject: SubjectId,
+        /// What.
+        note: Note,
+    },
+    /// A sched_ext scheduler runs: masks are observed and not written, because it may starve threads that have one.
+    ForeignScheduler,
+    /// The effective policy of a subject changed.
+    PolicySet {
+        /// Of which subject.
+        subject: SubjectId,
+    },
+    /// One mask could not be written or read; it will be tried again.
+    StepFailed {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The thread.
+        tid: Tid,
+        /// Why, as a sentence.
+        reason: String,
+    },
+    /// The root process of a subject ended; the subject is forgotten.
+    SubjectGone {
+        /// Which.
+        subject: SubjectId,
+    },
+    /// Masks were given back.
+    Restored(Restored),
+}
+
+/// The result of giving masks back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Restored {
+    /// Masks given back and verified.
+    pub count: usize,
+    /// What went wrong, as sentences; the first few.
+    pub errors: Vec<String>,
+    /// How much went wrong.
+    pub errors_total: usize,
+}
+
+/// Counters since the start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Calls of `sched_setaffinity`.
+    pub setaffinity_calls: u64,
+    /// Masks found not as planned.
+    pub drifts: u64,
+    /// Workers that replaced another.
+    pub respawns: u64,
+    /// Birth to verified mask of threads of respawned workers.
+    pub respawn_micros: Histogram,
+    /// Birth to verified mask of threads out of the blue.
+    pub new_thread_micros: Histogram,
+    /// Mappings solved.
+    pub solves: u64,
+}

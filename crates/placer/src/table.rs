@@ -1,0 +1,58 @@
+//! The state of every slot, for a live table.
+
+use albacore_mapping::Slot;
+use albacore_os::{Pid, Tid};
+use albacore_topology::CpuSet;
+
+use crate::SubjectId;
+
+/// How a slot stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RowState {
+    /// The mask was read and is as planned.
+    Verified,
+    /// The mask was read and is not as planned.
+    Drifted,
+    /// The thread pins itself and is left alone.
+    SelfPinned,
+    /// No thread fills the slot now.
+    Missing,
+    /// Nothing is planned: the kernel places.
+    Unplaced,
+}
+
+impl RowState {
+    /// The state in snake_case, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Drifted => "drifted",
+            Self::SelfPinned => "self_pinned",
+            Self::Missing => "missing",
+            Self::Unplaced => "unplaced",
+        }
+    }
+}
+
+/// One slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// Of which subject.
+    pub subject: SubjectId,
+    /// Worker and rank.
+    pub slot: Slot,
+    /// The worker's process, if it lives.
+    pub pid: Option<Pid>,
+    /// The thread, if it lives.
+    pub tid: Option<Tid>,
+    /// The planned mask; `None` if nothing is planned.
+    pub planned: Option<CpuSet>,
+    /// The mask when it was last read.
+    pub actual: Option<CpuSet>,
+    /// Microseconds since the mask was last read and found as planned.
+    pub verified_micros_ago: Option<u64>,
+    /// How often the worker was replaced.
+    pub respawns: u32,
+    /// How the slot stands.
+    pub state: RowState,
+}
