@@ -235,3 +235,6 @@ fn check_tree(view: &EnsembleView<'_>, index: usize, has_vectors: bool) -> Check
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Images whose checksum is right and whose contents are not.
+
+use super::*;
+use crate::{ElementType, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+
+/// Two iterations of two groups, with splits by order and by category.
+const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=2\nmax_feature_idx=1\n\
+objective=multiclass num_class:2\n\n\
+Tree=0\nnum_leaves=3\nnum_cat=1\nsplit_feature=0 1\nthreshold=0.5 0\ndecision_type=10 1\n\
+left_child=1 -1\nright_child=-3 -2\nleaf_value=10 20 30\nleaf_count=2 4 4\ninternal_count=10 6\n\
+cat_boundaries=0 2\ncat_threshold=2 2\n\n\
+Tree=1\nnum_leaves=1\nleaf_value=4\n\n\
+Tree=2\nnum_leaves=3\nsplit_feature=1 1\nthreshold=0.5 -1\ndecision_type=4 10\n\
+left_child=1 -1\nright_child=-3 -2\nleaf_value=1 2 3\nleaf_count=2 4 4\ninternal_count=10 6\n\n\
+Tree=3\nnum_leaves=1\nleaf_value=5\n\nend of trees\n";
+
+fn words() -> Vec<u64> {
+    let image = Model::parse(MODEL.as_bytes()).expect("a model").compile();
+    bytemuck::cast_slice(image.bytes()).to_vec()
+}
+
+/// Opens the words under a right checksum and predicts all kinds, if they open.
+fn exercise(words: &mut [u64]) -> Result<(), ImageError> {
+    words[2] = checksum(&words[UNCHECKED_WORDS..]);
+    let predictor = Predictor::open(bytemuck::cast_slice(words))?;
+    if predictor.features() > 64 || predictor.groups() > 64 {
+        return Ok(());
+    }
+    let values = [0.0, 1.0, 33.0, -1.0, f64::NAN, f64::INFINITY];
+    let rows: Vec<f64> = values
+        .iter()
+        .cycle()
+        .take(3 * predictor.features())
+        .copied()
+        .collect();
+    let mut scratch = Scratch::default();
+    for kind in Kind::ALL {
+        let length = 3 * predictor.output_width(kind);
+        let (mut f32s, mut f64s, mut i32s) =
+            (vec![0.0; length], vec![0.0; length], vec![0; length]);
+        let out = match predictor.output_element(kind) {
+            ElementType::F32 => OutputMut::F32(&mut f32s),
+            ElementType::F64 => OutputMut::F64(&mut f64s),
+            ElementType::I32 => OutputMut::I32(&mut i32s),
+        };
+        let result = predictor.predict(kind, Rows::F64(&rows), out, &mut scratch);
+        assert!(result.is_ok() || matches!(kind, Kind::Contribs | Kind::Interactions));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_word_under_a_right_checksum_is_an_error_or_predicts() {
+    let original = words();
+    assert_eq!(exercise(&mut original.clone()), Ok(()));
+    let (mut refused, mut taken) = (0, 0);
+    for place in UNCHECKED_WORDS..original.len() {
+        let word = original[place];
+        let halves = [0, 1, 2, 5, 1 << 16, u64::from(u32::MAX), u64::MAX];
+        let replacements = halves.into_iter().flat_map(|half| {
+            let half_low = half & u64::from(u32::MAX);
+            [
+                half,
+                word ^ half,
+                word.wrapping_add(half),
+                word.wrapping_sub(half),
+            ]
+            .into_iter()
+            .chain([
+                half_low << 32 | word & u64::from(u32::MAX),
+                word >> 32 << 32 | half_low,
+            ])
+        });
+        for replacement in replacements {
+            let mut words = original.clone();
+            words[place] = replacement;
+            match exercise(&mut words) {
+                Ok(()) => taken += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(
+        refused > 100 && taken > 100,
+        "{refused} refused, {taken} taken"
+    );
+}
+
+#[test]
+fn what_points_outside_of_its_section_is_named() {
+    let error_of = |place: usize, word: u64| {
+        let mut words = words();
+        words[place] = word;
+        exercise(&mut words)
+            .expect_err("a damaged image")
+            .to_string()
+    };
+    assert!(error_of(0, 7).contains("header says 0x7"));
+    assert!(error_of(1, 7).contains("where the header announces 7"));
+    assert!(error_of(3, 9).contains("library or objective"));
+    assert!(error_of(4, 1 << 40).contains("properties"));
+    assert!(error_of(7, u64::MAX).contains("counts"));
+    assert!(error_of(7, 1).contains("features of tree 0"));
+    assert!(error_of(10, u64::MAX).contains("counts"));
+}
+
+#[test]
+fn a_checksum_that_does_not_match_is_an_error() {
+    let mut words = words();
+    words[2] ^= 1;
+    let error = Predictor::open(bytemuck::cast_slice(&words)).expect_err("a damaged image");
+    assert_eq!(error, ImageError::Checksum);
+}

@@ -1,0 +1,486 @@
+//! Files that are damaged or meant to do harm: each is an error that names what is wrong, or a
+//! model that predicts without panic and in bounded time.
+
+// A damaged zoo stops the tests.
+#![allow(clippy::expect_used, clippy::panic)]
+
+mod zoo;
+
+use std::cell::Cell;
+
+use albacore_trees::{
+    ElementType, ImageError, Kind, Model, ModelError, OutputMut, Predictor, Rows, Scratch,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+
+/// A model of one split on each of two features.
+const JSON: &str = r#"{"version":[3,2,0],"learner":{"attributes":{},"feature_names":["a","b"],
+"gradient_booster":{"name":"gbtree","model":{"gbtree_model_param":{"num_parallel_tree":"1"},
+"iteration_indptr":[0,1],"tree_info":[0],"trees":[{"tree_param":{"size_leaf_vector":"1"},
+"left_children":[1,3,-1,-1,-1],"right_children":[2,4,-1,-1,-1],"split_indices":[0,1,0,0,0],
+"split_conditions":[0.5,1,10,20,30],"default_left":[1,0,0,0,0],"split_type":[0,1,0,0,0],
+"sum_hessian":[10,6,4,2,4],"categories":[1,33],"categories_nodes":[1],"categories_segments":[0],
+"categories_sizes":[2]}]}},"learner_model_param":{"base_score":"[5E-1]","num_class":"0",
+"num_feature":"2","num_target":"1"},"objective":{"name":"reg:squarederror"}}}"#;
+
+/// A model of one split by order and one by category.
+const TEXT: &str = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\
+objective=regression\nfeature_names=a b\n\nTree=0\nnum_leaves=3\nnum_cat=1\nsplit_feature=0 1\n\
+threshold=0.5 0\ndecision_type=10 1\nleft_child=1 -1\nright_child=-3 -2\nleaf_value=10 20 30\n\
+leaf_count=2 4 4\ninternal_count=10 6\ncat_boundaries=0 2\ncat_threshold=2 2\nis_linear=0\n\n\n\
+end of trees\n\nparameters:\nend of parameters\n";
+
+/// Predicts everything that the model can give for a few rows.
+fn exercise(model: &Model) -> Vec<f64> {
+    let image = model.compile();
+    let predictor = Predictor::open(image.bytes()).expect("what compiles opens");
+    let values = [
+        0.0,
+        1.0,
+        33.0,
+        -1.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        1e30,
+        -0.5,
+    ];
+    let features = predictor.features();
+    let rows: Vec<f64> = values.iter().cycle().take(features * 5).copied().collect();
+    let mut scratch = Scratch::default();
+    let mut margins = Vec::new();
+    for kind in Kind::ALL {
+        let length = 5 * predictor.output_width(kind);
+        if length > 1 << 22 {
+            continue;
+        }
+        let (mut singles, mut doubles, mut leaves) =
+            (vec![0.0; length], vec![0.0; length], vec![0; length]);
+        let out = match predictor.output_element(kind) {
+            ElementType::F32 => OutputMut::F32(&mut singles),
+            ElementType::F64 => OutputMut::F64(&mut doubles),
+            ElementType::I32 => OutputMut::I32(&mut leaves),
+        };
+        // Contributions are refused where covers are missing; nothing else can fail.
+        let result = predictor.predict(kind, Rows::F64(&rows), out, &mut scratch);
+        if kind == Kind::Margin {
+            result.expect("margins of any model");
+            let is_double = predictor.output_element(kind) == ElementType::F64;
+            let singles = singles.into_iter().map(f64::from);
+            margins = if is_double {
+                doubles
+            } else {
+                singles.collect()
+            };
+        }
+    }
+    margins
+}
+
+/// The message that refuses a model.
+fn refusal(bytes: &[u8]) -> String {
+    match Model::parse(bytes) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("taken: {}", String::from_utf8_lossy(bytes)),
+    }
+}
+
+#[test]
+fn the_handmade_models_say_what_their_text_says() {
+    // Row 0 is (0, 1): left, then by category 1; row 1 is (33, -1); row 2 (NaN, inf), ...
+    let xgboost = exercise(&Model::parse(JSON.as_bytes()).expect("a model"));
+    assert_eq!(xgboost, [30.5, 10.5, 20.5, 20.5, 20.5]);
+    let lightgbm = exercise(&Model::parse(TEXT.as_bytes()).expect("a model"));
+    assert_eq!(lightgbm, [10.0, 30.0, 20.0, 20.0, 20.0]);
+}
+
+#[test]
+fn a_contradiction_is_named_with_its_field() {
+    for (from, to, message) in [
+        (
+            "[1,3,-1,-1,-1]",
+            "[1,1,-1,-1,-1]",
+            "node 1 is the child of two splits, or of itself",
+        ),
+        (
+            "[1,3,-1,-1,-1]",
+            "[1,0,-1,-1,-1]",
+            "node 0 is the child of two splits, or of itself",
+        ),
+        (
+            "[1,3,-1,-1,-1]",
+            "[1,4,-1,-1,-1]",
+            "node 4 is the child of two splits, or of itself",
+        ),
+        ("[1,3,-1,-1,-1]", "[1,9,-1,-1,-1]", "child 9 of 5 nodes"),
+        ("[1,3,-1,-1,-1]", "[1,-7,-1,-1,-1]", "of 5 nodes"),
+        (
+            "[1,3,-1,-1,-1]",
+            "[1,3,-1,-1]",
+            "right_children: 5 entries for 4 nodes",
+        ),
+        (
+            "[1,3,-1,-1,-1]",
+            "[]",
+            "right_children: 5 entries for 0 nodes",
+        ),
+        (
+            "[1,3,-1,-1,-1]",
+            "[1,3,-1,-1,5000000000]",
+            "'5000000000' is not a number",
+        ),
+        (
+            "\"split_indices\":[0,1",
+            "\"split_indices\":[0,2",
+            "a split on feature 2 of 2",
+        ),
+        (
+            "\"split_indices\":[0,1",
+            "\"split_indices\":[0,-1",
+            "a split on feature 4294967295",
+        ),
+        (
+            "\"tree_info\":[0]",
+            "\"tree_info\":[1]",
+            "tree_info[0]: group 1 of 1",
+        ),
+        (
+            "\"tree_info\":[0]",
+            "\"tree_info\":[0,0]",
+            "tree_info: 2 entries for 1 trees",
+        ),
+        (
+            "[0,1],\"tree_info\"",
+            "[0,2],\"tree_info\"",
+            "not an ascending list from 0 to 1",
+        ),
+        (
+            "\"num_feature\":\"2\"",
+            "\"num_feature\":\"0\"",
+            "a model without features",
+        ),
+        (
+            "\"num_feature\":\"2\"",
+            "\"num_feature\":\"x\"",
+            "'x' is not a count",
+        ),
+        (
+            "\"num_feature\":\"2\"",
+            "\"num_feature\":\"99999999\"",
+            "model too large",
+        ),
+        (
+            "\"num_class\":\"0\"",
+            "\"num_class\":\"99999999\"",
+            "model too large",
+        ),
+        (
+            "\"num_class\":\"0\"",
+            "\"num_class\":\"0\",\"num_class\":\"0\"",
+            "appears twice",
+        ),
+        ("[5E-1]", "[5E-1,1,2]", "3 scores for 1 groups"),
+        ("[5E-1]", "much", "'much' is not a number"),
+        (
+            "reg:squarederror",
+            "reg:unheard",
+            "objective reg:unheard is not known",
+        ),
+        (
+            "\"name\":\"gbtree\"",
+            "\"name\":\"gblinear\"",
+            "gblinear is not a tree model",
+        ),
+        (
+            "\"categories\":[1,33]",
+            "\"categories\":[1,-33]",
+            "a category below 0",
+        ),
+        (
+            "\"categories\":[1,33]",
+            "\"categories\":[1,16777216]",
+            "above 2^24",
+        ),
+        (
+            "categories_sizes\":[2]",
+            "categories_sizes\":[3]",
+            "3 in sum, of 2 categories",
+        ),
+        (
+            "categories_sizes\":[2]",
+            "categories_sizes\":[-2]",
+            "-2 from 0 of 2",
+        ),
+        (
+            "categories_nodes\":[1]",
+            "categories_nodes\":[0]",
+            "node 1 is split by category",
+        ),
+        (
+            "leaf_vector\":\"1\"",
+            "leaf_vector\":\"3\"",
+            "the key is missing",
+        ),
+        ("}}}", "}}} x", "where the end of the file is due"),
+        ("\"learner\":", "\"learner\" ", "where ':' is due"),
+    ] {
+        assert!(JSON.contains(from), "{from}");
+        let message_given = refusal(JSON.replacen(from, to, 1).as_bytes());
+        assert!(message_given.contains(message), "{to}: {message_given}");
+    }
+    for (from, to, message) in [
+        (
+            "left_child=1 -1",
+            "left_child=0 -1",
+            "node 0 is the child of two splits, or of itself",
+        ),
+        ("left_child=1 -1", "left_child=2 -1", "of 5 nodes"),
+        ("left_child=1 -1", "left_child=1 -9", "child 10 of 5 nodes"),
+        (
+            "left_child=1 -1",
+            "left_child=1",
+            "1 numbers where 2 are due",
+        ),
+        (
+            "num_leaves=3",
+            "num_leaves=0",
+            "Tree=0.leaf_value: 3 numbers where 0 are due",
+        ),
+        (
+            "num_leaves=3",
+            "num_leaves=99999999999",
+            "numbers where 99999999999 are due",
+        ),
+        (
+            "num_leaves=3",
+            "num_leaves=3\nnum_leaves=3",
+            "Tree=0.num_leaves: the key appears twice",
+        ),
+        (
+            "split_feature=0 1",
+            "split_feature=0 2",
+            "a split on feature 2 of 2",
+        ),
+        (
+            "threshold=0.5 0",
+            "threshold=0.5 1",
+            "split 1 asks for set 1 of 1",
+        ),
+        (
+            "threshold=0.5 0",
+            "threshold=0.5 NaN",
+            "split 1 asks for set NaN of 1",
+        ),
+        (
+            "cat_boundaries=0 2",
+            "cat_boundaries=0 3",
+            "not an ascending list from 0 to 2",
+        ),
+        (
+            "decision_type=10",
+            "decision_type=14",
+            "kind 3 of missing values",
+        ),
+        ("is_linear=0", "is_linear=1", "linear trees"),
+        (
+            "iteration=1",
+            "iteration=0",
+            "1 trees are not iterations of 0",
+        ),
+        (
+            "iteration=1",
+            "iteration=2",
+            "1 trees are not iterations of 2",
+        ),
+        (
+            "max_feature_idx=1",
+            "max_feature_idx=-1",
+            "'-1' is not a number",
+        ),
+        ("version=v4", "version=v2", "save it with LightGBM 3 or 4"),
+        (
+            "objective=regression",
+            "objective=unheard",
+            "objective unheard is not known",
+        ),
+    ] {
+        assert!(TEXT.contains(from), "{from}");
+        let message_given = refusal(TEXT.replacen(from, to, 1).as_bytes());
+        assert!(message_given.contains(message), "{to}: {message_given}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_model_are_refused() {
+    for bytes in [
+        &b""[..],
+        b"{",
+        b"{}",
+        b"hello",
+        b"tree",
+        b"PK\x03\x04",
+        b"[1]",
+        &[0xff; 64],
+    ] {
+        refusal(bytes);
+    }
+    assert_eq!(Model::parse(b"binf").err(), Some(ModelError::UnknownFormat));
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused() {
+    let cut_everywhere = |whole: &[u8], step: usize| {
+        Model::parse(whole).expect("a model");
+        for length in (0..whole.len()).step_by(step) {
+            refusal(&whole[..length]);
+        }
+    };
+    cut_everywhere(JSON.as_bytes(), 1);
+    let text = TEXT.as_bytes();
+    let end_of_trees = TEXT.find("end of trees").expect("an end") + "end of trees".len();
+    for length in 0..end_of_trees {
+        refusal(&text[..length]);
+    }
+    for (name, step) in [
+        ("xgb_sliced", 1),
+        ("xgb_cat_onehot", 97),
+        ("xgb_v176_reg_dart", 97),
+    ] {
+        for (_, bytes) in zoo::sample(name).models() {
+            cut_everywhere(&bytes, step);
+        }
+    }
+}
+
+#[test]
+fn nesting_is_bounded_in_every_format() {
+    for nested in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
+        let message = refusal(
+            JSON.replacen("\"version\":", &format!("\"x\":{nested}"), 1)
+                .as_bytes(),
+        );
+        assert!(message.contains("nesting of 65"), "{message}");
+    }
+    for nested in [&b"["[..], b"[$[#U\x01", b"{U\x01a", b"{$[#U\x01U\x01a"] {
+        let mut bytes = b"{U\x01x".to_vec();
+        bytes.extend(nested.iter().cycle().take(500_000));
+        let message = refusal(&bytes);
+        assert!(
+            message.contains("nesting of 65") || message.contains("damaged"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
+    let chain = |splits: usize| {
+        let list = |f: &dyn Fn(usize) -> i64| {
+            let numbers: Vec<String> = (0..splits).map(|split| f(split).to_string()).collect();
+            numbers.join(" ")
+        };
+        let last = splits - 1;
+        format!(
+            "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\nTree=0\n\
+             num_leaves={}\nsplit_feature={}\nthreshold={}\ndecision_type={}\nleft_child={}\n\
+             right_child={}\nleaf_value={}\nleaf_count={}\ninternal_count={}\nend of trees\n",
+            splits + 1,
+            list(&|split| split as i64 % 2),
+            list(&|split| split as i64),
+            list(&|_| 10),
+            list(&|split| !(split as i64)),
+            list(&|split| if split == last {
+                !(splits as i64)
+            } else {
+                split as i64 + 1
+            }),
+            list(&|split| split as i64) + " 7",
+            list(&|_| 1) + " 1",
+            list(&|split| (splits - split) as i64 + 1),
+        )
+    };
+    let margins = exercise(&Model::parse(chain(4096).as_bytes()).expect("a deep model"));
+    assert_eq!(margins[0], 0.0);
+    let message = refusal(chain(4097).as_bytes());
+    assert!(message.contains("a path of 4097 steps"), "{message}");
+}
+
+#[test]
+fn an_image_that_is_damaged_is_refused() {
+    let model = Model::parse(JSON.as_bytes()).expect("a model");
+    let image = model.compile();
+    let words: &[u64] = bytemuck::cast_slice(image.bytes());
+    for length in 0..image.bytes().len() {
+        Predictor::open(&image.bytes()[..length]).expect_err("a cut image");
+    }
+    for bit in 0..words.len() * 64 {
+        let mut damaged = words.to_vec();
+        damaged[bit / 64] ^= 1 << (bit % 64);
+        Predictor::open(bytemuck::cast_slice(&damaged)).expect_err("a damaged image");
+    }
+    let mut longer = words.to_vec();
+    longer.push(0);
+    let error = Predictor::open(bytemuck::cast_slice(&longer)).expect_err("a longer image");
+    assert!(matches!(error, ImageError::Length { .. }), "{error}");
+    let mut shifted = vec![0_u8; image.bytes().len() + 8];
+    let start = 1 + shifted.as_ptr().align_offset(8);
+    shifted[start..start + image.bytes().len()].copy_from_slice(image.bytes());
+    let error = Predictor::open(&shifted[start..start + image.bytes().len()]);
+    assert_eq!(error.err(), Some(ImageError::Misaligned));
+}
+
+/// The zoo's smaller files, read once.
+fn files() -> Vec<Vec<u8>> {
+    [
+        "xgb_sliced",
+        "xgb_cat_onehot",
+        "xgb_multi_output_tree",
+        "lgb_cat_onehot",
+        "xgb_dart_multi",
+    ]
+    .iter()
+    .flat_map(|name| {
+        zoo::sample(name)
+            .models()
+            .map(|(_, bytes)| bytes)
+            .collect::<Vec<_>>()
+    })
+    .chain([JSON.as_bytes().to_vec(), TEXT.as_bytes().to_vec()])
+    .collect()
+}
+
+#[test]
+fn a_file_with_bytes_changed_is_refused_or_predicts() {
+    let files = files();
+    let taken = Cell::new(0);
+    let config = ProptestConfig {
+        cases: 4096,
+        failure_persistence: None,
+        ..Default::default()
+    };
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let change = (any::<prop::sample::Index>(), any::<u8>(), 0_u8..3);
+    let changes = prop::collection::vec(change, 1..4);
+    let strategy = (0..files.len(), changes);
+    runner
+        .run(&strategy, |(file, changes)| {
+            let mut bytes = files[file].clone();
+            for (place, byte, how) in changes {
+                let place = place.index(bytes.len());
+                match how {
+                    0 => bytes[place] = byte,
+                    1 => bytes.insert(place, byte),
+                    _ => drop(bytes.remove(place)),
+                }
+            }
+            if let Ok(model) = Model::parse(&bytes) {
+                exercise(&model);
+                taken.set(taken.get() + 1);
+            }
+            Ok(())
+        })
+        .expect("no panic");
+    assert!(taken.get() > 0);
+}
