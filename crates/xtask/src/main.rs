@@ -1,5 +1,7 @@
 //! `xtask`: what `make` calls to write files and to run what is more than a cargo command.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -1,0 +1,400 @@
+//! The permission matrix: what each crate may link, read from every Cargo.toml and from the whole
+//! graph. A reader of the manifests sees the security model; these tests see that it is true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::tree::{Offence, assert_kept, crates, root};
+
+/// What a dependency lets a crate do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Permission {
+    /// Talk to an API server.
+    KubeClient,
+    /// Speak of Kubernetes objects.
+    KubeTypes,
+    /// An async runtime or an HTTP stack.
+    Async,
+    /// System calls.
+    Kernel,
+    /// gRPC and its messages.
+    Grpc,
+    /// The integer program.
+    Solver,
+    /// Randomness.
+    Random,
+    /// A command line.
+    CommandLine,
+}
+
+use Permission::{Async, CommandLine, Grpc, Kernel, KubeClient, KubeTypes, Random, Solver};
+
+/// Packages that carry a permission; a trailing `*` stands for any ending.
+const CARRIERS: [(&str, Permission); 20] = [
+    ("kube-client", KubeClient),
+    ("kube-runtime", KubeClient),
+    ("kube", KubeTypes),
+    ("kube-core", KubeTypes),
+    ("k8s-openapi", KubeTypes),
+    ("tokio*", Async),
+    ("hyper*", Async),
+    ("axum*", Async),
+    ("tower*", Async),
+    ("futures*", Async),
+    ("nix", Kernel),
+    ("libc", Kernel),
+    ("rustix", Kernel),
+    ("tonic*", Grpc),
+    ("prost*", Grpc),
+    ("good_lp", Solver),
+    ("rand*", Random),
+    ("fastrand", Random),
+    ("getrandom", Random),
+    ("clap", CommandLine),
+];
+
+/// A crate, what it may link directly, and which of our crates it may know.
+struct Row {
+    krate: &'static str,
+    may: &'static [Permission],
+    knows: &'static [&'static str],
+}
+
+const fn row(
+    krate: &'static str,
+    may: &'static [Permission],
+    knows: &'static [&'static str],
+) -> Row {
+    Row { krate, may, knows }
+}
+
+/// The matrix of ARCHITECTURE.md. What is not here is forbidden.
+const MATRIX: [Row; 16] = [
+    row("topology", &[], &[]),
+    row("mapping", &[Solver], &["topology"]),
+    row("plan", &[], &["mapping", "topology"]),
+    row("batching", &[], &[]),
+    row("trees", &[], &[]),
+    row("api", &[KubeTypes], &["mapping", "plan"]),
+    row("proto", &[Grpc], &[]),
+    row("os", &[Kernel], &["topology"]),
+    row("placer", &[], &["mapping", "os", "plan", "topology"]),
+    row("cluster", &[KubeClient, KubeTypes, Async], &["api"]),
+    row(
+        "controller",
+        &[KubeTypes, Async, CommandLine],
+        &["api", "batching", "cluster", "plan"],
+    ),
+    row(
+        "agent",
+        &[KubeTypes, Async, CommandLine],
+        &[
+            "api", "cluster", "mapping", "os", "placer", "plan", "topology",
+        ],
+    ),
+    row("params", &[Async, Grpc, CommandLine], &["proto"]),
+    row(
+        "server",
+        &[Async, Grpc, CommandLine],
+        &["batching", "os", "proto", "trees"],
+    ),
+    row(
+        "cli",
+        &[Async, CommandLine],
+        &[
+            "api", "batching", "cluster", "mapping", "os", "placer", "plan", "topology", "trees",
+        ],
+    ),
+    row("load", &[Async, CommandLine, Random], &[]),
+];
+
+/// Crates that are not shipped: they may link anything, and nothing may link them.
+const DEVELOPMENT: [&str; 3] = ["load", "sim", "xtask"];
+
+/// `crate` never reaches `package`, by whatever way; a trailing `*` stands for any ending.
+const NEVER_LINKS: [(&str, &[&str]); 10] = [
+    ("server", &["kube*", "k8s-openapi"]),
+    (
+        "placer",
+        &[
+            "kube*",
+            "k8s-openapi",
+            "tonic*",
+            "prost*",
+            "tokio*",
+            "hyper*",
+        ],
+    ),
+    ("agent", &["tonic*", "prost*"]),
+    ("controller", &["nix", "rustix"]),
+    ("params", &["kube*", "k8s-openapi", "nix"]),
+    (
+        "api",
+        &["kube-client", "kube-runtime", "tokio*", "hyper*", "nix"],
+    ),
+    ("topology", &["nix", "libc", "tokio*", "kube*", "rand*"]),
+    ("plan", &["nix", "tokio*", "kube*"]),
+    ("batching", &["nix", "libc", "tokio*", "kube*", "rand*"]),
+    ("trees", &["nix", "libc", "tokio*", "kube*", "rand*"]),
+];
+
+/// What cargo says of the workspace and, unless told otherwise, of all that it depends on.
+fn metadata(arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    pattern
+        .strip_suffix('*')
+        .map_or(pattern == name, |start| name.starts_with(start))
+}
+
+/// Folder name of one of our packages.
+fn folder(package: &str) -> Option<&str> {
+    package.strip_prefix("albacore-")
+}
+
+/// Direct dependencies of every crate that end up in what is shipped: (crate, dependency, features).
+fn direct() -> Vec<(String, String, Vec<String>)> {
+    let metadata = metadata(&["--no-deps"]);
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let krate = folder(package["name"].as_str().unwrap_or_default()).unwrap_or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            if dependency["kind"] != "dev" {
+                let name = dependency["name"].as_str().unwrap_or_default().to_owned();
+                let features = dependency["features"].as_array().into_iter().flatten();
+                let features = features
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect();
+                found.push((krate.to_owned(), name, features));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_crate_is_in_the_matrix() {
+    let is_known = |krate: &String| {
+        MATRIX.iter().any(|row| row.krate == krate) || DEVELOPMENT.contains(&krate.as_str())
+    };
+    let offences = crates()
+        .into_iter()
+        .filter(|krate| !is_known(krate))
+        .map(|krate| {
+            let what = "is not in MATRIX: say there and in ARCHITECTURE.md what it may link";
+            Offence::of(format!("crates/{krate}"), what)
+        });
+    assert_kept(
+        "A crate exists where the permission set changes (L3).",
+        offences,
+    );
+}
+
+#[test]
+fn crates_link_what_the_matrix_permits() {
+    let mut offences = Vec::new();
+    for (krate, dependency, features) in direct() {
+        if DEVELOPMENT.contains(&krate.as_str()) {
+            continue;
+        }
+        let Some(row) = MATRIX.iter().find(|row| row.krate == krate) else {
+            continue;
+        };
+        let place = format!("crates/{krate}/Cargo.toml");
+        if let Some(ours) = folder(&dependency) {
+            if !row.knows.contains(&ours) {
+                let what =
+                    format!("knows {dependency}, which the matrix forbids: convert at the caller");
+                offences.push(Offence::of(&place, what));
+            }
+            continue;
+        }
+        let carries = |(pattern, permission): &(&str, Permission)| {
+            matches(pattern, &dependency).then_some(*permission)
+        };
+        let mut needed: Vec<Permission> = CARRIERS.iter().filter_map(carries).collect();
+        if dependency == "kube"
+            && features
+                .iter()
+                .any(|f| ["client", "runtime"].contains(&f.as_str()))
+        {
+            needed.push(KubeClient);
+        }
+        for permission in needed.into_iter().filter(|p| !row.may.contains(p)) {
+            let what = format!(
+                "links {dependency} and so gets {permission:?}, which the matrix \
+                                forbids: use the crate that has it"
+            );
+            offences.push(Offence::of(&place, what));
+        }
+    }
+    assert_kept(
+        "Each crate links only what the permission matrix allows (L3).",
+        offences,
+    );
+}
+
+#[test]
+fn what_is_not_shipped_is_not_linked() {
+    let offences = direct().into_iter().filter_map(|(krate, dependency, _)| {
+        let ours = folder(&dependency)?;
+        let is_shipped = !DEVELOPMENT.contains(&krate.as_str());
+        let what = format!("links {dependency}, a development crate: use it in tests only");
+        (is_shipped && DEVELOPMENT.contains(&ours))
+            .then(|| Offence::of(format!("crates/{krate}/Cargo.toml"), what))
+    });
+    assert_kept(
+        "Nothing that is shipped links a development crate.",
+        offences,
+    );
+}
+
+/// What cargo resolves for this machine.
+fn resolved() -> Value {
+    let version = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .expect("rustc runs")
+        .stdout;
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let host = version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .expect("a host triple");
+    metadata(&["--filter-platform", host])
+}
+
+/// A package that is built on this machine.
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) license: String,
+    /// The registry; `None` for our own.
+    pub(crate) source: Option<String>,
+}
+
+/// Every package that is built on this machine, ours and foreign.
+pub(crate) fn linked() -> Vec<Package> {
+    let metadata = resolved();
+    let nodes = metadata["resolve"]["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let built: BTreeSet<&str> = nodes.filter_map(|node| node["id"].as_str()).collect();
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    packages
+        .filter(|package| package["id"].as_str().is_some_and(|id| built.contains(id)))
+        .map(|package| {
+            let text = |field: &str| package[field].as_str().map(str::to_owned);
+            Package {
+                name: text("name").unwrap_or_default(),
+                version: text("version").unwrap_or_default(),
+                license: text("license").unwrap_or_else(|| "none".to_owned()),
+                source: text("source"),
+            }
+        })
+        .collect()
+}
+
+/// Edges of the resolved graph on this platform, without dev-dependencies, by package name. Two
+/// versions of a package count as one.
+fn graph() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = resolved();
+    let name_of = |id: &Value| -> String {
+        let packages = metadata["packages"].as_array().into_iter().flatten();
+        let package = packages.into_iter().find(|package| package["id"] == *id);
+        package
+            .and_then(|p| p["name"].as_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut graph = BTreeMap::<String, BTreeSet<String>>::new();
+    for node in metadata["resolve"]["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let edges = graph.entry(name_of(&node["id"])).or_default();
+        for edge in node["deps"].as_array().into_iter().flatten() {
+            let kinds = edge["dep_kinds"].as_array().into_iter().flatten();
+            // Build scripts run on the builder and are not linked.
+            if kinds.into_iter().any(|kind| kind["kind"].is_null()) {
+                edges.insert(name_of(&edge["pkg"]));
+            }
+        }
+    }
+    graph
+}
+
+#[test]
+fn the_walls_hold_through_the_whole_graph() {
+    let graph = graph();
+    let mut offences = Vec::new();
+    for (krate, banned) in NEVER_LINKS {
+        let start = format!("albacore-{krate}");
+        let mut from = BTreeMap::from([(start.clone(), String::new())]);
+        let mut open = vec![start];
+        while let Some(package) = open.pop() {
+            for next in graph.get(&package).into_iter().flatten() {
+                if !from.contains_key(next) {
+                    from.insert(next.clone(), package.clone());
+                    open.push(next.clone());
+                }
+            }
+        }
+        for package in from
+            .keys()
+            .filter(|p| banned.iter().any(|pattern| matches(pattern, p)))
+        {
+            let mut way = vec![package.as_str()];
+            while let Some(before) = from
+                .get(*way.last().unwrap_or(&""))
+                .filter(|b| !b.is_empty())
+            {
+                way.push(before);
+            }
+            way.reverse();
+            let what = format!("links {package} ({})", way.join(" -> "));
+            offences.push(Offence::of(format!("crates/{krate}"), what));
+        }
+    }
+    assert_kept(
+        "The server never links Kubernetes, the placer no gRPC, the controller no nix.",
+        offences,
+    );
+}
+
+#[test]
+fn packages_are_named_after_their_folder_and_take_the_lints_of_the_house() {
+    let mut offences = Vec::new();
+    for krate in crates() {
+        let path = format!("crates/{krate}/Cargo.toml");
+        let text = crate::tree::text_of(&path, "it was just listed");
+        if !text.contains(&format!("name = \"albacore-{krate}\"")) {
+            offences.push(Offence::of(
+                &path,
+                format!("name the package albacore-{krate}"),
+            ));
+        }
+        if !text.contains("[lints]\nworkspace = true") {
+            offences.push(Offence::of(&path, "add `[lints]` with `workspace = true`"));
+        }
+    }
+    assert_kept("Crates follow the house.", offences);
+}

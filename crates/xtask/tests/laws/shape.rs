@@ -1,0 +1,135 @@
+//! Laws on the shape of files: heads, sizes, names.
+
+use crate::tree::{Offence, Source, assert_kept, files, sources};
+
+const FILE_LINES_MAX: usize = 600;
+const LIB_LINES_MAX: usize = 120;
+const MAIN_LINES_MAX: usize = 60;
+const INLINE_TEST_LINES_MAX: usize = 100;
+const CRATE_LINES_MAX: usize = 8_000;
+
+fn own_sources() -> Vec<Source> {
+    sources()
+        .into_iter()
+        .filter(|source| !source.is_generated)
+        .collect()
+}
+
+fn product_lines(source: &Source) -> usize {
+    source.is_test.iter().filter(|&&is_test| !is_test).count()
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let has_head = |s: &Source| s.lines.first().is_some_and(|line| line.starts_with("//!"));
+    let offences = sources()
+        .into_iter()
+        .filter(|s| s.lines.len() > 40 && !has_head(s))
+        .map(|s| {
+            Offence::of(
+                format!("{}:1", s.path),
+                "begin the file with `//!`: what it does and why",
+            )
+        });
+    assert_kept(
+        "Every file over 40 lines begins with a `//!` head (L14).",
+        offences,
+    );
+}
+
+#[test]
+fn files_are_short() {
+    let offences = own_sources().into_iter().filter_map(|source| {
+        let name = source.path.rsplit('/').next().unwrap_or_default();
+        let is_root = source.path.ends_with(&format!("/src/{name}"));
+        let (max, way_out) = match name {
+            "lib.rs" if is_root => (
+                LIB_LINES_MAX,
+                "lib.rs is a table of contents: move code out",
+            ),
+            "main.rs" if is_root => (
+                MAIN_LINES_MAX,
+                "main.rs parses, builds, runs: move code out",
+            ),
+            _ => (FILE_LINES_MAX, "split it by what it does"),
+        };
+        let lines = product_lines(&source);
+        let what = format!("{lines} lines without tests, at most {max}; {way_out}");
+        (lines > max).then(|| Offence::of(source.path, what))
+    });
+    assert_kept("Files are short.", offences);
+}
+
+#[test]
+fn long_inline_tests_have_a_file_of_their_own() {
+    let offences = own_sources().into_iter().filter_map(|source| {
+        let product = product_lines(&source);
+        let tests = source.lines.len() - product;
+        let what = format!(
+            "{tests} lines of tests, at most {INLINE_TEST_LINES_MAX}: move them to \
+                            a sibling tests.rs"
+        );
+        (product > 0 && tests > INLINE_TEST_LINES_MAX).then(|| Offence::of(source.path, what))
+    });
+    assert_kept("Inline tests are short.", offences);
+}
+
+#[test]
+fn crates_are_small() {
+    let mut lines = std::collections::BTreeMap::<String, usize>::new();
+    for source in own_sources() {
+        *lines.entry(source.krate.clone()).or_default() += product_lines(&source);
+    }
+    let offences = lines
+        .into_iter()
+        .filter(|&(_, lines)| lines > CRATE_LINES_MAX)
+        .map(|(k, n)| {
+            let what =
+                format!("{n} lines, at most {CRATE_LINES_MAX}: split by permission or by noun");
+            Offence::of(format!("crates/{k}"), what)
+        });
+    assert_kept("Crates are small.", offences);
+}
+
+#[test]
+fn no_file_or_folder_is_named_after_nothing() {
+    let names = [
+        "util",
+        "utils",
+        "common",
+        "helper",
+        "helpers",
+        "shared",
+        "misc",
+        "lib_utils",
+    ];
+    let offences = files("").into_iter().filter_map(|path| {
+        let mut parts = path
+            .split('/')
+            .map(|part| part.split('.').next().unwrap_or(part));
+        let found = parts.find(|part| names.contains(part))?.to_owned();
+        Some(Offence::of(
+            path,
+            format!("\"{found}\" says nothing: name it after its job"),
+        ))
+    });
+    assert_kept("Names say what a thing does.", offences);
+}
+
+#[test]
+fn no_build_script_and_no_toolchain_is_hidden() {
+    let offences = files("").into_iter().filter_map(|path| {
+        let way_out = match path.rsplit('/').next()? {
+            "build.rs" => {
+                "a build runs nothing: write the file by an xtask and compare it in a test"
+            }
+            "rust-toolchain" | "rust-toolchain.toml" => "say rust-version in Cargo.toml instead",
+            _ => return None,
+        };
+        Some(Offence::of(path, way_out))
+    });
+    assert_kept(
+        "A build runs no code of ours and fetches no toolchain.",
+        offences,
+    );
+}

@@ -1,0 +1,354 @@
+//! Laws on what code may say: the walls of the pure crates, unsafe code, bounds, excuses.
+
+use crate::tree::{Offence, Source, assert_kept, sources};
+
+/// Crates that see the world as values only.
+const PURE: [&str; 6] = ["topology", "mapping", "plan", "batching", "trees", "api"];
+
+/// What a pure crate must not reach for, and what it takes instead.
+const IMPURE: [(&str, &str); 12] = [
+    ("fs", "take the text or bytes as an argument"),
+    ("env", "take the value as an argument"),
+    ("net", "only server, cli and load talk to a network"),
+    ("process", "only os and placer see processes"),
+    ("thread", "threads belong to the caller"),
+    ("Instant", "take the time as an argument"),
+    ("SystemTime", "take the time as an argument"),
+    ("rand", "take the seed as an argument"),
+    ("tokio", "async belongs to the caller"),
+    ("async", "async belongs to the caller"),
+    ("thread_local", "take the state as an argument"),
+    ("println", "return what is to be printed"),
+];
+
+/// Words of a line of code.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// Lines of code outside tests, with their index.
+fn product(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let lines = source.code.iter().map(String::as_str).enumerate();
+    lines.filter(|&(index, _)| !source.is_test[index])
+}
+
+/// Whether `mark` stands in a comment on the line or on one of the `above` lines before it.
+fn is_explained(source: &Source, index: usize, mark: &str, above: usize) -> bool {
+    source.lines[index.saturating_sub(above)..=index]
+        .iter()
+        .any(|line| line.contains(mark))
+}
+
+/// Whether a line of code reaches for a name of `IMPURE`: a module of std, a macro, a keyword.
+fn reaches_for(line: &str, name: &str) -> bool {
+    let is_std_module = matches!(name, "fs" | "env" | "net" | "process" | "thread");
+    match name {
+        "println" => words(line).any(|w| matches!(w, "println" | "eprintln" | "print" | "eprint")),
+        "rand" => line.contains("rand::"),
+        "env" if line.contains("env!(") => false,
+        _ if is_std_module => {
+            let is_import = line.trim_start().starts_with("use std::{");
+            line.contains(&format!("std::{name}")) || is_import && words(line).any(|w| w == name)
+        }
+        _ => words(line).any(|word| word == name),
+    }
+}
+
+fn pure_crates_reach_for_nothing(sources: &[Source]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for source in sources.iter().filter(|s| PURE.contains(&s.krate.as_str())) {
+        for (index, line) in product(source) {
+            for (name, way_out) in IMPURE.iter().filter(|(name, _)| reaches_for(line, name)) {
+                offences.push(Offence::at(source, index, format!("`{name}`: {way_out}")));
+            }
+        }
+    }
+    offences
+}
+
+/// The one place outside `os` where unsafe code may stand: SIMD kernels.
+const SIMD: &str = "crates/trees/src/simd";
+
+fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for source in sources {
+        let may = source.krate == "os" || source.path.starts_with(SIMD);
+        for (index, line) in source.code.iter().enumerate() {
+            let is_unsafe = words(line).any(|word| word == "unsafe");
+            if !is_unsafe {
+                continue;
+            }
+            if !may {
+                offences.push(Offence::at(
+                    source,
+                    index,
+                    "unsafe code: move it into crates/os",
+                ));
+            } else if !is_explained(source, index, "// SAFETY:", 6)
+                && !is_explained(source, index, "# Safety", 12)
+            {
+                offences.push(Offence::at(
+                    source,
+                    index,
+                    "write `// SAFETY:` above: why it is sound",
+                ));
+            }
+        }
+    }
+    offences
+}
+
+fn every_other_crate_forbids_unsafe_code(sources: &[Source]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for source in sources {
+        let is_root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
+        let has_simd = source.krate == "trees" && std::path::Path::new(SIMD).exists();
+        let forbids = source
+            .lines
+            .iter()
+            .any(|l| l.trim() == "#![forbid(unsafe_code)]");
+        if is_root && source.krate != "os" && !has_simd && !forbids {
+            offences.push(Offence::of(
+                &source.path,
+                "add `#![forbid(unsafe_code)]` after its head",
+            ));
+        }
+    }
+    offences
+}
+
+fn every_loop_has_a_written_bound(sources: &[Source]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for source in sources {
+        for (index, line) in product(source) {
+            let is_open = line.contains("loop {") || line.contains("while true");
+            let below = (index + 1).min(source.lines.len() - 1);
+            if is_open
+                && !is_explained(source, index, "// bound:", 3)
+                && !is_explained(source, below, "// bound:", 0)
+            {
+                let what = "`loop`: write `// bound:` above it: what ends it, and after how much";
+                offences.push(Offence::at(source, index, what));
+            }
+        }
+    }
+    offences
+}
+
+fn every_queue_has_a_bound(sources: &[Source]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for source in sources {
+        for (index, line) in product(source) {
+            if line.contains("unbounded") && words(line).any(|w| w.contains("unbounded")) {
+                let what = "an unbounded queue: give it a bound from limits.rs";
+                offences.push(Offence::at(source, index, what));
+            }
+            if line.contains("mpsc::channel()") {
+                let what = "std's channel() is unbounded: use sync_channel with a bound";
+                offences.push(Offence::at(source, index, what));
+            }
+        }
+    }
+    offences
+}
+
+fn a_panic_that_is_allowed_says_why_it_cannot_happen(sources: &[Source]) -> Vec<Offence> {
+    let lints = [
+        "clippy::expect_used",
+        "clippy::unwrap_used",
+        "clippy::panic",
+    ];
+    let mut offences = Vec::new();
+    for source in sources {
+        for (index, line) in product(source) {
+            let allows = line.contains("allow(") || line.contains("expect(");
+            if allows
+                && lints.iter().any(|lint| line.contains(lint))
+                && !is_explained(source, index, "// infallible:", 3)
+            {
+                let what =
+                    "write `// infallible:` above it: why it cannot fail; or return an error";
+                offences.push(Offence::at(source, index, what));
+            }
+        }
+    }
+    offences
+}
+
+fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Offence> {
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X"),
+    ];
+    let calls = ["todo", "unimplemented", "dbg"];
+    let mut offences = Vec::new();
+    for source in sources {
+        for (index, line) in source.lines.iter().enumerate() {
+            let code = &source.code[index];
+            if words(line).any(|word| marks.contains(&word)) {
+                offences.push(Offence::at(
+                    source,
+                    index,
+                    "do it, or say what is missing in the docs",
+                ));
+            }
+            if calls.iter().any(|call| code.contains(&format!("{call}!("))) {
+                offences.push(Offence::at(source, index, "write the code that is missing"));
+            }
+            if code.contains("#[ignore") {
+                offences.push(Offence::at(
+                    source,
+                    index,
+                    "a skipped test is a failed test (L13)",
+                ));
+            }
+        }
+    }
+    offences
+}
+
+type Find = fn(&[Source]) -> Vec<Offence>;
+
+/// Checks a law on samples (path and text) that break and keep it, then on the house.
+#[track_caller]
+fn hold(law: &str, find: Find, breaks: &[(&str, &str)], keeps: &[(&str, &str)]) {
+    let found = |&(path, text): &(&str, &str)| find(&[Source::parse(path.to_owned(), text)]);
+    for sample in breaks {
+        assert!(
+            !found(sample).is_empty(),
+            "{law}\nthe law does not see: {sample:?}"
+        );
+    }
+    for sample in keeps {
+        assert!(
+            found(sample).is_empty(),
+            "{law}\nthe law is wrong about: {sample:?}"
+        );
+    }
+    assert_kept(law, find(&sources()));
+}
+
+const PLAN: &str = "crates/plan/src/x.rs";
+const OS: &str = "crates/os/src/x.rs";
+
+#[test]
+fn pure_crates_reach_for_nothing_of_the_world() {
+    hold(
+        "Planning crates have no clock, files, network, threads, randomness or async (L2).",
+        pure_crates_reach_for_nothing,
+        &[
+            (PLAN, "let now = std::time::Instant::now();"),
+            (PLAN, "use std::{fmt, fs};"),
+            (PLAN, "std::fs::read(p)"),
+            (PLAN, "async fn f() {}"),
+            (PLAN, "println!(\"x\")"),
+        ],
+        &[
+            (OS, "std::fs::read(p)"),
+            (PLAN, "// std::fs is for os\nlet fs = \"std::fs\";"),
+            (PLAN, "#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n"),
+            ("crates/plan/tests/x.rs", "std::fs::read(p)"),
+        ],
+    );
+}
+
+#[test]
+fn unsafe_code_is_walled_in() {
+    hold(
+        "Unsafe code is in os (and trees::simd) alone, each with a SAFETY line (L8).",
+        unsafe_code_stands_in_os_alone_and_says_why_it_is_sound,
+        &[
+            (PLAN, "// SAFETY: no\nunsafe { f() }"),
+            (OS, "unsafe { f() }"),
+            ("crates/os/tests/x.rs", "unsafe { f() }"),
+        ],
+        &[
+            (OS, "// SAFETY: the pointer is ours.\nunsafe { f() }"),
+            (OS, "/// # Safety\n/// x\npub unsafe fn f() {}"),
+            (PLAN, "#![forbid(unsafe_code)]\n// unsafe\n"),
+        ],
+    );
+}
+
+#[test]
+fn every_other_crate_forbids_it() {
+    hold(
+        "Every crate but os forbids unsafe code (L8).",
+        every_other_crate_forbids_unsafe_code,
+        &[
+            ("crates/plan/src/lib.rs", "mod x;"),
+            ("crates/cli/src/main.rs", "fn main() {}"),
+        ],
+        &[
+            ("crates/plan/src/lib.rs", "//! x\n#![forbid(unsafe_code)]\n"),
+            ("crates/os/src/lib.rs", "mod x;"),
+            (PLAN, ""),
+        ],
+    );
+}
+
+#[test]
+fn every_loop_is_bounded_in_writing() {
+    hold(
+        "Every open loop says what bounds it (L5).",
+        every_loop_has_a_written_bound,
+        &[(PLAN, "loop {\n}"), (PLAN, "// forever\nwhile true {\n}")],
+        &[
+            (PLAN, "// bound: one turn a row\nloop {\n}"),
+            (PLAN, "loop {\n    // bound: one turn a row\n}"),
+            (PLAN, "// loop {"),
+            ("crates/plan/src/tests.rs", "loop {\n}"),
+        ],
+    );
+}
+
+#[test]
+fn every_queue_is_bounded() {
+    hold(
+        "Every queue has a bound (L5).",
+        every_queue_has_a_bound,
+        &[
+            (OS, "let (a, b) = mpsc::unbounded_channel();"),
+            (OS, "let (a, b) = mpsc::channel();"),
+        ],
+        &[
+            (OS, "let (a, b) = mpsc::channel(QUEUE_MAX);"),
+            (OS, "// unbounded"),
+        ],
+    );
+}
+
+#[test]
+fn panics_are_infallible() {
+    hold(
+        "No unwrap, expect or panic outside tests but with `// infallible:` (L7).",
+        a_panic_that_is_allowed_says_why_it_cannot_happen,
+        &[
+            (OS, "#[allow(clippy::expect_used)]\nx.expect(\"y\")"),
+            (OS, "#![allow(clippy::panic)]"),
+        ],
+        &[
+            (
+                OS,
+                "// infallible: just pushed\n#[allow(clippy::expect_used)]\nx.expect(\"y\")",
+            ),
+            (OS, "#[allow(clippy::too_many_lines)]"),
+        ],
+    );
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    hold(
+        "Nothing is left undone, no test is skipped (L13).",
+        nothing_is_left_undone_or_skipped,
+        &[
+            (OS, concat!("// TO", "DO later")),
+            (OS, "todo!()"),
+            (OS, "#[test]\n#[ignore = \"slow\"]\nfn f() {}"),
+        ],
+        &[(OS, "let todo = \"todo!()\";")],
+    );
+}
