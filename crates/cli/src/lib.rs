@@ -39,5 +39,6 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Topology(args) => topology_command::run(args),
         Command::Plan(args) => plan_command::run(args),
         Command::Predict(args) => predict_command::run(args),
+        Command::Run(args) => run::run(args),
     }
 }

@@ -1,0 +1,185 @@
+//! Events as JSON: one object a line, snake_case, `event` first.
+
+use albacore_mapping::Slot;
+use albacore_placer::{Figures, Histogram, Report, Row};
+use albacore_plan::Note;
+use albacore_topology::CpuSet;
+use serde_json::{Map, Value, json};
+
+/// An event named `name` with the fields of `fields`.
+pub(super) fn event(name: &str, fields: Value) -> Value {
+    let mut object = Map::new();
+    object.insert("event".into(), name.into());
+    if let Value::Object(fields) = fields {
+        object.extend(fields);
+    }
+    Value::Object(object)
+}
+
+/// A report of the placer.
+pub(super) fn of_report(report: &Report) -> Value {
+    match report {
+        Report::Planned { cpuset, objective, bound, optimal, relaxed, solve_micros, .. } => {
+            let relaxed: Vec<Value> =
+                relaxed.iter().map(|r| json!({"rule": r.rule, "amount": r.amount})).collect();
+            event(
+                "planned",
+                json!({
+                    "cpuset": text(cpuset),
+                    "objective": objective,
+                    "bound": bound,
+                    "optimal": optimal,
+                    "relaxed": relaxed,
+                    "solve_micros": solve_micros,
+                }),
+            )
+        }
+        Report::WorkerBorn { worker, pid, respawns, .. } => event(
+            "worker_born",
+            json!({"worker": worker.0, "pid": pid.0, "respawns": respawns}),
+        ),
+        Report::WorkerGone { worker, pid, .. } => {
+            event("worker_gone", json!({"worker": worker.0, "pid": pid.0}))
+        }
+        Report::CpusetChanged { cpuset, .. } => {
+            event("cpuset_changed", json!({"cpuset": text(cpuset)}))
+        }
+        Report::MachineChanged { online } => {
+            event("machine_changed", json!({"online": text(online)}))
+        }
+        Report::Note { note, .. } => event("note", json!({"text": note_text(note)})),
+        Report::ForeignScheduler => event(
+            "note",
+            json!({"text": "a sched_ext scheduler runs on this machine: masks are observed, not written"}),
+        ),
+        Report::PolicySet { .. } => event("policy_set", json!({})),
+        Report::SubjectGone { .. } => event("server_gone", json!({})),
+        Report::Restored(restored) => event(
+            "restored",
+            json!({
+                "threads": restored.count,
+                "errors": restored.errors,
+                "errors_total": restored.errors_total,
+            }),
+        ),
+        of_a_thread => of_thread(of_a_thread),
+    }
+}
+
+fn of_thread(report: &Report) -> Value {
+    match report {
+        Report::Pinned { slot, pid, tid, mask, cause, birth_to_verified_micros, kind, .. } => event(
+            "pinned",
+            json!({
+                "worker": worker(*slot),
+                "rank": rank(*slot),
+                "pid": pid.0,
+                "tid": tid.0,
+                "cpus": text(mask),
+                "cause": cause.name(),
+                "kind": kind.name(),
+                "birth_to_verified_us": birth_to_verified_micros,
+            }),
+        ),
+        Report::Drift { slot, pid, tid, planned, actual, cause, .. } => event(
+            "drift",
+            json!({
+                "worker": worker(*slot),
+                "rank": rank(*slot),
+                "pid": pid.0,
+                "tid": tid.0,
+                "planned": text(planned),
+                "actual": text(actual),
+                "cause": cause.name(),
+            }),
+        ),
+        Report::SelfPinned { slot, tid, .. } => event(
+            "self_pinned",
+            json!({"worker": worker(*slot), "rank": rank(*slot), "tid": tid.0}),
+        ),
+        Report::StepFailed { tid, reason, .. } => {
+            event("step_failed", json!({"tid": tid.0, "reason": reason}))
+        }
+        other => event("note", json!({"text": format!("{other:?}")})),
+    }
+}
+
+/// Every slot is as it should be: `placed`.
+pub(super) fn placed(policy: &str, rows: &[Row]) -> Value {
+    let threads: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "worker": row.slot.worker.0,
+                "rank": row.slot.rank.0,
+                "tid": row.tid.map(|tid| tid.0),
+                "planned": row.planned.as_ref().or(row.actual.as_ref()).map(text),
+                "actual": row.actual.as_ref().map(text),
+                "state": row.state.name(),
+            })
+        })
+        .collect();
+    event("placed", json!({"policy": policy, "threads": threads}))
+}
+
+/// The counters of the whole run.
+pub(super) fn summary(figures: &Figures) -> Value {
+    event(
+        "summary",
+        json!({
+            "respawns": figures.respawns,
+            "drifts": figures.drifts,
+            "setaffinity_calls": figures.setaffinity_calls,
+            "solves": figures.solves,
+            "respawn_birth_to_verified_us": quantiles(&figures.respawn_micros),
+            "new_thread_birth_to_verified_us": quantiles(&figures.new_thread_micros),
+        }),
+    )
+}
+
+fn quantiles(times: &Histogram) -> Value {
+    json!({
+        "count": times.count(),
+        "p50": times.percentile(50.0),
+        "p99": times.percentile(99.0),
+    })
+}
+
+/// A note as a sentence.
+pub(super) fn note_text(note: &Note) -> String {
+    match note {
+        Note::FoundWorkers { found, asked } => format!("found {found} of {asked} workers"),
+        Note::NameTwice { worker, pid } => {
+            format!("process {} also claims to be worker {}; the older is believed", pid.0, worker.0)
+        }
+        Note::MissingThreads { worker, found, asked } => {
+            format!("worker {} has {found} of {asked} compute threads", worker.0)
+        }
+        Note::ExtraThreads { worker, count } => format!(
+            "worker {} has {count} more threads than spec.threads; they get the cpus of their worker",
+            worker.0
+        ),
+        Note::PoolSizeUnsafe { worker } => format!(
+            "the main thread of worker {} keeps its worker's cpus until all its threads exist: a \
+             runtime that counts the cpus of that mask would start too few",
+            worker.0
+        ),
+        Note::SelfPinned { thread, .. } => {
+            format!("thread {} pins itself and is left alone", thread.tid.0)
+        }
+        Note::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn text(cpus: &CpuSet) -> String {
+    cpus.to_string()
+}
+
+fn worker(slot: Option<Slot>) -> Option<u16> {
+    slot.map(|slot| slot.worker.0)
+}
+
+fn rank(slot: Option<Slot>) -> Option<u16> {
+    slot.map(|slot| slot.rank.0)
+}

@@ -1,0 +1,269 @@
+//! `albacore run -f FILE`: serves what the file describes on this machine, places every thread and keeps it placed.
+//!
+//! The main thread takes one message at a time from the inbox: the placer's news, the server's lines, signals, edits
+//! of the file. It never blocks on any of them, so that Ctrl-C always works. Order at the end: the placer gives every
+//! mask back, the server drains, then the exit code is known.
+
+mod events;
+mod file_watch;
+mod inbox;
+mod output;
+mod placing;
+mod server;
+mod table;
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use albacore_api::{OneMachine, Server, read_for_one_machine};
+use albacore_placer::{Figures, Report, Row, RowState, SubjectConfig};
+use albacore_plan::{Placement, Policy, Source};
+use serde_json::json;
+
+use crate::args::{RunArgs, RunOutput};
+use crate::failure::{Failure, sentence};
+use events::event;
+use inbox::{INBOX_MESSAGES_MAX, Inbox};
+use output::Output;
+use placing::{News, Placing};
+use server::Child;
+
+/// How long the server may drain after SIGTERM before it is killed: the server's own limit and some more.
+const DRAIN: Duration = Duration::from_secs(35);
+
+/// Runs until a signal, the end of the server or an error.
+///
+/// # Errors
+/// The file, the server or the kernel does not allow it; the failure says which and what to do.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let deployment = read(&args.file)?;
+    let mut output = match args.output {
+        RunOutput::Table => Output::Terminal(table::Table::default()),
+        RunOutput::Auto if std::io::stdout().is_terminal() => {
+            Output::Terminal(table::Table::default())
+        }
+        RunOutput::Auto | RunOutput::Json => Output::Json,
+    };
+    for notice in &deployment.notices {
+        output.event(&event("note", json!({"text": notice})));
+    }
+    let (sender, inbox) = sync_channel(INBOX_MESSAGES_MAX);
+    server::forward_signals(sender.clone())?;
+    let child = Child::start(&deployment, args, sender.clone())?;
+    let subject = SubjectConfig {
+        root: child.pid(),
+        source: match deployment.server {
+            Server::BuiltIn(_) => Source::Named,
+            Server::Own(_) => Source::PreFork,
+        },
+        policy: deployment.policy.clone(),
+    };
+    let placing = match Placing::start(subject, sender.clone()) {
+        Ok(placing) => placing,
+        Err(error) => return Err(child.end_for(&inbox, &sentence(&error))),
+    };
+    file_watch::watch(args.file.clone(), sender);
+    let mut run = Run {
+        file: args.file.clone(),
+        deployment,
+        output,
+        child,
+        placing,
+        rows: Vec::new(),
+        figures: Box::default(),
+        is_placed_told: false,
+    };
+    let end = run.serve(&inbox);
+    run.finish(&inbox, end)
+}
+
+/// Reads the deployment; its relative paths are below its own folder.
+fn read(file: &Path) -> Result<OneMachine, Failure> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, &e))?;
+    let folder = std::path::absolute(file)
+        .map_err(|e| Failure::file(file, &e))?
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_path_buf);
+    read_for_one_machine(&text, &name, &folder).map_err(|e| Failure::Failed(sentence(&e)))
+}
+
+/// Why the serving ended.
+enum End {
+    /// A signal asked for it.
+    Asked,
+    /// The server ended by itself.
+    ServerEnded(String),
+    /// The placer could not go on.
+    PlacerFailed(Failure),
+}
+
+struct Run {
+    file: PathBuf,
+    deployment: OneMachine,
+    output: Output,
+    child: Child,
+    placing: Placing,
+    rows: Vec<Row>,
+    figures: Box<Figures>,
+    /// Whether the present state was told as `placed`.
+    is_placed_told: bool,
+}
+
+impl Run {
+    fn serve(&mut self, inbox: &Receiver<Inbox>) -> End {
+        while let Ok(message) = inbox.recv() {
+            match message {
+                Inbox::Placer(News::Ended(Err(error))) => {
+                    let text = sentence(&error);
+                    return End::PlacerFailed(match error.category() {
+                        "invariant" => Failure::Broken(text),
+                        _ => Failure::Failed(text),
+                    });
+                }
+                Inbox::Placer(News::Ended(Ok(()))) => {
+                    return End::ServerEnded("the placer ended".into());
+                }
+                Inbox::Placer(news) => self.hear(news),
+                Inbox::ServerLine(line) => self.output.event(&server::line(&line)),
+                Inbox::ServerExited(status) => return End::ServerEnded(server::ended(&status)),
+                Inbox::FileChanged => self.reread(),
+                Inbox::Signal(_) => return End::Asked,
+            }
+        }
+        End::ServerEnded("nothing is left to wait for".into())
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Report(report) => {
+                let is_change = !matches!(report, Report::Note { .. });
+                self.is_placed_told &= !is_change;
+                self.output.event(&events::of_report(&report));
+            }
+            News::Table(rows, figures) => {
+                self.rows = rows;
+                self.figures = figures;
+                let head = self.head();
+                self.output.rows(&head, &self.rows, &self.figures);
+                if !self.is_placed_told && self.is_placed() {
+                    self.is_placed_told = true;
+                    let policy = policy_name(&self.deployment.policy);
+                    self.output.event(&events::placed(policy, &self.rows));
+                }
+            }
+            News::Ended(_) => {}
+        }
+    }
+
+    /// True if every slot is filled by a live thread whose mask was read back as it should be.
+    fn is_placed(&self) -> bool {
+        let policy = &self.deployment.policy;
+        let expected = match policy.placement {
+            Placement::None => RowState::Unplaced,
+            Placement::Tuna | Placement::RoundRobin => RowState::Verified,
+        };
+        let slots = usize::from(policy.workers) * usize::from(policy.threads);
+        self.rows.len() == slots
+            && self.rows.iter().all(|row| row.tid.is_some() && row.state == expected)
+    }
+
+    fn head(&self) -> String {
+        let policy = &self.deployment.policy;
+        let verified = self.rows.iter().filter(|row| row.state == RowState::Verified).count();
+        format!(
+            "{}: {} workers x {} threads, policy {}; {verified} of {} threads verified",
+            self.deployment.name,
+            policy.workers,
+            policy.threads,
+            policy_name(policy),
+            usize::from(policy.workers) * usize::from(policy.threads),
+        )
+    }
+
+    /// Takes over what can change while serving; the rest is named, not ignored.
+    fn reread(&mut self) {
+        let now = match read(&self.file) {
+            Ok(now) => now,
+            Err(failure) => {
+                let text = format!("the file was not taken over: {}", failure.text());
+                return self.output.event(&event("note", json!({"text": text})));
+            }
+        };
+        let before = &self.deployment.policy;
+        let sizes = |policy: &Policy| (policy.workers, policy.threads);
+        if now.server != self.deployment.server || sizes(&now.policy) != sizes(before) {
+            let text = "the file changes more than placement and mode: that takes effect when \
+                        albacore run is started again";
+            self.output.event(&event("note", json!({"text": text})));
+        }
+        let policy =
+            Policy { workers: before.workers, threads: before.threads, ..now.policy.clone() };
+        if policy == *before {
+            return;
+        }
+        match self.placing.handle.set_policy(self.placing.subject, policy.clone()) {
+            Ok(()) => {
+                self.deployment.policy = policy;
+                self.is_placed_told = false;
+                let name = policy_name(&self.deployment.policy);
+                self.output.event(&event("policy_changed", json!({"policy": name})));
+            }
+            Err(error) => {
+                let text = format!("the policy was not changed: {error}");
+                self.output.event(&event("note", json!({"text": text})));
+            }
+        }
+    }
+
+    /// Gives masks back, drains the server, and says how it all ended.
+    fn finish(mut self, inbox: &Receiver<Inbox>, end: End) -> Result<(), Failure> {
+        let is_over = matches!(end, End::PlacerFailed(_)) || self.placing.handle.stop().is_err();
+        if !is_over {
+            self.hear_until(inbox, DRAIN, |message| {
+                matches!(message, Inbox::Placer(News::Ended(_)))
+            });
+        }
+        let Self { placing, child, mut output, figures, .. } = self;
+        placing.join();
+        let drained = child.drain(inbox, DRAIN, &mut |line| output.event(&server::line(line)));
+        output.event(&events::summary(&figures));
+        match end {
+            End::Asked => drained.map_err(Failure::Failed),
+            End::ServerEnded(how) => Err(Failure::Failed(how)),
+            End::PlacerFailed(failure) => Err(failure),
+        }
+    }
+
+    /// Goes on hearing until `is_last` or for `patience`.
+    fn hear_until(
+        &mut self,
+        inbox: &Receiver<Inbox>,
+        patience: Duration,
+        is_last: impl Fn(&Inbox) -> bool,
+    ) {
+        let deadline = Instant::now() + patience;
+        while let Ok(message) = inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            let last = is_last(&message);
+            match message {
+                Inbox::Placer(news) => self.hear(news),
+                Inbox::ServerLine(line) => self.output.event(&server::line(&line)),
+                Inbox::ServerExited(status) => self.child.note_exit(status),
+                Inbox::FileChanged | Inbox::Signal(_) => {}
+            }
+            if last {
+                return;
+            }
+        }
+    }
+}
+
+fn policy_name(policy: &Policy) -> &'static str {
+    match policy.placement {
+        Placement::Tuna => "tuna",
+        Placement::RoundRobin => "roundrobin",
+        Placement::None => "none",
+    }
+}

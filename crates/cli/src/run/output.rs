@@ -1,0 +1,106 @@
+//! What is shown: a live table with sentences above it on a terminal, JSON lines everywhere else.
+
+use std::io::Write;
+
+use albacore_placer::{Figures, Row, RowState};
+use serde_json::Value;
+
+use super::table::{Line, Table};
+
+/// Lines of a terminal that does not tell its height.
+const TERMINAL_LINES: usize = 24;
+
+/// Where events go.
+pub(super) enum Output {
+    /// One line of JSON an event.
+    Json,
+    /// A live table.
+    Terminal(Table),
+}
+
+impl Output {
+    pub(super) fn event(&mut self, event: &Value) {
+        let mut out = std::io::stdout().lock();
+        let done = match self {
+            Self::Json => writeln!(out, "{event}").and_then(|()| out.flush()),
+            Self::Terminal(table) => match sentence(event) {
+                Some(text) => {
+                    table.make_way(&mut out).and_then(|()| writeln!(out, "{text}"))
+                }
+                None => Ok(()),
+            },
+        };
+        // A reader that went away must not end the serving.
+        drop(done);
+    }
+
+    pub(super) fn rows(&mut self, head: &str, rows: &[Row], figures: &Figures) {
+        let Self::Terminal(table) = self else { return };
+        let lines: Vec<Line> = rows.iter().map(line).collect();
+        let head = match figures.respawn_micros.percentile(99.0) {
+            Some(p99) => format!("{head}; respawn to verified p99 {:.1} ms", p99 as f64 / 1e3),
+            None => head.to_owned(),
+        };
+        let height = albacore_os::terminal_lines().unwrap_or(TERMINAL_LINES);
+        drop(table.draw(&mut std::io::stdout().lock(), &head, &lines, height));
+    }
+}
+
+fn line(row: &Row) -> Line {
+    let text = |cpus: &Option<albacore_topology::CpuSet>| {
+        cpus.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
+    };
+    Line {
+        worker: row.slot.worker.0,
+        rank: row.slot.rank.0,
+        tid: row.tid.map(|tid| tid.0),
+        planned: text(&row.planned),
+        actual: text(&row.actual),
+        is_drifted: row.state == RowState::Drifted,
+        verified_ms_ago: row.verified_micros_ago.map(|us| us / 1000),
+        respawns: row.respawns,
+    }
+}
+
+/// The sentence for a person; `None` for what the table shows anyway.
+fn sentence(event: &Value) -> Option<String> {
+    let field = |name: &str| match &event[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let told = match event["event"].as_str()? {
+        "listening" => format!("listening: HTTP {}, gRPC {}", field("http"), field("grpc")),
+        "planned" => format!(
+            "planned for cpus {}: objective {} (bound {}, {}), solved in {} us",
+            field("cpuset"),
+            field("objective"),
+            field("bound"),
+            if event["optimal"] == true { "optimal" } else { "not proven optimal" },
+            field("solve_micros"),
+        ),
+        "drift" if event["cause"] != "new_thread" => format!(
+            "worker {} rank {}: mask was {} instead of {} ({})",
+            field("worker"),
+            field("rank"),
+            field("actual"),
+            field("planned"),
+            field("cause"),
+        ),
+        "worker_gone" => format!("worker {} (process {}) ended", field("worker"), field("pid")),
+        "self_pinned" => format!(
+            "worker {} rank {}: thread {} pins itself and is left alone (SelfPinned)",
+            field("worker"),
+            field("rank"),
+            field("tid"),
+        ),
+        "cpuset_changed" => format!("the cpuset is {} now", field("cpuset")),
+        "machine_changed" => format!("online cpus are {} now", field("online")),
+        "step_failed" => format!("thread {}: {}", field("tid"), field("reason")),
+        "restored" => format!("{} masks given back", field("threads")),
+        "note" => field("text"),
+        "policy_changed" => format!("policy {} from now on", field("policy")),
+        "draining" => "draining: no new requests, accepted ones are answered".into(),
+        _ => return None,
+    };
+    Some(told)
+}
