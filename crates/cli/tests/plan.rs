@@ -174,6 +174,18 @@ fn the_picture_has_a_disc_for_every_thread() {
 }
 
 #[test]
+fn the_picture_in_the_readme_is_what_the_command_draws() {
+    let line = "--workers 4 --threads 6 --mode scatter";
+    let drawn = plan(line, "pack:2 l3:2 core:4 pu:2", "svg").out;
+    let kept = command::data("../../examples/plan.svg");
+    assert!(
+        std::fs::read_to_string(&kept).unwrap() == drawn,
+        "examples/plan.svg is out of date: albacore plan {line} --topology \"pack:2 l3:2 core:4 \
+         pu:2\" --output svg > examples/plan.svg"
+    );
+}
+
+#[test]
 fn impossible_plans_are_refused_with_what_to_do() {
     for (line, words) in [
         (
