@@ -19,7 +19,7 @@ use crate::limits::FILE_BYTES_MAX;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NpyError {
     /// The file cannot be opened or read.
-    #[error("{0}")]
+    #[error("cannot read it")]
     Io(#[from] io::Error),
     /// The file does not begin as .npy files do.
     #[error("not an .npy file: write the rows with numpy.save")]

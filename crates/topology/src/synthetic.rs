@@ -27,7 +27,7 @@ pub enum SyntheticError {
         problem: String,
     },
     /// The levels do not make a machine.
-    #[error("topology string: {0}")]
+    #[error("the levels do not make a machine")]
     Machine(#[from] TopologyError),
 }
 

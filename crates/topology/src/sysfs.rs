@@ -39,7 +39,7 @@ pub enum SysfsError {
     )]
     NoOnline,
     /// A file that should hold a list of cpus holds something else.
-    #[error("{path}: {source}")]
+    #[error("{path} is not a list of cpus")]
     List {
         /// The file.
         path: String,
@@ -65,7 +65,7 @@ pub enum SysfsError {
         text: String,
     },
     /// The cpus do not make a machine.
-    #[error("cpu/online: {0}")]
+    #[error("the cpus of cpu/online do not make a machine")]
     Machine(#[from] TopologyError),
 }
 

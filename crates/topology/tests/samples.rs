@@ -224,12 +224,18 @@ fn a_container_sees_its_cpuset_only() {
     );
 }
 
+/// An error and what it stands on, in one line.
+fn with_source(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(ToString::to_string).unwrap_or_default();
+    format!("{error}: {source}")
+}
+
 #[test]
 fn wrong_files_are_named() {
     let broken = |path: &str, text: &str| {
         let mut files = sample("server_2_packages_smt");
         files.insert(path.to_owned(), text.to_owned());
-        parse_sysfs(&files).unwrap_err().to_string()
+        with_source(&parse_sysfs(&files).unwrap_err())
     };
     for (path, text, word) in [
         ("cpu/online", "0-x", "not a cpu"),

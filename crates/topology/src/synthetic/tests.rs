@@ -135,7 +135,10 @@ fn indexes_that_repeat_a_cpu_and_caches_inside_cores_are_refused() {
         ("core:2 pu:1(indexes=1,1)", "cpu 1 appears twice"),
         ("core:2 l2:2 pu:1", "share a core but not a L2"),
     ] {
-        let error = parse_synthetic(text).expect_err(text).to_string();
+        let SyntheticError::Machine(error) = parse_synthetic(text).expect_err(text) else {
+            panic!("{text}");
+        };
+        let error = error.to_string();
         assert!(error.contains(word), "{text}: {error}");
     }
 }
