@@ -70,14 +70,20 @@ fn check_place(output: &Path) -> Result<(), Failure> {
     let parent = output
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    if output.is_dir() || parent.is_some_and(|parent| !parent.is_dir()) {
-        let what = "the directory does not exist, or it is a directory itself";
-        return Err(Failure::Failed(format!(
-            "cannot write {}: {what}",
-            output.display()
-        )));
-    }
-    Ok(())
+    let reason = match parent {
+        _ if output.is_dir() => "it is a directory: name a file".to_owned(),
+        Some(parent) if !parent.is_dir() => {
+            format!(
+                "the directory {} does not exist: create it",
+                parent.display()
+            )
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Failed(format!(
+        "cannot write {}: {reason}",
+        output.display()
+    )))
 }
 
 fn compile(path: &Path) -> Result<Image, Failure> {
