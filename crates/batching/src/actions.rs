@@ -19,7 +19,7 @@ pub struct Dispatch {
     members: Range<usize>,
 }
 
-/// Give up this request: it was in a batch that ended [`crate::LOSSES_MAX`] workers.
+/// Give up this request: its batch reached [`crate::BLAME_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned {
     /// The request.

@@ -10,6 +10,8 @@ pub(crate) struct Batch {
     pub(crate) entries: Vec<Entry>,
     /// Workers that died with it.
     pub(crate) losses: u32,
+    /// How far it is to blame for that.
+    pub(crate) blame: u32,
 }
 
 impl Batch {

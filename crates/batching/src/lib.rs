@@ -13,7 +13,7 @@ mod scheduler;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
-pub use limits::LOSSES_MAX;
+pub use limits::BLAME_MAX;
 pub use policy::{Candidate, Policy, Window};
 pub use scheduler::{Config, Event, QueueFull, Scheduler};
 pub use units::{Nanos, QueueIndex, RequestKey, WorkerIndex};

@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 
 use crate::batch::Batch;
-use crate::limits::LOSSES_MAX;
+use crate::limits::BLAME_MAX;
 use crate::queue::{Entry, Queue};
 use crate::{Abandoned, Actions, Nanos, Policy, QueueIndex, RequestKey, WorkerIndex};
 
@@ -74,6 +74,8 @@ pub enum Event {
     WorkerLost {
         /// Which.
         worker: WorkerIndex,
+        /// How far its batch is to blame: from 0, it had not begun, to [`crate::BLAME_MAX`].
+        blame: u32,
     },
     /// The time of [`Actions::timer`] has come.
     Timer,
@@ -199,7 +201,7 @@ impl Scheduler {
                 }
             }
             Event::BatchDone { worker } => self.finish(worker),
-            Event::WorkerLost { worker } => self.lose(worker, actions),
+            Event::WorkerLost { worker, blame } => self.lose(worker, blame, actions),
             Event::Timer => {}
         }
         self.match_workers(actions);
@@ -232,13 +234,14 @@ impl Scheduler {
         }
     }
 
-    fn lose(&mut self, worker: WorkerIndex, actions: &mut Actions) {
+    fn lose(&mut self, worker: WorkerIndex, blame: u32, actions: &mut Actions) {
         let Some(state) = self.workers.get_mut(worker.0) else {
             return;
         };
         if let Worker::Busy(mut batch) = std::mem::replace(state, Worker::Absent) {
-            batch.losses += 1;
-            if batch.losses < LOSSES_MAX && !batch.entries.is_empty() {
+            batch.losses = batch.losses.saturating_add(1);
+            batch.blame = batch.blame.saturating_add(blame);
+            if batch.blame < BLAME_MAX && !batch.entries.is_empty() {
                 self.replays.push_back(batch);
                 return;
             }
@@ -317,6 +320,7 @@ impl Scheduler {
             queue: QueueIndex(index),
             entries,
             losses: 0,
+            blame: 0,
         })
     }
 }

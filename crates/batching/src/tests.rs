@@ -64,9 +64,11 @@ impl Driver {
     }
 
     fn lost(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
+        let worker = WorkerIndex(worker);
         self.step(
             Event::WorkerLost {
-                worker: WorkerIndex(worker),
+                worker,
+                blame: BLAME_MAX / 2,
             },
             now,
         )
@@ -158,6 +160,23 @@ fn a_batch_of_a_dead_worker_runs_elsewhere_first_and_is_given_up_after_two_death
 }
 
 #[test]
+fn a_batch_that_is_not_to_blame_runs_until_it_is_done() {
+    let mut driver = Driver::new(config(Policy::Eager));
+    driver.arrive(1, 0);
+    for death in 0..100 {
+        assert_eq!(driver.ready(0, death), [(0, vec![0])]);
+        assert_eq!(u64::from(driver.actions.dispatches[0].losses), death);
+        driver.step(
+            Event::WorkerLost {
+                worker: WorkerIndex(0),
+                blame: 0,
+            },
+            death,
+        );
+    }
+}
+
+#[test]
 fn withdrawn_requests_are_not_run_and_not_run_again() {
     let withdraw = |key| Event::Withdrawn {
         queue: QueueIndex(0),
@@ -236,8 +255,8 @@ struct Twin {
     requests: Vec<TwinRequest>,
     /// Per worker: absent, or the number of its batch, or free.
     workers: Vec<Option<Option<usize>>>,
-    /// Per batch number: deaths. Replays run in the order of `replays`.
-    deaths: Vec<u32>,
+    /// Per batch number. Replays run in the order of `replays`.
+    blames: Vec<u32>,
     replays: Vec<usize>,
 }
 
@@ -257,11 +276,11 @@ impl Twin {
             .sum()
     }
 
-    fn lose(&mut self, worker: usize) -> Vec<u64> {
+    fn lose(&mut self, worker: usize, blame: u32) -> Vec<u64> {
         let mut abandoned = Vec::new();
         if let Some(Some(batch)) = self.workers[worker].take() {
-            self.deaths[batch] += 1;
-            let is_over = self.deaths[batch] == 2;
+            self.blames[batch] += blame;
+            let is_over = self.blames[batch] >= 8;
             let members = self.in_place(Place::Running(batch));
             if !is_over && !members.is_empty() {
                 self.replays.push(batch);
@@ -312,7 +331,7 @@ impl Twin {
                     }
                 }
             }
-            Event::WorkerLost { worker } => abandoned = self.lose(worker.0),
+            Event::WorkerLost { worker, blame } => abandoned = self.lose(worker.0, blame),
             Event::Timer => {}
         }
         let (dispatches, timer) = self.matches(now);
@@ -373,8 +392,8 @@ impl Twin {
                 let Some((_, _, prefix)) = open.into_iter().min() else {
                     return (dispatches, opens.into_iter().min());
                 };
-                self.deaths.push(0);
-                (self.deaths.len() - 1, prefix)
+                self.blames.push(0);
+                (self.blames.len() - 1, prefix)
             };
             self.workers[worker] = Some(Some(batch));
             for &i in &members {
@@ -414,7 +433,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
         workers: vec![None; config.workers],
         config,
         requests: Vec::new(),
-        deaths: Vec::new(),
+        blames: Vec::new(),
         replays: Vec::new(),
     };
     let (mut now, mut keys) = (0, 0);
@@ -449,7 +468,10 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
             }
             4 => Event::WorkerReady { worker },
             5 | 6 => Event::BatchDone { worker },
-            7 if size < 4 => Event::WorkerLost { worker },
+            7 if size < 6 => Event::WorkerLost {
+                worker,
+                blame: size as u32,
+            },
             _ => Event::Timer,
         };
         let dispatches = driver.step(event, now);

@@ -1,8 +1,16 @@
 //! The in-pod tree server: one front process, W worker processes of T threads, one model copy.
 //!
-//! `engine` owns memory, queues, batches and workers; `front` speaks the protocols and calls
-//! `engine`; `worker` is what a worker process runs.
+//! `run` is the front process: `engine` owns memory, queues, batches and workers; `front` speaks the
+//! protocols and calls `engine`. `worker` is what a worker process runs. `ring` and `layout` are
+//! what the two processes must agree on.
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod engine;
+pub mod events;
 pub mod front;
+mod layout;
+pub mod limits;
+mod ring;
+pub mod run;
+pub mod worker;

@@ -1,39 +1,6 @@
 //! What a request asks of a model: kinds of output, and element types.
 
-/// A kind of output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// The prediction after the objective's transformation.
-    Value,
-    /// The raw score.
-    Margin,
-    /// SHAP contributions, the last column is the bias.
-    Contribs,
-    /// SHAP interactions.
-    Interactions,
-    /// The leaf that each tree puts a row in.
-    Leaf,
-}
-
-/// The element type of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ElementType {
-    /// 32-bit float.
-    F32,
-    /// 64-bit float.
-    F64,
-    /// 32-bit signed integer.
-    I32,
-}
-
-/// Every kind, in the order in which outputs lie in memory.
-pub(super) const KINDS: [Kind; 5] = [
-    Kind::Value,
-    Kind::Margin,
-    Kind::Contribs,
-    Kind::Interactions,
-    Kind::Leaf,
-];
+pub use albacore_trees::{ElementType, Kind};
 
 /// The kinds of output that one request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -67,9 +34,21 @@ impl KindSet {
         self.0 == 0
     }
 
+    /// The set as bits, as it crosses the ring.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set with these bits; those that mean nothing are never asked about.
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// The kinds of the set in memory order.
     pub fn iter(self) -> impl Iterator<Item = Kind> {
-        KINDS.into_iter().filter(move |&kind| self.contains(kind))
+        Kind::ALL
+            .into_iter()
+            .filter(move |&kind| self.contains(kind))
     }
 }
 

@@ -57,14 +57,3 @@ impl ModelInfo {
         self.outputs.iter().map(|output| output.kind).collect()
     }
 }
-
-impl ElementType {
-    /// Bytes of one element.
-    #[must_use]
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::F32 | Self::I32 => 4,
-            Self::F64 => 8,
-        }
-    }
-}

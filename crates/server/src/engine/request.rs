@@ -1,81 +1,258 @@
 //! The way of one request through the engine: reserve, fill, submit, reply.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use super::{ElementType, Failure, Kind, KindSet, ModelIndex, ModelInfo, Refusal, Stats};
+use albacore_os::Extent;
+use tokio::sync::oneshot;
 
-/// The engine: owns memory, queues, batches and workers.
-#[derive(Debug)]
-pub struct Engine {
-    models: Vec<ModelInfo>,
-    stats: Stats,
-}
-
-impl Engine {
-    /// The loaded models, in the order of the command line.
-    #[must_use]
-    pub fn models(&self) -> &[ModelInfo] {
-        &self.models
-    }
-
-    /// The index of the model called `name`.
-    #[must_use]
-    pub fn model_index(&self, name: &str) -> Option<ModelIndex> {
-        self.models
-            .iter()
-            .position(|model| model.name == name)
-            .map(ModelIndex)
-    }
-
-    /// Takes room for `rows` rows of `element` ([`ElementType::F32`] or [`ElementType::F64`]) and for
-    /// the outputs `kinds`, and counts the rows against the queue's bound.
-    ///
-    /// # Errors
-    /// A [`Refusal`]; nothing is kept then.
-    pub fn reserve(
-        &self,
-        model: ModelIndex,
-        rows: usize,
-        element: ElementType,
-        kinds: KindSet,
-    ) -> Result<Reservation, Refusal> {
-        let _ = (model, rows, element, kinds);
-        Err(Refusal::NoWorkers {
-            retry_after: Duration::from_secs(1),
-        })
-    }
-
-    /// Whether requests can be answered: every worker was up once, at least one is, no drain.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        false
-    }
-
-    /// A snapshot for `/metrics`.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.stats.clone()
-    }
-}
+use super::shared::Shared;
+use super::state::{Answer, Pending, Phase};
+use super::{ElementType, Failure, Kind, KindSet, ModelIndex, Refusal};
+use crate::layout::Layout;
+use crate::limits::{RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES};
 
 /// Room for one request's rows and results. Dropping it gives the room back.
 #[derive(Debug)]
 pub struct Reservation {
-    input: Vec<u8>,
+    shared: Arc<Shared>,
+    model: usize,
+    kinds: KindSet,
+    is_double: bool,
+    rows: usize,
+    input_bytes: usize,
+    layout: Layout,
+    /// Rows and results; `None` once submitted.
+    room: Option<(Extent, Extent)>,
+}
+
+/// Sizes of a request, checked.
+struct Sized {
+    input_bytes: usize,
+    layout: Layout,
 }
 
 impl Reservation {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        model: ModelIndex,
+        rows: usize,
+        element: ElementType,
+        kinds: KindSet,
+    ) -> Result<Self, Refusal> {
+        let sized = check(shared, model, rows, element, kinds)?;
+        {
+            let mut state = shared.state();
+            if state.phase >= Phase::Closing {
+                return Err(Refusal::Draining);
+            }
+            let workers = state.ready_workers();
+            let retry_after = Duration::from_nanos(
+                state
+                    .counters
+                    .nanos_for(state.scheduler.queued_rows(), workers),
+            )
+            .clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
+            if state.is_hopeless() {
+                return Err(Refusal::NoWorkers { retry_after });
+            }
+            if let Err(full) = state.scheduler.reserve(rows) {
+                state.counters.shed(model.0);
+                let (queued_rows, rows_max) = (full.queued_rows, full.rows_max);
+                return Err(Refusal::QueueFull {
+                    retry_after,
+                    queued_rows,
+                    rows_max,
+                });
+            }
+        }
+        let room = shared
+            .memory()
+            .allocate(sized.input_bytes, sized.layout.bytes);
+        if room.is_none() {
+            let mut state = shared.state();
+            state.scheduler.unreserve(rows);
+            state.counters.shed(model.0);
+            return Err(Refusal::QueueFull {
+                retry_after: RETRY_AFTER_MIN,
+                queued_rows: state.scheduler.queued_rows(),
+                rows_max: shared.sizes.queue_rows_max,
+            });
+        }
+        Ok(Self {
+            shared: Arc::clone(shared),
+            model: model.0,
+            kinds,
+            is_double: element == ElementType::F64,
+            rows,
+            input_bytes: sized.input_bytes,
+            layout: sized.layout,
+            room,
+        })
+    }
+
     /// The rows, row-major, little-endian elements; all of it must be written before `submit`.
     /// Starts at a multiple of 64 bytes.
     pub fn input_mut(&mut self) -> &mut [u8] {
-        &mut self.input
+        let rows = self
+            .room
+            .as_mut()
+            .map(|(rows, _)| rows.as_mut_slice())
+            .unwrap_or_default();
+        let bytes = rows.len().min(self.input_bytes);
+        &mut rows[..bytes]
     }
 
     /// Queues the rows (at once, not at the first poll) and resolves to the reply.
     ///
     /// Dropping the future is safe: the rows leave the queue, or their results are thrown away.
-    pub fn submit(self) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
-        std::future::ready(Err(Failure::Stopped))
+    pub fn submit(mut self) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
+        let (reply, receiver) = oneshot::channel();
+        let shared = Arc::clone(&self.shared);
+        let name = self.room.take().map(|(input, results)| {
+            shared.change(|state, now, out| {
+                let pending = Pending {
+                    model: self.model,
+                    kinds: self.kinds,
+                    is_double: self.is_double,
+                    rows: self.rows,
+                    input,
+                    results,
+                    reply,
+                    submitted: now,
+                    first_dispatch: None,
+                    compute_nanos: 0,
+                    failure: None,
+                    parts: 0,
+                    is_wanted: true,
+                };
+                let name = state.submit(pending, now, out);
+                if state.phase == Phase::Stopped {
+                    state.fail_all(now, out);
+                }
+                name
+            })
+        });
+        let (layout, kinds, model, rows) = (self.layout, self.kinds, self.model, self.rows);
+        Submitted {
+            shared,
+            name,
+            receiver,
+            layout,
+            kinds,
+            model,
+            rows,
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some((rows, results)) = self.room.take() {
+            self.shared.state().scheduler.unreserve(self.rows);
+            let mut memory = self.shared.memory();
+            memory.free_rows(rows);
+            memory.free_results(results);
+        }
+    }
+}
+
+fn check(
+    shared: &Shared,
+    model: ModelIndex,
+    rows: usize,
+    element: ElementType,
+    kinds: KindSet,
+) -> Result<Sized, Refusal> {
+    let info = shared.infos.get(model.0).ok_or(Refusal::UnknownModel)?;
+    if rows == 0 {
+        return Err(Refusal::Invalid("the request has no row"));
+    }
+    if kinds.is_empty() {
+        return Err(Refusal::Invalid("the request asks for no output"));
+    }
+    if element == ElementType::I32 {
+        return Err(Refusal::Invalid("rows are 32-bit or 64-bit floats"));
+    }
+    if let Some(kind) = kinds.iter().find(|&kind| info.output(kind).is_none()) {
+        return Err(Refusal::NoSuchOutput {
+            model: info.name.clone(),
+            kind,
+        });
+    }
+    let row_bytes = info.features * element.bytes();
+    let outputs = info
+        .outputs
+        .iter()
+        .filter(|output| kinds.contains(output.kind));
+    let result_bytes = outputs.fold(0_usize, |sum, out| sum.saturating_add(out.row_bytes()));
+    let rows_max = shared
+        .sizes
+        .queue_rows_max
+        .min(ROWS_ARENA_BYTES / row_bytes.max(1))
+        .min(RESULTS_ARENA_BYTES / result_bytes.max(1));
+    let too_large = Refusal::TooLarge { rows, rows_max };
+    if rows > rows_max {
+        return Err(too_large);
+    }
+    let layout = shared.layout(model.0, kinds, rows);
+    match layout {
+        Some(layout) if layout.bytes <= RESULTS_ARENA_BYTES => Ok(Sized {
+            input_bytes: rows * row_bytes,
+            layout,
+        }),
+        _ => Err(too_large),
+    }
+}
+
+/// The future of a reply.
+struct Submitted {
+    shared: Arc<Shared>,
+    /// How the state knows the request; `None` once it is answered.
+    name: Option<(u64, u64)>,
+    receiver: oneshot::Receiver<Answer>,
+    layout: Layout,
+    kinds: KindSet,
+    model: usize,
+    rows: usize,
+}
+
+impl Future for Submitted {
+    type Output = Result<Reply, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) else {
+            return Poll::Pending;
+        };
+        self.name = None;
+        Poll::Ready(match answer {
+            Ok(Ok((results, timing))) => Ok(Reply {
+                shared: Arc::clone(&self.shared),
+                results: Some(results),
+                layout: self.layout,
+                kinds: self.kinds,
+                model: self.model,
+                rows: self.rows,
+                timing,
+            }),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(Failure::Stopped),
+        })
+    }
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        let Some(name) = self.name.take() else { return };
+        self.shared
+            .change(|state, now, out| state.withdraw(name, now, out));
+        self.receiver.close();
+        if let Ok(Ok((results, _))) = self.receiver.try_recv() {
+            self.shared.free_results(results);
+        }
     }
 }
 
@@ -88,9 +265,25 @@ pub struct Timing {
     pub compute: Duration,
 }
 
+impl Timing {
+    pub(super) fn new(queue_nanos: u64, compute_nanos: u64) -> Self {
+        let (queue, compute) = (
+            Duration::from_nanos(queue_nanos),
+            Duration::from_nanos(compute_nanos),
+        );
+        Self { queue, compute }
+    }
+}
+
 /// The results of one request, in shared memory. Dropping it gives the memory back.
 #[derive(Debug)]
 pub struct Reply {
+    shared: Arc<Shared>,
+    results: Option<Extent>,
+    layout: Layout,
+    kinds: KindSet,
+    model: usize,
+    rows: usize,
     timing: Timing,
 }
 
@@ -99,13 +292,28 @@ impl Reply {
     /// `None` if the request did not ask for it.
     #[must_use]
     pub fn output(&self, kind: Kind) -> Option<&[u8]> {
-        let _ = kind;
-        None
+        if !self.kinds.contains(kind) {
+            return None;
+        }
+        let output = self.shared.infos.get(self.model)?.output(kind)?;
+        let start = self.layout.offset(kind);
+        self.results
+            .as_ref()?
+            .as_slice()
+            .get(start..start + self.rows * output.row_bytes())
     }
 
     /// How long the parts took.
     #[must_use]
     pub fn timing(&self) -> Timing {
         self.timing
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(results) = self.results.take() {
+            self.shared.free_results(results);
+        }
     }
 }

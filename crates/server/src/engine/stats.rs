@@ -126,3 +126,120 @@ pub struct Stats {
     /// Shared memory that can be used, bytes.
     pub arena_bytes: usize,
 }
+
+/// What [`super::state::State`] counts.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pub(super) models: Vec<ModelStats>,
+    /// Objective of each model, nanoseconds.
+    slos: Vec<Option<u64>>,
+    pub(super) worker_restarts_total: u64,
+    pub(super) replayed_batches_total: u64,
+    /// Moving average of the time that a row takes on one worker, dispatch to done.
+    nanos_per_row: u64,
+}
+
+impl Counters {
+    /// All zero, for models with these names and objectives.
+    pub(super) fn new(models: impl Iterator<Item = (String, Option<u64>)>) -> Self {
+        let (models, slos) = models
+            .map(|(name, slo)| (ModelStats::new(name), slo))
+            .unzip();
+        Self {
+            models,
+            slos,
+            worker_restarts_total: 0,
+            replayed_batches_total: 0,
+            nanos_per_row: 0,
+        }
+    }
+
+    /// Counts in one model; an index that is none counts nowhere.
+    fn count(&mut self, model: usize, count: impl FnOnce(&mut ModelStats)) {
+        if let Some(stats) = self.models.get_mut(model) {
+            count(stats);
+        }
+    }
+
+    pub(super) fn submitted(&mut self, model: usize, rows: usize) {
+        self.count(model, |stats| {
+            stats.requests_total += 1;
+            stats.rows_total += rows as u64;
+        });
+    }
+
+    pub(super) fn shed(&mut self, model: usize) {
+        self.count(model, |stats| stats.shed_total += 1);
+    }
+
+    pub(super) fn abandoned(&mut self, model: usize) {
+        self.count(model, |stats| stats.abandoned_total += 1);
+    }
+
+    pub(super) fn failed(&mut self, model: usize) {
+        self.count(model, |stats| stats.failed_total += 1);
+    }
+
+    pub(super) fn answered(&mut self, model: usize, timing: super::Timing, total_nanos: u64) {
+        let is_late = self
+            .slos
+            .get(model)
+            .copied()
+            .flatten()
+            .is_some_and(|slo| total_nanos > slo);
+        self.count(model, |stats| {
+            stats.answered_total += 1;
+            stats.late_total += u64::from(is_late);
+            stats.queue_nanos.record(nanos(timing.queue));
+            stats.compute_nanos.record(nanos(timing.compute));
+            stats.total_nanos.record(total_nanos);
+        });
+    }
+
+    pub(super) fn dispatched(&mut self, model: usize, rows: usize, is_replay: bool) {
+        self.replayed_batches_total += u64::from(is_replay);
+        self.count(model, |stats| {
+            stats.batches_total += 1;
+            stats.batch_rows.record(rows as u64);
+        });
+    }
+
+    pub(super) fn batch_done(&mut self, rows: usize, elapsed_nanos: u64) {
+        let sample = elapsed_nanos / (rows as u64).max(1);
+        let average = self.nanos_per_row;
+        self.nanos_per_row = if average == 0 {
+            sample
+        } else {
+            (average * 7 + sample) / 8
+        };
+    }
+
+    /// How long `rows` rows take on `workers` workers, by what was seen so far.
+    pub(super) fn nanos_for(&self, rows: usize, workers: usize) -> u64 {
+        self.nanos_per_row.saturating_mul(rows as u64) / (workers as u64).max(1)
+    }
+}
+
+impl ModelStats {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            requests_total: 0,
+            rows_total: 0,
+            answered_total: 0,
+            late_total: 0,
+            failed_total: 0,
+            shed_total: 0,
+            abandoned_total: 0,
+            batches_total: 0,
+            batch_rows: Histogram::rows(),
+            queue_nanos: Histogram::durations(),
+            compute_nanos: Histogram::durations(),
+            total_nanos: Histogram::durations(),
+        }
+    }
+}
+
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,85 @@
+//! The shared memory of the requests: rows, which only the front can write, and results.
+
+use albacore_os::{Extent, OsError, SharedMemory};
+
+use super::arena::Arena;
+use crate::limits::{RELEASE_BYTES_MIN, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
+
+/// Both arenas.
+#[derive(Debug)]
+pub(super) struct Memory {
+    rows: Arena,
+    results: Arena,
+    results_file: SharedMemory,
+}
+
+/// The files behind the arenas, as the workers inherit them.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) rows: SharedMemory,
+    pub(super) results: SharedMemory,
+}
+
+impl Memory {
+    /// Two new arenas.
+    pub(super) fn create() -> Result<(Self, Files), OsError> {
+        let rows = SharedMemory::create("albacore-rows", ROWS_ARENA_BYTES)?;
+        let rows_arena = Arena::new(rows.map_extent()?);
+        // The front's mapping stays writable; workers can only read what they replay or share.
+        rows.seal_future_writes()?;
+        let results = SharedMemory::create("albacore-results", RESULTS_ARENA_BYTES)?;
+        let results_arena = Arena::new(results.map_extent()?);
+        let results_file = SharedMemory::open(clone_fd(&results)?)?;
+        let memory = Self {
+            rows: rows_arena,
+            results: results_arena,
+            results_file,
+        };
+        Ok((memory, Files { rows, results }))
+    }
+
+    /// Room for rows and results of a request, both or none.
+    pub(super) fn allocate(&mut self, rows: usize, results: usize) -> Option<(Extent, Extent)> {
+        let rows = self.rows.allocate(rows)?;
+        match self.results.allocate(results) {
+            Some(results) => Some((rows, results)),
+            None => {
+                self.rows.free(rows);
+                None
+            }
+        }
+    }
+
+    /// Takes rows back.
+    pub(super) fn free_rows(&mut self, extent: Extent) {
+        self.rows.free(extent);
+    }
+
+    /// Takes results back.
+    pub(super) fn free_results(&mut self, mut extent: Extent) {
+        if extent.len() >= RELEASE_BYTES_MIN {
+            // If the kernel refuses, the pages stay and are used again: nothing else changes.
+            let _ = self.results_file.release(&mut extent);
+        }
+        self.results.free(extent);
+    }
+
+    /// Bytes in use.
+    pub(super) fn used(&self) -> usize {
+        self.rows.used() + self.results.used()
+    }
+
+    /// Bytes that can be used.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.bytes() + self.results.bytes()
+    }
+}
+
+fn clone_fd(memory: &SharedMemory) -> Result<std::os::fd::OwnedFd, OsError> {
+    use std::os::fd::AsFd as _;
+    let fd = memory.as_fd().try_clone_to_owned();
+    fd.map_err(|source| OsError::Call {
+        call: "fcntl(F_DUPFD_CLOEXEC)",
+        source,
+    })
+}

@@ -1,0 +1,474 @@
+//! What the engine knows: requests, workers, counters; and what each event does to them.
+//!
+//! All of it lies behind one mutex of the front. Every method takes the time and leaves what has to
+//! happen outside of the lock (replies to send, memory to free, a timer to set) in an [`Outbox`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use albacore_batching::{
+    Actions, Config, Dispatch, Event, Nanos, QueueIndex, RequestKey, Scheduler, WorkerIndex,
+};
+use albacore_os::{Exit, Extent};
+use tokio::sync::oneshot;
+
+use super::stats::Counters;
+use super::{Failure, KindSet};
+use crate::limits::{CRASH_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
+use crate::ring::{Ring, Segment, SegmentState};
+
+/// The signal that nobody can catch.
+const SIGKILL: i32 = 9;
+
+/// What a request's future receives: its results and how long it waited and ran.
+pub(super) type Answer = Result<(Extent, super::Timing), Failure>;
+
+/// A request that was submitted and not answered.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) model: usize,
+    pub(super) kinds: KindSet,
+    pub(super) is_double: bool,
+    pub(super) rows: usize,
+    pub(super) input: Extent,
+    pub(super) results: Extent,
+    pub(super) reply: oneshot::Sender<Answer>,
+    pub(super) submitted: Nanos,
+    pub(super) first_dispatch: Option<Nanos>,
+    pub(super) compute_nanos: u64,
+    pub(super) failure: Option<Failure>,
+    /// Parts that are not done.
+    pub(super) parts: usize,
+    /// False once the client went away.
+    pub(super) is_wanted: bool,
+}
+
+/// Rows of a request that run in one batch. A request larger than a batch has several.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    request: u64,
+    first_row: usize,
+    rows: usize,
+    is_running: bool,
+}
+
+/// The place of a worker, over all of its lives.
+#[derive(Debug)]
+pub(super) struct Seat {
+    /// The ring of the present life; `None` between two lives.
+    ring: Option<Arc<Ring>>,
+    is_ready: bool,
+    sequence: u32,
+    /// Keys of the batch that it runs, in the order of its segments; `None`: it runs nothing.
+    batch: Option<(Nanos, usize)>,
+    members: Vec<u64>,
+    /// Lives in a row that ended before the worker was ready.
+    failures: u32,
+    last_end: Option<Exit>,
+}
+
+/// How far the engine is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Not every worker was up yet.
+    Starting,
+    Serving,
+    /// Answers what it has, and what still comes over open connections.
+    Draining,
+    /// Takes nothing more, answers what it has.
+    Closing,
+    /// The workers end.
+    Stopping,
+    /// The workers are gone.
+    Stopped,
+}
+
+/// What has to be done once the lock is released.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pub(super) answers: Vec<(oneshot::Sender<Answer>, Answer)>,
+    pub(super) free_rows: Vec<Extent>,
+    pub(super) free_results: Vec<Extent>,
+    /// When the timer has to fire, if that changed.
+    pub(super) alarm: Option<Nanos>,
+    /// Something that `Shared::until` waits for may have changed.
+    pub(super) is_changed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) scheduler: Scheduler,
+    pub(super) phase: Phase,
+    pub(super) counters: Counters,
+    pub(super) seats: Vec<Seat>,
+    actions: Actions,
+    pending: HashMap<u64, Pending>,
+    parts: HashMap<u64, Part>,
+    next_key: u64,
+    batch_rows_max: usize,
+    armed: Option<Nanos>,
+    segments: Vec<Segment>,
+}
+
+impl State {
+    pub(super) fn new(config: Config, counters: Counters) -> Self {
+        let seat = || Seat {
+            ring: None,
+            is_ready: false,
+            sequence: 0,
+            batch: None,
+            members: Vec::new(),
+            failures: 0,
+            last_end: None,
+        };
+        Self {
+            phase: Phase::Starting,
+            counters,
+            seats: (0..config.workers).map(|_| seat()).collect(),
+            actions: Actions::default(),
+            pending: HashMap::new(),
+            parts: HashMap::new(),
+            next_key: 0,
+            batch_rows_max: config.batch_rows_max.max(1),
+            armed: None,
+            segments: Vec::new(),
+            scheduler: Scheduler::new(config),
+        }
+    }
+
+    /// Requests that are not answered.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Workers that take batches.
+    pub(super) fn ready_workers(&self) -> usize {
+        self.seats.iter().filter(|seat| seat.is_ready).count()
+    }
+
+    /// The most lives in a row of one worker that ended before it was ready, and the last end.
+    pub(super) fn worst_start(&self) -> (u32, Option<Exit>) {
+        let worst = self.seats.iter().max_by_key(|seat| seat.failures);
+        worst.map_or((0, None), |seat| (seat.failures, seat.last_end))
+    }
+
+    /// Whether no worker is up, nor expected soon: each of them failed to start again and again.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.seats
+            .iter()
+            .all(|seat| !seat.is_ready && seat.failures > RESPAWNS_AT_ONCE)
+    }
+
+    /// Queues a request; its id and number of parts, which name it to [`State::withdraw`].
+    pub(super) fn submit(&mut self, pending: Pending, now: Nanos, out: &mut Outbox) -> (u64, u64) {
+        let id = self.next_key;
+        let (model, rows) = (pending.model, pending.rows);
+        let parts = rows.div_ceil(self.batch_rows_max);
+        self.next_key += parts as u64;
+        self.counters.submitted(model, rows);
+        self.pending.insert(id, Pending { parts, ..pending });
+        for (index, first_row) in (0..rows).step_by(self.batch_rows_max).enumerate() {
+            let rows = self.batch_rows_max.min(rows - first_row);
+            let key = id + index as u64;
+            let part = Part {
+                request: id,
+                first_row,
+                rows,
+                is_running: false,
+            };
+            self.parts.insert(key, part);
+            let event = Event::Arrived {
+                queue: QueueIndex(model),
+                key: RequestKey(key),
+                rows,
+            };
+            self.step(event, now, out);
+        }
+        (id, parts as u64)
+    }
+
+    /// The client of a request went away.
+    pub(super) fn withdraw(&mut self, (id, parts): (u64, u64), now: Nanos, out: &mut Outbox) {
+        let Some(pending) = self.pending.get_mut(&id) else {
+            return;
+        };
+        pending.is_wanted = false;
+        let queue = QueueIndex(pending.model);
+        self.counters.abandoned(pending.model);
+        for key in id..id + parts {
+            self.step(
+                Event::Withdrawn {
+                    queue,
+                    key: RequestKey(key),
+                },
+                now,
+                out,
+            );
+            // What runs keeps its memory until the worker is done with it or dead.
+            if self.parts.get(&key).is_some_and(|part| !part.is_running) {
+                self.end_part(key, None, now, out);
+            }
+        }
+    }
+
+    /// A life of a worker began.
+    pub(super) fn worker_started(&mut self, worker: usize, ring: Arc<Ring>) {
+        if let Some(seat) = self.seats.get_mut(worker) {
+            seat.ring = Some(ring);
+            seat.sequence = 0;
+        }
+    }
+
+    /// A worker is dead: none of its writes can follow. How many lives in a row ended too early.
+    pub(super) fn worker_ended(
+        &mut self,
+        worker: usize,
+        exit: Exit,
+        now: Nanos,
+        out: &mut Outbox,
+    ) -> u32 {
+        // A batch that it finished before it died is done.
+        self.collect(worker, now, out);
+        let Some(seat) = self.seats.get_mut(worker) else {
+            return 0;
+        };
+        out.is_changed = true;
+        seat.failures = if seat.is_ready {
+            0
+        } else {
+            seat.failures.saturating_add(1)
+        };
+        seat.last_end = Some(exit);
+        let has_begun = seat
+            .ring
+            .take()
+            .is_some_and(|ring| ring.is_begun(seat.sequence));
+        let blame = match exit {
+            _ if !has_begun => 0,
+            Exit::Signal(SIGKILL) => KILL_BLAME,
+            Exit::Signal(_) | Exit::Code(_) => CRASH_BLAME,
+        };
+        seat.is_ready = false;
+        let failures = seat.failures;
+        let had_batch = seat.batch.take().is_some();
+        let members = std::mem::take(&mut seat.members);
+        for &key in members.iter().filter(|_| had_batch) {
+            let Some(part) = self.parts.get_mut(&key) else {
+                continue;
+            };
+            part.is_running = false;
+            if self
+                .pending
+                .get(&part.request)
+                .is_none_or(|pending| !pending.is_wanted)
+            {
+                self.end_part(key, None, now, out);
+            }
+        }
+        if let Some(seat) = self.seats.get_mut(worker) {
+            seat.members = members;
+        }
+        self.step(
+            Event::WorkerLost {
+                worker: WorkerIndex(worker),
+                blame,
+            },
+            now,
+            out,
+        );
+        failures
+    }
+
+    /// Looks at what every worker says.
+    pub(super) fn collect_all(&mut self, now: Nanos, out: &mut Outbox) {
+        for worker in 0..self.seats.len() {
+            self.collect(worker, now, out);
+        }
+    }
+
+    /// The timer fired.
+    pub(super) fn timer(&mut self, now: Nanos, out: &mut Outbox) {
+        self.armed = None;
+        self.step(Event::Timer, now, out);
+    }
+
+    /// Every request that is left fails.
+    pub(super) fn fail_all(&mut self, now: Nanos, out: &mut Outbox) {
+        let keys: Vec<u64> = self.parts.keys().copied().collect();
+        for key in keys {
+            self.end_part(key, Some(Failure::Stopped), now, out);
+        }
+    }
+
+    fn collect(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
+        let Some(seat) = self.seats.get_mut(worker) else {
+            return;
+        };
+        let Some(ring) = seat.ring.clone() else {
+            return;
+        };
+        if !seat.is_ready && ring.is_ready() {
+            seat.is_ready = true;
+            seat.failures = 0;
+            out.is_changed = true;
+            self.step(
+                Event::WorkerReady {
+                    worker: WorkerIndex(worker),
+                },
+                now,
+                out,
+            );
+        }
+        let Some(seat) = self.seats.get_mut(worker) else {
+            return;
+        };
+        let is_finished = seat.batch.is_some() && ring.is_finished(seat.sequence);
+        if let Some((dispatched, rows)) = seat.batch.take_if(|_| is_finished) {
+            let members = std::mem::take(&mut seat.members);
+            // A worker that says nonsense about time is not believed.
+            let elapsed = now.saturating_sub(dispatched).0;
+            let compute_nanos = ring.compute_nanos().min(elapsed);
+            self.counters.batch_done(rows, elapsed);
+            for (index, &key) in members.iter().enumerate() {
+                let failure = match ring.state(index) {
+                    SegmentState::Done => None,
+                    SegmentState::Failed => Some(Failure::Compute {
+                        reason: ring.reason(),
+                    }),
+                    SegmentState::Pending => {
+                        let reason = "it was left out of its batch".to_owned();
+                        Some(Failure::Compute { reason })
+                    }
+                };
+                self.computed(key, compute_nanos);
+                self.end_part(key, failure, now, out);
+            }
+            if let Some(seat) = self.seats.get_mut(worker) {
+                seat.members = members;
+            }
+            self.step(
+                Event::BatchDone {
+                    worker: WorkerIndex(worker),
+                },
+                now,
+                out,
+            );
+        }
+    }
+
+    fn computed(&mut self, key: u64, nanos: u64) {
+        let request = self.parts.get(&key).map(|part| part.request);
+        if let Some(pending) = request.and_then(|request| self.pending.get_mut(&request)) {
+            pending.compute_nanos = pending.compute_nanos.max(nanos);
+        }
+    }
+
+    /// A part is done, failed or given up; with the last one its request is.
+    fn end_part(&mut self, key: u64, failure: Option<Failure>, now: Nanos, out: &mut Outbox) {
+        let Some(part) = self.parts.remove(&key) else {
+            return;
+        };
+        let Some(pending) = self.pending.get_mut(&part.request) else {
+            return;
+        };
+        pending.parts -= 1;
+        if pending.failure.is_none() {
+            pending.failure = failure;
+        }
+        if pending.parts > 0 {
+            return;
+        }
+        let Some(pending) = self.pending.remove(&part.request) else {
+            return;
+        };
+        out.is_changed |= self.pending.is_empty();
+        out.free_rows.push(pending.input);
+        if !pending.is_wanted {
+            out.free_results.push(pending.results);
+            return;
+        }
+        let dispatched = pending.first_dispatch.unwrap_or(now);
+        let timing = super::Timing::new(
+            dispatched.saturating_sub(pending.submitted).0,
+            pending.compute_nanos,
+        );
+        let total = now.saturating_sub(pending.submitted).0;
+        let answer = match pending.failure {
+            Some(failure) => {
+                self.counters.failed(pending.model);
+                out.free_results.push(pending.results);
+                Err(failure)
+            }
+            None => {
+                self.counters.answered(pending.model, timing, total);
+                Ok((pending.results, timing))
+            }
+        };
+        out.answers.push((pending.reply, answer));
+    }
+
+    fn step(&mut self, event: Event, now: Nanos, out: &mut Outbox) {
+        let mut actions = std::mem::take(&mut self.actions);
+        self.scheduler.step(event, now, &mut actions);
+        for abandoned in &actions.abandoned {
+            let cause = match event {
+                Event::WorkerLost { worker, .. } => {
+                    self.seats.get(worker.0).and_then(|s| s.last_end)
+                }
+                _ => None,
+            };
+            let cause = cause.map(|exit| exit.to_string()).unwrap_or_default();
+            let failure = Failure::Poisonous {
+                deaths: abandoned.losses,
+                cause,
+            };
+            self.end_part(abandoned.key.0, Some(failure), now, out);
+        }
+        for dispatch in &actions.dispatches {
+            self.dispatch(dispatch, actions.members(dispatch), now);
+        }
+        if let Some(timer) = actions.timer.filter(|&timer| self.armed != Some(timer)) {
+            self.armed = Some(timer);
+            out.alarm = Some(timer);
+        }
+        self.actions = actions;
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch, keys: &[RequestKey], now: Nanos) {
+        let worker = dispatch.worker.0;
+        let Some(seat) = self.seats.get_mut(worker) else {
+            return;
+        };
+        seat.members.clear();
+        self.segments.clear();
+        for key in keys {
+            let Some(part) = self.parts.get_mut(&key.0) else {
+                continue;
+            };
+            let Some(pending) = self.pending.get_mut(&part.request) else {
+                continue;
+            };
+            part.is_running = true;
+            pending.first_dispatch.get_or_insert(now);
+            seat.members.push(key.0);
+            self.segments.push(Segment {
+                model: pending.model,
+                kinds: pending.kinds.bits(),
+                is_double: pending.is_double,
+                first_row: part.first_row,
+                rows: part.rows,
+                request_rows: pending.rows,
+                input_offset: pending.input.offset(),
+                results_offset: pending.results.offset(),
+            });
+        }
+        seat.batch = Some((now, dispatch.rows));
+        seat.sequence = Ring::next_sequence(seat.sequence);
+        // A seat without a ring is not free, so nothing is dispatched to it.
+        if let Some(ring) = &seat.ring {
+            ring.submit(seat.sequence, &self.segments);
+        }
+        self.counters
+            .dispatched(dispatch.queue.0, dispatch.rows, dispatch.losses > 0);
+    }
+}

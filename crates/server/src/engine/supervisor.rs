@@ -1,0 +1,216 @@
+//! Starts the workers, waits for their ends, and starts them again.
+//!
+//! One thread does nothing else. The kernel kills a worker when the thread that started it ends, so
+//! this thread lives until the last worker is gone.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use std::os::fd::AsFd as _;
+
+use albacore_os::{Child, Key, OsError, Poll};
+
+use super::shared::Shared;
+use super::state::Phase;
+use super::{EngineEvent, KindSet};
+use crate::limits::{RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE};
+use crate::ring::Ring;
+use crate::worker;
+
+/// This very binary, also after the file was replaced by a newer one.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// The key of the engine's own wakes; workers have their index.
+const WAKE: Key = Key(u64::MAX);
+
+/// How long the thread sleeps when nothing is due. Everything wakes it; this is not needed.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// A worker between two looks.
+enum Life {
+    Running(Child, Arc<Ring>),
+    /// To be started at this time.
+    Due(Instant),
+    /// Not to be started again.
+    Over,
+}
+
+pub(super) struct Supervisor {
+    shared: Arc<Shared>,
+    poll: Poll,
+    lives: Vec<Life>,
+    /// Set once the workers are told to stop: when those that still run are killed.
+    kill_at: Option<Instant>,
+}
+
+impl Supervisor {
+    pub(super) fn new(shared: Arc<Shared>) -> Result<Self, OsError> {
+        let poll = Poll::new()?;
+        poll.add(&shared.supervise, WAKE)?;
+        let now = Instant::now();
+        let lives = (0..shared.sizes.workers).map(|_| Life::Due(now)).collect();
+        Ok(Self {
+            shared,
+            poll,
+            lives,
+            kill_at: None,
+        })
+    }
+
+    /// Runs until the engine stops and the last worker is gone.
+    pub(super) fn run(mut self) -> Result<(), OsError> {
+        // bound: one pass for each end of a worker, each due start and each wake.
+        loop {
+            self.start_what_is_due();
+            if self.lives.iter().all(|life| matches!(life, Life::Over)) {
+                return Ok(());
+            }
+            let keys = self.poll.wait(self.next_due())?;
+            for key in keys {
+                match usize::try_from(key.0) {
+                    Ok(index) if index < self.lives.len() => self.look_at(index)?,
+                    _ => self.shared.supervise.clear(),
+                }
+            }
+            if self.shared.state().phase >= Phase::Stopping {
+                self.stop();
+            }
+        }
+    }
+
+    fn next_due(&self) -> Duration {
+        let starts = self.lives.iter().filter_map(|life| match life {
+            Life::Due(at) => Some(*at),
+            Life::Running(..) | Life::Over => None,
+        });
+        let next = starts.chain(self.kill_at).min();
+        next.map_or(IDLE, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn start_what_is_due(&mut self) {
+        let now = Instant::now();
+        for index in 0..self.lives.len() {
+            if matches!(self.lives[index], Life::Due(at) if at <= now) {
+                self.lives[index] = match self.start(index) {
+                    Ok((child, ring)) => Life::Running(child, ring),
+                    Err(error) => {
+                        let cause = super::load::describe(&error);
+                        tracing::error!(worker = index, %cause, "a worker cannot be started");
+                        Life::Due(now + RESPAWN_PAUSE_MAX)
+                    }
+                };
+            }
+        }
+    }
+
+    fn start(&self, index: usize) -> Result<(Child, Arc<Ring>), OsError> {
+        let shared = &self.shared;
+        let ring = Arc::new(Ring::create("albacore-ring")?);
+        let fds = [
+            ring.fd(),
+            shared.done.as_fd(),
+            shared.files.rows.as_fd(),
+            shared.files.results.as_fd(),
+        ];
+        let models: Vec<_> = shared
+            .models
+            .iter()
+            .map(|model| (model.image.as_fd(), model.info.kinds()))
+            .collect::<Vec<(_, KindSet)>>();
+        let arguments = worker::arguments(index, shared.sizes.threads, fds, &models);
+        let inherited: Vec<_> = fds
+            .into_iter()
+            .chain(models.iter().map(|&(image, _)| image))
+            .collect();
+        // The worker may be ready before it is known here: it is looked at again below.
+        let child = Child::start(Path::new(PROGRAM), &arguments, &inherited)?;
+        self.poll.add(&child, Key(index as u64))?;
+        (shared.observer.0)(EngineEvent::WorkerStarted {
+            worker: index,
+            pid: child.pid().0,
+        });
+        shared.change(|state, now, out| {
+            state.worker_started(index, Arc::clone(&ring));
+            state.collect_all(now, out);
+        });
+        Ok((child, ring))
+    }
+
+    fn look_at(&mut self, index: usize) -> Result<(), OsError> {
+        let Some(Life::Running(child, _)) = self.lives.get_mut(index) else {
+            return Ok(());
+        };
+        let Some(exit) = child.try_wait()? else {
+            return Ok(());
+        };
+        let pid = child.pid().0;
+        self.poll.remove(child)?;
+        let (failures, is_stopping) = self.shared.change(|state, now, out| {
+            let failures = state.worker_ended(index, exit, now, out);
+            let is_stopping = state.phase >= Phase::Stopping;
+            state.counters.worker_restarts_total += u64::from(!is_stopping);
+            (failures, is_stopping)
+        });
+        self.lives[index] = if is_stopping {
+            Life::Over
+        } else {
+            let cause = exit.to_string();
+            (self.shared.observer.0)(EngineEvent::WorkerDied {
+                worker: index,
+                pid,
+                cause,
+            });
+            Life::Due(Instant::now() + pause(failures))
+        };
+        Ok(())
+    }
+
+    /// Tells every worker to end, and kills those that did not in time.
+    fn stop(&mut self) {
+        let now = Instant::now();
+        let kill_at = *self.kill_at.get_or_insert_with(|| {
+            for life in &self.lives {
+                if let Life::Running(_, ring) = life {
+                    ring.stop();
+                }
+            }
+            now + WORKER_STOP_DEADLINE
+        });
+        for life in &mut self.lives {
+            match life {
+                Life::Running(child, _) if now >= kill_at => child.kill(),
+                Life::Running(..) => {}
+                Life::Due(_) | Life::Over => *life = Life::Over,
+            }
+        }
+    }
+}
+
+/// How long to wait before a worker is started again after `failures` lives in a row that ended
+/// before it was ready.
+fn pause(failures: u32) -> Duration {
+    match failures.checked_sub(RESPAWNS_AT_ONCE) {
+        None => Duration::ZERO,
+        Some(more) => {
+            let factor = 2_u32.saturating_pow(more);
+            RESPAWN_PAUSE_MIN
+                .saturating_mul(factor)
+                .min(RESPAWN_PAUSE_MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_deaths_are_followed_at_once_and_crash_loops_slow_down() {
+        assert_eq!(pause(0), Duration::ZERO);
+        assert_eq!(pause(RESPAWNS_AT_ONCE - 1), Duration::ZERO);
+        assert_eq!(pause(RESPAWNS_AT_ONCE), RESPAWN_PAUSE_MIN);
+        assert_eq!(pause(RESPAWNS_AT_ONCE + 1), 2 * RESPAWN_PAUSE_MIN);
+        assert_eq!(pause(u32::MAX), RESPAWN_PAUSE_MAX);
+    }
+}

@@ -1,0 +1,91 @@
+//! What the server says on its standard output: one JSON object a line.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use crate::engine::EngineEvent;
+
+/// One line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Line {
+    /// Both ports are bound.
+    Listening {
+        /// The HTTP address, with the port that was really bound.
+        http: SocketAddr,
+        /// The gRPC address.
+        grpc: SocketAddr,
+    },
+    /// A worker process was started.
+    WorkerStarted {
+        /// Its index.
+        worker: usize,
+        /// Its process id.
+        pid: i32,
+    },
+    /// A worker process died and will be started again.
+    WorkerDied {
+        /// Its index.
+        worker: usize,
+        /// Its process id.
+        pid: i32,
+        /// How it ended.
+        cause: String,
+    },
+    /// Every worker is up: requests can be sent.
+    Ready,
+    /// No connection is accepted any more.
+    Draining,
+    /// Everything that was accepted is answered, no worker is left.
+    Stopped,
+}
+
+impl From<EngineEvent> for Line {
+    fn from(event: EngineEvent) -> Self {
+        match event {
+            EngineEvent::WorkerStarted { worker, pid } => Self::WorkerStarted { worker, pid },
+            EngineEvent::WorkerDied { worker, pid, cause } => {
+                Self::WorkerDied { worker, pid, cause }
+            }
+        }
+    }
+}
+
+/// Writes a line. A reader that went away is no reason to stop serving.
+pub fn say(line: &Line) {
+    if let Ok(mut text) = serde_json::to_string(line) {
+        text.push('\n');
+        let mut stdout = std::io::stdout().lock();
+        let _ = stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_contract() {
+        let text = |line| serde_json::to_string(&line).unwrap();
+        let http = "127.0.0.1:8080".parse().unwrap();
+        let grpc = "127.0.0.1:8081".parse().unwrap();
+        assert_eq!(
+            text(Line::Listening { http, grpc }),
+            r#"{"event":"listening","http":"127.0.0.1:8080","grpc":"127.0.0.1:8081"}"#
+        );
+        let died = EngineEvent::WorkerDied {
+            worker: 0,
+            pid: 7,
+            cause: "signal 9".into(),
+        };
+        assert_eq!(
+            text(died.into()),
+            r#"{"event":"worker_died","worker":0,"pid":7,"cause":"signal 9"}"#
+        );
+        assert_eq!(text(Line::Ready), r#"{"event":"ready"}"#);
+    }
+}

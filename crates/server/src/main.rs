@@ -1,0 +1,14 @@
+//! `albacore-server`: the front process, and, as its own subcommand, a worker process.
+
+use std::process::ExitCode;
+
+use albacore_server::{run, worker};
+
+fn main() -> ExitCode {
+    // Before anything else: a worker must be up within milliseconds.
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next() {
+        Some(first) if first == worker::SUBCOMMAND => worker::main(arguments),
+        _ => run::main(),
+    }
+}

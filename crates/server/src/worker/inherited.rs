@@ -1,0 +1,104 @@
+//! What a worker gets from the front: numbers and descriptors on its command line.
+
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use albacore_os::{Extent, ReadMapping, SharedMemory, Wake, inherited_fd};
+
+use super::SUBCOMMAND;
+use crate::engine::KindSet;
+use crate::ring::Ring;
+
+/// Everything that a worker works with.
+pub(super) struct Inherited {
+    pub(super) worker: usize,
+    pub(super) threads: usize,
+    pub(super) ring: Ring,
+    pub(super) done: Wake,
+    pub(super) rows: ReadMapping,
+    results: SharedMemory,
+    /// The compiled models and the outputs that they are asked for.
+    pub(super) models: Vec<(ReadMapping, KindSet)>,
+}
+
+/// The command line of a worker.
+pub(crate) fn arguments(
+    worker: usize,
+    threads: usize,
+    [ring, done, rows, results]: [BorrowedFd<'_>; 4],
+    models: &[(BorrowedFd<'_>, KindSet)],
+) -> Vec<OsString> {
+    let numbers = [worker, threads]
+        .into_iter()
+        .map(|number| number.to_string());
+    let fds = [ring, done, rows, results]
+        .into_iter()
+        .map(|fd| fd.as_raw_fd().to_string());
+    let models = models
+        .iter()
+        .map(|(image, kinds)| format!("{}:{}", image.as_raw_fd(), kinds.bits()));
+    std::iter::once(SUBCOMMAND.to_owned())
+        .chain(numbers)
+        .chain(fds)
+        .chain(models)
+        .map(OsString::from)
+        .collect()
+}
+
+impl Inherited {
+    /// Reads what [`arguments`] wrote, without the subcommand.
+    pub(super) fn from_arguments(
+        mut arguments: impl Iterator<Item = String>,
+    ) -> Result<Self, String> {
+        let mut number = || -> Result<i32, String> {
+            let text = arguments.next().unwrap_or_default();
+            let foreign = "this subcommand is for the server's own use";
+            text.parse()
+                .map_err(|_| format!("{text:?} is not a number: {foreign}"))
+        };
+        let size = |number: i32| usize::try_from(number).map_err(|error| error.to_string());
+        let (worker, threads) = (size(number()?)?, size(number()?)?);
+        let ring = Ring::open(open(number()?)?).map_err(|error| error.to_string())?;
+        let done = Wake::inherited(open(number()?)?);
+        let rows = map_read(number()?)?;
+        let results = memory(number()?)?;
+        let models = arguments
+            .map(|text| {
+                let (fd, kinds) = text.split_once(':').unwrap_or((&text, ""));
+                let fd = fd.parse().map_err(|_| format!("{text:?} is not a model"))?;
+                let kinds = kinds
+                    .parse()
+                    .map_err(|_| format!("{text:?} is not a model"))?;
+                Ok((map_read(fd)?, KindSet::from_bits(kinds)))
+            })
+            .collect::<Result<_, String>>()?;
+        Ok(Self {
+            worker,
+            threads,
+            ring,
+            done,
+            rows,
+            results,
+            models,
+        })
+    }
+
+    /// A mapping of the results for one thread.
+    pub(super) fn map_results(&self) -> Result<Extent, String> {
+        self.results.map_extent().map_err(|error| error.to_string())
+    }
+}
+
+fn open(number: RawFd) -> Result<std::os::fd::OwnedFd, String> {
+    inherited_fd(number).map_err(|error| format!("descriptor {number}: {error}"))
+}
+
+fn memory(number: RawFd) -> Result<SharedMemory, String> {
+    SharedMemory::open(open(number)?).map_err(|error| format!("descriptor {number}: {error}"))
+}
+
+fn map_read(number: RawFd) -> Result<ReadMapping, String> {
+    memory(number)?
+        .map_read()
+        .map_err(|error| format!("descriptor {number}: {error}"))
+}

@@ -1,0 +1,258 @@
+//! How the threads of a worker share one batch.
+//!
+//! **Problem.** Rank 0 has a batch. If it is large the peers help, but none of them can be waited
+//! for before it has begun: it may be asleep, or its cpu busy with something else.
+//!
+//! **Approach.** The batch is cut into pieces that threads claim one by one; rank 0 claims too, and
+//! waits at the end only for pieces that somebody has claimed. The claim word holds the generation
+//! of the batch and the next piece, so that a peer which comes late claims nothing.
+//!
+//! **Proof sketch.** A claim succeeds only while the word holds the generation that the peer saw and
+//! a piece below its count. Rank 0 leaves the batch only when all pieces are finished, and closes
+//! the word before it says so; until then the ring holds the batch. So a peer whose claim succeeds
+//! has read a ring that did not change, and rank 0 is still there to wait for its piece.
+//!
+//! **Limits.** Generations are 32 bits: a peer would have to sleep through 2^32 shared batches
+//! between two instructions to mistake one for another.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use albacore_os::futex::{self, Reach};
+use albacore_trees::Kind;
+
+use super::compute::{Hands, Served};
+use crate::engine::KindSet;
+use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD};
+use crate::ring::{Ring, Segment};
+
+/// No piece can be claimed.
+const CLOSED: u32 = u32::MAX;
+
+/// The generation that sends the peers home.
+const DISMISSED: u32 = u32::MAX;
+
+/// What the threads of a worker share.
+pub(super) struct Team {
+    threads: usize,
+    /// The number of the last batch that is shared.
+    generation: AtomicU32,
+    /// Generation, and the next piece to claim.
+    claim: AtomicU64,
+    /// Pieces that are computed.
+    finished: AtomicU32,
+}
+
+/// How a batch is cut: pieces of `rows` rows, counted over all segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    rows: usize,
+    pieces: u32,
+}
+
+impl Cut {
+    /// `None`: not worth sharing.
+    fn new(segments: &[Segment], threads: usize) -> Option<Self> {
+        let total: usize = segments.iter().fold(0, |sum, s| sum.saturating_add(s.rows));
+        let is_shap = segments
+            .iter()
+            .map(|segment| KindSet::from_bits(segment.kinds))
+            .any(|kinds| kinds.contains(Kind::Contribs) || kinds.contains(Kind::Interactions));
+        let (worthwhile, piece_min) = if is_shap {
+            (PARALLEL_SHAP_ROWS, 1)
+        } else {
+            (PARALLEL_ROWS, PARALLEL_ROWS / 4)
+        };
+        if threads < 2 || total < worthwhile {
+            return None;
+        }
+        let rows = total.div_ceil(threads * PIECES_PER_THREAD).max(piece_min);
+        let pieces = u32::try_from(total.div_ceil(rows)).ok()?;
+        Some(Self { rows, pieces })
+    }
+}
+
+impl Team {
+    pub(super) fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            generation: AtomicU32::new(0),
+            claim: AtomicU64::new(u64::from(CLOSED)),
+            finished: AtomicU32::new(0),
+        }
+    }
+
+    /// Rank 0: computes the batch in the ring, with the peers if it is large; how many segments it has.
+    pub(super) fn lead(&self, ring: &Ring, models: &[Served<'_>], hands: &mut Hands<'_>) -> usize {
+        let mut segments = std::mem::take(&mut hands.segments);
+        if !ring.read(&mut segments) {
+            segments.clear();
+        }
+        match Cut::new(&segments, self.threads) {
+            None => compute_rows(ring, models, hands, &segments, 0..usize::MAX),
+            Some(cut) => {
+                self.finished.store(0, Ordering::Relaxed);
+                let generation =
+                    self.generation.load(Ordering::Relaxed).wrapping_add(1) % DISMISSED;
+                self.claim
+                    .store(u64::from(generation) << 32, Ordering::Release);
+                self.generation.store(generation, Ordering::Release);
+                // infallible: at most THREADS_MAX.
+                futex::wake(Reach::Process, &self.generation, self.threads as u32 - 1);
+                self.work(generation, cut, ring, models, hands, &segments);
+                self.wait_for_pieces(cut);
+                self.claim.store(
+                    u64::from(generation) << 32 | u64::from(CLOSED),
+                    Ordering::Release,
+                );
+            }
+        }
+        let count = segments.len();
+        hands.segments = segments;
+        count
+    }
+
+    /// A peer: helps with every shared batch until dismissed.
+    pub(super) fn follow(&self, ring: &Ring, models: &[Served<'_>], hands: &mut Hands<'_>) {
+        let mut seen = 0;
+        // bound: one pass for each shared batch; ends with the worker.
+        loop {
+            let generation = self.generation.load(Ordering::Acquire);
+            if generation == DISMISSED {
+                return;
+            }
+            if generation == seen {
+                futex::wait(Reach::Process, &self.generation, seen, None);
+                continue;
+            }
+            seen = generation;
+            let mut segments = std::mem::take(&mut hands.segments);
+            if ring.read(&mut segments)
+                && let Some(cut) = Cut::new(&segments, self.threads)
+            {
+                self.work(generation, cut, ring, models, hands, &segments);
+            }
+            hands.segments = segments;
+        }
+    }
+
+    /// Sends the peers home.
+    pub(super) fn dismiss(&self) {
+        self.generation.store(DISMISSED, Ordering::Release);
+        futex::wake(Reach::Process, &self.generation, u32::MAX);
+    }
+
+    fn work(
+        &self,
+        generation: u32,
+        cut: Cut,
+        ring: &Ring,
+        models: &[Served<'_>],
+        hands: &mut Hands<'_>,
+        segments: &[Segment],
+    ) {
+        while let Some(piece) = self.claim_piece(generation, cut.pieces) {
+            let from = piece as usize * cut.rows;
+            compute_rows(ring, models, hands, segments, from..from + cut.rows);
+            if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == cut.pieces {
+                futex::wake(Reach::Process, &self.finished, 1);
+            }
+        }
+    }
+
+    fn claim_piece(&self, generation: u32, pieces: u32) -> Option<u32> {
+        let next = |word: u64| {
+            let (of, piece) = ((word >> 32) as u32, word as u32);
+            (of == generation && piece < pieces).then_some(word + 1)
+        };
+        let claimed = self
+            .claim
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        claimed.ok().map(|word| word as u32)
+    }
+
+    fn wait_for_pieces(&self, cut: Cut) {
+        // bound: one pass for each piece that others have claimed; they compute without waiting.
+        loop {
+            let finished = self.finished.load(Ordering::Acquire);
+            if finished >= cut.pieces {
+                return;
+            }
+            futex::wait(Reach::Process, &self.finished, finished, None);
+        }
+    }
+}
+
+/// Computes the rows of a batch in `range`, counted over all segments.
+fn compute_rows(
+    ring: &Ring,
+    models: &[Served<'_>],
+    hands: &mut Hands<'_>,
+    segments: &[Segment],
+    range: std::ops::Range<usize>,
+) {
+    let mut start = 0_usize;
+    for (index, segment) in segments.iter().enumerate() {
+        let end = start.saturating_add(segment.rows);
+        let (from, to) = (range.start.max(start), range.end.min(end));
+        if from < to
+            && let Err(reason) = hands.compute(models, segment, from - start, to - start)
+        {
+            ring.fail(index, &reason);
+        }
+        start = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(rows: usize, kind: Kind) -> Segment {
+        Segment {
+            model: 0,
+            kinds: KindSet::only(kind).bits(),
+            is_double: false,
+            first_row: 0,
+            rows,
+            request_rows: rows,
+            input_offset: 0,
+            results_offset: 0,
+        }
+    }
+
+    #[test]
+    fn small_batches_and_single_threads_do_not_share() {
+        assert_eq!(
+            Cut::new(&[segment(PARALLEL_ROWS - 1, Kind::Value)], 4),
+            None
+        );
+        assert_eq!(Cut::new(&[segment(10_000, Kind::Value)], 1), None);
+        assert_eq!(Cut::new(&[], 4), None);
+    }
+
+    #[test]
+    fn pieces_cover_the_batch() {
+        for rows in 1..2000 {
+            for kind in [Kind::Value, Kind::Contribs] {
+                if let Some(cut) = Cut::new(&[segment(rows, kind), segment(3, kind)], 3) {
+                    let pieces = cut.pieces as usize;
+                    assert!(cut.rows * pieces >= rows + 3);
+                    assert!(cut.rows * (pieces - 1) < rows + 3);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_piece_is_claimed_once_and_none_by_a_late_peer() {
+        let team = Team::new(2);
+        team.claim.store(7 << 32, Ordering::Release);
+        let claimed: Vec<u32> = std::iter::from_fn(|| team.claim_piece(7, 3)).collect();
+        assert_eq!(claimed, [0, 1, 2]);
+        team.claim
+            .store(7 << 32 | u64::from(CLOSED), Ordering::Release);
+        assert_eq!(team.claim_piece(7, 1000), None, "closed");
+        team.claim.store(8 << 32, Ordering::Release);
+        assert_eq!(team.claim_piece(7, 3), None, "another batch");
+    }
+}
