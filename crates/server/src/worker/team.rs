@@ -42,6 +42,15 @@ pub(super) struct Team {
     finished: AtomicU32,
 }
 
+/// The batch that threads share, as one of them has read it.
+struct Shared<'a> {
+    generation: u32,
+    cut: Cut,
+    ring: &'a Ring,
+    models: &'a [Served<'a>],
+    segments: &'a [Segment],
+}
+
 /// How a batch is cut: pieces of `rows` rows, counted over all segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
@@ -98,7 +107,16 @@ impl Team {
                 self.generation.store(generation, Ordering::Release);
                 // infallible: at most THREADS_MAX.
                 futex::wake(Reach::Process, &self.generation, self.threads as u32 - 1);
-                self.work(generation, cut, ring, models, hands, &segments);
+                self.work(
+                    &Shared {
+                        generation,
+                        cut,
+                        ring,
+                        models,
+                        segments: &segments,
+                    },
+                    hands,
+                );
                 self.wait_for_pieces(cut);
                 self.claim.store(
                     u64::from(generation) << 32 | u64::from(CLOSED),
@@ -129,7 +147,16 @@ impl Team {
             if ring.read(&mut segments)
                 && let Some(cut) = Cut::new(&segments, self.threads)
             {
-                self.work(generation, cut, ring, models, hands, &segments);
+                self.work(
+                    &Shared {
+                        generation,
+                        cut,
+                        ring,
+                        models,
+                        segments: &segments,
+                    },
+                    hands,
+                );
             }
             hands.segments = segments;
         }
@@ -141,15 +168,14 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    fn work(
-        &self,
-        generation: u32,
-        cut: Cut,
-        ring: &Ring,
-        models: &[Served<'_>],
-        hands: &mut Hands<'_>,
-        segments: &[Segment],
-    ) {
+    fn work(&self, batch: &Shared<'_>, hands: &mut Hands<'_>) {
+        let Shared {
+            generation,
+            cut,
+            ring,
+            models,
+            segments,
+        } = *batch;
         while let Some(piece) = self.claim_piece(generation, cut.pieces) {
             let from = piece as usize * cut.rows;
             compute_rows(ring, models, hands, segments, from..from + cut.rows);
