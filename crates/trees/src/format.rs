@@ -46,3 +46,6 @@ fn detect(bytes: &[u8]) -> Option<Format> {
     let first_line = text.split(|&byte| byte == b'\n').next()?.trim_ascii_end();
     (first_line == b"tree").then_some(Format::LightgbmText)
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,3 +140,64 @@ fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
     }
     best
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Transform; 8] = [
+        Transform::Identity,
+        Transform::Sigmoid(2.5),
+        Transform::Exp,
+        Transform::Softmax,
+        Transform::Argmax,
+        Transform::Step,
+        Transform::Softplus,
+        Transform::SignedSquare,
+    ];
+
+    #[test]
+    fn a_transform_survives_its_code() {
+        for transform in ALL {
+            let (code, parameter) = transform.encode();
+            assert_eq!(Transform::decode(code, parameter), Some(transform));
+        }
+        assert_eq!(Transform::decode(8, 0.0), None);
+    }
+
+    #[test]
+    fn values_are_what_the_formulas_say() {
+        let of = |transform: Transform, margin: f64| {
+            let mut row = [margin];
+            transform.apply_f64(&mut row);
+            row[0]
+        };
+        assert_eq!(of(Transform::Sigmoid(2.0), 0.0), 0.5);
+        assert_eq!(of(Transform::Sigmoid(1.0), f64::NEG_INFINITY), 0.0);
+        assert_eq!(of(Transform::Exp, 0.0), 1.0);
+        assert_eq!(of(Transform::Step, 0.0), 0.0);
+        assert_eq!(of(Transform::Step, 1e-300), 1.0);
+        assert_eq!(of(Transform::Softplus, 0.0), 2.0_f64.ln());
+        assert_eq!(of(Transform::SignedSquare, -3.0), -9.0);
+        assert_eq!(of(Transform::SignedSquare, -0.0), 0.0);
+    }
+
+    #[test]
+    fn large_margins_do_not_overflow_probabilities() {
+        for margin in [-1e30_f32, -100.0, 100.0, 1e30] {
+            let mut row = [margin];
+            Transform::Sigmoid(1.0).apply_f32(&mut row);
+            assert!((0.0..=1.0).contains(&row[0]), "{margin}: {}", row[0]);
+        }
+        let mut row = [1e30_f32, 0.0, -1e30];
+        Transform::Softmax.apply_f32(&mut row);
+        assert_eq!(row, [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn the_first_of_equal_classes_wins() {
+        let mut row = [1.0_f32, 3.0, 3.0];
+        Transform::Argmax.apply_f32(&mut row);
+        assert_eq!(row[0], 1.0);
+    }
+}

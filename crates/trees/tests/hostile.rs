@@ -95,219 +95,222 @@ fn the_handmade_models_say_what_their_text_says() {
     assert_eq!(lightgbm, [10.0, 30.0, 20.0, 20.0, 20.0]);
 }
 
+/// What is replaced in [`JSON`], by what, and a part of the message that refuses it.
+const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,1,-1,-1,-1]",
+        "node 1 is the child of two splits, or of itself",
+    ),
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,0,-1,-1,-1]",
+        "node 0 is the child of two splits, or of itself",
+    ),
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,4,-1,-1,-1]",
+        "node 4 is the child of two splits, or of itself",
+    ),
+    ("[1,3,-1,-1,-1]", "[1,9,-1,-1,-1]", "child 9 of 5 nodes"),
+    ("[1,3,-1,-1,-1]", "[1,-7,-1,-1,-1]", "of 5 nodes"),
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,3,-1,-1]",
+        "right_children: 5 entries for 4 nodes",
+    ),
+    (
+        "[1,3,-1,-1,-1]",
+        "[]",
+        "right_children: 5 entries for 0 nodes",
+    ),
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,3,-1,-1,5000000000]",
+        "'5000000000' is not a number",
+    ),
+    (
+        "\"split_indices\":[0,1",
+        "\"split_indices\":[0,2",
+        "a split on feature 2 of 2",
+    ),
+    (
+        "\"split_indices\":[0,1",
+        "\"split_indices\":[0,-1",
+        "a split on feature 4294967295",
+    ),
+    (
+        "\"tree_info\":[0]",
+        "\"tree_info\":[1]",
+        "tree_info[0]: group 1 of 1",
+    ),
+    (
+        "\"tree_info\":[0]",
+        "\"tree_info\":[0,0]",
+        "tree_info: 2 entries for 1 trees",
+    ),
+    (
+        "[0,1],\"tree_info\"",
+        "[0,2],\"tree_info\"",
+        "not an ascending list from 0 to 1",
+    ),
+    (
+        "\"num_feature\":\"2\"",
+        "\"num_feature\":\"0\"",
+        "a model without features",
+    ),
+    (
+        "\"num_feature\":\"2\"",
+        "\"num_feature\":\"x\"",
+        "'x' is not a count",
+    ),
+    (
+        "\"num_feature\":\"2\"",
+        "\"num_feature\":\"99999999\"",
+        "model too large",
+    ),
+    (
+        "\"num_class\":\"0\"",
+        "\"num_class\":\"99999999\"",
+        "model too large",
+    ),
+    (
+        "\"num_class\":\"0\"",
+        "\"num_class\":\"0\",\"num_class\":\"0\"",
+        "appears twice",
+    ),
+    ("[5E-1]", "[5E-1,1,2]", "3 scores for 1 groups"),
+    ("[5E-1]", "much", "'much' is not a number"),
+    (
+        "reg:squarederror",
+        "reg:unheard",
+        "objective reg:unheard is not known",
+    ),
+    (
+        "\"name\":\"gbtree\"",
+        "\"name\":\"gblinear\"",
+        "gblinear is not a tree model",
+    ),
+    (
+        "\"categories\":[1,33]",
+        "\"categories\":[1,-33]",
+        "a category below 0",
+    ),
+    (
+        "\"categories\":[1,33]",
+        "\"categories\":[1,16777216]",
+        "above 2^24",
+    ),
+    (
+        "categories_sizes\":[2]",
+        "categories_sizes\":[3]",
+        "3 in sum, of 2 categories",
+    ),
+    (
+        "categories_sizes\":[2]",
+        "categories_sizes\":[-2]",
+        "-2 from 0 of 2",
+    ),
+    (
+        "categories_nodes\":[1]",
+        "categories_nodes\":[0]",
+        "node 1 is split by category",
+    ),
+    (
+        "leaf_vector\":\"1\"",
+        "leaf_vector\":\"3\"",
+        "the key is missing",
+    ),
+    ("}}}", "}}} x", "where the end of the file is due"),
+    ("\"learner\":", "\"learner\" ", "where ':' is due"),
+];
+
+/// What is replaced in [`TEXT`], by what, and a part of the message that refuses it.
+const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
+    (
+        "left_child=1 -1",
+        "left_child=0 -1",
+        "node 0 is the child of two splits, or of itself",
+    ),
+    ("left_child=1 -1", "left_child=2 -1", "of 5 nodes"),
+    ("left_child=1 -1", "left_child=1 -9", "child 10 of 5 nodes"),
+    (
+        "left_child=1 -1",
+        "left_child=1",
+        "1 numbers where 2 are due",
+    ),
+    (
+        "num_leaves=3",
+        "num_leaves=0",
+        "Tree=0.leaf_value: 3 numbers where 0 are due",
+    ),
+    (
+        "num_leaves=3",
+        "num_leaves=99999999999",
+        "numbers where 99999999999 are due",
+    ),
+    (
+        "num_leaves=3",
+        "num_leaves=3\nnum_leaves=3",
+        "Tree=0.num_leaves: the key appears twice",
+    ),
+    (
+        "split_feature=0 1",
+        "split_feature=0 2",
+        "a split on feature 2 of 2",
+    ),
+    (
+        "threshold=0.5 0",
+        "threshold=0.5 1",
+        "split 1 asks for set 1 of 1",
+    ),
+    (
+        "threshold=0.5 0",
+        "threshold=0.5 NaN",
+        "split 1 asks for set NaN of 1",
+    ),
+    (
+        "cat_boundaries=0 2",
+        "cat_boundaries=0 3",
+        "not an ascending list from 0 to 2",
+    ),
+    (
+        "decision_type=10",
+        "decision_type=14",
+        "kind 3 of missing values",
+    ),
+    ("is_linear=0", "is_linear=1", "linear trees"),
+    (
+        "iteration=1",
+        "iteration=0",
+        "1 trees are not iterations of 0",
+    ),
+    (
+        "iteration=1",
+        "iteration=2",
+        "1 trees are not iterations of 2",
+    ),
+    (
+        "max_feature_idx=1",
+        "max_feature_idx=-1",
+        "'-1' is not a number",
+    ),
+    ("version=v4", "version=v2", "save it with LightGBM 3 or 4"),
+    (
+        "objective=regression",
+        "objective=unheard",
+        "objective unheard is not known",
+    ),
+];
+
 #[test]
 fn a_contradiction_is_named_with_its_field() {
-    for (from, to, message) in [
-        (
-            "[1,3,-1,-1,-1]",
-            "[1,1,-1,-1,-1]",
-            "node 1 is the child of two splits, or of itself",
-        ),
-        (
-            "[1,3,-1,-1,-1]",
-            "[1,0,-1,-1,-1]",
-            "node 0 is the child of two splits, or of itself",
-        ),
-        (
-            "[1,3,-1,-1,-1]",
-            "[1,4,-1,-1,-1]",
-            "node 4 is the child of two splits, or of itself",
-        ),
-        ("[1,3,-1,-1,-1]", "[1,9,-1,-1,-1]", "child 9 of 5 nodes"),
-        ("[1,3,-1,-1,-1]", "[1,-7,-1,-1,-1]", "of 5 nodes"),
-        (
-            "[1,3,-1,-1,-1]",
-            "[1,3,-1,-1]",
-            "right_children: 5 entries for 4 nodes",
-        ),
-        (
-            "[1,3,-1,-1,-1]",
-            "[]",
-            "right_children: 5 entries for 0 nodes",
-        ),
-        (
-            "[1,3,-1,-1,-1]",
-            "[1,3,-1,-1,5000000000]",
-            "'5000000000' is not a number",
-        ),
-        (
-            "\"split_indices\":[0,1",
-            "\"split_indices\":[0,2",
-            "a split on feature 2 of 2",
-        ),
-        (
-            "\"split_indices\":[0,1",
-            "\"split_indices\":[0,-1",
-            "a split on feature 4294967295",
-        ),
-        (
-            "\"tree_info\":[0]",
-            "\"tree_info\":[1]",
-            "tree_info[0]: group 1 of 1",
-        ),
-        (
-            "\"tree_info\":[0]",
-            "\"tree_info\":[0,0]",
-            "tree_info: 2 entries for 1 trees",
-        ),
-        (
-            "[0,1],\"tree_info\"",
-            "[0,2],\"tree_info\"",
-            "not an ascending list from 0 to 1",
-        ),
-        (
-            "\"num_feature\":\"2\"",
-            "\"num_feature\":\"0\"",
-            "a model without features",
-        ),
-        (
-            "\"num_feature\":\"2\"",
-            "\"num_feature\":\"x\"",
-            "'x' is not a count",
-        ),
-        (
-            "\"num_feature\":\"2\"",
-            "\"num_feature\":\"99999999\"",
-            "model too large",
-        ),
-        (
-            "\"num_class\":\"0\"",
-            "\"num_class\":\"99999999\"",
-            "model too large",
-        ),
-        (
-            "\"num_class\":\"0\"",
-            "\"num_class\":\"0\",\"num_class\":\"0\"",
-            "appears twice",
-        ),
-        ("[5E-1]", "[5E-1,1,2]", "3 scores for 1 groups"),
-        ("[5E-1]", "much", "'much' is not a number"),
-        (
-            "reg:squarederror",
-            "reg:unheard",
-            "objective reg:unheard is not known",
-        ),
-        (
-            "\"name\":\"gbtree\"",
-            "\"name\":\"gblinear\"",
-            "gblinear is not a tree model",
-        ),
-        (
-            "\"categories\":[1,33]",
-            "\"categories\":[1,-33]",
-            "a category below 0",
-        ),
-        (
-            "\"categories\":[1,33]",
-            "\"categories\":[1,16777216]",
-            "above 2^24",
-        ),
-        (
-            "categories_sizes\":[2]",
-            "categories_sizes\":[3]",
-            "3 in sum, of 2 categories",
-        ),
-        (
-            "categories_sizes\":[2]",
-            "categories_sizes\":[-2]",
-            "-2 from 0 of 2",
-        ),
-        (
-            "categories_nodes\":[1]",
-            "categories_nodes\":[0]",
-            "node 1 is split by category",
-        ),
-        (
-            "leaf_vector\":\"1\"",
-            "leaf_vector\":\"3\"",
-            "the key is missing",
-        ),
-        ("}}}", "}}} x", "where the end of the file is due"),
-        ("\"learner\":", "\"learner\" ", "where ':' is due"),
-    ] {
-        assert!(JSON.contains(from), "{from}");
-        let message_given = refusal(JSON.replacen(from, to, 1).as_bytes());
-        assert!(message_given.contains(message), "{to}: {message_given}");
-    }
-    for (from, to, message) in [
-        (
-            "left_child=1 -1",
-            "left_child=0 -1",
-            "node 0 is the child of two splits, or of itself",
-        ),
-        ("left_child=1 -1", "left_child=2 -1", "of 5 nodes"),
-        ("left_child=1 -1", "left_child=1 -9", "child 10 of 5 nodes"),
-        (
-            "left_child=1 -1",
-            "left_child=1",
-            "1 numbers where 2 are due",
-        ),
-        (
-            "num_leaves=3",
-            "num_leaves=0",
-            "Tree=0.leaf_value: 3 numbers where 0 are due",
-        ),
-        (
-            "num_leaves=3",
-            "num_leaves=99999999999",
-            "numbers where 99999999999 are due",
-        ),
-        (
-            "num_leaves=3",
-            "num_leaves=3\nnum_leaves=3",
-            "Tree=0.num_leaves: the key appears twice",
-        ),
-        (
-            "split_feature=0 1",
-            "split_feature=0 2",
-            "a split on feature 2 of 2",
-        ),
-        (
-            "threshold=0.5 0",
-            "threshold=0.5 1",
-            "split 1 asks for set 1 of 1",
-        ),
-        (
-            "threshold=0.5 0",
-            "threshold=0.5 NaN",
-            "split 1 asks for set NaN of 1",
-        ),
-        (
-            "cat_boundaries=0 2",
-            "cat_boundaries=0 3",
-            "not an ascending list from 0 to 2",
-        ),
-        (
-            "decision_type=10",
-            "decision_type=14",
-            "kind 3 of missing values",
-        ),
-        ("is_linear=0", "is_linear=1", "linear trees"),
-        (
-            "iteration=1",
-            "iteration=0",
-            "1 trees are not iterations of 0",
-        ),
-        (
-            "iteration=1",
-            "iteration=2",
-            "1 trees are not iterations of 2",
-        ),
-        (
-            "max_feature_idx=1",
-            "max_feature_idx=-1",
-            "'-1' is not a number",
-        ),
-        ("version=v4", "version=v2", "save it with LightGBM 3 or 4"),
-        (
-            "objective=regression",
-            "objective=unheard",
-            "objective unheard is not known",
-        ),
-    ] {
-        assert!(TEXT.contains(from), "{from}");
-        let message_given = refusal(TEXT.replacen(from, to, 1).as_bytes());
-        assert!(message_given.contains(message), "{to}: {message_given}");
+    for (model, contradictions) in [(JSON, JSON_CONTRADICTIONS), (TEXT, TEXT_CONTRADICTIONS)] {
+        for (from, to, message) in contradictions {
+            assert!(model.contains(from), "{from}");
+            let given = refusal(model.replacen(from, to, 1).as_bytes());
+            assert!(given.contains(message), "{to}: {given}");
+        }
     }
 }
 

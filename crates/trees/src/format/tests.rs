@@ -1,1 +1,158 @@
-//! Tests of the readers.
+//! The readers of JSON and UBJSON, value by value.
+
+use super::json;
+use super::source::{Read, Source};
+use super::ubjson;
+use crate::error::ModelError;
+
+/// All that one array of numbers can be read as.
+fn json_floats(text: &str) -> Read<Vec<f32>> {
+    json::Reader::new(text.as_bytes()).floats()
+}
+
+fn offset_of<T>(result: Read<T>) -> usize {
+    match result {
+        Err(ModelError::Syntax { offset, .. }) => offset,
+        _ => panic!("no syntax error"),
+    }
+}
+
+#[test]
+fn json_numbers_are_rounded_once() {
+    // The decimal lies just above the middle of two f32 values, and rounds to that middle in f64:
+    // two roundings would go to the even value below, one goes up.
+    let text = "1.00000005960464477540";
+    assert_eq!(text.parse::<f64>().map(|wide| wide as f32), Ok(1.0));
+    assert_eq!(json_floats(&format!("[{text}]")), Ok(vec![1.000_000_1]));
+    let read = json_floats(" [ 1E-45,-0.0 , NaN,Infinity,-Infinity,3e39 ] ").expect("numbers");
+    let bits: Vec<u32> = read.iter().map(|value| value.to_bits()).collect();
+    let infinity = f32::INFINITY.to_bits();
+    assert_eq!(bits[..2], [1, 0x8000_0000]);
+    assert!(read[2].is_nan());
+    assert_eq!(bits[3..], [infinity, f32::NEG_INFINITY.to_bits(), infinity]);
+}
+
+#[test]
+fn json_integers_take_booleans_and_nothing_fractional() {
+    let integers = |text: &str| json::Reader::new(text.as_bytes()).integers();
+    assert_eq!(integers("[true,false,-7]"), Ok(vec![1, 0, -7]));
+    assert_eq!(integers("[]"), Ok(vec![]));
+    for text in [
+        "[1.5]",
+        "[1e3]",
+        "[2147483648]",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "[1",
+        "1",
+        "[\"1\"]",
+    ] {
+        offset_of(integers(text));
+    }
+}
+
+#[test]
+fn json_strings_are_unescaped() {
+    let string = |text: &str| json::Reader::new(text.as_bytes()).string();
+    assert_eq!(
+        string(r#""a\"b\\\n\u00e9\ud800""#),
+        Ok("a\"b\\\né\u{fffd}".to_owned())
+    );
+    assert_eq!(string("\"naïve\""), Ok("naïve".to_owned()));
+    for text in [
+        r#""open"#,
+        r#""\x""#,
+        r#""\u12g4""#,
+        r#""\u12"#,
+        "\"\\",
+        "word",
+    ] {
+        offset_of(string(text));
+    }
+}
+
+#[test]
+fn json_skips_any_value_and_says_where_one_is_wrong() {
+    let skip = |text: &str| {
+        let mut reader = json::Reader::new(text.as_bytes());
+        reader.skip().and_then(|()| reader.finish())
+    };
+    assert_eq!(
+        skip(r#" {"a":[1,-2.5e3,"x",null,true,{}],"b":{"c":[]}} "#),
+        Ok(())
+    );
+    assert_eq!(offset_of(skip(r#"{"a":[1,nonsense]}"#)), 16);
+    assert_eq!(offset_of(skip(r#"{"a" 1}"#)), 5);
+    assert_eq!(offset_of(skip("1 2")), 2);
+}
+
+#[test]
+fn an_error_carries_the_path_to_its_field() {
+    let text = r#"{"a":{"b":[0,{"c":wrong}]}}"#;
+    let mut reader = json::Reader::new(text.as_bytes());
+    match reader.skip() {
+        Err(ModelError::Syntax { path, .. }) => assert_eq!(path, "a.b[1].c"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ubjson_reads_typed_counted_and_open_arrays_alike() {
+    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats();
+    let one_two = Ok(vec![1.0, 2.0]);
+    assert_eq!(floats(b"[$d#i\x02\x3f\x80\0\0\x40\0\0\0"), one_two);
+    assert_eq!(
+        floats(b"[$D#i\x02\x3f\xf0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0"),
+        one_two
+    );
+    assert_eq!(floats(b"[#U\x02d\x3f\x80\0\0i\x02"), one_two);
+    assert_eq!(floats(b"[Ni\x01Nd\x40\0\0\0N]"), one_two);
+    let integers = |bytes: &[u8]| ubjson::Reader::new(bytes).integers();
+    assert_eq!(
+        integers(b"[i\xffU\xffI\x01\0l\0\x01\0\0TF]"),
+        Ok(vec![-1, 255, 256, 65536, 1, 0])
+    );
+    assert_eq!(integers(b"[$L#i\x01\0\0\0\0\0\0\0\x07"), Ok(vec![7]));
+}
+
+#[test]
+fn ubjson_counts_reserve_no_more_than_the_bytes_that_follow() {
+    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats();
+    for bytes in [
+        &b"[$d#L\x7f\xff\xff\xff\xff\xff\xff\xff"[..],
+        b"[$d#i\xff",
+        b"[$Z#l\x7f\xff\xff\xff",
+        b"[#l\x7f\xff\xff\xff",
+        b"[$d#i\x02\x3f\x80\0\0",
+        b"[$d]",
+        b"[i",
+        b"d\0\0\0\0",
+        b"[$q#i\x01\0",
+        b"[$L#i\x01\0\0\0",
+    ] {
+        offset_of(floats(bytes));
+    }
+    assert_eq!(
+        ubjson::Reader::new(b"[$L#i\x01\0\0\0\x01\0\0\0\0")
+            .integers()
+            .map_err(drop),
+        Err(()),
+        "beyond 32 bits"
+    );
+}
+
+#[test]
+fn ubjson_skips_any_value() {
+    let skip = |bytes: &[u8]| {
+        let mut reader = ubjson::Reader::new(bytes);
+        reader.skip().and_then(|()| reader.finish())
+    };
+    assert_eq!(
+        skip(b"{i\x01aSi\x02hii\x01b[ZTFCxH\x69\x012]i\x01c{$i#i\x01i\x01z\x05}\n"),
+        Ok(())
+    );
+    assert_eq!(offset_of(skip(b"{i\x01aQ}")), 5);
+    assert_eq!(offset_of(skip(b"{i\x01aZ")), 5);
+    assert_eq!(offset_of(skip(b"Z more")), 1);
+}

@@ -1,0 +1,102 @@
+//! How much memory reading a model takes, by the kernel's count: a small multiple of the file, and
+//! nothing for counts that a file only announces. Alone in its program, so that the count is its.
+
+// A machine without /proc stops the test.
+#![allow(clippy::expect_used, clippy::panic)]
+
+use std::fmt::Write;
+
+use albacore_trees::Model;
+
+/// A count of bytes that the kernel keeps for this process.
+fn counted(name: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .expect("a line of status");
+    let kib: usize = line
+        .trim_matches([':', ' ', '\t', 'k', 'B'])
+        .parse()
+        .expect("a number");
+    kib * 1024
+}
+
+/// What `work` adds to the resident memory at most, and its result.
+fn added<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    // 5: the peak of resident memory starts from now.
+    std::fs::write("/proc/self/clear_refs", "5").expect("an own process");
+    let before = counted("VmRSS");
+    let result = work();
+    (counted("VmHWM").saturating_sub(before), result)
+}
+
+/// A LightGBM model of many small trees.
+fn text(trees: usize) -> Vec<u8> {
+    // In one piece: what building it would leave to the allocator, parsing would not have to add.
+    let mut text = String::with_capacity(trees * 200 + 200);
+    text += "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\n";
+    for tree in 0..trees {
+        write!(
+            text,
+            "Tree={tree}\nnum_leaves=3\nsplit_feature=0 1\nthreshold=0.5 0\ndecision_type=10 10\n\
+             left_child=1 -1\nright_child=-3 -2\nleaf_value=10 20 30\nleaf_count=2 4 4\n\
+             internal_count=10 6\n\n"
+        )
+        .expect("memory");
+    }
+    text += "end of trees\n";
+    text.into_bytes()
+}
+
+/// An XGBoost model of one large tree, in as few bytes as JSON can say it.
+fn json(splits: usize) -> Vec<u8> {
+    let nodes = 2 * splits + 1;
+    let list = |f: &dyn Fn(usize) -> String| (0..nodes).map(f).collect::<Vec<_>>().join(",");
+    let child = |node: usize, side: usize| match node < splits {
+        true => (2 * node + side).to_string(),
+        false => "-1".to_owned(),
+    };
+    let (left, right) = (list(&|node| child(node, 1)), list(&|node| child(node, 2)));
+    let zeros = list(&|_| "0".to_owned());
+    format!(
+        "{{\"learner\":{{\"gradient_booster\":{{\"name\":\"gbtree\",\"model\":{{\
+         \"tree_info\":[0],\"trees\":[{{\"tree_param\":{{}},\"left_children\":[{left}],\
+         \"right_children\":[{right}],\"split_indices\":[{zeros}],\"split_conditions\":[{zeros}],\
+         \"default_left\":[{zeros}],\"sum_hessian\":[{zeros}]}}]}}}},\"learner_model_param\":\
+         {{\"base_score\":\"0\",\"num_feature\":\"1\"}},\
+         \"objective\":{{\"name\":\"reg:squarederror\"}}}}}}"
+    )
+    .into_bytes()
+}
+
+/// What memory may grow by beside the multiple of the file: allocators take it in large steps.
+const SLACK: usize = 16 << 20;
+
+#[test]
+fn reading_and_compiling_take_a_small_multiple_of_the_file() {
+    let tree_info = &b"{U\x07learner{U\x10gradient_booster{U\x05model{U\x09tree_info"[..];
+    for field in [tree_info, b"{U\x07version"] {
+        for count in [
+            &b"[$l#L\0\0\0\xff\xff\xff\xff\xff"[..],
+            b"[#L\0\0\0\xff\xff\xff\xff\xff",
+        ] {
+            let before = counted("VmPeak");
+            Model::parse(&[field, count].concat()).expect_err("a cut file");
+            assert!(counted("VmPeak") - before < SLACK);
+        }
+    }
+    measure("LightGBM", &text(50_000));
+    measure("XGBoost", &json(1 << 18));
+}
+
+/// Reads and compiles a file and checks what that takes.
+fn measure(name: &str, file: &[u8]) {
+    let (parsed, model) = added(|| Model::parse(file).expect("a model"));
+    let (compiled, image) = added(|| model.compile());
+    let (bytes, length) = (image.bytes().len(), file.len());
+    println!("{name}: {length} bytes, image {bytes}, parse {parsed}, compile {compiled}");
+    assert!(parsed < 10 * length + SLACK, "{name}: {parsed} to parse {length}");
+    assert!(compiled < 10 * length + SLACK, "{name}: {compiled} to compile {length}");
+    assert!(bytes < 10 * length, "{name}: {bytes} of {length}");
+}
