@@ -37,13 +37,11 @@ pub fn solve(
     }
     let mut search = Search::of(&domains, &allowed, &deal(&domains, &volumes));
     search.climb(bound, out_of_budget);
-    if let Some(kept) = settled.filter(|kept| kept.certificate.objective >= search.objective()) {
-        return Ok(certified(&kept, bound));
-    }
     shake(&mut search, bound, out_of_budget);
     let (deal, bound) = prove(&domains, &search, bound, out_of_budget);
-    let mapping = name(problem, &domains, &deal);
-    Ok(certified(&measured(problem, mapping), bound))
+    let found = measured(problem, name(problem, &domains, &deal));
+    let kept = settled.filter(|kept| kept.certificate.objective >= found.certificate.objective);
+    Ok(certified(&kept.unwrap_or(found), bound))
 }
 
 /// The mapping in force, if it answers this problem and breaks no rule by more than it must.

@@ -3,7 +3,7 @@
 
 mod machines;
 
-use albacore_mapping::{CheckReport, Mapping, Problem, check, check_solution, solve};
+use albacore_mapping::{CheckReport, Mapping, Problem, Solution, check, check_solution, solve};
 use albacore_topology::CpuId;
 use machines::{modes, problem, topologies};
 use proptest::prelude::*;
@@ -52,6 +52,18 @@ fn brute_force(problem: &Problem) -> (Vec<u32>, i64) {
     (breaches, objective.0)
 }
 
+/// The proven answer. The integer program has a slice of wall-clock time, which a busy machine may take away.
+fn solved(problem: &Problem) -> Solution {
+    let mut solution = solve(problem, &mut || false).unwrap();
+    for _ in 0..20 {
+        if solution.certificate.optimal {
+            break;
+        }
+        solution = solve(problem, &mut || false).unwrap();
+    }
+    solution
+}
+
 fn tiny_problems() -> impl Strategy<Value = Problem> {
     (topologies(16), (1..=6u16, 1..=6u16), modes())
         .prop_map(|(topology, (w, t), m)| problem(topology, (w, t, m)))
@@ -68,7 +80,7 @@ proptest! {
 
     #[test]
     fn tiny_problems_are_solved_as_by_brute_force(problem in tiny_problems()) {
-        let solution = solve(&problem, &mut || false).unwrap();
+        let solution = solved(&problem);
         let report = check_solution(&problem, &solution).unwrap();
         let (least, best) = brute_force(&problem);
         prop_assert_eq!(breaches(&report), least, "least breaches");
