@@ -1,0 +1,149 @@
+//! Each rule of the schema with an example that keeps it and one that breaks it. The examples are whole
+//! specs, so that an API server can be asked the same.
+use albacore_api::{inference_deployment_crd, read_deployment};
+use serde_json::{Value, json};
+
+/// What the API server says, an example that keeps the rule, one that breaks it, and the field that
+/// the reader then names.
+fn examples() -> Vec<(&'static str, Value, Value, &'static str)> {
+    let model = || json!({"name": "m", "uri": "file:///m", "slo": {"latency": "25ms"}});
+    let models = |more: Value| {
+        let mut spec = json!({"models": [model()]});
+        let fields = more.as_object().cloned().unwrap_or_default();
+        spec.as_object_mut().unwrap().extend(fields);
+        spec
+    };
+    let template = |server: Value| json!({"spec": {"containers": [server]}});
+    let own = || json!({"template": template(json!({"name": "server", "command": ["x"]}))});
+    let mut own_with_batching = own();
+    own_with_batching["batching"] = json!({"maxRows": 7});
+    vec![
+        (
+            "workers x threads is at most 2048",
+            models(json!({"workers": 32, "threads": 64})),
+            models(json!({"workers": 33, "threads": 64})),
+            "spec.threads",
+        ),
+        (
+            "needs models, or a template with a container named \"server\"",
+            own(),
+            json!({"template": template(json!({"name": "sever", "command": ["x"]}))}),
+            "spec.models",
+        ),
+        (
+            "models are served by the built-in server: remove models, or command and args of the \
+             container \"server\"",
+            models(json!({"template": template(json!({"name": "server", "env": []}))})),
+            models(json!({"template": template(json!({"name": "server", "args": ["x"]}))})),
+            "spec.template.spec.containers[0].args",
+        ),
+        (
+            "batching and queue are of the built-in server: remove them, or serve models",
+            own(),
+            own_with_batching,
+            "spec.batching",
+        ),
+        (
+            "maxDelay goes with policy Timeout: needed there, refused with any other",
+            models(json!({"batching": {"policy": "Timeout", "maxDelay": "2ms"}})),
+            models(json!({"batching": {"maxDelay": "2ms"}})),
+            "spec.batching.maxDelay",
+        ),
+        (
+            "batching.maxDelay must be shorter than the slo.latency of every model",
+            models(json!({"batching": {"policy": "Timeout", "maxDelay": "24999us"}})),
+            models(json!({"batching": {"policy": "Timeout", "maxDelay": "25000us"}})),
+            "spec.batching.maxDelay",
+        ),
+        (
+            "batching.policy Deferred needs slo.latency for every model",
+            models(json!({"batching": {"policy": "Deferred"}})),
+            json!({"models": [model(), {"name": "n", "uri": "file:///n"}],
+                "batching": {"policy": "Deferred"}}),
+            "spec.models[1].slo",
+        ),
+        (
+            "queue.maxRows must hold one batch: at least batching.maxRows",
+            models(json!({"queue": {"maxRows": 1024}})),
+            models(json!({"queue": {"maxRows": 1023}})),
+            "spec.queue.maxRows",
+        ),
+        (
+            "minReplicas must not be above maxReplicas",
+            models(json!({"autoscaling": {"minReplicas": 2, "maxReplicas": 2}})),
+            models(json!({"autoscaling": {"minReplicas": 3, "maxReplicas": 2}})),
+            "spec.autoscaling.minReplicas",
+        ),
+        (
+            "must be at most 600s",
+            json!({"models": [{"name": "m", "uri": "file:///m", "slo": {"latency": "600s"}}]}),
+            json!({"models": [{"name": "m", "uri": "file:///m", "slo": {"latency": "601s"}}]}),
+            "spec.models[0].slo.latency",
+        ),
+    ]
+}
+
+fn read(name: &str, spec: &Value) -> Result<(), String> {
+    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": name}, "spec": spec});
+    let read = read_deployment(&object.to_string(), "f.yaml");
+    read.map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_rule_has_an_example_that_keeps_it_and_one_that_breaks_it() {
+    for (rule, keeps, breaks, field) in examples() {
+        assert_eq!(read("m", &keeps), Ok(()), "{rule}");
+        let message = read("m", &breaks).unwrap_err();
+        assert!(
+            message.starts_with(&format!("f.yaml:1: {field} ")),
+            "{rule}: {message}"
+        );
+    }
+    let spec = &examples()[0].1;
+    for name in ["fraud", "a", &"a".repeat(63), "a-1"] {
+        assert_eq!(read(name, spec), Ok(()), "{name}");
+    }
+    for name in ["Fraud", "1a", "a-", "a.b", "a_b", &"a".repeat(64), ""] {
+        let message = read(name, spec).unwrap_err();
+        assert!(
+            message.starts_with("f.yaml:1: metadata.name "),
+            "{name}: {message}"
+        );
+    }
+}
+
+#[test]
+fn every_rule_of_the_schema_has_its_example() {
+    fn messages(schema: &Value, found: &mut Vec<String>) {
+        for rule in schema["x-kubernetes-validations"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            found.push(rule["message"].as_str().unwrap().to_owned());
+        }
+        for (_, below) in schema["properties"].as_object().into_iter().flatten() {
+            messages(below, found);
+        }
+        if schema["items"].is_object() {
+            messages(&schema["items"], found);
+        }
+    }
+    let crd = inference_deployment_crd();
+    let mut found = Vec::new();
+    messages(
+        &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+        &mut found,
+    );
+    assert!(found.len() >= 11, "{found:?}");
+    let has_example = |message: &String| {
+        // The rule on the name is exercised with names.
+        message.starts_with("metadata.name") || examples().iter().any(|e| e.0 == message)
+    };
+    let without: Vec<_> = found
+        .iter()
+        .filter(|message| !has_example(message))
+        .collect();
+    assert!(without.is_empty(), "{without:?}");
+}
