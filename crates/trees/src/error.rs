@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, NESTING_MAX, TREE_NODES_MAX, TREES_MAX};
-use crate::predict::{ElementType, Kind};
+use crate::output::{ElementType, Kind};
 
 /// Why bytes are not a model that this crate can run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

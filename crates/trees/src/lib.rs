@@ -3,7 +3,8 @@
 //! Pure: bytes in, numbers out; no files, no clock, no threads, no globals.
 //!
 //! ```text
-//! file bytes --Model::parse--> Model --compile--> Image --Predictor::open--> Predictor --predict--> numbers
+//! file bytes --Model::parse--> Model --compile--> Image
+//! image bytes --Predictor::open--> Predictor --predict--> numbers
 //! ```
 //!
 //! * [`Model`]: what a file says, checked. The readers are in `format`.
@@ -22,6 +23,7 @@ mod kernel;
 pub mod limits;
 mod model;
 mod open;
+mod output;
 mod predict;
 mod rows;
 mod shap;
@@ -31,5 +33,6 @@ pub mod view;
 pub use error::{ImageError, ModelError, PredictError};
 pub use image::Image;
 pub use model::{Format, Library, Model};
-pub use predict::{ElementType, Kind, Options, OutputMut, Predictor, Scratch};
+pub use output::{ElementType, Kind, OutputMut};
+pub use predict::{Options, Predictor, Scratch};
 pub use rows::Rows;

@@ -1,5 +1,5 @@
-//! Opens a compiled model in place: cuts the arrays out of the bytes and checks every index, so that
-//! the engines can trust them. Damage of any kind is an error here and never a panic later.
+//! Opens a compiled model in place: cuts the arrays out of the bytes and checks every index, so
+//! that the engines can trust them. Damage of any kind is an error here and never a panic later.
 
 use bytemuck::AnyBitPattern;
 

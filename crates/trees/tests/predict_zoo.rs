@@ -354,6 +354,27 @@ fn rows_of_the_other_precision_are_converted_as_the_library_does() {
 }
 
 #[test]
+fn dart_weights_are_found_where_version_3_4_keeps_them() {
+    let sample = zoo::sample("xgb_dart_multi");
+    let json = sample
+        .models()
+        .find(|(path, _)| path.extension().is_some_and(|it| it == "json"));
+    let (_, bytes) = json.expect("a JSON file");
+    let mut file: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+    let booster = &mut file["learner"]["gradient_booster"];
+    let mut model = booster["gbtree"]["model"].take();
+    model["weight_drop"] = booster["weight_drop"].take();
+    *booster = serde_json::json!({"name": "gbtree", "model": model});
+    let image = Model::parse(file.to_string().as_bytes())
+        .expect("a model")
+        .compile();
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let x = sample.array("X").expect("rows");
+    let margins = in_batches(&predictor, Kind::Margin, x, &Options::default(), usize::MAX);
+    assert_eq!(ulps(&margins, sample.array("margin").expect("margins")), 0);
+}
+
+#[test]
 fn models_that_are_not_trees_of_values_are_refused_with_the_reason() {
     let refused: Vec<Sample> = zoo::samples().into_iter().filter(is_unsupported).collect();
     assert_eq!(refused.len(), 2);
@@ -410,7 +431,8 @@ fn a_call_that_does_not_fit_says_what_would() {
                 },
                 OutputMut::F64(&mut out),
             ),
-            "kind margin is not supported for this model: LightGBM's predictions take no base margin",
+            "kind margin is not supported for this model: \
+             LightGBM's predictions take no base margin",
         ),
     ] {
         assert_eq!(

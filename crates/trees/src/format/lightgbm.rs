@@ -1,7 +1,8 @@
 //! LightGBM's text: `key=value` lines, first of the model, then of each tree.
 //!
 //! Splits and leaves are numbered apart there: a child that is not negative is a split, a negative
-//! one the complement of a leaf. Numbers are read exactly, thresholds in `f64`, as the library does.
+//! one the complement of a leaf. Numbers are read exactly, thresholds in `f64`, as the library
+//! does.
 
 use std::str::FromStr;
 

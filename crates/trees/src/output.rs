@@ -1,0 +1,108 @@
+//! What can be asked of a model, and in what it comes.
+
+use std::fmt;
+
+/// What to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// What the objective makes of the margin: probabilities, counts, a class.
+    Value,
+    /// The raw score.
+    Margin,
+    /// SHAP values: what each feature added to the margin; the last column is the bias.
+    Contribs,
+    /// SHAP interaction values of each pair of features; last row and column are the bias.
+    Interactions,
+    /// The leaf that a row reaches in each tree.
+    Leaf,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [
+        Self::Value,
+        Self::Margin,
+        Self::Contribs,
+        Self::Interactions,
+        Self::Leaf,
+    ];
+
+    /// The name, as command lines write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Value => "value",
+            Self::Margin => "margin",
+            Self::Contribs => "contribs",
+            Self::Interactions => "interactions",
+            Self::Leaf => "leaf",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Type of the elements of an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementType {
+    /// 4-byte float.
+    F32,
+    /// 8-byte float.
+    F64,
+    /// 4-byte signed integer.
+    I32,
+}
+
+impl ElementType {
+    /// Bytes of one element.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F32 | Self::I32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+            Self::I32 => "int32",
+        })
+    }
+}
+
+/// Where predictions go: rows x [`Predictor::output_width`](crate::Predictor::output_width).
+#[derive(Debug)]
+pub enum OutputMut<'a> {
+    /// For XGBoost's models.
+    F32(&'a mut [f32]),
+    /// For LightGBM's models.
+    F64(&'a mut [f64]),
+    /// For leaves.
+    I32(&'a mut [i32]),
+}
+
+impl OutputMut<'_> {
+    pub(crate) fn element(&self) -> ElementType {
+        match self {
+            Self::F32(_) => ElementType::F32,
+            Self::F64(_) => ElementType::F64,
+            Self::I32(_) => ElementType::I32,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+            Self::I32(values) => values.len(),
+        }
+    }
+}
