@@ -1,5 +1,6 @@
-//! Spec -> policy: what the planner takes, in the planner's own words. Total: every spec that passed
-//! the rules has a policy. The planner knows nothing of YAML, this crate nothing of planning.
+//! Spec -> policy: what the planner takes, in the planner's own words. Total: every spec that
+//! passed the rules has a policy. The planner knows nothing of YAML, this crate nothing of
+//! planning.
 
 use albacore_plan::{Enforcement, MainThread, Placement, Policy};
 

@@ -1,5 +1,8 @@
-//! No field is accepted and ignored: whatever is changed, removed, renamed or mistyped in a file, the
-//! reader names it or what was read differs.
+//! No field is accepted and ignored: whatever is changed, removed, renamed or mistyped in a file,
+//! the reader names it or what was read differs.
+// Functions beside the tests are tests too.
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 
 use albacore_api::{

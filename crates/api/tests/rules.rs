@@ -1,5 +1,5 @@
-//! Each rule of the schema with an example that keeps it and one that breaks it. The examples are whole
-//! specs, so that an API server can be asked the same.
+//! Each rule of the schema with an example that keeps it and one that breaks it. The examples are
+//! whole specs, so that an API server can be asked the same.
 use albacore_api::{inference_deployment_crd, read_deployment};
 use serde_json::{Value, json};
 
@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 fn examples() -> Vec<(&'static str, Value, Value, &'static str)> {
     let model = || json!({"name": "m", "uri": "file:///m", "slo": {"latency": "25ms"}});
     let models = |more: Value| {
-        let mut spec = json!({"models": [model()]});
-        let fields = more.as_object().cloned().unwrap_or_default();
-        spec.as_object_mut().unwrap().extend(fields);
+        let mut spec = json!({ "models": [model()] });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            spec[name] = value.clone();
+        }
         spec
     };
     let template = |server: Value| json!({"spec": {"containers": [server]}});

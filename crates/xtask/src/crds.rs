@@ -1,7 +1,7 @@
 //! `xtask crds`: the custom resources of `crates/api` as the YAML files of `crds/`.
 //!
-//! JSON is YAML, but nobody reads a CRD as JSON: the writer below prints block style with every text
-//! that YAML could misread in double quotes. It covers what JSON can hold, nothing more.
+//! JSON is YAML, but nobody reads a CRD as JSON: the writer below prints block style with every
+//! text that YAML could misread in double quotes. It covers what JSON can hold, nothing more.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -139,7 +139,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_the_same() {
         let value = serde_json::json!({
-            "plain": "text", "number": 1.5, "whole": 256, "empty": {}, "none": [], "yes": "no", "x y": "a: b",
+            "plain": "text", "number": 1.5, "whole": 256, "empty": {}, "none": [],
+            "yes": "no", "x y": "a: b",
             "lines": "one\ntwo \"three\"", "list": [1, [2, {"a": 1, "b": [3]}], {"c": {"d": null}}],
             "": "", "2": "2", "colon:": "-", "pattern": "^[\\x00-\\x1f]$",
         });

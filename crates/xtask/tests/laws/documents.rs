@@ -1,4 +1,5 @@
-//! What the documents promise: that they are looked at, that their tests exist, that they are whole.
+//! What the documents promise: that they are looked at, that their tests exist, that they are
+//! whole.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

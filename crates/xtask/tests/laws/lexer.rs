@@ -1,4 +1,5 @@
-//! Rust text with comments and the contents of texts blanked out, line for line: what is left is code.
+//! Rust text with comments and the contents of texts blanked out, line for line: what is left is
+//! code.
 
 /// `text` with every character of a comment, a string or a character literal replaced by a space;
 /// newlines stay, so that line numbers do.

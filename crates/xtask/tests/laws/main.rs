@@ -1,4 +1,5 @@
-//! The laws of the house as tests: what ARCHITECTURE.md promises and no reader should have to check.
+//! The laws of the house as tests: what ARCHITECTURE.md promises and no reader should have to
+//! check.
 //!
 //! Every offence names its place, the law and the way out. `tree` finds the files, `lexer` tells
 //! code from comments and texts; the other modules hold the laws of one subject each.

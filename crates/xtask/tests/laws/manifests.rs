@@ -167,7 +167,8 @@ fn folder(package: &str) -> Option<&str> {
     package.strip_prefix("albacore-")
 }
 
-/// Direct dependencies of every crate that end up in what is shipped: (crate, dependency, features).
+/// Direct dependencies of every crate that end up in what is shipped: (crate, dependency,
+/// features).
 fn direct() -> Vec<(String, String, Vec<String>)> {
     let metadata = metadata(&["--no-deps"]);
     let mut found = Vec::new();
