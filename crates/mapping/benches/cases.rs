@@ -1,4 +1,5 @@
-//! Prints one table: case, objective, bound, optimal, gap, micros, what had to be relaxed.
+//! Prints one table: case, objective, bound, optimal, gap, micros, micros with the mapping in force given (a
+//! respawn), what had to be relaxed.
 //!
 //! The 72 cases of the source article (W, T in {2,4,6,8,12,16}, both modes, one socket, 16 cores x 2 cpus, one L3) and
 //! larger machines. Each case is solved several times; micros is the median. Every answer is checked.
@@ -14,7 +15,7 @@ const RUNS: usize = 5;
 const BUDGET: Duration = Duration::from_millis(50);
 
 fn main() {
-    println!("case\tobjective\tbound\toptimal\tgap_percent\tmicros\trelaxed");
+    println!("case\tobjective\tbound\toptimal\tgap_percent\tmicros\tagain_micros\trelaxed");
     let article = machine([1, 1, 16, 2]);
     let mut rows = Vec::new();
     for mode in [Mode::Scatter, Mode::Compact] {
@@ -71,7 +72,7 @@ struct Row {
 
 fn run(name: &str, topology: &Topology, (workers, threads, mode): (u16, u16, Mode)) -> Row {
     let (topology, distances) = (topology.clone(), Distances::default());
-    let problem = Problem {
+    let mut problem = Problem {
         workers,
         threads,
         mode,
@@ -79,21 +80,13 @@ fn run(name: &str, topology: &Topology, (workers, threads, mode): (u16, u16, Mod
         distances,
         current: None,
     };
-    let mut micros = Vec::new();
-    let mut last = None;
-    for _ in 0..RUNS {
-        let start = Instant::now();
-        let solution = solve(&problem, &mut || start.elapsed() > BUDGET).expect("within limits");
-        micros.push(start.elapsed().as_micros());
-        last = Some(solution);
-    }
-    micros.sort_unstable();
-    let solution: Solution = last.expect("at least one run");
-    check_solution(&problem, &solution).expect("every answer is valid");
+    let (solution, micros) = timed(&problem);
+    problem.current = Some(solution.mapping.clone());
+    let (_, again) = timed(&problem);
     let stated = &solution.certificate;
     let gap = (stated.bound - stated.objective) as f64 / (stated.bound.abs().max(1)) as f64;
     let row = Row {
-        micros: micros[RUNS / 2],
+        micros,
         optimal: stated.optimal,
         gap,
     };
@@ -103,7 +96,7 @@ fn run(name: &str, topology: &Topology, (workers, threads, mode): (u16, u16, Mod
         .map(|r| format!("({}) by {}", r.rule, r.amount))
         .collect();
     println!(
-        "{name} {workers}x{threads} {mode:?}\t{}\t{}\t{}\t{:.3}\t{}\t{}",
+        "{name} {workers}x{threads} {mode:?}\t{}\t{}\t{}\t{:.3}\t{}\t{again}\t{}",
         stated.objective,
         stated.bound,
         stated.optimal,
@@ -112,6 +105,22 @@ fn run(name: &str, topology: &Topology, (workers, threads, mode): (u16, u16, Mod
         relaxed.join(", ")
     );
     row
+}
+
+/// The answer, checked, and the median of the microseconds it took.
+fn timed(problem: &Problem) -> (Solution, u128) {
+    let mut micros = Vec::new();
+    let mut last = None;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        let solution = solve(problem, &mut || start.elapsed() > BUDGET).expect("within limits");
+        micros.push(start.elapsed().as_micros());
+        last = Some(solution);
+    }
+    micros.sort_unstable();
+    let solution = last.expect("at least one run");
+    check_solution(problem, &solution).expect("every answer is valid");
+    (solution, micros[RUNS / 2])
 }
 
 fn summary(name: &str, rows: &[Row]) {

@@ -142,3 +142,44 @@ impl Colouring<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::colour_peers;
+    use crate::deal::deal;
+    use crate::domains::Domains;
+    use crate::sample::problems;
+    use crate::volumes::volumes;
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 1_000, failure_persistence: None, ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn every_deal_has_ranks_that_keep_rule_2(problem in problems(), wish in 0..7u16) {
+            let domains = Domains::of(&problem);
+            let dealt = deal(&domains, &volumes(&domains));
+            let edges: Vec<(u16, u16)> = (0u16..)
+                .zip(&dealt.peers)
+                .flat_map(|(worker, peers)| peers.iter().map(move |&cpu| (worker, cpu)))
+                .collect();
+            let wishes = vec![Some(wish); edges.len()];
+            let colours = colour_peers(&domains, &edges, &wishes);
+            prop_assert_eq!(colours.len(), edges.len());
+            let mut of_worker = BTreeMap::new();
+            let mut of_cpu = BTreeMap::new();
+            for (&(worker, cpu), &colour) in edges.iter().zip(&colours) {
+                prop_assert!(usize::from(colour) + 1 < domains.threads);
+                *of_worker.entry((worker, colour)).or_insert(0u32) += 1;
+                *of_cpu.entry((cpu, colour)).or_insert(0u32) += 1;
+            }
+            prop_assert!(of_worker.values().all(|&count| count == 1));
+            prop_assert!(of_cpu.values().all(|&count| count <= domains.rank_cap));
+        }
+    }
+}

@@ -81,9 +81,10 @@ impl Mapping {
 /// A rule that could not be kept, and by how much it was loosened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relaxation {
-    /// Name of the rule as in the design, section 4: `"8"`, `"12"`, `"8+"`, `"mains-per-core"`, `"12+"`.
+    /// Name of the rule as in the design, section 4: `"8+"`, `"mains-per-core"`, `"12"`, `"12+"`; of a round robin or
+    /// any other mapping also `"2"`, `"3"`, `"8"`.
     pub rule: &'static str,
-    /// How far its right-hand side moved.
+    /// How far its right-hand side moved: threads (8, 8+), mains (mains-per-core), cpus (12), cores (12+).
     pub amount: u32,
 }
 
@@ -92,7 +93,7 @@ pub struct Relaxation {
 pub struct Certificate {
     /// Value reached: clock cycles summed over pairs; higher is better.
     pub objective: i64,
-    /// No valid mapping is above this.
+    /// No mapping that relaxes no rule further is above this.
     pub bound: i64,
     /// `objective == bound`, or a search was completed.
     pub optimal: bool,

@@ -177,3 +177,93 @@ fn harm(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
         full,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{no_counts, spread};
+    use crate::check::objective;
+    use crate::domains::{CPU, Domains, LEVELS, pairs};
+    use crate::sample::problems;
+    use crate::{Mapping, Mode, Problem};
+
+    fn closeness(domains: &Domains, held: &[u32]) -> i64 {
+        let domain = |level: usize, domain: usize| {
+            pairs(domains.members(level, domain).map(|cpu| held[cpu]).sum())
+        };
+        let level = |l: usize| (0..domains.count(l)).map(|d| domain(l, d)).sum::<i64>();
+        (0..LEVELS).map(|l| domains.gain[l] * level(l)).sum()
+    }
+
+    /// All ways to put `things` on cpus with at most `cap` on each.
+    fn every_way(cpus: usize, things: u32, cap: u32) -> Vec<Vec<u32>> {
+        if cpus == 0 {
+            return if things == 0 {
+                vec![Vec::new()]
+            } else {
+                Vec::new()
+            };
+        }
+        let with = |first: u32| {
+            every_way(cpus - 1, things - first, cap)
+                .into_iter()
+                .map(move |mut rest| {
+                    rest.insert(0, first);
+                    rest
+                })
+        };
+        (0..=cap.min(things)).flat_map(with).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 300, failure_persistence: None, ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn spreading_one_by_one_is_the_least_close(
+            problem in problems(), things in 1..6u32, cap in 1..3u32
+        ) {
+            let domains = Domains::of(&problem);
+            let mut counts = no_counts(&domains);
+            let placed = spread(&domains, &mut counts, things as usize, &|counts, cpu| {
+                counts[CPU][cpu] < cap
+            });
+            let ways = every_way(domains.cpus, things, cap);
+            match ways.iter().map(|held| closeness(&domains, held)).min() {
+                Some(least) => prop_assert_eq!(closeness(&domains, &counts[CPU]), least),
+                None => prop_assert!(placed < things as usize),
+            }
+        }
+
+        #[test]
+        fn closeness_in_domains_is_the_sum_over_pairs(
+            problem in problems(), seed in proptest::collection::vec(0..64usize, 36)
+        ) {
+            let domains = Domains::of(&problem);
+            let threads = domains.threads;
+            let slots = domains.workers * threads;
+            let places: Vec<usize> = (0..slots).map(|i| seed[i % 36] % domains.cpus).collect();
+            let id = |&p: &usize| problem.topology.cpus()[usize::from(domains.original[p])].id;
+            let mapping = Mapping {
+                threads: problem.threads,
+                cpus: places.iter().map(id).collect(),
+            };
+            let held = |places: &mut dyn Iterator<Item = usize>| {
+                let mut held = vec![0; domains.cpus];
+                places.for_each(|place| held[place] += 1);
+                closeness(&domains, &held)
+            };
+            let mains = held(&mut places.iter().step_by(threads).copied());
+            let within =
+                places.chunks(threads).map(|row| held(&mut row.iter().copied())).sum();
+            for mode in [Mode::Scatter, Mode::Compact] {
+                let problem = Problem { mode, ..problem.clone() };
+                let domains = Domains::of(&problem);
+                let pairwise = objective(&problem, &mapping).unwrap();
+                prop_assert_eq!(domains.objective(mains, within), pairwise);
+            }
+        }
+    }
+}
