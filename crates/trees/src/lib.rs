@@ -10,8 +10,8 @@
 //! * [`Model`]: what a file says, checked. The readers are in `format`.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.
-//! * [`view`]: how engines see a compiled model; `kernel` walks trees, `shap` explains.
-//! * [`limits`]: every bound and its reason.
+//! * Inside: `view` is how engines see a compiled model; `kernel` walks trees, `shap` explains,
+//!   `limits` holds every bound and its reason.
 //!
 //! Results equal the training library's: margins to the bit, in whatever batches rows come.
 #![forbid(unsafe_code)]
@@ -20,7 +20,7 @@ mod error;
 mod format;
 mod image;
 mod kernel;
-pub mod limits;
+mod limits;
 mod model;
 mod open;
 mod output;
@@ -28,7 +28,7 @@ mod predict;
 mod rows;
 mod shap;
 mod transform;
-pub mod view;
+mod view;
 
 pub use error::{ImageError, ModelError, PredictError};
 pub use image::Image;

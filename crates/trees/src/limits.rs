@@ -5,31 +5,31 @@
 
 /// Levels of a tree, root to deepest leaf. Libraries grow trees of tens of levels; leaf-wise
 /// growth on skewed data reaches hundreds. The bound keeps explicit stacks small.
-pub const DEPTH_MAX: usize = 4096;
+pub(crate) const DEPTH_MAX: usize = 4096;
 
 /// Nodes of one tree: twice the largest leaf count that a library can train in practice, and far
 /// below `u32::MAX`, so that offsets within a tree never overflow.
-pub const TREE_NODES_MAX: usize = 1 << 26;
+pub(crate) const TREE_NODES_MAX: usize = 1 << 26;
 
 /// Trees of a model.
-pub const TREES_MAX: usize = 1 << 22;
+pub(crate) const TREES_MAX: usize = 1 << 22;
 
 /// Input features: the width of a row. One row of this many `f64` is 128 MiB.
-pub const FEATURES_MAX: usize = 1 << 24;
+pub(crate) const FEATURES_MAX: usize = 1 << 24;
 
 /// Output groups (classes or targets): a row of outputs must stay small beside the model.
-pub const GROUPS_MAX: usize = 1 << 16;
+pub(crate) const GROUPS_MAX: usize = 1 << 16;
 
 /// Category numbers are below this, in both libraries (XGBoost refuses more; a bitset of this
 /// size is 2 MiB).
-pub const CATEGORY_MAX: u32 = 1 << 24;
+pub(crate) const CATEGORY_MAX: u32 = 1 << 24;
 
 /// Nesting of arrays and objects in a model file. XGBoost writes 8 levels; the readers are
 /// recursive.
-pub const NESTING_MAX: usize = 64;
+pub(crate) const NESTING_MAX: usize = 64;
 
 /// Rows that one call to the contribution engine sees: bounds the widened copy of the rows.
-pub const BLOCK_ROWS: usize = 64;
+pub(crate) const BLOCK_ROWS: usize = 64;
 
 /// Quadrature points that SHAP carries through a tree together. Four f64 are one AVX register or
 /// two SSE registers, and four points are exact for paths of up to eight distinct features, which

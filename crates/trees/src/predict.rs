@@ -11,7 +11,6 @@ use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
 use crate::shap;
 use crate::transform::Transform;
-use crate::view::EnsembleView;
 
 /// What may differ from a plain prediction.
 #[derive(Debug, Clone, Default)]
@@ -91,10 +90,10 @@ impl<'a> Predictor<'a> {
         self.model.view.iterations()
     }
 
-    /// The model as engines see it.
+    /// Margin before any tree, per group: the base score as the objective links it.
     #[must_use]
-    pub fn view(&self) -> &EnsembleView<'a> {
-        &self.model.view
+    pub fn base_margins(&self) -> &'a [f64] {
+        self.model.view.base
     }
 
     /// Type of the elements that a kind gives.

@@ -32,29 +32,29 @@ use crate::rows::Row;
 
 /// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
 /// 1e-35).
-pub const ZERO_MAX: f64 = 1e-35_f32 as f64;
+pub(crate) const ZERO_MAX: f64 = 1e-35_f32 as f64;
 
 /// Bits of [`TreeView::flags`].
-pub mod flag {
+pub(crate) mod flag {
     /// The node is a leaf.
-    pub const LEAF: u8 = 1;
+    pub(crate) const LEAF: u8 = 1;
     /// The split asks for membership in a set of categories, not for an order.
-    pub const CATEGORICAL: u8 = 2;
+    pub(crate) const CATEGORICAL: u8 = 2;
     /// A missing value goes left.
-    pub const DEFAULT_LEFT: u8 = 4;
+    pub(crate) const DEFAULT_LEFT: u8 = 4;
     /// LightGBM's rule: `x <= threshold` goes left, members of the set go left, and a category is
     /// cut towards zero before its sign is looked at. Without the bit XGBoost's: `x < threshold`
     /// goes left, members go *right*, and any negative number is no category.
-    pub const INCLUSIVE: u8 = 8;
+    pub(crate) const INCLUSIVE: u8 = 8;
     /// NaN is a missing value here. Without the bit NaN counts as 0.
-    pub const MISSING_NAN: u8 = 16;
+    pub(crate) const MISSING_NAN: u8 = 16;
     /// Values of magnitude up to [`ZERO_MAX`](super::ZERO_MAX) are missing values here.
-    pub const MISSING_ZERO: u8 = 32;
+    pub(crate) const MISSING_ZERO: u8 = 32;
 }
 
 /// What a tree's leaves add to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// One value per leaf, for this group.
     Group(usize),
     /// One value per group in each leaf (XGBoost's `multi_output_tree`).
@@ -63,15 +63,15 @@ pub enum Target {
 
 /// A whole model, borrowed.
 #[derive(Debug, Clone, Copy)]
-pub struct EnsembleView<'a> {
+pub(crate) struct EnsembleView<'a> {
     /// Values in a row.
-    pub features: usize,
+    pub(crate) features: usize,
     /// Outputs of a row: classes, targets, or 1.
-    pub groups: usize,
+    pub(crate) groups: usize,
     /// Margin before any tree, per group.
-    pub base: &'a [f64],
+    pub(crate) base: &'a [f64],
     /// Values, unlike margins, are averages over the iterations (LightGBM's random forests).
-    pub is_averaged: bool,
+    pub(crate) is_averaged: bool,
     pub(crate) iteration_starts: &'a [u32],
     pub(crate) node_starts: &'a [u32],
     pub(crate) depths: &'a [u32],
@@ -98,28 +98,24 @@ pub(crate) const ALL_GROUPS: u32 = u32::MAX;
 
 impl<'a> EnsembleView<'a> {
     /// Number of trees.
-    #[must_use]
-    pub fn trees(&self) -> usize {
+    pub(crate) fn trees(&self) -> usize {
         self.tree_groups.len()
     }
 
     /// Number of boosting iterations.
-    #[must_use]
-    pub fn iterations(&self) -> usize {
+    pub(crate) fn iterations(&self) -> usize {
         self.iteration_starts.len().saturating_sub(1)
     }
 
     /// The trees of a range of iterations; `None` if it is not inside the model.
-    #[must_use]
-    pub fn trees_of(&self, iterations: Range<usize>) -> Option<Range<usize>> {
+    pub(crate) fn trees_of(&self, iterations: Range<usize>) -> Option<Range<usize>> {
         let start = *self.iteration_starts.get(iterations.start)?;
         let end = *self.iteration_starts.get(iterations.end)?;
         (start <= end).then_some(start as usize..end as usize)
     }
 
     /// The tree of this index, which must be below [`trees`](Self::trees).
-    #[must_use]
-    pub fn tree(&self, index: usize) -> TreeView<'a> {
+    pub(crate) fn tree(&self, index: usize) -> TreeView<'a> {
         let nodes = self.node_starts[index] as usize..self.node_starts[index + 1] as usize;
         let group = self.tree_groups[index];
         let stride = if group == ALL_GROUPS { self.groups } else { 1 };
@@ -152,35 +148,35 @@ impl<'a> EnsembleView<'a> {
 
 /// One tree, borrowed. All slices but the private ones are indexed by node.
 #[derive(Debug, Clone, Copy)]
-pub struct TreeView<'a> {
+pub(crate) struct TreeView<'a> {
     /// What the leaves add to.
-    pub target: Target,
+    pub(crate) target: Target,
     /// Steps from the root to the deepest leaf.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// The largest number of distinct features on a path.
-    pub path_features: usize,
+    pub(crate) path_features: usize,
     /// Cover-weighted mean of the leaves: what the tree adds to the bias of contributions. One
     /// value, or one per group where the target is [`Target::All`].
-    pub expected: &'a [f64],
+    pub(crate) expected: &'a [f64],
     /// Left child. Of a leaf: its place among all vector leaves of the model, or 0.
-    pub left: &'a [u32],
+    pub(crate) left: &'a [u32],
     /// Right child. Of a leaf: 0.
-    pub right: &'a [u32],
+    pub(crate) right: &'a [u32],
     /// The feature that a split asks. Of a leaf: 0.
-    pub feature: &'a [u32],
+    pub(crate) feature: &'a [u32],
     /// Bits of [`flag`].
-    pub flags: &'a [u8],
+    pub(crate) flags: &'a [u8],
     /// Threshold of a split; number of the set of a categorical split; value of a leaf (DART's
     /// weight is folded in).
-    pub value: &'a [f64],
+    pub(crate) value: &'a [f64],
     /// What the library calls the node: XGBoost's node id, LightGBM's leaf index.
-    pub label: &'a [u32],
+    pub(crate) label: &'a [u32],
     /// Share of the parent's cover, see `shap::paths`.
-    pub share: &'a [f64],
+    pub(crate) share: &'a [f64],
     /// Product of the earlier shares of a split's feature, see `shap::paths`.
-    pub merged: &'a [f64],
+    pub(crate) merged: &'a [f64],
     /// Lower end of the nearest earlier edge of a split's feature, see `shap::paths`.
-    pub previous: &'a [u32],
+    pub(crate) previous: &'a [u32],
     leaf_vectors: &'a [f64],
     groups: usize,
     set_starts: &'a [u32],
@@ -190,22 +186,19 @@ pub struct TreeView<'a> {
 
 impl<'a> TreeView<'a> {
     /// Number of nodes.
-    #[must_use]
-    pub fn nodes(&self) -> usize {
+    pub(crate) fn nodes(&self) -> usize {
         self.flags.len()
     }
 
     /// Whether the node is a leaf.
     #[inline]
-    #[must_use]
-    pub fn is_leaf(&self, node: usize) -> bool {
+    pub(crate) fn is_leaf(&self, node: usize) -> bool {
         self.flags[node] & flag::LEAF != 0
     }
 
     /// What a leaf adds: one value for [`Target::Group`], `groups` values for [`Target::All`].
     #[inline]
-    #[must_use]
-    pub fn leaf_values(&self, leaf: usize) -> &'a [f64] {
+    pub(crate) fn leaf_values(&self, leaf: usize) -> &'a [f64] {
         match self.target {
             Target::Group(_) => &self.value[leaf..=leaf],
             Target::All => {
@@ -216,8 +209,7 @@ impl<'a> TreeView<'a> {
 
     /// Whether the split `node` sends the value `x` of its feature left.
     #[inline]
-    #[must_use]
-    pub fn goes_left(&self, node: usize, x: f64) -> bool {
+    pub(crate) fn goes_left(&self, node: usize, x: f64) -> bool {
         let flags = self.flags[node];
         let x = if x.is_nan() && flags & flag::MISSING_NAN == 0 {
             0.0
@@ -255,7 +247,6 @@ impl<'a> TreeView<'a> {
 
     /// The leaf that a row reaches.
     #[inline]
-    #[must_use]
     pub(crate) fn leaf_of(&self, row: impl Row) -> usize {
         let mut node = 0;
         // bound: a child's index is greater than its parent's.

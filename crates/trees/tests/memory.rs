@@ -96,7 +96,13 @@ fn measure(name: &str, file: &[u8]) {
     let (compiled, image) = added(|| model.compile());
     let (bytes, length) = (image.bytes().len(), file.len());
     println!("{name}: {length} bytes, image {bytes}, parse {parsed}, compile {compiled}");
-    assert!(parsed < 10 * length + SLACK, "{name}: {parsed} to parse {length}");
-    assert!(compiled < 10 * length + SLACK, "{name}: {compiled} to compile {length}");
+    assert!(
+        parsed < 10 * length + SLACK,
+        "{name}: {parsed} to parse {length}"
+    );
+    assert!(
+        compiled < 10 * length + SLACK,
+        "{name}: {compiled} to compile {length}"
+    );
     assert!(bytes < 10 * length, "{name}: {bytes} of {length}");
 }

@@ -239,7 +239,7 @@ fn a_range_of_iterations_and_a_base_margin_are_explained_like_the_margin() {
         assert!(distance(&plain, &margins.data) <= bound, "{}", sample.name);
         let shifted = sums(Some(&shift));
         for (at, (shifted, plain)) in shifted.iter().zip(&plain).enumerate() {
-            let base = predictor.view().base[at % predictor.groups()];
+            let base = predictor.base_margins()[at % predictor.groups()];
             assert!(
                 (shifted - plain - 0.5 + base).abs() <= bound,
                 "{}",
