@@ -11,6 +11,9 @@ use clap::{Parser, ValueEnum};
 use crate::engine::{EngineConfig, ModelConfig};
 use crate::limits::{BATCH_ROWS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
 
+/// This very binary, also after its file was replaced by a newer one.
+const PROGRAM: &str = "/proc/self/exe";
+
 /// Serves tree models over the Open Inference Protocol v2.
 ///
 /// One front process and W worker processes of T threads each; the threads are named
@@ -131,6 +134,7 @@ impl Args {
             policy,
             batch_rows_max: self.max_rows,
             queue_rows_max: self.queue_rows,
+            program: PathBuf::from(PROGRAM),
         };
         let (http, grpc, drain_timeout) = (self.http, self.grpc, self.drain_timeout);
         Ok(Settings {
@@ -255,6 +259,7 @@ mod tests {
             policy,
             batch_rows_max,
             queue_rows_max,
+            ..
         } = settings.engine;
         assert_eq!((workers, threads, policy), (1, 1, Policy::Auto));
         assert_eq!((batch_rows_max, queue_rows_max), (1024, 65536));

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -87,17 +88,18 @@ async fn serve(settings: Settings, models: Vec<LoadedModel>) -> anyhow::Result<E
     let http = bind("--http", settings.http).await?;
     let grpc = bind("--grpc", settings.grpc).await?;
     let terminated = terminated()?;
-    let observer = Observer(Box::new(|event| say(&event.into())));
-    let engine = Arc::new(Engine::start(&settings.engine, models, observer)?);
     say(&Line::Listening {
         http: http.local_addr()?,
         grpc: grpc.local_addr()?,
     });
+    let observer = Observer(Box::new(|event| say(&event.into())));
+    let engine = Arc::new(Engine::start(&settings.engine, models, observer)?);
     tokio::pin!(terminated);
     tokio::select! {
         started = engine.started() => started?,
         () = &mut terminated => {
-            // Nothing was served yet: the engine ends its workers when it is dropped.
+            // Nothing was served yet.
+            engine.stop(Duration::ZERO).await;
             say(&Line::Stopped);
             return Ok(ExitCode::SUCCESS);
         }

@@ -17,6 +17,7 @@ mod state;
 mod stats;
 mod supervisor;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub struct EngineConfig {
     pub batch_rows_max: usize,
     /// Rows reserved or waiting.
     pub queue_rows_max: usize,
+    /// What a worker executes with [`crate::worker::SUBCOMMAND`] as its first argument.
+    pub program: PathBuf,
 }
 
 /// Something that an operator wants to see.
@@ -141,6 +144,7 @@ impl Engine {
             threads: config.threads,
             queue_rows_max: config.queue_rows_max,
         };
+        let program = config.program.clone();
         let scheduling = Config {
             queues: models.len(),
             workers: config.workers,
@@ -171,7 +175,7 @@ impl Engine {
             })
             .abort_handle()
         };
-        let supervisor = Supervisor::new(Arc::clone(&shared))?;
+        let supervisor = Supervisor::new(Arc::clone(&shared), program)?;
         let supervisor = std::thread::Builder::new()
             .name("albf.watch".to_owned())
             .spawn(move || {

@@ -3,7 +3,7 @@
 //! One thread does nothing else. The kernel kills a worker when the thread that started it ends, so
 //! this thread lives until the last worker is gone.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,6 @@ use super::{EngineEvent, KindSet};
 use crate::limits::{RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE};
 use crate::ring::Ring;
 use crate::worker;
-
-/// This very binary, also after the file was replaced by a newer one.
-const PROGRAM: &str = "/proc/self/exe";
 
 /// The key of the engine's own wakes; workers have their index.
 const WAKE: Key = Key(u64::MAX);
@@ -38,6 +35,7 @@ enum Life {
 
 pub(super) struct Supervisor {
     shared: Arc<Shared>,
+    program: PathBuf,
     poll: Poll,
     lives: Vec<Life>,
     /// Set once the workers are told to stop: when those that still run are killed.
@@ -45,13 +43,14 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(super) fn new(shared: Arc<Shared>) -> Result<Self, OsError> {
+    pub(super) fn new(shared: Arc<Shared>, program: PathBuf) -> Result<Self, OsError> {
         let poll = Poll::new()?;
         poll.add(&shared.supervise, WAKE)?;
         let now = Instant::now();
         let lives = (0..shared.sizes.workers).map(|_| Life::Due(now)).collect();
         Ok(Self {
             shared,
+            program,
             poll,
             lives,
             kill_at: None,
@@ -91,6 +90,9 @@ impl Supervisor {
     fn start_what_is_due(&mut self) {
         let now = Instant::now();
         for index in 0..self.lives.len() {
+            if self.shared.state().phase >= Phase::Stopping {
+                return;
+            }
             if matches!(self.lives[index], Life::Due(at) if at <= now) {
                 self.lives[index] = match self.start(index) {
                     Ok((child, ring)) => Life::Running(child, ring),
@@ -124,7 +126,7 @@ impl Supervisor {
             .chain(models.iter().map(|&(image, _)| image))
             .collect();
         // The worker may be ready before it is known here: it is looked at again below.
-        let child = Child::start(Path::new(PROGRAM), &arguments, &inherited)?;
+        let child = Child::start(&self.program, &arguments, &inherited)?;
         self.poll.add(&child, Key(index as u64))?;
         (shared.observer.0)(EngineEvent::WorkerStarted {
             worker: index,

@@ -1,0 +1,148 @@
+//! Refusals, backpressure, draining.
+
+use albacore_server::engine::Refusal;
+
+use super::*;
+
+const SMALL: [&str; 1] = ["main_small_d6.ubj"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_refuses_and_takes_again_once_it_moves() {
+    let started = start(
+        EngineConfig {
+            queue_rows_max: 10,
+            ..config(1, 1)
+        },
+        &SMALL,
+    )
+    .await;
+    signal("-STOP", started.pids()[0]);
+    let row = started.rows(0, 1, 1);
+    let mut calls = vec![started.submit(0, value(), &row)];
+    started
+        .until("one runs", |engine| engine.stats().workers_busy == 1)
+        .await;
+    calls.extend((0..9).map(|_| started.submit(0, value(), &row)));
+    let reserve = |rows| {
+        started
+            .engine
+            .reserve(ModelIndex(0), rows, ElementType::F32, value())
+    };
+    let held = reserve(1).unwrap();
+    let refusal = reserve(1).unwrap_err();
+    assert!(matches!(
+        refusal,
+        Refusal::QueueFull {
+            queued_rows: 10,
+            rows_max: 10,
+            ..
+        }
+    ));
+    drop(held);
+    drop(reserve(1).unwrap());
+    assert_eq!(
+        reserve(2)
+            .unwrap_err()
+            .to_string()
+            .split(':')
+            .next()
+            .unwrap(),
+        "the queue is full (9 of 10 rows)"
+    );
+    signal("-CONT", started.pids()[0]);
+    for call in calls {
+        call.await.unwrap();
+    }
+    drop(reserve(10).unwrap());
+    let stats = started.engine.stats();
+    assert_eq!(
+        (
+            stats.models[0].shed_total,
+            stats.queue_rows,
+            stats.arena_used_bytes
+        ),
+        (2, 0, 0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_make_no_sense_are_refused() {
+    let started = start(
+        EngineConfig {
+            queue_rows_max: 1 << 24,
+            ..config(1, 1)
+        },
+        &SMALL,
+    )
+    .await;
+    let reserve = |model, rows, element, kinds| {
+        started
+            .engine
+            .reserve(ModelIndex(model), rows, element, kinds)
+            .unwrap_err()
+    };
+    assert_eq!(
+        reserve(1, 1, ElementType::F32, value()),
+        Refusal::UnknownModel
+    );
+    assert!(matches!(
+        reserve(0, 0, ElementType::F32, value()),
+        Refusal::Invalid(_)
+    ));
+    assert!(matches!(
+        reserve(0, 1, ElementType::I32, value()),
+        Refusal::Invalid(_)
+    ));
+    assert!(matches!(
+        reserve(0, 1, ElementType::F32, KindSet::EMPTY),
+        Refusal::Invalid(_)
+    ));
+    for rows in [usize::MAX, (1 << 24) + 1, 1 << 24] {
+        let refusal = reserve(0, rows, ElementType::F32, value());
+        assert!(matches!(refusal, Refusal::TooLarge { .. }), "{refusal:?}");
+    }
+    assert_eq!(started.engine.stats().arena_used_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_answers_what_was_taken_and_leaves_no_worker() {
+    let started = start(config(2, 2), &SMALL).await;
+    let pids = started.pids();
+    let rows = started.rows(0, 50, 1);
+    let calls: Vec<_> = (0..200)
+        .map(|_| tokio::spawn(started.submit(0, value(), &rows)))
+        .collect();
+    started.engine.drain();
+    assert!(!started.engine.is_ready());
+    started.submit(0, value(), &rows).await.unwrap();
+    assert!(started.engine.stop(PATIENCE).await);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let refusal = started
+        .engine
+        .reserve(ModelIndex(0), 1, ElementType::F32, value());
+    assert_eq!(refusal.unwrap_err(), Refusal::Draining);
+    assert!(pids.iter().all(|&pid| !is_alive(pid)));
+    assert_eq!(started.engine.stats().arena_used_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_gives_up_after_its_timeout_and_kills_a_worker_that_hangs() {
+    let started = start(config(1, 1), &SMALL).await;
+    let pid = started.pids()[0];
+    signal("-STOP", pid);
+    let row = started.rows(0, 1, 1);
+    let call = tokio::spawn(started.submit(0, value(), &row));
+    started
+        .until("it waits", |engine| engine.stats().workers_busy == 1)
+        .await;
+    let late = started
+        .engine
+        .reserve(ModelIndex(0), 1, ElementType::F32, value())
+        .unwrap();
+    assert!(!started.engine.stop(Duration::from_millis(50)).await);
+    assert_eq!(call.await.unwrap().unwrap_err(), Failure::Stopped);
+    assert_eq!(late.submit().await.unwrap_err(), Failure::Stopped);
+    assert!(!is_alive(pid));
+}

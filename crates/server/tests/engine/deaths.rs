@@ -1,0 +1,191 @@
+//! Workers die at any moment; nothing is lost, doubled or wrong, and nothing leaks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+const SMALL: [&str; 1] = ["main_small_d6.ubj"];
+
+/// Kills under load.
+const KILLS: usize = 100;
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
+    let started = Arc::new(start(config(2, 2), &SMALL).await);
+    let descriptors = open_descriptors();
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..8_u64)
+        .map(|client| {
+            let (started, over) = (Arc::clone(&started), Arc::clone(&over));
+            tokio::spawn(async move {
+                let rows = started.rows(0, 1 + client as usize * 20, client);
+                let expected = started.expected(0, Kind::Value, &rows);
+                let mut answers = 0_u64;
+                while !over.load(Ordering::Relaxed) {
+                    let reply = started.submit(0, value(), &rows).await.unwrap();
+                    assert_eq!(reply.output(Kind::Value), Some(&expected[..]));
+                    answers += 1;
+                }
+                answers
+            })
+        })
+        .collect();
+    for kill in 0..KILLS {
+        let restarts = kill as u64;
+        signal("-KILL", started.pids()[kill * 7 % 2]);
+        started
+            .until("a new life", |e| e.stats().worker_restarts_total > restarts)
+            .await;
+        started
+            .until("both up", |e| e.stats().workers_ready == 2)
+            .await;
+        tokio::time::sleep(Duration::from_micros(kill as u64 % 7 * 700)).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut answers = 0;
+    for client in clients {
+        answers += client.await.unwrap();
+    }
+    let stats = started.engine.stats();
+    let model = &stats.models[0];
+    assert_eq!(
+        (model.requests_total, model.answered_total),
+        (answers, answers)
+    );
+    assert_eq!(
+        (model.failed_total, stats.worker_restarts_total),
+        (0, KILLS as u64)
+    );
+    assert_eq!(
+        (stats.queue_rows, stats.arena_used_bytes, stats.workers_busy),
+        (0, 0, 0)
+    );
+    let now = open_descriptors();
+    assert!(
+        now <= descriptors + 8,
+        "{descriptors} descriptors became {now}"
+    );
+}
+
+/// Interactions of many rows: a batch that runs long enough to be killed in the middle.
+fn long_rows(started: &Started) -> Vec<f32> {
+    started.rows(0, 1000, 3)
+}
+
+fn interactions() -> KindSet {
+    KindSet::only(Kind::Interactions)
+}
+
+async fn kill_while_busy(started: &Started, with: &str, restarts: u64) {
+    started
+        .until("it runs", |engine| engine.stats().workers_busy == 1)
+        .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    signal(with, started.pids()[0]);
+    started
+        .until("it died", |engine| {
+            engine.stats().worker_restarts_total > restarts
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_crashes_two_workers_fails_and_the_next_one_runs() {
+    let started = start(config(1, 1), &SMALL).await;
+    let call = tokio::spawn(started.submit(0, interactions(), &long_rows(&started)));
+    kill_while_busy(&started, "-ABRT", 0).await;
+    kill_while_busy(&started, "-ABRT", 1).await;
+    let failure = call.await.unwrap().unwrap_err();
+    assert_eq!(
+        failure,
+        Failure::Poisonous {
+            deaths: 2,
+            cause: "signal 6".to_owned()
+        }
+    );
+    assert!(failure.to_string().contains("signal 6"));
+    let rows = started.rows(0, 3, 1);
+    let reply = started.submit(0, value(), &rows).await.unwrap();
+    assert_eq!(
+        reply.output(Kind::Value),
+        Some(&started.expected(0, Kind::Value, &rows)[..])
+    );
+    drop(reply);
+    started
+        .until("memory comes back", |engine| {
+            engine.stats().arena_used_bytes == 0
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_was_killed_from_outside_is_run_again_until_it_is_done() {
+    let started = start(config(1, 2), &SMALL).await;
+    let rows = long_rows(&started);
+    let call = tokio::spawn(started.submit(0, interactions(), &rows));
+    for restarts in 0..3 {
+        kill_while_busy(&started, "-KILL", restarts).await;
+    }
+    let reply = call.await.unwrap().unwrap();
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+    assert_eq!(started.engine.stats().replayed_batches_total, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_away_is_forgotten_in_the_queue_in_the_batch_and_after_a_death() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = long_rows(&started);
+    let running = tokio::spawn(started.submit(0, interactions(), &rows));
+    started
+        .until("it runs", |engine| engine.stats().workers_busy == 1)
+        .await;
+    let waiting = started.submit(0, value(), &rows);
+    assert_eq!(started.engine.stats().queue_rows, 1000);
+    drop(waiting);
+    assert_eq!(started.engine.stats().queue_rows, 0);
+    running.abort();
+    assert!(running.await.is_err());
+    signal("-KILL", started.pids()[0]);
+    started
+        .until("memory comes back", |engine| {
+            engine.stats().arena_used_bytes == 0
+        })
+        .await;
+    started
+        .until("it is up", |engine| engine.stats().workers_ready == 1)
+        .await;
+    let stats = started.engine.stats();
+    assert_eq!(
+        (
+            stats.models[0].abandoned_total,
+            stats.replayed_batches_total
+        ),
+        (2, 0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_cannot_start_is_an_error_and_leaves_nothing() {
+    let model = ModelConfig {
+        name: "m".into(),
+        path: zoo(SMALL[0]),
+        slo: None,
+    };
+    let models = vec![LoadedModel::load(&model).unwrap()];
+    let config = EngineConfig {
+        program: "/bin/false".into(),
+        ..config(2, 1)
+    };
+    let engine = Engine::start(&config, models, Observer(Box::new(|_| {}))).unwrap();
+    let error = engine.started().await.unwrap_err().to_string();
+    assert!(
+        error.contains("before it was ready, last with exit code 1"),
+        "{error}"
+    );
+    assert!(!engine.is_ready());
+}

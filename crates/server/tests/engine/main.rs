@@ -1,0 +1,184 @@
+//! The engine with real worker processes: right results, deaths, bounds, and what is left behind.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod bounds;
+mod deaths;
+mod processes;
+mod results;
+#[path = "../running/mod.rs"]
+mod running;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use albacore_batching::Policy;
+use albacore_server::engine::{
+    ElementType, Engine, EngineConfig, EngineEvent, Failure, Kind, KindSet, LoadedModel,
+    ModelConfig, ModelIndex, Observer, Reply,
+};
+use albacore_trees::{Model, OutputMut, Predictor, Rows, Scratch};
+
+pub(crate) use running::{PATIENCE, zoo};
+
+/// An engine that has started, and what it said.
+pub(crate) struct Started {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) events: Arc<Mutex<Vec<EngineEvent>>>,
+    /// Compiled images of the models, to predict with in the test.
+    images: Vec<albacore_trees::Image>,
+}
+
+pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
+    EngineConfig {
+        workers,
+        threads,
+        policy: Policy::Auto,
+        batch_rows_max: 1024,
+        queue_rows_max: 65536,
+        program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
+    }
+}
+
+pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
+    let load = |file: &&str| {
+        let model = ModelConfig {
+            name: (*file).to_owned(),
+            path: zoo(file),
+            slo: None,
+        };
+        LoadedModel::load(&model).unwrap()
+    };
+    let models: Vec<_> = files.iter().map(load).collect();
+    let compile = |file: &&str| {
+        Model::parse(&std::fs::read(zoo(file)).unwrap())
+            .unwrap()
+            .compile()
+    };
+    let images = files.iter().map(compile).collect();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let observer = Observer(Box::new({
+        let events = Arc::clone(&events);
+        move |event| events.lock().unwrap().push(event)
+    }));
+    let engine = Arc::new(Engine::start(&config, models, observer).unwrap());
+    engine.started().await.unwrap();
+    assert!(engine.is_ready());
+    Started {
+        engine,
+        events,
+        images,
+    }
+}
+
+impl Started {
+    /// Process ids of the workers, by their present lives.
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        let events = self.events.lock().unwrap();
+        let mut pids = vec![0; self.engine.stats().workers];
+        for event in events.iter() {
+            if let EngineEvent::WorkerStarted { worker, pid } = event {
+                pids[*worker] = *pid;
+            }
+        }
+        pids
+    }
+
+    /// What the model gives when it predicts here.
+    pub(crate) fn expected(&self, model: usize, kind: Kind, rows: &[f32]) -> Vec<u8> {
+        let predictor = Predictor::open(self.images[model].bytes()).unwrap();
+        let count = rows.len() / predictor.features();
+        let values = count * predictor.output_width(kind);
+        let mut scratch = Scratch::default();
+        let mut predict = |out| {
+            predictor
+                .predict(kind, Rows::F32(rows), out, &mut scratch)
+                .unwrap()
+        };
+        match predictor.output_element(kind) {
+            ElementType::F32 => {
+                let mut out = vec![0.0_f32; values];
+                predict(OutputMut::F32(&mut out));
+                out.iter().flat_map(|value| value.to_le_bytes()).collect()
+            }
+            ElementType::F64 => {
+                let mut out = vec![0.0_f64; values];
+                predict(OutputMut::F64(&mut out));
+                out.iter().flat_map(|value| value.to_le_bytes()).collect()
+            }
+            ElementType::I32 => {
+                let mut out = vec![0_i32; values];
+                predict(OutputMut::I32(&mut out));
+                out.iter().flat_map(|value| value.to_le_bytes()).collect()
+            }
+        }
+    }
+
+    /// `count` rows of pseudo-random numbers, some missing.
+    pub(crate) fn rows(&self, model: usize, count: usize, seed: u64) -> Vec<f32> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            if state % 11 == 0 {
+                f32::NAN
+            } else {
+                (state % 2000) as f32 / 500.0 - 2.0
+            }
+        };
+        (0..count * self.engine.models()[model].features)
+            .map(|_| next())
+            .collect()
+    }
+
+    pub(crate) fn submit(
+        &self,
+        model: usize,
+        kinds: KindSet,
+        rows: &[f32],
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
+        let count = rows.len() / self.engine.models()[model].features;
+        let reserved = self
+            .engine
+            .reserve(ModelIndex(model), count, ElementType::F32, kinds);
+        let mut reservation = reserved.unwrap();
+        let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
+        reservation.input_mut().copy_from_slice(&bytes);
+        reservation.submit()
+    }
+
+    /// Waits until `is_so`.
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Engine) -> bool) {
+        let start = Instant::now();
+        while !is_so(&self.engine) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "never: {what}: {:?}",
+                self.engine.stats()
+            );
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+pub(crate) fn value() -> KindSet {
+    KindSet::only(Kind::Value)
+}
+
+pub(crate) fn signal(signal: &str, pid: i32) {
+    let status = std::process::Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status();
+    // A process that is gone by now was killed by somebody else.
+    status.unwrap();
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next());
+    !matches!(state, None | Some("Z" | "X"))
+}
