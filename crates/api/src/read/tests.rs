@@ -280,3 +280,29 @@ fn many_violations_are_listed_in_order_and_bounded() {
     assert_eq!(message.lines().count(), VIOLATIONS_MAX + 1);
     assert!(message.ends_with("fraud.yaml: and 10 more"), "{message}");
 }
+
+#[test]
+fn a_file_that_unfolds_without_end_is_refused() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for i in 1..12 {
+        let below = format!("*a{}", i - 1);
+        text += &format!("a{i}: &a{i} [{}]\n", vec![below; 9].join(", "));
+    }
+    assert!(refusal(&text).contains("is not valid YAML"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_with_its_file_name(
+        at in 0..GOOD.len(),
+        cut in 0..40usize,
+        new in "[ -~\\n]{0,20}",
+    ) {
+        let text = format!("{}{new}{}", &GOOD[..at], &GOOD[(at + cut).min(GOOD.len())..]);
+        if let Err(error) = read_deployment(&text, "fraud.yaml") {
+            let message = error.to_string();
+            proptest::prop_assert!(message.lines().all(|l| l.starts_with("fraud.yaml")), "{message}");
+            proptest::prop_assert!(message.len() < 20_000);
+        }
+    }
+}

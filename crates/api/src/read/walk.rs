@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::nearest::nearest;
 use super::tree::{Entry, Kind, Node};
 use crate::deployment::MODEL_NAME_PATTERN;
+use crate::limits::QUOTED_CHARS_MAX;
 use crate::quantity;
 use crate::timespan::{self, Timespan};
 use crate::uri::{self, ModelUri};
@@ -216,12 +217,16 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// `metadata.labels` and `app` make `metadata.labels.app`; a key with dots is put in quotes.
+/// `metadata.labels` and `app` make `metadata.labels.app`; a key that is no plain word is put in
+/// quotes and brackets.
 fn join(path: &str, key: &str) -> String {
-    match (path, key.contains(['.', '/', '[', ' '])) {
-        ("", _) => key.to_owned(),
-        (_, false) => format!("{path}.{key}"),
-        (_, true) => format!("{path}[{}]", quoted(key)),
+    let is_plain = key.chars().all(|c| c.is_alphanumeric() || "-_".contains(c))
+        && key.chars().count() <= QUOTED_CHARS_MAX;
+    match (path, is_plain) {
+        ("", true) => key.to_owned(),
+        ("", false) => quoted(key),
+        (_, true) => format!("{path}.{key}"),
+        (_, false) => format!("{path}[{}]", quoted(key)),
     }
 }
 
