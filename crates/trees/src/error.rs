@@ -2,8 +2,20 @@
 
 use thiserror::Error;
 
-use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, NESTING_MAX, TREE_NODES_MAX, TREES_MAX};
+use crate::limits::{
+    DEPTH_MAX, EXCERPT_MAX, FEATURES_MAX, GROUPS_MAX, NESTING_MAX, TREE_NODES_MAX, TREES_MAX,
+};
 use crate::output::{ElementType, Kind};
+
+/// The start of a text from a file, short enough for a message.
+pub(crate) fn excerpt(text: &str) -> &str {
+    let mut end = text.len().min(EXCERPT_MAX);
+    // bound: a character has at most four bytes.
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
 
 /// Why bytes are not a model that this crate can run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -46,6 +58,7 @@ pub enum ModelError {
 impl ModelError {
     /// The same error, seen from the field that holds the one it names.
     pub(crate) fn inside(self, parent: &str) -> Self {
+        let parent = excerpt(parent);
         let join = |path: String| match path.as_str() {
             "" => parent.to_owned(),
             child if child.starts_with('[') => format!("{parent}{child}"),

@@ -39,3 +39,7 @@ pub(crate) const LANES: usize = 4;
 /// Newton steps for a quadrature node. From the cosine start it converges quadratically, in four or
 /// five steps; the rest is reserve against a rounding error that keeps the last bit moving.
 pub(crate) const NEWTON_STEPS_MAX: usize = 16;
+
+/// Bytes of a file's text that a message repeats: what is wrong must be seen, a megabyte of it must
+/// not reach a log.
+pub(crate) const EXCERPT_MAX: usize = 80;

@@ -357,6 +357,27 @@ fn a_file_cut_anywhere_is_refused() {
 }
 
 #[test]
+fn a_message_repeats_no_more_of_a_file_than_a_line() {
+    let long = "x".repeat(1 << 20);
+    for (model, from) in [
+        (JSON, "reg:squarederror"),
+        (JSON, "gbtree"),
+        (JSON, "5E-1"),
+        (JSON, "0.5"),
+        (JSON, "num_feature\":\"2"),
+        (TEXT, "v4"),
+        (TEXT, "objective=regression"),
+        (TEXT, "0.5"),
+        (TEXT, "num_leaves=3"),
+    ] {
+        let damaged = model.replacen(from, &format!("{from}{long}"), 1);
+        assert!(refusal(damaged.as_bytes()).len() < 400, "{from}");
+    }
+    let key = JSON.replacen('{', &format!("{{\"{long}\":[}},"), 1);
+    assert!(refusal(key.as_bytes()).len() < 400);
+}
+
+#[test]
 fn nesting_is_bounded_in_every_format() {
     for nested in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
         let message = refusal(

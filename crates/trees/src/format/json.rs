@@ -6,7 +6,7 @@
 use std::str::FromStr;
 
 use super::source::{Read, Source};
-use crate::error::ModelError;
+use crate::error::{ModelError, excerpt};
 use crate::limits::NESTING_MAX;
 
 /// A reader of JSON bytes.
@@ -115,7 +115,10 @@ impl<'a> Reader<'a> {
             let token = self.token()?;
             match parse(token) {
                 Some(number) => numbers.push(number),
-                None => return self.error(format!("'{token}' is not a number of this field")),
+                None => {
+                    let shown = excerpt(token);
+                    return self.error(format!("'{shown}' is not a number of this field"));
+                }
             }
         }
         Ok(numbers)
@@ -232,7 +235,7 @@ impl Source for Reader<'_> {
                 match token {
                     "true" | "false" | "null" => Ok(()),
                     _ if f64::from_str(token).is_ok() => Ok(()),
-                    _ => self.error(format!("'{token}' is not a value")),
+                    _ => self.error(format!("'{}' is not a value", excerpt(token))),
                 }
             }
         }

@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use crate::error::ModelError;
+use crate::error::{ModelError, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::model::{CategorySets, Format, Model, RawNode, Tree};
 use crate::transform::Transform;
@@ -154,8 +154,9 @@ fn put<'a>(slot: &mut Option<&'a str>, value: &'a str, key: &str) -> Read<()> {
 
 fn number<T: FromStr>(text: &str, key: &str) -> Read<T> {
     let text = text.trim();
+    let shown = excerpt(text);
     text.parse()
-        .map_err(|_| ModelError::inconsistent(key, format!("'{text}' is not a number")))
+        .map_err(|_| ModelError::inconsistent(key, format!("'{shown}' is not a number")))
 }
 
 /// A count that must be there.
@@ -185,7 +186,8 @@ impl Header<'_> {
     fn finish(self, trees: Vec<Tree>) -> Read<Model> {
         let version = self.version.unwrap_or("").to_owned();
         if version != "v3" && version != "v4" {
-            let reason = format!("LightGBM text version '{version}': save it with LightGBM 3 or 4");
+            let shown = excerpt(&version);
+            let reason = format!("LightGBM text version '{shown}': save it with LightGBM 3 or 4");
             return Err(ModelError::Unsupported(reason));
         }
         let groups = count(self.groups, "num_tree_per_iteration")?;
@@ -252,6 +254,7 @@ fn objective_of(line: &str) -> Read<(String, Transform)> {
         "multiclass" => Transform::Softmax,
         "poisson" | "gamma" | "tweedie" => Transform::Exp,
         _ => {
+            let name = excerpt(name);
             let reason = format!("objective {name} is not known, so its values cannot be computed");
             return Err(ModelError::Unsupported(reason));
         }

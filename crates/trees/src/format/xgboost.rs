@@ -8,7 +8,7 @@ mod tree;
 
 use self::tree::TreeFields;
 use super::source::{Read, Source};
-use crate::error::ModelError;
+use crate::error::{ModelError, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::model::{Format, Model, Tree};
 use crate::transform::Transform;
@@ -61,7 +61,7 @@ fn required<T>(slot: Option<T>, path: &str) -> Read<T> {
 fn count(text: Option<&str>, path: &str, default: usize) -> Read<usize> {
     let Some(text) = text else { return Ok(default) };
     text.parse()
-        .map_err(|_| ModelError::inconsistent(path, format!("'{text}' is not a count")))
+        .map_err(|_| ModelError::inconsistent(path, format!("'{}' is not a count", excerpt(text))))
 }
 
 impl Fields {
@@ -136,6 +136,7 @@ impl Fields {
     fn finish(self, format: Format) -> Read<Model> {
         let booster = required(self.booster, "learner.gradient_booster.name")?;
         if booster != "gbtree" && booster != "dart" {
+            let booster = excerpt(&booster);
             let reason = format!("booster {booster} is not a tree model");
             return Err(ModelError::Unsupported(reason));
         }
@@ -225,6 +226,7 @@ fn objective_of(name: &str) -> Read<(Transform, Link)> {
         "multi:softmax" => (Transform::Argmax, Link::Identity),
         "binary:hinge" => (Transform::Step, Link::Identity),
         _ => {
+            let name = excerpt(name);
             let reason = format!("objective {name} is not known, so its values cannot be computed");
             return Err(ModelError::Unsupported(reason));
         }
@@ -241,7 +243,10 @@ fn base_margins(text: &str, link: Link, groups: usize) -> Read<Vec<f64>> {
     let mut margins = Vec::new();
     for item in list.split(',').take(groups + 1) {
         let score: f32 = item.trim().parse().map_err(|_| {
-            ModelError::inconsistent(path, format!("'{text}' is not a number or a list of them"))
+            ModelError::inconsistent(
+                path,
+                format!("'{}' is not a number or a list of them", excerpt(text)),
+            )
         })?;
         let margin = match link {
             Link::Identity => score,
