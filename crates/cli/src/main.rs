@@ -1,4 +1,5 @@
 //! The `albacore` command.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
