@@ -1,8 +1,9 @@
-//! Prints one table: case, objective, bound, optimal, gap, micros, micros with the mapping in force given (a
-//! respawn), what had to be relaxed.
+//! Prints one table: case, objective, bound, optimal, gap, micros, micros with the mapping in force
+//! given (a respawn), what had to be relaxed.
 //!
-//! The 72 cases of the source article (W, T in {2,4,6,8,12,16}, both modes, one socket, 16 cores x 2 cpus, one L3) and
-//! larger machines. Each case is solved several times; micros is the median. Every answer is checked.
+//! The 72 cases of the source article (W, T in {2,4,6,8,12,16}, both modes, one socket, 16 cores x
+//! 2 cpus, one L3) and larger machines. Each case is solved several times; micros is the median.
+//! Every answer is checked.
 #![allow(clippy::expect_used)] // a benchmark has nobody to return an error to
 
 use std::time::{Duration, Instant};

@@ -1,17 +1,19 @@
 //! What no mapping can exceed, from counts alone.
 //!
-//! **Problem.** A value is only worth something beside a limit that nothing can pass. **Approach.** The objective is a
-//! constant minus the closeness of the mains, minus (scatter) or plus (compact) the closeness within workers. Each of
-//! the two is bounded alone. Within workers there are two limits: what one worker could reach with the machine to
-//! itself, W times; and what the volumes leave to all of them together, level by level.
-//! **Proof sketch.** (a) Spreading one thing at a time where it adds least closeness minimises a sum of convex functions
-//! of nested counts, so nothing is less close than [`spread`]. (b) In a domain of volume n where a worker
-//! can have at most k threads, sum over workers of x(x-1)/2 is greatest if as many workers as possible have k
-//! (convexity), and least if all have n/W, rounded. (c) The volumes of a level's domains sum to WT and each lies between
-//! what the rules on cpus and cores leave it; the best such volumes come from a table over domains and threads
-//! (compact, where the function of (b) is not convex in n) or one at a time (scatter, where it is). A bound on every
-//! level bounds their sum. **Limits.** Which worker gets what, and whether mains may be where the best volumes want them,
-//! is not asked, so the bound can be above every mapping.
+//! **Problem.** A value is only worth something beside a limit that nothing can pass. **Approach.**
+//! The objective is a constant minus the closeness of the mains, minus (scatter) or plus (compact)
+//! the closeness within workers. Each of the two is bounded alone. Within workers there are two
+//! limits: what one worker could reach with the machine to itself, W times; and what the volumes
+//! leave to all of them together, level by level. **Proof sketch.** (a) Spreading one thing at a
+//! time where it adds least closeness minimizes a sum of convex functions of nested counts, so
+//! nothing is less close than [`spread`]. (b) In a domain of volume n where a worker can have at
+//! most k threads, sum over workers of x(x-1)/2 is greatest if as many workers as possible have k
+//! (convexity), and least if all have n/W, rounded. (c) The volumes of a level's domains sum to WT
+//! and each lies between what the rules on cpus and cores leave it; the best such volumes come from
+//! a table over domains and threads (compact, where the function of (b) is not convex in n) or one
+//! at a time (scatter, where it is). A bound on every level bounds their sum. **Limits.** Which
+//! worker gets what, and whether mains may be where the best volumes want them, is not asked, so
+//! the bound can be above every mapping.
 
 use crate::Mode;
 use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
@@ -103,7 +105,7 @@ fn least_of_level(domains: &Domains, rooms: &[Room]) -> i64 {
     let mut volumes: Vec<u32> = rooms.iter().map(|room| room.least).collect();
     let least: u32 = volumes.iter().sum();
     for _ in least..workers * domains.threads as u32 {
-        // the next thread of a domain adds as many pairs as its worker has there already: volume / W
+        // the next thread adds as many pairs as its worker has there already: volume / W
         let next = (0..rooms.len())
             .filter(|&i| volumes[i] < rooms[i].most)
             .min_by_key(|&i| volumes[i] / workers);
@@ -118,7 +120,8 @@ fn least_of_level(domains: &Domains, rooms: &[Room]) -> i64 {
     volumes.into_iter().map(even).sum()
 }
 
-/// Level by level, the smaller of what each worker could reach alone and what the volumes leave for all.
+/// Level by level, the smaller of what each worker could reach alone and what the volumes leave for
+/// all.
 fn most_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     (0..LEVELS)
         .filter(|&level| domains.gain[level] > 0)
@@ -130,8 +133,9 @@ fn most_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
         .sum()
 }
 
-/// Most pairs of threads that share a worker and a domain if each worker had the machine to itself. On the level of
-/// cores all but `full_core_mains` workers have their main on a core that is not full, beside few peers.
+/// Most pairs of threads that share a worker and a domain if each worker had the machine to itself.
+/// On the level of cores all but `full_core_mains` workers have their main on a core that is not
+/// full, beside few peers.
 fn most_of_workers(domains: &Domains, allowed: &Allowed, level: usize, rooms: &[Room]) -> i64 {
     let workers = domains.workers as i64;
     let mut caps: Vec<u32> = rooms.iter().map(|room| room.of_worker).collect();

@@ -1,11 +1,13 @@
-//! Is this mapping an answer, and is it as good as it is said to be? Judged by code that the solver does not share.
+//! Is this mapping an answer, and is it as good as it is said to be? Judged by code that the solver
+//! does not share.
 //!
-//! **Problem.** A mapping decides where a server runs; neither a solver's bug nor a stale answer may reach a
-//! kernel. **Approach.** Count from the mapping alone, with the rules as they are written in the source article
-//! (numbers in brackets): no tree, no reduction, distances pair by pair. Every rule yields one figure: how far its
-//! right-hand side would have to move for the mapping to keep it. [`check`] reports the figures, [`check_solution`]
-//! compares them with what a [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.**
-//! Quadratic in T and W; the bound of a certificate is compared with the value, not derived again.
+//! **Problem.** A mapping decides where a server runs; neither a solver's bug nor a stale answer
+//! may reach a kernel. **Approach.** Count from the mapping alone, with the rules as they are
+//! written in the source article (numbers in brackets): no tree, no reduction, distances pair by
+//! pair. Every rule yields one figure: how far its right-hand side would have to move for the
+//! mapping to keep it. [`check`] reports the figures, [`check_solution`] compares them with what a
+//! [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic
+//! in T and W; the bound of a certificate is compared with the value, not derived again.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,8 @@ use crate::{Mapping, Mode, Problem, Relaxation, Slot, Solution};
 pub struct CheckReport {
     /// Its value: clock cycles summed over pairs, higher is better.
     pub objective: i64,
-    /// Every rule that it does not keep and how far the right-hand side would have to move; empty: all are kept.
+    /// Every rule that it does not keep and how far the right-hand side would have to move; empty:
+    /// all are kept.
     pub relaxed: Vec<Relaxation>,
 }
 
@@ -43,7 +46,11 @@ pub enum Violation {
         asked: usize,
     },
     /// Rule (1): a thread is on a cpu outside the cpuset.
-    #[error("rule (1): worker {} rank {} is on cpu {cpu}, outside the cpuset", slot.worker.0, slot.rank.0)]
+    #[error(
+        "rule (1): worker {} rank {} is on cpu {cpu}, outside the cpuset",
+        slot.worker.0,
+        slot.rank.0
+    )]
     OutsideCpuset {
         /// The thread.
         slot: Slot,
@@ -86,8 +93,8 @@ pub enum Violation {
     },
 }
 
-/// The value of a mapping: clock cycles summed over pairs of mains, plus (scatter) or minus (compact) those over pairs
-/// of threads of one worker; higher is better.
+/// The value of a mapping: clock cycles summed over pairs of mains, plus (scatter) or minus
+/// (compact) those over pairs of threads of one worker; higher is better.
 ///
 /// # Errors
 /// The mapping does not place exactly the problem's threads on the problem's cpus.
@@ -98,8 +105,9 @@ pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<Violat
 /// Counts every rule of the design, section 4, in `mapping`.
 ///
 /// # Errors
-/// The mapping does not place exactly the problem's threads on the problem's cpus (rule 1). Every other rule that is
-/// broken is in [`CheckReport::relaxed`]; [`check_solution`] refuses what was not admitted.
+/// The mapping does not place exactly the problem's threads on the problem's cpus (rule 1). Every
+/// other rule that is broken is in [`CheckReport::relaxed`]; [`check_solution`] refuses what was
+/// not admitted.
 pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<Violation>> {
     Ok(count(problem, &placed(problem, mapping)?))
 }
@@ -146,8 +154,8 @@ fn count(problem: &Problem, placed: &[Placed<'_>]) -> CheckReport {
     }
 }
 
-/// [`check`], and the mapping keeps what its certificate says: no rule is broken by more than it admits, the objective
-/// is right, and bound and `optimal` do not contradict it.
+/// [`check`], and the mapping keeps what its certificate says: no rule is broken by more than it
+/// admits, the objective is right, and bound and `optimal` do not contradict it.
 ///
 /// # Errors
 /// Everything that is not so.
@@ -260,7 +268,8 @@ fn excess<K: Ord>(counts: &BTreeMap<K, u32>, limit: u32) -> u32 {
         .unwrap_or(0)
 }
 
-/// Rule (2): equal ranks of different workers on distinct cpus; at most ceil(W/C) together where W > C.
+/// Rule (2): equal ranks of different workers on distinct cpus; at most ceil(W/C) together where W
+/// > C.
 fn equal_ranks_apart(size: &Size, placed: &[Placed<'_>]) -> u32 {
     let counts = tally(placed.iter().map(|(slot, cpu)| (slot.rank, cpu.id)));
     excess(&counts, size.workers.div_ceil(size.cpus))
@@ -303,9 +312,10 @@ fn mains_per_core(size: &Size, placed: &[Placed<'_>]) -> u32 {
     )
 }
 
-/// Rules (9)-(12) and (12+): where the threads exceed the units and leave a remainder r, at most max(0, W - units + r)
-/// units hold both ceil(WT/units) threads and a main. For cores (fewer units than cpus, or as many) the rule is stated
-/// for W <= P; for cpus with W > C its right-hand side is at least r and it holds of itself.
+/// Rules (9)-(12) and (12+): where the threads exceed the units and leave a remainder r, at most
+/// max(0, W - units + r) units hold both ceil(WT/units) threads and a main. For cores (fewer units
+/// than cpus, or as many) the rule is stated for W <= P; for cpus with W > C its right-hand side is
+/// at least r and it holds of itself.
 fn overloaded_mains(size: &Size, units: u32, placed: &[Placed<'_>], unit: fn(&Cpu) -> u32) -> u32 {
     let threads = size.workers * size.threads;
     let rest = threads % units;

@@ -1,13 +1,14 @@
 //! Which worker gets which of the threads that the volumes foresee.
 //!
-//! **Problem.** Give every worker one main and T-1 peers, at most `worker_cap` threads on a cpu, such that the cpus'
-//! volumes and mains are used up exactly. **Approach.** Worker by worker. A worker must take what the workers after it
-//! could not (`forced`); beyond that it is free and takes, thread by thread, what is best for itself.
-//! **Proof sketch.** Let n' and m' be what is left of a cpu, W' the workers left. With n' <= cap W' everywhere, sum n' = W'T,
-//! sum m' = W' and m' <= n', each row n'/W' is a fractional answer, so any choice of T threads with at least
-//! n' - cap (W'-1) and at most cap on each cpu leaves the same invariant. The forced threads are at most T, because
-//! n' - cap (W'-1) <= n'/W'; where they are exactly T they are all that is left and hold the mains. **Limits.**
-//! O(W T C).
+//! **Problem.** Give every worker one main and T-1 peers, at most `worker_cap` threads on a cpu,
+//! such that the cpus' volumes and mains are used up exactly. **Approach.** Worker by worker. A
+//! worker must take what the workers after it could not (`forced`); beyond that it is free and
+//! takes, thread by thread, what is best for itself. **Proof sketch.** Let n' and m' be what is
+//! left of a cpu, W' the workers left. With n' <= cap W' everywhere, sum n' = W'T, sum m' = W' and
+//! m' <= n', each row n'/W' is a fractional answer, so any choice of T threads with at least n' -
+//! cap (W'-1) and at most cap on each cpu leaves the same invariant. The forced threads are at most
+//! T, because n' - cap (W'-1) <= n'/W'; where they are exactly T they are all that is left and hold
+//! the mains. **Limits.** O(W T C).
 
 use std::cmp::Reverse;
 
@@ -117,7 +118,8 @@ impl Left {
         peers.push(cpu as u16);
     }
 
-    /// What a worker could still take of each domain: its cpus with a peer left and none of this worker.
+    /// What a worker could still take of each domain: its cpus with a peer left and none of this
+    /// worker.
     fn free(&self, domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> [Vec<u32>; LEVELS] {
         let mut free = no_counts(domains);
         for (cpu, &held) in counts[CPU].iter().enumerate() {
@@ -129,9 +131,9 @@ impl Left {
     }
 }
 
-/// How much a worker with `counts` wants a thread on `cpu`: its own gain; then, where it has to open a new domain, the
-/// largest that it can use up or else the smallest (compact), so that large ones stay whole for others; the caller
-/// adds where most is left to take.
+/// How much a worker with `counts` wants a thread on `cpu`: its own gain; then, where it has to
+/// open a new domain, the largest that it can use up or else the smallest (compact), so that large
+/// ones stay whole for others; the caller adds where most is left to take.
 fn appeal(
     domains: &Domains,
     counts: &[Vec<u32>; LEVELS],

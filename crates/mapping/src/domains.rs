@@ -1,9 +1,11 @@
-//! A problem as indices: cpus as positions in tree order, domains by level, and the right-hand sides of all rules.
+//! A problem as indices: cpus as positions in tree order, domains by level, and the right-hand
+//! sides of all rules.
 //!
-//! **Distances form a tree** (cpu < core < L2 < L3 < machine). With `gain(level)` = distance of the next level out minus
-//! the distance of this one, the sum of distances over all pairs of k things is
-//! `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x is how many of the
-//! things lie in the domain. So everything below counts closeness in domains and never looks at a pair.
+//! **Distances form a tree** (cpu < core < L2 < L3 < machine). With `gain(level)` = distance of the
+//! next level out minus the distance of this one, the sum of distances over all pairs of k things
+//! is `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x
+//! is how many of the things lie in the domain. So everything below counts closeness in domains and
+//! never looks at a pair.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +32,8 @@ pub(crate) struct Domains {
     pub(crate) mode: Mode,
     /// Distance where no domain is shared.
     pub(crate) beyond: i64,
-    /// Closeness of a pair that shares a domain of the level, on top of that of the levels above it; never negative.
+    /// Closeness of a pair that shares a domain of the level, on top of that of the levels above
+    /// it; never negative.
     pub(crate) gain: [i64; LEVELS],
     /// The domain of each level that a position lies in, numbered in tree order.
     pub(crate) of: Vec<[u16; LEVELS]>,
@@ -135,8 +138,9 @@ fn full_mains(workers: u32, slots: u32, units: u32) -> Option<u32> {
     applies.then(|| (workers + rest).saturating_sub(units))
 }
 
-/// The cpus, domain within domain: the largest first (by the sizes of what is in them), equal ones by their lowest
-/// cpu. So two machines that differ only in the names of their cpus have the same positions.
+/// The cpus, domain within domain: the largest first (by the sizes of what is in them), equal ones
+/// by their lowest cpu. So two machines that differ only in the names of their cpus have the same
+/// positions.
 fn tree_order(cpus: &[Cpu]) -> Vec<u16> {
     let mut nodes: Vec<Node> = (0..cpus.len() as u16)
         .map(|index| Node {

@@ -1,10 +1,11 @@
 //! Better deals by exchanging threads: the step between construction and certificate.
 //!
-//! **Problem.** A deal made worker by worker leaves the last workers what the others did not want. **Approach.** Two
-//! moves: *exchange* the cpus of two threads (volumes stay; where one of them is a main, the mains move) and *shift* a
-//! thread to another cpu (an extra moves). A move is made if it keeps every rule as far as the construction kept it and
-//! brings gain. **Proof sketch.** Value is an integer that rises with each move and has a bound, so it ends; every
-//! state on the way satisfies all that `deal` and `label` need. **Limits.** A pass looks at O((WT)^2) exchanges; the
+//! **Problem.** A deal made worker by worker leaves the last workers what the others did not want.
+//! **Approach.** Two moves: *exchange* the cpus of two threads (volumes stay; where one of them is
+//! a main, the mains move) and *shift* a thread to another cpu (an extra moves). A move is made if
+//! it keeps every rule as far as the construction kept it and brings gain. **Proof sketch.** Value
+//! is an integer that rises with each move and has a bound, so it ends; every state on the way
+//! satisfies all that `deal` and `label` need. **Limits.** A pass looks at O((WT)^2) exchanges; the
 //! caller's budget is asked between threads, and a search that is cut short leaves a valid deal.
 
 use crate::Mode;
@@ -270,8 +271,11 @@ impl<'a> Search<'a> {
 
     /// The first gain that moving `first` brings; makes that move.
     fn better_place(&mut self, first: usize) -> i64 {
+        let Thread { worker, cpu, .. } = self.threads[first];
+        let own = |to: usize| self.sign * self.closer(worker, cpu.into(), to);
+        let own: Vec<i64> = (0..self.domains.cpus).map(own).collect();
         for second in 0..self.threads.len() {
-            let gain = self.exchange_gain(first, second);
+            let gain = self.exchange_gain(first, second, &own);
             if gain > 0 && self.may_exchange(first, second) {
                 self.exchange(first, second);
                 return gain;
@@ -281,7 +285,7 @@ impl<'a> Search<'a> {
             return 0;
         }
         for cpu in 0..self.domains.cpus {
-            let gain = self.shift_gain(first, cpu);
+            let gain = self.shift_gain(first, cpu, &own);
             if gain > 0 && self.may_shift(first, cpu) {
                 self.shift(first, cpu);
                 return gain;
@@ -329,7 +333,8 @@ impl<'a> Search<'a> {
         sum
     }
 
-    fn exchange_gain(&self, first: usize, second: usize) -> i64 {
+    /// What exchanging two threads gains; `own` is what the first one's worker gains on each cpu.
+    fn exchange_gain(&self, first: usize, second: usize, own: &[i64]) -> i64 {
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
         if from == to || (a.worker == b.worker && a.main == b.main) {
@@ -337,7 +342,7 @@ impl<'a> Search<'a> {
         }
         let mut gain = 0;
         if a.worker != b.worker {
-            gain += self.sign * (self.closer(a.worker, from, to) + self.closer(b.worker, to, from));
+            gain += own[to] + self.sign * self.closer(b.worker, to, from);
         }
         if a.main && !b.main {
             gain -= self.mains_closer(from, to);
@@ -364,7 +369,7 @@ impl<'a> Search<'a> {
         u32::from(self.within[CPU][self.index(CPU, worker, cpu)]) < self.domains.worker_cap
     }
 
-    fn shift_gain(&self, thread: usize, to: usize) -> i64 {
+    fn shift_gain(&self, thread: usize, to: usize, own: &[i64]) -> i64 {
         let thread = self.threads[thread];
         let from = usize::from(thread.cpu);
         if from == to {
@@ -375,7 +380,7 @@ impl<'a> Search<'a> {
         } else {
             0
         };
-        self.sign * self.closer(thread.worker, from, to) - mains
+        own[to] - mains
     }
 
     fn may_shift(&self, thread: usize, to: usize) -> bool {

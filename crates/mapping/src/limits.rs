@@ -6,8 +6,9 @@ pub const WORKERS_MAX: u16 = 256;
 /// Most threads of one worker. Above the cpus of a common node.
 pub const THREADS_MAX: u16 = 256;
 
-/// Most threads of all workers, W x T. The solver keeps one count per worker and cpu domain and looks at
-/// pairs of threads of one worker; 64 x 64 = 4,096 is the size it is built for, this is four times that.
+/// Most threads of all workers, W x T. The solver keeps one count per worker and cpu domain and
+/// looks at pairs of threads of one worker; 64 x 64 = 4,096 is the size it is built for, this is
+/// four times that.
 pub const SLOTS_MAX: u32 = 16_384;
 
 /// Most cpus. The largest machines sold have 1,024 cpus or fewer.
@@ -16,10 +17,12 @@ pub const CPUS_MAX: usize = 1_024;
 /// Largest distance, in clock cycles: with it and [`SLOTS_MAX`] no objective overflows an `i64`.
 pub const DISTANCE_MAX: u32 = 1_000_000;
 
-/// Most rounds of shake and climb: beyond, further rounds hardly ever found more (measured on the table of cases).
+/// Most rounds of shake and climb: beyond, further rounds hardly ever found more (measured on the
+/// table of cases).
 pub(crate) const SHAKES_MAX: usize = 400;
 
-/// Most work in all rounds, in looks at pairs of threads (a few nanoseconds each): tens of milliseconds at most.
+/// Most work in all rounds, in looks at pairs of threads (a few nanoseconds each): tens of
+/// milliseconds at most.
 pub(crate) const SHAKE_WORK_MAX: usize = 4_000_000;
 
 /// Tries to find a legal move that is made without gain.
@@ -31,5 +34,6 @@ pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 /// Longest run of the integer program, seconds: it cannot be interrupted from outside.
 pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.05;
 
-/// Most steps that lessen breaches. Each lowers a breach, and breaches are at most a few for every core.
+/// Most steps that lessen breaches. Each lowers a breach, and breaches are at most a few for every
+/// core.
 pub(crate) const RELAX_STEPS_MAX: usize = 1_000;

@@ -1,11 +1,12 @@
 //! Names for a deal: which worker is which, which peer has which rank.
 //!
-//! **Problem.** A deal says what rows of cpus there are; workers are alike and so are ranks, so many mappings are the same
-//! deal. **Approach.** With a mapping in force, the rows go to the workers of which they keep most threads, and peers
-//! that stay keep their ranks as far as the colouring lets them. Without one, rows are sorted and the ranks are those that
-//! make the first row rise: the lexicographically smallest names of the coloured deal. **Proof sketch.** No rule
-//! tells workers or peers' ranks apart, so every naming has the same value. **Limits.** Rows are matched greedily: few
-//! moves, not always the fewest.
+//! **Problem.** A deal says what rows of cpus there are; workers are alike and so are ranks, so
+//! many mappings are the same deal. **Approach.** With a mapping in force, the rows go to the
+//! workers of which they keep most threads, and peers that stay keep their ranks as far as the
+//! coloring lets them. Without one, rows are sorted and the ranks are those that make the first
+//! row rise: the lexicographically smallest names of the colored deal. **Proof sketch.** No rule
+//! tells workers or peers' ranks apart, so every naming has the same value. **Limits.** Rows are
+//! matched greedily: few moves, not always the fewest.
 
 use std::cmp::Reverse;
 
@@ -13,7 +14,7 @@ use albacore_topology::CpuId;
 
 use crate::deal::Deal;
 use crate::domains::Domains;
-use crate::label::colour_peers;
+use crate::label::color_peers;
 use crate::{Mapping, Problem};
 
 /// Gives every row a worker, every peer a rank and every position its cpu's id.
@@ -55,13 +56,13 @@ pub(crate) fn name(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping
             ranks.push(same.map(|same| same as u16));
         }
     }
-    let colours = colour_peers(domains, &edges, &ranks);
+    let colors = color_peers(domains, &edges, &ranks);
     let mut cpus: Vec<CpuId> = rows
         .iter()
         .flat_map(|row| std::iter::repeat_n(row.main, threads))
         .collect();
-    for (&(worker, cpu), &colour) in ids.iter().zip(&colours) {
-        cpus[worker * threads + 1 + usize::from(colour)] = cpu;
+    for (&(worker, cpu), &color) in ids.iter().zip(&colors) {
+        cpus[worker * threads + 1 + usize::from(color)] = cpu;
     }
     if current.is_none() {
         sort_names(&mut cpus, threads);

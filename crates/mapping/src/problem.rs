@@ -28,7 +28,8 @@ pub enum Mode {
     Compact,
 }
 
-/// What is asked: W workers x T threads on the cpus of `topology` (already restricted to the cpuset).
+/// What is asked: W workers x T threads on the cpus of `topology` (already restricted to the
+/// cpuset).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// W, at least 1.
@@ -81,10 +82,11 @@ impl Mapping {
 /// A rule that could not be kept, and by how much it was loosened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relaxation {
-    /// Name of the rule as in the design, section 4: `"8+"`, `"mains-per-core"`, `"12"`, `"12+"`; of a round robin or
-    /// any other mapping also `"2"`, `"3"`, `"8"`.
+    /// Name of the rule as in the design, section 4: `"8+"`, `"mains-per-core"`, `"12"`, `"12+"`;
+    /// of a round robin or any other mapping also `"2"`, `"3"`, `"8"`.
     pub rule: &'static str,
-    /// How far its right-hand side moved: threads (8, 8+), mains (mains-per-core), cpus (12), cores (12+).
+    /// How far its right-hand side moved: threads (8, 8+), mains (mains-per-core), cpus (12), cores
+    /// (12+).
     pub amount: u32,
 }
 

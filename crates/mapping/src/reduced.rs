@@ -1,12 +1,14 @@
 //! The reduced integer program, for the small problems on which value and bound do not meet.
 //!
-//! **Problem.** Prove that a value is the best, or find the better one. **Approach.** The program of `deal` instead of
-//! that of the article: `x[w,c]` threads of a worker on a cpu and `m[w,c]` its main; ranks do not appear (`label`
-//! finds them). Pairs are counted in domains: where closeness is to be small, by the tangents of x(x-1)/2, where it is
-//! to be large, by steps that must be taken in order. Workers are alike, so their mains are asked to be in order.
-//! **Proof sketch.** Every mapping that keeps the rules gives such x and m with the same value, and the reverse holds by
-//! `label`; tangents and ordered steps are exact at integers. **Limits.** Only up to [`REDUCED_VARIABLES_MAX`] integer
-//! variables and for [`REDUCED_SECONDS_MAX`]; microlp is a plain simplex with branch and bound.
+//! **Problem.** Prove that a value is the best, or find the better one. **Approach.** The program
+//! of `deal` instead of that of the article: `x[w,c]` threads of a worker on a cpu and `m[w,c]` its
+//! main; ranks do not appear (`label` finds them). Pairs are counted in domains: where closeness is
+//! to be small, by the tangents of x(x-1)/2, where it is to be large, by steps that must be taken
+//! in order. Workers are alike, so their mains are asked to be in order. **Proof sketch.** Every
+//! mapping that keeps the rules gives such x and m with the same value, and the reverse holds by
+//! `label`; tangents and ordered steps are exact at integers. **Limits.** Only up to
+//! [`REDUCED_VARIABLES_MAX`] integer variables and for [`REDUCED_SECONDS_MAX`]; microlp is a plain
+//! simplex with branch and bound.
 
 use good_lp::solvers::microlp::{MicroLpProblem, microlp};
 use good_lp::{

@@ -1,12 +1,14 @@
 //! The smallest relaxation: volumes that break the core rules and (12) as little as can be.
 //!
-//! **Problem.** Where cores differ in their usable cpus, or the rules contradict each other, some right-hand side has
-//! to move; it shall move by the smallest number. **Approach.** From the constructed volumes, move a thread and a main,
-//! alone, together or against each other, between two cpus as long as the breaches get smaller, compared in the order
-//! (8+), mains-per-core, (12), (12+). Cpus that look alike (same threads and mains on a core that looks alike) are
-//! tried once. **Proof sketch.** Breaches only fall, so it ends; (8) and what `deal` and `label` need hold in every
-//! state. On equal cores the construction is minimal already and this finds nothing. **Limits.** A local search: minimal
-//! on every tiny problem that was compared with brute force, not proven minimal for unequal cores.
+//! **Problem.** Where cores differ in their usable cpus, or the rules contradict each other, some
+//! right-hand side has to move; it shall move by the smallest number. **Approach.** From the
+//! constructed volumes, move a thread and a main, alone, together or against each other, between
+//! two cpus as long as the breaches get smaller, compared in the order (8+), mains-per-core, (12),
+//! (12+). Cpus that look alike (same threads and mains on a core that looks alike) are tried once.
+//! **Proof sketch.** Breaches only fall, so it ends; (8) and what `deal` and `label` need hold in
+//! every state. On equal cores the construction is minimal already and this finds nothing.
+//! **Limits.** A local search: minimal on every tiny problem that was compared with brute force,
+//! not proven minimal for unequal cores.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +52,8 @@ fn better(domains: &Domains, volumes: &Volumes, least: Breaches) -> Option<(Brea
     best.1.map(|volumes| (best.0, volumes))
 }
 
-/// The volumes with so many threads and mains less on one cpu and more on another, if both cpus can hold that.
+/// The volumes with so many threads and mains less on one cpu and more on another, if both cpus can
+/// hold that.
 fn moved(
     domains: &Domains,
     volumes: &Volumes,

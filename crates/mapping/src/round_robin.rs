@@ -1,9 +1,10 @@
 //! The baseline of the source article: threads over cpus in order, cyclically, whatever they do.
 //!
-//! Worker by worker and rank by rank, thread k goes to the k-th cpu (rising ids) modulo C. It knows nothing of caches
-//! or of mains and may break any rule but (1), (3) and (8); what it breaks is listed in
-//! [`relaxed`](crate::Certificate::relaxed). It is `optimal` only if it keeps every rule and meets the bound. The bound
-//! is that of the mappings that keep the rules; a round robin that gains value by breaking them raises it to its own.
+//! Worker by worker and rank by rank, thread k goes to the k-th cpu (rising ids) modulo C. It knows
+//! nothing of caches or of mains and may break any rule but (1), (3) and (8); what it breaks is
+//! listed in [`relaxed`](crate::Certificate::relaxed). It is `optimal` only if it keeps every rule
+//! and meets the bound. The bound is that of the mappings that keep the rules; a round robin that
+//! gains value by breaking them raises it to its own.
 
 use crate::bound::upper_bound;
 use crate::domains::Domains;

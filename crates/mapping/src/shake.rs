@@ -1,10 +1,11 @@
 //! Out of a local optimum: a few moves regardless of gain, then climb again.
 //!
-//! **Problem.** Exchanges and shifts alone get stuck where only two moves together gain. **Approach.** Iterated local
-//! search: some legal moves drawn from a fixed sequence, climb, keep the result unless it is worse. **Proof sketch.**
-//! Every state on the way is valid and the best is kept, so this can only help. **Limits.** Rounds are bounded by
-//! [`SHAKES_MAX`] and by the work that a climb is ([`SHAKE_WORK_MAX`]); the sequence starts from a constant, so that
-//! equal problems have equal answers.
+//! **Problem.** Exchanges and shifts alone get stuck where only two moves together gain.
+//! **Approach.** Iterated local search: some legal moves drawn from a fixed sequence, climb, keep
+//! the result unless it is worse. **Proof sketch.** Every state on the way is valid and the best is
+//! kept, so this can only help. **Limits.** Rounds are bounded by [`SHAKES_MAX`] and by the work
+//! that a climb is ([`SHAKE_WORK_MAX`]); the sequence starts from a constant, so that equal
+//! problems have equal answers.
 
 use crate::improve::Search;
 use crate::limits::{SHAKE_WORK_MAX, SHAKES_MAX};

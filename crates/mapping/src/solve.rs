@@ -14,8 +14,8 @@ use crate::{
     Certificate, CheckReport, Mapping, Problem, ProblemError, Relaxation, Solution, check,
 };
 
-/// The best mapping that can be found before `out_of_budget` says true; whatever it says, the answer is valid and its
-/// gap to the bound is honest.
+/// The best mapping that can be found before `out_of_budget` says true; whatever it says, the
+/// answer is valid and its gap to the bound is honest.
 ///
 /// # Errors
 /// The problem is outside the limits or its distances fall with the level.
@@ -38,28 +38,32 @@ pub fn solve(
     let mut search = Search::of(&domains, &allowed, &deal(&domains, &volumes));
     search.climb(bound, out_of_budget);
     shake(&mut search, bound, out_of_budget);
-    let (deal, bound) = prove(&domains, &search, bound, out_of_budget);
-    let found = measured(problem, name(problem, &domains, &deal));
-    let kept = settled.filter(|kept| kept.certificate.objective >= found.certificate.objective);
-    Ok(certified(&kept.unwrap_or(found), bound))
+    let (value, deal, bound) = prove(&domains, &search, bound, out_of_budget);
+    let kept = settled.filter(|kept| kept.certificate.objective >= value);
+    let found = || measured(problem, name(problem, &domains, &deal));
+    Ok(certified(&kept.unwrap_or_else(found), bound))
 }
 
 /// The mapping in force, if it answers this problem and breaks no rule by more than it must.
 fn settled(problem: &Problem, domains: &Domains, allowed: &Allowed) -> Option<Solution> {
     let current = problem.current.as_ref()?;
-    check(problem, current).ok()?;
-    let solution = measured(problem, current.clone());
+    let CheckReport { objective, relaxed } = check(problem, current).ok()?;
     let must = allowed.amounts(domains);
     let keeps = |relaxed: &Relaxation| {
         must.iter()
             .any(|(rule, amount)| relaxed.rule == *rule && relaxed.amount <= *amount)
     };
-    solution
-        .certificate
-        .relaxed
-        .iter()
-        .all(keeps)
-        .then_some(solution)
+    let keeps_all = relaxed.iter().all(keeps);
+    let certificate = Certificate {
+        objective,
+        bound: i64::MAX,
+        optimal: false,
+        relaxed,
+    };
+    keeps_all.then(|| Solution {
+        mapping: current.clone(),
+        certificate,
+    })
 }
 
 /// A mapping with what can be counted of it; nothing is proven yet.
@@ -85,21 +89,23 @@ fn certified(solution: &Solution, bound: i64) -> Solution {
     solution
 }
 
-/// The reduced program where value and bound do not meet; the better deal and the lower bound.
+/// The reduced program where value and bound do not meet; the better value, its deal, and the
+/// bound.
 fn prove(
     domains: &Domains,
     search: &Search<'_>,
     bound: i64,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> (Deal, i64) {
+) -> (i64, Deal, i64) {
     let value = search.objective();
     if value >= bound || out_of_budget() {
-        return (search.deal(), bound);
+        return (value, search.deal(), bound);
     }
     let Some(Found { deal, proven }) = solve_reduced(domains, search.allowed) else {
-        return (search.deal(), bound);
+        return (value, search.deal(), bound);
     };
-    // the program works with floats: its deal is taken only if counting confirms it, its proof only with its deal
+    // the program works with floats: its deal is taken only if counting confirms it, and its proof
+    // only together with its deal
     let found = Search::of(domains, search.allowed, &deal);
     let better = found.is_valid() && found.objective() > value;
     let best = if better { found.objective() } else { value };
@@ -108,5 +114,5 @@ fn prove(
     } else {
         bound
     };
-    (if better { deal } else { search.deal() }, bound)
+    (best, if better { deal } else { search.deal() }, bound)
 }

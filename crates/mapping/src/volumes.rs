@@ -1,14 +1,15 @@
 //! How many threads and mains each cpu holds, before anybody asks which worker they belong to.
 //!
-//! **Problem.** Find volumes n and mains m per cpu that keep (8), (8+), mains-per-core, (12) and (12+), with the mains as
-//! far apart as can be, and such that workers and ranks can be dealt afterwards. **Approach.** Mains first, one at a
-//! time to the cpu that adds least closeness. Every cpu holds floor(WT/C) threads; the remaining r "extras" go one at a
-//! time to the core and the cpu where they break least. **Proof sketch.** Closeness is a sum of convex functions
-//! of the counts of nested domains, so one-at-a-time is exact for the mains. Dealing needs m <= n and
-//! n - m <= rank_cap (T-1) on every cpu and nothing else (`deal`, `label`), so both are limits here and the rest is free.
-//! On equal cores every core gets floor(r/P) extras and r mod P cores one more; each costs its own breaches, so the
-//! cheapest are right. **Limits.** With unequal cores the core rules are best effort: the greatest excess of a core is
-//! kept small in the order (8+), (12), (12+).
+//! **Problem.** Find volumes n and mains m per cpu that keep (8), (8+), mains-per-core, (12) and
+//! (12+), with the mains as far apart as can be, and such that workers and ranks can be dealt
+//! afterwards. **Approach.** Mains first, one at a time to the cpu that adds least closeness. Every
+//! cpu holds floor(WT/C) threads; the remaining r "extras" go one at a time to the core and the cpu
+//! where they break least. **Proof sketch.** Closeness is a sum of convex functions of the counts
+//! of nested domains, so one-at-a-time is exact for the mains. Dealing needs m <= n and n - m <=
+//! rank_cap (T-1) on every cpu and nothing else (`deal`, `label`), so both are limits here and the
+//! rest is free. On equal cores every core gets floor(r/P) extras and r mod P cores one more; each
+//! costs its own breaches, so the cheapest are right. **Limits.** With unequal cores the core rules
+//! are best effort: the greatest excess of a core is kept small in the order (8+), (12), (12+).
 
 use crate::Mode;
 use crate::domains::{CORE, CPU, Domains, LEVELS};
@@ -76,8 +77,9 @@ pub(crate) fn add(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], cpu: usize
     }
 }
 
-/// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to keep it. Where an
-/// extra needs one more main on its cpu (its peers alone would be too many for T-1 ranks), so many cpus get one first.
+/// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to
+/// keep it. Where an extra needs one more main on its cpu (its peers alone would be too many for
+/// T-1 ranks), so many cpus get one first.
 fn spread_mains(domains: &Domains) -> Vec<u32> {
     let (least, most) = main_limits(domains);
     let mut counts = no_counts(domains);
@@ -165,8 +167,8 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
     threads
 }
 
-/// What one more thread on a cpu with `mains` of `core` breaks: below the floor first, then by excess over the
-/// ceiling of the core, then (12), then (12+).
+/// What one more thread on a cpu with `mains` of `core` breaks: below the floor first, then by
+/// excess over the ceiling of the core, then (12), then (12+).
 fn harm(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
     let (lower, upper) = domains.core_volume;
     let full = domains.full_core_mains.is_some() && core.volume + 1 == upper && core.mains > 0;

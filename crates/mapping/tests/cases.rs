@@ -56,7 +56,7 @@ fn values_counted_by_hand_are_reached() {
             .certificate
             .objective
     };
-    // 2 mains 50 apart; each worker's 2 threads 50 apart, in either mode: (8+) leaves 1 thread to a core
+    // 2 mains 50 apart, each worker's 2 threads 50 apart in either mode: (8+) wants 1 on a core
     assert_eq!(value(2, 2, Mode::Scatter), 50 + 2 * 50);
     assert_eq!(value(2, 2, Mode::Compact), 50 - 2 * 50);
     // 16 workers on a core each: 120 pairs of mains 50 apart, 16 pairs of threads 4 apart
@@ -67,7 +67,7 @@ fn values_counted_by_hand_are_reached() {
 
 #[test]
 fn contradictory_rules_are_loosened_by_the_smallest_number() {
-    // W=5, T=2 on 8 cpus: the 2 cpus with two threads must hold a main, because peers all have rank 1
+    // the 2 cpus with two threads must hold a main, because all peers have rank 1
     let problem = problem(Shape([1, 1, 8, 1, 1]).topology(), (5, 2, Mode::Scatter));
     let solution = solved(&problem);
     // without SMT a core is a cpu, so (12+) says the same as (12)

@@ -10,7 +10,8 @@ use albacore_mapping::{
 use albacore_topology::CpuId;
 use machines::{Shape, problem};
 
-/// What the checker says of these cpus for 2 cores x 2 cpus (0 and 2 on one core, 1 and 3 on the other).
+/// What the checker says of these cpus for 2 cores x 2 cpus (0 and 2 on one core, 1 and 3 on the
+/// other).
 fn broken(workers: u16, threads: u16, cpus: &[u16]) -> Vec<(&'static str, u32)> {
     broken_on(Shape([1, 1, 2, 1, 2]), (workers, threads), cpus)
 }
@@ -81,7 +82,7 @@ fn rule_12_a_full_cpu_with_a_main() {
 
 #[test]
 fn rule_12_plus_a_full_core_with_a_main() {
-    // 1 x 3 threads on 2 cores x 2 cpus: one core holds 2, W - P + r' = 0, so the main belongs on the other
+    // one core holds 2, W - P + r' = 0, so the main belongs on the other
     assert_eq!(broken(1, 3, &[1, 0, 2]), []);
     assert_eq!(broken(1, 3, &[0, 1, 2]), [("12+", 1)]);
 }

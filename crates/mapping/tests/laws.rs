@@ -1,4 +1,5 @@
-//! Laws that hold for every problem, on thousands of random ones, judged by the independent checker.
+//! Laws that hold for every problem, on thousands of random ones, judged by the independent
+//! checker.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod machines;
@@ -26,10 +27,14 @@ fn budget(questions: u32) -> impl FnMut() -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 3_000, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn every_answer_is_valid_and_admits_what_it_breaks(problem in problems(), questions in 0..2_000u32) {
+    fn every_answer_is_valid_and_admits_what_it_breaks(
+        problem in problems(), questions in 0..2_000u32
+    ) {
         let solution = solve(&problem, &mut budget(questions)).unwrap();
         let report = check_solution(&problem, &solution).unwrap();
         prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
@@ -57,7 +62,8 @@ proptest! {
 
     #[test]
     fn round_robin_never_beats_the_bound_within_the_rules(problem in problems()) {
-        let (baseline, best) = (round_robin(&problem).unwrap(), solve(&problem, &mut budget(300)).unwrap());
+        let baseline = round_robin(&problem).unwrap();
+        let best = solve(&problem, &mut budget(300)).unwrap();
         if baseline.certificate.relaxed.is_empty() {
             prop_assert!(best.certificate.bound >= baseline.certificate.objective);
         }
@@ -92,8 +98,10 @@ proptest! {
 
     #[test]
     fn names_of_cpus_and_domains_do_not_matter(problem in problems(), seed in any::<u64>()) {
-        let renamed = Problem { topology: machines::renamed(&problem.topology, seed), ..problem.clone() };
-        let (a, b) = (solve(&problem, &mut budget(300)).unwrap(), solve(&renamed, &mut budget(300)).unwrap());
+        let topology = machines::renamed(&problem.topology, seed);
+        let renamed = Problem { topology, ..problem.clone() };
+        let a = solve(&problem, &mut budget(300)).unwrap();
+        let b = solve(&renamed, &mut budget(300)).unwrap();
         check_solution(&renamed, &b).unwrap();
         prop_assert_eq!(a.certificate, b.certificate);
     }

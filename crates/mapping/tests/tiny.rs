@@ -52,7 +52,8 @@ fn brute_force(problem: &Problem) -> (Vec<u32>, i64) {
     (breaches, objective.0)
 }
 
-/// The proven answer. The integer program has a slice of wall-clock time, which a busy machine may take away.
+/// The proven answer. The integer program has a slice of wall-clock time, which a busy machine may
+/// take away.
 fn solved(problem: &Problem) -> Solution {
     let mut solution = solve(problem, &mut || false).unwrap();
     for _ in 0..20 {
@@ -75,7 +76,10 @@ fn tiny_problems() -> impl Strategy<Value = Problem> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 600, max_global_rejects: 1_000_000, failure_persistence: None, ..ProptestConfig::default()
+        cases: 600,
+        max_global_rejects: 1_000_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
     })]
 
     #[test]

@@ -58,8 +58,8 @@ pub fn modes() -> impl Strategy<Value = Mode> {
     prop_oneof![Just(Mode::Scatter), Just(Mode::Compact)]
 }
 
-/// Machines of one to three levels with at most `cpus` cpus, each cpu left in the cpuset with a chance that is drawn too
-/// (so: whole machines, holes, half cores).
+/// Machines of one to three levels with at most `cpus` cpus, each cpu left in the cpuset with a
+/// chance that is drawn too (so: whole machines, holes, half cores).
 pub fn topologies(cpus: u16) -> impl Strategy<Value = Topology> {
     let shape = (
         1..=2u16,
