@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Makes the Python environment of the tests and benchmarks (pinned packages from PyPI) and prints its folder.
+# Makes the Python environment of the tests and benchmarks (pinned packages from PyPI; another list as an argument)
+# and prints its folder.
 # It lies under ~/.cache/albacore, named after the requirements, so that a change of them makes a new one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-requirements=$here/requirements.txt
+requirements=${1:-$here/requirements.txt}
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/albacore/python-$(sha256sum "$requirements" | cut -c1-12)
+mkdir -p "$(dirname "$folder")"
+exec 9>"$folder.lock"
+flock 9 # tests run side by side and ask for the same environment
 if [ ! -f "$folder/complete" ]; then
     command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null || {
         echo "installing python3 and python3-venv (apt-get)" >&2

@@ -14,12 +14,14 @@ BOOSTER = None
 
 def post_worker_init(worker):
     """gunicorn's hook in the new worker: nothing of OpenMP may be used before the fork."""
-    global BOOSTER
-    BOOSTER = xgboost.Booster({"nthread": THREADS})
-    BOOSTER.load_model(os.environ["MODEL"])
-    BOOSTER.set_param({"nthread": THREADS})
-    rows = np.zeros((64 * THREADS, BOOSTER.num_features()), dtype=np.float32)
-    BOOSTER.predict(xgboost.DMatrix(rows, nthread=THREADS), pred_contribs=True)
+    import preload_app as served  # gunicorn runs this file a second time, as its configuration
+
+    booster = xgboost.Booster({"nthread": THREADS})
+    booster.load_model(os.environ["MODEL"])
+    booster.set_param({"nthread": THREADS})
+    rows = np.zeros((64 * THREADS, booster.num_features()), dtype=np.float32)
+    booster.predict(xgboost.DMatrix(rows, nthread=THREADS), pred_contribs=True)
+    served.BOOSTER = booster
 
 
 def app(environ, start_response):

@@ -1,0 +1,147 @@
+//! Deployments to run in tests, each in a folder of its own, and requests for them.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use albacore_load::Request;
+
+/// The checkout.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_path_buf()
+}
+
+/// A temporary folder for the files of one deployment.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        build_server();
+        Self(tempfile::Builder::new().prefix(name).tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes the deployment's file in one step and returns its path.
+    pub(crate) fn write(&self, text: &str) -> PathBuf {
+        let (new, file) = (self.path().join("new"), self.path().join("deployment.yaml"));
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &file).unwrap();
+        file
+    }
+
+    /// examples/fraud.yaml with more lines under `spec`.
+    pub(crate) fn fraud(&self, more: &str) -> PathBuf {
+        let text = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
+        let model = root().join("examples/fraud.ubj");
+        let text = text.replace("file://./fraud.ubj", &format!("file://{}", model.display()));
+        self.write(&format!("{text}{more}"))
+    }
+
+    /// gunicorn with tests/servers/preload_app.py, two workers of two threads.
+    pub(crate) fn gunicorn(&self, port: u16, more_args: &[&str]) -> PathBuf {
+        let servers = root().join("tests/servers");
+        let mut args = vec![
+            "-m".to_owned(),
+            "gunicorn".to_owned(),
+            "--config".to_owned(),
+            servers.join("preload_app.py").display().to_string(),
+            "--chdir".to_owned(),
+            servers.display().to_string(),
+            "--preload".to_owned(),
+            "--workers".to_owned(),
+            "2".to_owned(),
+            "--bind".to_owned(),
+            format!("127.0.0.1:{port}"),
+            "--log-level".to_owned(),
+            "critical".to_owned(),
+        ];
+        args.extend(more_args.iter().map(|arg| (*arg).to_owned()));
+        args.push("preload_app:app".to_owned());
+        let python = python();
+        let model = root().join("examples/fraud.ubj");
+        self.write(&format!(
+            "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+             metadata: {{name: gunicorn}}\nspec:\n  workers: 2\n  threads: 2\n  mode: Scatter\n\
+             \x20 template:\n    spec:\n      containers:\n      - name: server\n\
+             \x20       command: [{python:?}]\n        args: {args:?}\n\
+             \x20       env:\n        - {{name: MODEL, value: {model:?}}}\n",
+        ))
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// One row for the fraud model, as JSON.
+pub(crate) fn one_row(address: SocketAddr) -> Request {
+    let data = vec!["0.5"; 61].join(",");
+    let body = format!(
+        r#"{{"inputs":[{{"name":"input","datatype":"FP32","shape":[1,61],"data":[{data}]}}]}}"#
+    );
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    Request {
+        address,
+        path: "/v2/models/fraud/infer".into(),
+        headers,
+        body: body.into(),
+    }
+}
+
+/// Four raw float32 rows for the server of [`Folder::gunicorn`].
+pub(crate) fn raw_rows(port: u16) -> Request {
+    let body: Vec<u8> = std::iter::repeat_n(0.5f32.to_le_bytes(), 4 * 61)
+        .flatten()
+        .collect();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    Request {
+        address,
+        path: "/".into(),
+        headers: Vec::new(),
+        body: body.into(),
+    }
+}
+
+fn python() -> PathBuf {
+    let output = Command::new(root().join("tests/python-env.sh"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Path::new(String::from_utf8(output.stdout).unwrap().trim()).join("bin/python3")
+}
+
+/// `albacore run` starts the `albacore-server` beside it; cargo builds that for this package's tests only when asked.
+fn build_server() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let release = if cfg!(debug_assertions) {
+            &[][..]
+        } else {
+            &["--release"][..]
+        };
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "albacore-server", "--bins"])
+            .args(release)
+            .current_dir(root())
+            .status()
+            .unwrap();
+        assert!(status.success(), "cargo build -p albacore-server: {status}");
+    });
+}
