@@ -25,10 +25,8 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return; // `cargo test` builds and runs benchmarks, too
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all();
-    let runtime = { runtime }.build().unwrap();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         tokio::spawn(roundtrip("main_small_d6.ubj", 1, 1))
             .await

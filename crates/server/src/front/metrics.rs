@@ -268,11 +268,11 @@ fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resu
         ("batch_rows", "Rows of a batch", None, |m| &m.batch_rows),
     ];
     for (name, help, unit, histogram) in histograms {
-        let scale = if unit.is_some() { 1e-9 } else { 1.0 };
+        let per_unit = if unit.is_some() { 1e9 } else { 1.0 };
         let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
         for model in models {
             let labels = [("model", model.name.as_str())];
-            encode_histogram(family.encode_family(&labels)?, histogram(model), scale)?;
+            encode_histogram(family.encode_family(&labels)?, histogram(model), per_unit)?;
         }
     }
     Ok(())
@@ -281,13 +281,16 @@ fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resu
 fn encode_histogram(
     mut encoder: MetricEncoder<'_>,
     histogram: &Histogram,
-    scale: f64,
+    per_unit: f64,
 ) -> Result<(), Error> {
-    let bounds = histogram.bounds.iter().map(|&bound| bound as f64 * scale);
+    let bounds = histogram
+        .bounds
+        .iter()
+        .map(|&bound| bound as f64 / per_unit);
     let buckets: Vec<(f64, u64)> = bounds
-        .chain([f64::MAX])
+        .chain([f64::INFINITY])
         .zip(histogram.buckets.iter().copied())
         .collect();
-    let sum = histogram.sum as f64 * scale;
+    let sum = histogram.sum as f64 / per_unit;
     encoder.encode_histogram::<NoLabelSet>(sum, histogram.count, &buckets, None)
 }

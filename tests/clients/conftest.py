@@ -1,0 +1,71 @@
+"""One albacore-server for all client tests, and the expected outputs of the model zoo."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+ZOO = pathlib.Path(__file__).resolve().parent.parent / "data" / "models"
+MODELS = {
+    "small": "main_small_d6.ubj",
+    "multi": "xgb_multi_softmax.ubj",
+    "light": "lgb_binary.txt",
+}
+
+
+class Server:
+    """Addresses of the running server."""
+
+    def __init__(self, http, grpc):
+        self.http = http
+        self.grpc = grpc
+
+
+@pytest.fixture(scope="session")
+def server():
+    arguments = [os.environ["ALBACORE_SERVER"], "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    arguments += ["--workers", "2", "--threads", "1"]
+    for name, file in MODELS.items():
+        arguments += ["--model", f"{name}={ZOO / file}"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    try:
+        seen = {}
+        for line in process.stdout:
+            event = json.loads(line)
+            seen[event["event"]] = event
+            if event["event"] == "ready":
+                break
+        assert "ready" in seen, "the server ended before it was ready"
+        yield Server(seen["listening"]["http"], seen["listening"]["grpc"])
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+class Sample:
+    """A model of the zoo: its rows and what its library made of them."""
+
+    def __init__(self, model):
+        arrays = np.load(ZOO / (MODELS[model].rsplit(".", 1)[0] + ".npz"))
+        self.model = model
+        self.rows = arrays["X"]
+        self.datatype = "FP64" if self.rows.dtype == np.float64 else "FP32"
+        self.margin = arrays["margin"]
+        self.value = arrays["pred"]
+        self.leaf = arrays["leaf"]
+        self.contribs = arrays["contribs"]
+
+
+@pytest.fixture(params=sorted(MODELS))
+def sample(request):
+    return Sample(request.param)
+
+
+def assert_same_bits(have, want):
+    """Equal shape, type and bits."""
+    assert have.shape == want.shape
+    assert have.dtype == want.dtype
+    assert have.tobytes() == want.tobytes()
