@@ -133,7 +133,7 @@ fn measure(
     println!("Offering {rate:.0} requests/s of {rows_per_request} rows with SHAP, seed {SEED}");
     let mut windows = Vec::new();
     for index in 0..2 * WINDOWS {
-        // ABBA order: a machine that slowly warms up or slows down favours neither arm.
+        // ABBA order: a machine that slowly warms up or slows down favors neither arm.
         let arm = if matches!(index % 4, 0 | 3) {
             Arm::Kernel
         } else {

@@ -35,26 +35,7 @@ pub(crate) fn html(findings: &Findings) -> String {
         .map(|ratio| format!("{ratio:.2}"))
         .collect();
     let during = findings.answers_during_kills;
-    let kills: String = findings
-        .kills
-        .iter()
-        .enumerate()
-        .map(|(i, kill)| {
-            let worst = kill
-                .birth_to_verified_us
-                .iter()
-                .max()
-                .copied()
-                .unwrap_or_default();
-            let threads = kill.birth_to_verified_us.len();
-            format!(
-                "<tr><td>{}</td><td>{}</td><td>{threads}</td><td>{:.2}</td></tr>",
-                i + 1,
-                kill.worker,
-                worst as f64 / 1e3
-            )
-        })
-        .collect();
+    let kills = kill_rows(findings);
     format!(
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' \
          content='width=device-width,initial-scale=1'><title>Albacore demo</title>\
@@ -89,4 +70,27 @@ pub(crate) fn html(findings: &Findings) -> String {
         during.sent,
         findings.plan_svg,
     )
+}
+
+fn kill_rows(findings: &Findings) -> String {
+    findings
+        .kills
+        .iter()
+        .enumerate()
+        .map(|(i, kill)| {
+            let worst = kill
+                .birth_to_verified_us
+                .iter()
+                .max()
+                .copied()
+                .unwrap_or_default();
+            let threads = kill.birth_to_verified_us.len();
+            format!(
+                "<tr><td>{}</td><td>{}</td><td>{threads}</td><td>{:.2}</td></tr>",
+                i + 1,
+                kill.worker,
+                worst as f64 / 1e3
+            )
+        })
+        .collect()
 }
