@@ -59,7 +59,8 @@ fn restrict(whole: &Topology, cpuset: &CpuSet) -> Result<Topology, Failure> {
             ("cpus", "are")
         };
         return Err(Failure::Usage(format!(
-            "--cpuset {cpuset}: {noun} {missing} {verb} not online in this machine, which has {there}"
+            "--cpuset {cpuset}: {noun} {missing} {verb} not online in this machine, \
+             which has {there}"
         )));
     }
     whole

@@ -90,7 +90,8 @@ proptest! {
 
     #[test]
     fn texts_that_look_like_levels_give_lawful_machines_or_errors(
-        text in "((pack|numa|l3|L2|l1|core|die|group|\\[numa\\]|pu)(:[0-9]{1,2})?(\\([a-z=0-9,]{0,12}\\))? ?){0,6}(pu:[1-4])?"
+        text in "((pack|numa|l3|L2|l1|core|die|group|\\[numa\\]|pu)(:[0-9]{1,2})?\
+                (\\([a-z=0-9,]{0,12}\\))? ?){0,6}(pu:[1-4])?"
     ) {
         if let Ok(machine) = parse_synthetic(&text) {
             assert_lawful(&machine);

@@ -27,7 +27,8 @@ text{fill:#e4e9f0}.ground{fill:#12171f;stroke:#2b3442}.sub{fill:#9aa6b6}\
 .d2{fill:#283342;stroke:#465365}.d3{fill:#303c4d;stroke:#505e71}\
 .core{fill:#10151c;stroke:#465365}.slow{fill:#1f1b10;stroke:#6b5a2a}\
 .cpu{fill:#1b222d}.slowcpu{fill:#2b2514}\
-.label{fill:#b4bfcd}.small,.id{fill:#8b97a8}.bigid{fill:#d5dce6}.peer{fill-opacity:.38}.peertext{fill:#f3f6fa}}";
+.label{fill:#b4bfcd}.small,.id{fill:#8b97a8}.bigid{fill:#d5dce6}\
+.peer{fill-opacity:.38}.peertext{fill:#f3f6fa}}";
 
 /// Hues that are told apart at a glance, also by most who see few colors: strong enough for white letters.
 const WORKERS: [&str; 16] = [
