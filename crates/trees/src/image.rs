@@ -236,9 +236,10 @@ impl Arrays {
             let is_leaf = node.flags & flag::LEAF != 0;
             let is_vector_leaf = is_leaf && tree.group.is_none();
             let is_set = node.flags & flag::CATEGORICAL != 0;
-            let place = vectors_before + node.value as u32;
-            self.left
-                .push(if is_vector_leaf { place } else { node.left });
+            self.left.push(match is_vector_leaf {
+                true => vectors_before + node.value as u32,
+                false => node.left,
+            });
             self.right.push(node.right);
             self.feature.push(node.feature);
             self.label.push(node.label);

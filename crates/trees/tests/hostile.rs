@@ -454,6 +454,23 @@ fn an_image_that_is_damaged_is_refused() {
     assert_eq!(error.err(), Some(ImageError::Misaligned));
 }
 
+#[test]
+fn thresholds_beyond_any_index_are_thresholds_beside_vector_leaves_too() {
+    let sample = zoo::sample("xgb_multi_output_tree");
+    let json = sample
+        .models()
+        .find(|(path, _)| path.extension().is_some_and(|it| it == "json"));
+    let mut file: serde_json::Value =
+        serde_json::from_slice(&json.expect("a JSON file").1).expect("JSON");
+    let trees = &mut file["learner"]["gradient_booster"]["model"]["trees"];
+    for tree in trees.as_array_mut().expect("trees") {
+        for condition in tree["split_conditions"].as_array_mut().expect("conditions") {
+            *condition = 1e30.into();
+        }
+    }
+    exercise(&Model::parse(file.to_string().as_bytes()).expect("a model"));
+}
+
 /// The zoo's smaller files, read once.
 fn files() -> Vec<Vec<u8>> {
     [
