@@ -69,6 +69,13 @@ impl Tree {
         self.processes.get_mut(&pid)?.threads.get_mut(&tid)
     }
 
+    /// Forgets a thread that has ended.
+    pub(crate) fn forget_thread(&mut self, pid: Pid, tid: Tid) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.forget_thread(tid);
+        }
+    }
+
     /// Forgets a process that has ended; its children stay until the whole tree is read.
     pub(crate) fn remove(&mut self, pid: Pid) -> Option<LiveProcess> {
         self.order.retain(|&p| p != pid);
@@ -134,8 +141,7 @@ impl Tree {
             self.remove(pid);
             return Ok(true);
         }
-        let same = known.threads.len() == before
-            && known.threads.values().map(|t| t.id).eq(others);
+        let same = known.threads.len() == before && known.threads.values().map(|t| t.id).eq(others);
         Ok(execed || !same)
     }
 
@@ -186,6 +192,10 @@ impl Tree {
                 }
             }
             self.listed_at.insert(parent, now);
+        }
+        let now = self.reader.clock.now()?;
+        for process in self.processes.values_mut().filter(|p| p.may_exec(now)) {
+            changed |= process.read_cmdline(&self.reader)?;
         }
         let other: Vec<Pid> = self
             .processes

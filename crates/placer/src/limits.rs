@@ -75,3 +75,6 @@ pub const RESTORE_ERRORS_MAX: usize = 16;
 
 /// Cgroups of one subject whose cpusets are read: its processes usually share one.
 pub const CGROUPS_MAX: usize = 8;
+
+/// How long after its birth a process is expected to exec: then it has another command line.
+pub const EXEC_TIME_MAX: Duration = Duration::from_millis(500);

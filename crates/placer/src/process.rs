@@ -1,6 +1,6 @@
 //! One live process of a subject: its threads as they were last read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_os::{
     Clock, HostRoot, MaskError, Micros, OsError, Pid, PidFd, TaskDirectory, Tid, read_cmdline,
@@ -9,7 +9,7 @@ use albacore_os::{
 use albacore_plan::{Process, ProcessId, Thread, ThreadId, parse_thread_name};
 use albacore_topology::CpuSet;
 
-use crate::limits::{NAMING_TIME_MAX, THREADS_MAX};
+use crate::limits::{EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_MAX};
 
 /// A stretch of time in which nothing was born on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,6 +117,11 @@ impl LiveProcess {
         }
     }
 
+    /// True if the process is so young that an exec is to be expected.
+    pub(crate) fn may_exec(&self, now: Micros) -> bool {
+        now.0.saturating_sub(self.not_before.0) < EXEC_TIME_MAX.as_micros() as u64
+    }
+
     /// True if the process may have other threads than when it was last listed.
     pub(crate) fn has_other_count(&self) -> bool {
         match &self.directory {
@@ -144,18 +149,21 @@ impl LiveProcess {
         self.threads
             .retain(|tid, _| tids.binary_search(tid).is_ok());
         for tid in tids.into_iter().take(THREADS_MAX) {
-            if let Some(known) = self.threads.get_mut(&tid) {
-                // A tid that was listed before may mean another thread since.
-                if parse_thread_name(&known.comm).is_some() || !is_reused(reader, self.id, known) {
-                    continue;
-                }
-                self.threads.remove(&tid);
+            // A tid that means another thread than when it was listed is found by the step that names the old one.
+            if self.threads.contains_key(&tid) {
+                continue;
             }
             if let Some(known) = read_thread(reader, self.id, tid, horizon)? {
                 self.threads.insert(tid, known);
             }
         }
         Ok(true)
+    }
+
+    /// Forgets a thread that ended, so that the next listing looks who has its tid now.
+    pub(crate) fn forget_thread(&mut self, tid: Tid) {
+        self.threads.remove(&tid);
+        self.count = u64::MAX;
     }
 
     /// Reads the masks of all threads again; true if one differs, or a thread has ended.
@@ -175,12 +183,9 @@ impl LiveProcess {
                 Err(_) => {}
             }
         }
-        for tid in &gone {
-            self.threads.remove(tid);
-        }
-        if !gone.is_empty() {
+        for &tid in &gone {
             // Whoever took its place at the same time left the count as it was.
-            self.count = u64::MAX;
+            self.forget_thread(tid);
         }
         Ok(differs || !gone.is_empty())
     }
@@ -195,15 +200,13 @@ impl LiveProcess {
         }
     }
 
-    /// Reads the names of threads that have none of the built-in server's; true if one has one now.
+    /// Reads the names of threads that do not tell a slot yet; true if one does now.
     pub(crate) fn read_names(&mut self, reader: &Reader) -> bool {
         let mut is_named = false;
-        for (&tid, known) in &mut self.threads {
-            if parse_thread_name(&known.comm).is_some() {
-                continue;
-            }
+        for tid in self.unnamed(Micros(0)) {
             // One that has ended has no name; the next listing drops it.
             if let Ok(comm) = read_task_comm(&reader.host, Pid(self.id.pid.0), tid)
+                && let Some(known) = self.threads.get_mut(&tid)
                 && comm != known.comm
             {
                 is_named |= parse_thread_name(&comm).is_some();
@@ -213,12 +216,23 @@ impl LiveProcess {
         is_named
     }
 
-    /// True if a young thread of the process has no name of the built-in server's yet.
+    /// True if a young thread of the process does not tell its slot yet.
     pub(crate) fn awaits_names(&self, now: Micros) -> bool {
-        let is_young = |at: Micros| now.0.saturating_sub(at.0) < NAMING_TIME_MAX.as_micros() as u64;
-        self.threads
-            .values()
-            .any(|known| is_young(known.not_before) && parse_thread_name(&known.comm).is_none())
+        let oldest = now.0.saturating_sub(NAMING_TIME_MAX.as_micros() as u64);
+        !self.unnamed(Micros(oldest)).is_empty()
+    }
+
+    /// Threads born after `since` whose names tell no slot, or one that an older thread has: a new thread bears the
+    /// name of whoever made it until it gets its own.
+    fn unnamed(&self, since: Micros) -> Vec<Tid> {
+        let mut taken = BTreeSet::new();
+        let mut by_birth: Vec<&Known> = self.threads.values().collect();
+        by_birth.sort_by_key(|known| known.id);
+        by_birth.retain(|known| {
+            let is_told = parse_thread_name(&known.comm).is_some_and(|slot| taken.insert(slot));
+            !is_told && known.not_before >= since
+        });
+        by_birth.iter().map(|known| Tid(known.id.tid.0)).collect()
     }
 
     /// The process as a value.
@@ -231,16 +245,12 @@ impl LiveProcess {
         };
         Process {
             id: self.id,
+            born: albacore_plan::Moment(self.not_before.0),
             parent: albacore_plan::Pid(self.parent.0),
             cmdline: self.cmdline.clone(),
             threads: self.threads.values().map(thread).collect(),
         }
     }
-}
-
-fn is_reused(reader: &Reader, process: ProcessId, known: &Known) -> bool {
-    let stat = read_task_stat(&reader.host, Pid(process.pid.0), Tid(known.id.tid.0));
-    stat.is_ok_and(|stat| stat.start_ticks != known.id.start_ticks)
 }
 
 fn read_thread(

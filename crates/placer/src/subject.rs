@@ -215,8 +215,11 @@ impl Subject {
                     Some(&step.mask)
                 }
                 Outcome::Differs { actual } => Some(actual),
-                Outcome::Gone | Outcome::Stale => None,
-                Outcome::NotPermitted(_) => None,
+                Outcome::Gone => {
+                    self.tree.forget_thread(pid, tid);
+                    None
+                }
+                Outcome::Stale | Outcome::NotPermitted(_) => None,
                 Outcome::Failed(reason) => {
                     let (subject, reason) = (self.id, reason.clone());
                     (around.report)(&Report::StepFailed {

@@ -40,12 +40,13 @@ pub(crate) struct Verified {
 pub struct Ledger {
     pub(crate) generation: u64,
     pub(crate) arbiter: Option<ProcessId>,
+    pub(crate) likeness: Option<String>,
     pub(crate) workers: BTreeMap<WorkerIndex, ProcessId>,
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) verified: BTreeMap<ThreadId, Verified>,
     pub(crate) returned: BTreeMap<ThreadId, ProcessId>,
-    reversals: BTreeMap<ThreadId, Vec<Moment>>,
-    self_pinned: BTreeSet<ThreadId>,
+    pub(crate) reversals: BTreeMap<ThreadId, Vec<Moment>>,
+    pub(crate) self_pinned: BTreeSet<ThreadId>,
 }
 
 impl Ledger {

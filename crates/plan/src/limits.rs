@@ -16,3 +16,7 @@ pub const BUSY_TICKS: u64 = 10;
 
 /// A thread in a rank yields it to a busy extra thread that used this many times its cpu time.
 pub const BUSY_RATIO: u64 = 10;
+
+/// Age from which a group of like children may take the place of the workers, microseconds: a child looks like its
+/// parent between fork and exec, which takes milliseconds.
+pub const GROUP_AGE_MICROS: u64 = 100_000;

@@ -68,7 +68,7 @@ pub fn lint(
     if let Some((problem, mapping)) = solved {
         check(problem, mapping).map_err(|violations| LintError::Mapping { violations })?;
     }
-    let roles = find_roles(observation, plan.ledger().arbiter);
+    let roles = find_roles(observation, plan.ledger());
     let mut threads = BTreeSet::new();
     let mut slots = BTreeSet::new();
     for step in &plan.steps {
@@ -101,6 +101,3 @@ pub fn lint(
     }
     Ok(plan.into_stage())
 }
-
-#[cfg(test)]
-mod tests;

@@ -50,6 +50,8 @@ pub struct Thread {
 pub struct Process {
     /// Who it is.
     pub id: ProcessId,
+    /// When it was born, at the earliest.
+    pub born: Moment,
     /// The process it was forked by.
     pub parent: Pid,
     /// Its command line; a fork without exec has its parent's.

@@ -217,8 +217,9 @@ pub fn plan(
         draft.notes.push(Note::EmptyCpuset);
         return draft.finish();
     }
-    let roles = find_roles(observation, ledger.arbiter);
+    let roles = find_roles(observation, ledger);
     draft.ledger.arbiter = roles.arbiter;
+    draft.ledger.likeness.clone_from(&roles.likeness);
     let workers: Vec<&Process> = observation
         .processes
         .iter()

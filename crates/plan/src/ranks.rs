@@ -165,6 +165,3 @@ fn yield_to_busy(slots: &mut BTreeMap<Slot, ThreadId>, process: &Process) {
         *idlest = newcomer;
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,16 +9,18 @@
 //! the workers; so is one whose only such child is like itself (a fork without exec: a server with one worker left).
 //! Anything else with children is a wrapper, and the walk goes on in its largest subtree. A process without children
 //! at the end of the walk is a server that does not fork: it is the only worker. Because the walk starts at the top,
-//! helpers of workers are never taken for workers. An arbiter once found stays arbiter while it has a like child, so
-//! that a moment with few live workers does not move the walk below it.
+//! helpers of workers are never taken for workers.
+//! An arbiter once found stays arbiter while it has children, and the workers stay those like the workers before, so
+//! that a moment with few live workers changes nothing; only a larger group that lasts takes their place. (Between fork
+//! and exec a child looks like its parent, and like nobody it will be.)
 //!
 //! Limits: a server whose workers have nothing in common in their command lines is not recognised; the note
 //! "found 1 of W workers" says so.
 
 use std::collections::BTreeMap;
 
-use crate::limits::WRAPPERS_MAX;
-use crate::{Observation, Pid, Process, ProcessId, Source, parse_thread_name};
+use crate::limits::{GROUP_AGE_MICROS, WRAPPERS_MAX};
+use crate::{Ledger, Moment, Observation, Pid, Process, ProcessId, Source, parse_thread_name};
 
 /// What a process is to the placement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,6 +41,8 @@ pub struct Roles {
     roles: BTreeMap<Pid, Role>,
     /// The process whose children the workers are, if there is one.
     pub arbiter: Option<ProcessId>,
+    /// What the workers have in common.
+    pub(crate) likeness: Option<String>,
 }
 
 impl Roles {
@@ -51,11 +55,11 @@ impl Roles {
     }
 }
 
-/// Finds the roles; `arbiter` is the one found before, if any.
-pub fn find_roles(observation: &Observation, arbiter: Option<ProcessId>) -> Roles {
+/// Finds the roles; the ledger tells what was found before.
+pub fn find_roles(observation: &Observation, before: &Ledger) -> Roles {
     match observation.source {
         Source::Named => find_named(observation),
-        Source::PreFork => find_forked(observation, arbiter),
+        Source::PreFork => find_forked(observation, before),
     }
 }
 
@@ -78,8 +82,8 @@ fn find_named(observation: &Observation) -> Roles {
     found
 }
 
-fn find_forked(observation: &Observation, before: Option<ProcessId>) -> Roles {
-    let tree = Tree::new(&observation.processes);
+fn find_forked(observation: &Observation, before: &Ledger) -> Roles {
+    let tree = Tree::new(observation);
     let mut found = Roles::default();
     let Some(mut here) = observation.processes.first() else {
         return found;
@@ -88,15 +92,17 @@ fn find_forked(observation: &Observation, before: Option<ProcessId>) -> Roles {
     // bound: one level of the tree per turn
     for _ in 0..WRAPPERS_MAX {
         found.roles.insert(here.id.pid, Role::Arbiter);
-        let group = tree.like_children(here);
+        let is_known = before.arbiter == Some(here.id);
+        let group = tree.like_children(here, before.likeness.as_deref().filter(|_| is_known));
         let Some(first) = group.first() else {
             // Nothing was forked: the process serves by itself.
             workers = vec![here];
             break;
         };
-        let is_arbiter = group.len() >= 2 || before == Some(here.id) || alike(first, here);
+        let is_arbiter = group.len() >= 2 || is_known || alike(first, here);
         if is_arbiter {
             found.arbiter = Some(here.id);
+            found.likeness = Some(likeness(first));
             workers = group;
             break;
         }
@@ -136,16 +142,20 @@ fn likeness(process: &Process) -> String {
 }
 
 struct Tree<'a> {
+    at: Moment,
     children: BTreeMap<Pid, Vec<&'a Process>>,
 }
 
 impl<'a> Tree<'a> {
-    fn new(processes: &'a [Process]) -> Self {
+    fn new(observation: &'a Observation) -> Self {
         let mut children: BTreeMap<Pid, Vec<&'a Process>> = BTreeMap::new();
-        for process in processes.iter().skip(1) {
+        for process in observation.processes.iter().skip(1) {
             children.entry(process.parent).or_default().push(process);
         }
-        Self { children }
+        Self {
+            at: observation.at,
+            children,
+        }
     }
 
     fn children(&self, process: &Process) -> &[&'a Process] {
@@ -154,23 +164,29 @@ impl<'a> Tree<'a> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The largest group of children that are like each other; of equal groups the one like the parent, else the
-    /// one born first.
-    fn like_children(&self, parent: &Process) -> Vec<&'a Process> {
+    /// The children that are like the workers `before`, unless a larger group has lasted; without such the largest
+    /// group, of equal ones that like the parent, else the one born first.
+    fn like_children(&self, parent: &Process, before: Option<&str>) -> Vec<&'a Process> {
         let mut groups: BTreeMap<String, Vec<&'a Process>> = BTreeMap::new();
         for &child in self.children(parent) {
             groups.entry(likeness(child)).or_default().push(child);
+        }
+        if let Some(known) = before.and_then(|before| groups.get(before)) {
+            let is_old = |p: &&&Process| self.at.0.saturating_sub(p.born.0) >= GROUP_AGE_MICROS;
+            let lasting = |group: &Vec<&Process>| group.iter().filter(is_old).count();
+            if groups.values().all(|group| lasting(group) <= known.len()) {
+                return known.clone();
+            }
         }
         let own = likeness(parent);
         let rank = |key: &String, group: &[&Process]| {
             let born = group.iter().map(|p| p.id).min();
             (group.len(), *key == own, std::cmp::Reverse(born))
         };
-        groups
+        let largest = groups
             .into_iter()
-            .max_by_key(|(key, group)| rank(key, group))
-            .map(|(_, g)| g)
-            .unwrap_or_default()
+            .max_by_key(|(key, group)| rank(key, group));
+        largest.map(|(_, group)| group).unwrap_or_default()
     }
 
     fn largest_child(&self, parent: &Process) -> Option<&'a Process> {

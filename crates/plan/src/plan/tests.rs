@@ -1,1 +1,546 @@
-//! Tests of plan.
+//! Laws of plans, on a simulated server: stability, repair, scope, and what each cause means.
+
+use albacore_mapping::{Mode, Rank, solve};
+use albacore_topology::{Topology, parse_synthetic};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{LintError, MainThread, Source, Tid, lint, thread_name};
+
+/// A server of named workers, as a value that tests change; masks are what the last plan wrote.
+#[derive(Clone, Debug)]
+struct World {
+    policy: Policy,
+    observation: Observation,
+    ledger: Ledger,
+    next_id: i32,
+}
+
+fn set(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+impl World {
+    fn new(workers: u16, threads: u16, source: Source, machine: &str) -> Self {
+        let machine: Topology = parse_synthetic(machine).unwrap();
+        let policy = Policy {
+            workers,
+            threads,
+            mode: Mode::Scatter,
+            placement: Placement::Tuna,
+            enforcement: Enforcement::Enforce,
+            main_thread: MainThread::Pinned,
+            is_pool_size_known: true,
+        };
+        let cpuset = machine.cpuset();
+        let at = Moment(1_000_000);
+        let observation = Observation {
+            at,
+            machine,
+            cpuset,
+            cpuset_changes: 0,
+            source,
+            processes: Vec::new(),
+        };
+        let mut world = Self {
+            policy,
+            observation,
+            ledger: Ledger::default(),
+            next_id: 100,
+        };
+        world.born(None, 1, "root");
+        for worker in 0..workers {
+            world.birth_of_worker(worker);
+        }
+        world
+    }
+
+    fn id(&mut self) -> i32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// A process with `threads` threads, named if the source asks for it; its pid.
+    fn born(&mut self, worker: Option<u16>, threads: u16, cmdline: &str) -> Pid {
+        let pid = self.id();
+        let root = self.observation.processes.first().map_or(0, |p| p.id.pid.0);
+        let id = ProcessId {
+            start_ticks: pid as u64,
+            pid: Pid(pid),
+        };
+        let at = self.observation.at;
+        let cmdline = cmdline.into();
+        let parent = Pid(root);
+        self.observation.processes.push(Process {
+            id,
+            born: at,
+            parent,
+            cmdline,
+            threads: Vec::new(),
+        });
+        for rank in 0..threads {
+            let tid = if rank == 0 { pid } else { self.id() };
+            self.thread(Pid(pid), tid, worker.map(|w| (w, rank)));
+        }
+        Pid(pid)
+    }
+
+    fn thread(&mut self, pid: Pid, tid: i32, slot: Option<(u16, u16)>) -> ThreadId {
+        let id = ThreadId {
+            start_ticks: tid as u64,
+            tid: Tid(tid),
+        };
+        let name = |(w, r)| {
+            thread_name(Slot {
+                worker: WorkerIndex(w),
+                rank: Rank(r),
+            })
+        };
+        let comm = match self.observation.source {
+            Source::Named => slot.map_or("server".into(), name),
+            Source::PreFork => "server".into(),
+        };
+        let mask = self.observation.cpuset.clone();
+        let process = self
+            .observation
+            .processes
+            .iter_mut()
+            .find(|p| p.id.pid == pid)
+            .unwrap();
+        process.threads.push(Thread {
+            id,
+            comm,
+            mask,
+            cpu_ticks: 0,
+        });
+        id
+    }
+
+    fn birth_of_worker(&mut self, worker: u16) -> Pid {
+        let threads = self.policy.threads;
+        self.born(Some(worker), threads, "server worker")
+    }
+
+    fn kill(&mut self, pid: Pid) {
+        self.observation.processes.retain(|p| p.id.pid != pid);
+    }
+
+    fn thread_mut(&mut self, id: ThreadId) -> &mut Thread {
+        let mut all = self
+            .observation
+            .processes
+            .iter_mut()
+            .flat_map(|p| &mut p.threads);
+        all.find(|t| t.id == id).unwrap()
+    }
+
+    /// Plans and lints; nothing is executed.
+    fn look(&self) -> Plan<Linted> {
+        let problem = problem(&self.policy, &self.observation, None);
+        let solved = problem.map(|p| (solve(&p, &mut || false).unwrap(), p));
+        let pair = solved.as_ref().map(|(s, p)| (p, &s.mapping));
+        let mapping = pair.map(|(_, m)| m);
+        let plan = plan(&self.policy, &self.observation, mapping, &self.ledger);
+        lint(plan, &self.observation, pair).unwrap()
+    }
+
+    /// Plans and executes: masks become what the steps ask. The plan, for inspection.
+    fn run(&mut self) -> Plan<Linted> {
+        let mut plan = self.look();
+        let told = plan.clone();
+        for step in told.steps.clone() {
+            self.thread_mut(step.thread).mask = step.mask.clone();
+            plan.confirm(&step);
+        }
+        self.ledger = plan.into_ledger();
+        self.observation.at.0 += 1000;
+        told
+    }
+
+    fn in_slot(&self, worker: u16, rank: u16) -> ThreadId {
+        let slot = Slot {
+            worker: WorkerIndex(worker),
+            rank: Rank(rank),
+        };
+        self.ledger.thread_in(slot).unwrap()
+    }
+
+    fn worker(&self, worker: u16) -> Pid {
+        self.ledger.worker(WorkerIndex(worker)).unwrap().pid
+    }
+
+    fn mask(&mut self, id: ThreadId) -> CpuSet {
+        self.thread_mut(id).mask.clone()
+    }
+}
+
+fn named(workers: u16, threads: u16) -> World {
+    World::new(workers, threads, Source::Named, "pack:1 l3:1 core:4 pu:2")
+}
+
+#[test]
+fn a_second_plan_of_the_same_world_has_no_steps_and_no_drifts() {
+    let mut world = named(2, 4);
+    assert_eq!(world.run().steps.len(), 8);
+    let again = world.run();
+    assert_eq!(
+        (again.steps.len(), again.drifts.len(), again.notes.len()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn each_way_to_drift_has_its_cause() {
+    let mut world = named(2, 4);
+    world.run();
+    let thread = world.in_slot(1, 2);
+    let planned = world.mask(thread);
+    let causes = |plan: &Plan<Linted>| plan.drifts.iter().map(|d| d.cause).collect::<Vec<_>>();
+    world.thread_mut(thread).mask = set("0-7");
+    assert_eq!(causes(&world.run()), [Cause::Foreign]);
+    world.thread_mut(thread).mask = set("0-7");
+    assert_eq!(
+        causes(&world.run()),
+        [Cause::SelfPin],
+        "the second time within a minute"
+    );
+    world.thread_mut(thread).mask = set("0-7");
+    world.observation.cpuset_changes += 1;
+    assert_eq!(
+        causes(&world.run()),
+        [Cause::CpusetChange],
+        "changed and changed back"
+    );
+    world.thread_mut(thread).mask = CpuSet::new();
+    assert_eq!(causes(&world.run()), [Cause::Hotplug]);
+    assert_eq!(world.mask(thread), planned);
+    // Two threads of one worker at once: the worker does it.
+    for rank in [0, 3] {
+        let thread = world.in_slot(0, rank);
+        world.thread_mut(thread).mask = set("0-7");
+    }
+    assert_eq!(causes(&world.run()), [Cause::SelfPin, Cause::SelfPin]);
+    let pid = world.worker(0);
+    let tid = world.id();
+    let extra = world.thread(pid, tid, None);
+    assert_eq!(causes(&world.run()), [Cause::NewThread]);
+    let tid = world.id();
+    let inheriting = world.thread(pid, tid, None);
+    world.thread_mut(inheriting).mask = planned;
+    assert_eq!(causes(&world.run()), [Cause::Inherited]);
+    assert_eq!(
+        world.mask(extra),
+        world.mask(inheriting),
+        "both have the worker's set"
+    );
+}
+
+#[test]
+fn the_fourth_reversal_within_a_minute_ends_the_tug_of_war() {
+    let mut world = named(1, 2);
+    world.run();
+    let thread = world.in_slot(0, 1);
+    for _ in 0..3 {
+        world.thread_mut(thread).mask = set("6");
+        assert_eq!(world.run().steps.len(), 1);
+    }
+    world.thread_mut(thread).mask = set("6");
+    let last = world.run();
+    assert!(last.steps.is_empty() && last.ledger().is_self_pinned(thread));
+    assert!(
+        last.notes
+            .iter()
+            .any(|n| matches!(n, Note::SelfPinned { .. }))
+    );
+    world.thread_mut(thread).mask = set("5");
+    assert!(world.run().drifts.is_empty(), "left alone");
+    // A slow hand is repaired for ever.
+    let other = world.in_slot(0, 0);
+    for _ in 0..10 {
+        world.observation.at.0 += crate::limits::REVERSAL_WINDOW_MICROS / 3 + 1;
+        world.thread_mut(other).mask = set("6");
+        assert_eq!(world.run().steps.len(), 1);
+    }
+}
+
+#[test]
+fn without_a_placement_every_mask_of_ours_is_given_back_and_nothing_else_is_touched() {
+    let mut world = named(2, 2);
+    let stranger = world.born(None, 1, "cron");
+    world
+        .thread_mut(ThreadId {
+            start_ticks: stranger.0 as u64,
+            tid: Tid(stranger.0),
+        })
+        .mask = set("3");
+    world.run();
+    let chosen = world.in_slot(0, 1);
+    let moved = world.in_slot(1, 1);
+    world.thread_mut(chosen).mask = set("2-3");
+    world.policy.placement = Placement::None;
+    let pid = world.worker(1);
+    let tid = world.id();
+    let inheriting = world.thread(pid, tid, None);
+    world.thread_mut(inheriting).mask = world.mask(moved);
+    let plan = world.run();
+    assert!(
+        plan.steps
+            .iter()
+            .all(|s| s.kind == StepKind::GiveBack && s.mask == set("0-7"))
+    );
+    assert_eq!(
+        plan.steps.len(),
+        4,
+        "three placed threads and the one that inherited"
+    );
+    assert_eq!(
+        world.mask(chosen),
+        set("2-3"),
+        "somebody chose that after us"
+    );
+    assert!(world.run().steps.is_empty());
+    world.policy.placement = Placement::Tuna;
+    assert!(world.run().steps.iter().all(|s| s.kind == StepKind::Pin));
+}
+
+#[test]
+fn children_of_workers_get_an_inherited_pin_undone_once() {
+    let mut world = named(1, 2);
+    world.run();
+    let main = world.in_slot(0, 0);
+    let pin = world.mask(main);
+    let helper = world.born(None, 1, "sleep 60");
+    let process = world.observation.processes.last_mut().unwrap();
+    process.parent = world.ledger.worker(WorkerIndex(0)).unwrap().pid;
+    process.threads[0].mask = pin.clone();
+    let plan = world.run();
+    assert_eq!(
+        (plan.steps.len(), plan.steps[0].kind),
+        (1, StepKind::GiveBack)
+    );
+    let id = ThreadId {
+        start_ticks: helper.0 as u64,
+        tid: Tid(helper.0),
+    };
+    world.thread_mut(id).mask = pin;
+    assert!(
+        world.run().steps.is_empty(),
+        "what it chooses afterwards is its own affair"
+    );
+}
+
+#[test]
+fn ranks_follow_age_until_it_is_clear_who_computes() {
+    let mut world = World::new(1, 2, Source::PreFork, "pack:1 core:4 pu:1");
+    world.run();
+    let idle = world.in_slot(0, 1);
+    let pid = world.worker(0);
+    let tid = world.id();
+    let busy = world.thread(pid, tid, None);
+    world.run();
+    assert_eq!(world.in_slot(0, 1), idle);
+    world.thread_mut(busy).cpu_ticks = 500;
+    world.run();
+    assert_eq!(world.in_slot(0, 1), busy);
+    world.thread_mut(idle).cpu_ticks = 400;
+    world.run();
+    assert_eq!(
+        world.in_slot(0, 1),
+        busy,
+        "no flapping between two that compute"
+    );
+}
+
+#[test]
+fn the_main_thread_waits_for_a_pool_whose_size_is_not_known() {
+    let mut world = World::new(1, 2, Source::PreFork, "pack:1 core:4 pu:1");
+    world.policy.is_pool_size_known = false;
+    let peer = world.observation.processes[1].threads.pop().unwrap();
+    let plan = world.run();
+    assert!(plan.notes.contains(&Note::PoolSizeUnsafe {
+        worker: WorkerIndex(0)
+    }));
+    let main = world.in_slot(0, 0);
+    assert_eq!(world.mask(main).len(), 2, "the worker's set");
+    world.observation.processes[1].threads.push(peer);
+    world.run();
+    assert_eq!(world.mask(main).len(), 1);
+}
+
+#[test]
+fn an_empty_cpuset_is_told_and_nothing_is_asked() {
+    let mut world = named(2, 2);
+    world.run();
+    world.observation.cpuset = CpuSet::new();
+    let plan = world.run();
+    assert_eq!((plan.steps.len(), plan.notes), (0, vec![Note::EmptyCpuset]));
+}
+
+#[test]
+fn lint_refuses_what_plan_never_makes() {
+    let mut world = named(2, 2);
+    let good = {
+        let problem = problem(&world.policy, &world.observation, None).unwrap();
+        let solution = solve(&problem, &mut || false).unwrap();
+        plan(
+            &world.policy,
+            &world.observation,
+            Some(&solution.mapping),
+            &world.ledger,
+        )
+    };
+    let refused = |change: &dyn Fn(&mut Plan<Proposed>)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        lint(bad, &world.observation, None).unwrap_err()
+    };
+    let outside = refused(&|p| p.steps[0].mask = set("0,9"));
+    assert!(matches!(outside, LintError::OutsideCpuset { .. }));
+    assert!(matches!(
+        refused(&|p| p.steps[0].mask = set("")),
+        LintError::OutsideCpuset { .. }
+    ));
+    let twice = refused(&|p| p.steps.push(p.steps[0].clone()));
+    assert!(matches!(twice, LintError::Twice { .. }));
+    let slot = refused(&|p| p.steps[0].slot = p.steps[1].slot);
+    assert!(matches!(slot, LintError::Twice { .. }));
+    let unknown = refused(&|p| p.steps[0].thread.start_ticks += 1);
+    assert!(matches!(unknown, LintError::UnknownThread { .. }));
+    let root = world.observation.processes[0].clone();
+    let arbiter = refused(&|p| {
+        (p.steps[0].process, p.steps[0].thread) = (root.id, root.threads[0].id);
+    });
+    assert!(matches!(arbiter, LintError::NotAWorker { .. }));
+    let back = refused(&|p| p.steps[0].kind = StepKind::GiveBack);
+    assert!(matches!(back, LintError::OutsideCpuset { .. }));
+    let problem = problem(&world.policy, &world.observation, None).unwrap();
+    let broken = Mapping {
+        threads: 2,
+        cpus: vec![albacore_topology::CpuId(0); 3],
+    };
+    let mapping = lint(good.clone(), &world.observation, Some((&problem, &broken))).unwrap_err();
+    assert!(matches!(mapping, LintError::Mapping { .. }));
+    world.kill(Pid(102));
+}
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Respawn(u16),
+    Taskset(u16, u16),
+    Shrink(u8),
+    Grow,
+    Extra(u16),
+    Idle,
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        (0..4u16).prop_map(Edit::Respawn),
+        (0..4u16, 0..4u16).prop_map(|(w, r)| Edit::Taskset(w, r)),
+        (0..8u8).prop_map(Edit::Shrink),
+        Just(Edit::Grow),
+        (0..4u16).prop_map(Edit::Extra),
+        Just(Edit::Idle),
+    ]
+}
+
+fn apply(world: &mut World, edit: &Edit) {
+    match *edit {
+        Edit::Respawn(worker) => {
+            let pid = world.worker(worker % world.policy.workers);
+            world.kill(pid);
+            world.birth_of_worker(worker % world.policy.workers);
+        }
+        Edit::Taskset(worker, rank) => {
+            let (w, r) = (worker % world.policy.workers, rank % world.policy.threads);
+            let thread = world.in_slot(w, r);
+            world.thread_mut(thread).mask = world.observation.cpuset.clone();
+        }
+        Edit::Shrink(cpu) => {
+            let mut smaller = world.observation.cpuset.clone();
+            smaller.remove(albacore_topology::CpuId(cpu.into()));
+            if !smaller.is_empty() {
+                move_cpuset(world, smaller);
+            }
+        }
+        Edit::Grow => {
+            let all = world.observation.machine.cpuset();
+            move_cpuset(world, all);
+        }
+        Edit::Extra(worker) => {
+            let pid = world.worker(worker % world.policy.workers);
+            let tid = world.id();
+            world.thread(pid, tid, None);
+        }
+        Edit::Idle => {}
+    }
+}
+
+/// As kernels before 6.2 do it: the whole new cpuset for everybody.
+fn move_cpuset(world: &mut World, cpuset: CpuSet) {
+    if cpuset == world.observation.cpuset {
+        return;
+    }
+    world.observation.cpuset = cpuset.clone();
+    world.observation.cpuset_changes += 1;
+    for process in &mut world.observation.processes {
+        process
+            .threads
+            .iter_mut()
+            .for_each(|thread| thread.mask = cpuset.clone());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn whatever_happens_masks_stay_inside_the_cpuset_and_a_second_plan_is_empty(
+        workers in 1..5u16,
+        threads in 1..5u16,
+        is_named in any::<bool>(),
+        edits in proptest::collection::vec(edit(), 1..20),
+    ) {
+        let source = if is_named { Source::Named } else { Source::PreFork };
+        let mut world = World::new(workers, threads, source, "pack:1 l3:2 core:2 pu:2");
+        world.run();
+        for edit in &edits {
+            apply(&mut world, edit);
+            let plan = world.run();
+            for step in &plan.steps {
+                prop_assert!(step.mask.is_subset(&world.observation.cpuset));
+                prop_assert_ne!(step.process.pid, world.observation.processes[0].id.pid);
+            }
+            let again = world.run();
+            prop_assert_eq!(again.steps.len(), 0, "after {:?}", edit);
+            prop_assert_eq!(again.drifts.len(), 0);
+            // Every slot has a thread, and no two slots have the same.
+            let filled = usize::from(workers) * usize::from(threads);
+            prop_assert_eq!(world.ledger.slot_count(), filled);
+            let root = &world.observation.processes[0].threads[0];
+            prop_assert_eq!(&root.mask, &world.observation.cpuset);
+        }
+    }
+
+    #[test]
+    fn one_respawn_moves_the_threads_of_that_worker_and_no_others(
+        workers in 1..5u16,
+        threads in 1..5u16,
+        is_named in any::<bool>(),
+        victims in proptest::collection::vec(0..4u16, 1..6),
+    ) {
+        let source = if is_named { Source::Named } else { Source::PreFork };
+        let mut world = World::new(workers, threads, source, "pack:1 l3:2 core:2 pu:2");
+        world.run();
+        for victim in victims {
+            let victim = victim % workers;
+            let pid = world.worker(victim);
+            world.kill(pid);
+            let born = world.birth_of_worker(victim);
+            let plan = world.run();
+            prop_assert!(plan.steps.iter().all(|step| step.process.pid == born));
+            prop_assert_eq!(plan.steps.len(), usize::from(threads));
+            prop_assert_eq!(world.worker(victim), born);
+        }
+    }
+}

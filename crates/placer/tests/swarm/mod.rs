@@ -1,0 +1,214 @@
+//! A toy server, a placer on it, and an independent look at the masks.
+
+#![allow(dead_code)] // each test file uses its part
+
+use std::fs;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use albacore_mapping::Mode;
+use albacore_os::{Pid, Tid, write_mask};
+use albacore_placer::{Config, Placer, Report, Row, SubjectConfig, SubjectId};
+use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_topology::CpuSet;
+
+/// Only for liveness: how long anything may take on a machine that is busy with other tests.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+pub fn policy(workers: u16, threads: u16) -> Policy {
+    Policy {
+        workers,
+        threads,
+        mode: Mode::Scatter,
+        placement: Placement::Tuna,
+        enforcement: Enforcement::Enforce,
+        main_thread: MainThread::Pinned,
+        is_pool_size_known: true,
+    }
+}
+
+pub struct Swarm {
+    pub child: Child,
+}
+
+impl Swarm {
+    pub fn start(workers: u16, threads: u16, more: &[&str]) -> Self {
+        Self::start_with(workers, threads, more, |_| {})
+    }
+
+    pub fn start_with(
+        workers: u16,
+        threads: u16,
+        more: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        command
+            .args([workers.to_string(), threads.to_string()])
+            .args(more)
+            .stdin(Stdio::piped());
+        prepare(&mut command);
+        Self {
+            child: command.spawn().unwrap(),
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid(self.child.id() as i32)
+    }
+
+    pub fn order(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+}
+
+impl Drop for Swarm {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A placer with one subject and everything it told.
+pub struct Run {
+    pub placer: Placer,
+    pub subject: SubjectId,
+    pub reports: Vec<Report>,
+}
+
+impl Run {
+    pub fn on(root: Pid, source: Source, policy: Policy) -> Self {
+        Self::with(Config::live(), root, source, policy)
+    }
+
+    pub fn with(config: Config, root: Pid, source: Source, policy: Policy) -> Self {
+        let mut placer = Placer::new(config).unwrap();
+        let subject = placer
+            .add_subject(&SubjectConfig {
+                root,
+                source,
+                policy,
+            })
+            .unwrap();
+        Self {
+            placer,
+            subject,
+            reports: Vec::new(),
+        }
+    }
+
+    pub fn step(&mut self) {
+        let reports = &mut self.reports;
+        self.placer
+            .step(Duration::from_millis(20), &mut |r| reports.push(r.clone()))
+            .unwrap();
+    }
+
+    /// Steps until something holds.
+    pub fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            if start.elapsed() > DEADLINE {
+                let told: Vec<_> = self.reports.iter().rev().take(30).collect();
+                panic!(
+                    "{what}: not within {DEADLINE:?}\n{:#?}\n{told:#?}",
+                    self.rows()
+                );
+            }
+            self.step();
+        }
+    }
+
+    pub fn for_a_while(&mut self, time: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.step();
+        }
+    }
+
+    pub fn rows(&self) -> Vec<Row> {
+        self.placer.table().unwrap()
+    }
+
+    /// True if every slot has a live thread whose mask, read from /proc, is one planned cpu.
+    pub fn is_placed(&self) -> bool {
+        self.rows().iter().all(|row| {
+            let (Some(tid), Some(planned)) = (row.tid, &row.planned) else {
+                return false;
+            };
+            row.verified_micros_ago.is_some() && mask_of(tid).as_ref() == Some(planned)
+        })
+    }
+
+    pub fn until_placed(&mut self) {
+        self.until("placed", |run| run.is_placed());
+    }
+
+    pub fn calls(&self) -> u64 {
+        self.placer.figures().setaffinity_calls
+    }
+
+    pub fn restore(&mut self) -> albacore_placer::Restored {
+        let reports = &mut self.reports;
+        self.placer.restore(&mut |r| reports.push(r.clone()))
+    }
+}
+
+/// The mask of a thread as /proc/TID/status tells, not as the crates under test read it.
+pub fn mask_of(tid: Tid) -> Option<CpuSet> {
+    let status = fs::read_to_string(format!("/proc/{}/status", tid.0)).ok()?;
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(list.trim().parse().unwrap())
+}
+
+/// All live processes of a tree, the root first.
+pub fn tree_of(root: Pid) -> Vec<Pid> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while next < found.len() {
+        let tasks = format!("/proc/{}/task", found[next].0);
+        next += 1;
+        for task in fs::read_dir(tasks).into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(
+                children
+                    .split_whitespace()
+                    .map(|pid| Pid(pid.parse().unwrap())),
+            );
+        }
+    }
+    found
+}
+
+/// All threads of all processes of a tree.
+pub fn threads_of(root: Pid) -> Vec<Tid> {
+    tree_of(root).into_iter().flat_map(tasks_of).collect()
+}
+
+pub fn tasks_of(pid: Pid) -> Vec<Tid> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", pid.0))
+        .into_iter()
+        .flatten()
+        .flatten();
+    tasks
+        .map(|task| Tid(task.file_name().to_str().unwrap().parse().unwrap()))
+        .collect()
+}
+
+/// What somebody else's `taskset` does.
+pub fn taskset(tid: Tid, mask: &CpuSet) {
+    write_mask(tid, mask).unwrap();
+}
+
+pub fn cpus(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+/// The cpus this test may use.
+pub fn own_cpus() -> CpuSet {
+    mask_of(Tid(std::process::id() as i32)).unwrap()
+}
