@@ -50,12 +50,28 @@ impl Running {
         let listening = event(&mut events, "listening");
         let address = |name: &str| listening[name].as_str().unwrap().parse().unwrap();
         let (http, grpc) = (address("http"), address("grpc"));
-        event(&mut events, "ready");
+        let mut workers = Vec::new();
+        loop {
+            let event = next_event(&mut events).expect("the server gets ready");
+            match event["event"].as_str() {
+                Some("worker_started") => workers.push(event["pid"].as_u64().unwrap() as u32),
+                Some("ready") => break,
+                _ => {}
+            }
+        }
         Self {
             child,
             events,
             http,
             grpc,
+            workers,
+        }
+    }
+
+    /// Sends a signal to every worker.
+    pub(crate) fn signal_workers(&self, signal: &str) {
+        for pid in &self.workers {
+            assert!(kill(signal, *pid), "worker {pid} is there");
         }
     }
 
