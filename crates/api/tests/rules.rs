@@ -5,15 +5,29 @@ use serde_json::{Value, json};
 
 /// What the API server says, an example that keeps the rule, one that breaks it, and the field that
 /// the reader then names.
-fn examples() -> Vec<(&'static str, Value, Value, &'static str)> {
-    let model = || json!({"name": "m", "uri": "file:///m", "slo": {"latency": "25ms"}});
-    let models = |more: Value| {
-        let mut spec = json!({ "models": [model()] });
-        for (name, value) in more.as_object().into_iter().flatten() {
-            spec[name] = value.clone();
-        }
-        spec
-    };
+type Example = (&'static str, Value, Value, &'static str);
+
+fn examples() -> Vec<Example> {
+    server_examples()
+        .into_iter()
+        .chain(batching_examples())
+        .collect()
+}
+
+fn model() -> Value {
+    json!({"name": "m", "uri": "file:///m", "slo": {"latency": "25ms"}})
+}
+
+/// A spec with one model and what is in `more`.
+fn models(more: Value) -> Value {
+    let mut spec = json!({ "models": [model()] });
+    for (name, value) in more.as_object().into_iter().flatten() {
+        spec[name] = value.clone();
+    }
+    spec
+}
+
+fn server_examples() -> Vec<Example> {
     let template = |server: Value| json!({"spec": {"containers": [server]}});
     let own = || json!({"template": template(json!({"name": "server", "command": ["x"]}))});
     let mut own_with_batching = own();
@@ -44,6 +58,11 @@ fn examples() -> Vec<(&'static str, Value, Value, &'static str)> {
             own_with_batching,
             "spec.batching",
         ),
+    ]
+}
+
+fn batching_examples() -> Vec<Example> {
+    vec![
         (
             "maxDelay goes with policy Timeout: needed there, refused with any other",
             models(json!({"batching": {"policy": "Timeout", "maxDelay": "2ms"}})),
