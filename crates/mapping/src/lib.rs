@@ -1,11 +1,11 @@
 //! Which cpu each (worker, rank) runs on: a problem in, a mapping with its certificate out. Pure
 //! but for good_lp.
 //!
-//! [`solve`] goes through these steps, each a module with its theory at its head: `domains` (the
+//! [`solve()`] goes through these steps, each a module with its theory at its head: `domains` (the
 //! problem as counts in a tree), `volumes` and `relax` (threads and mains of each cpu, the smallest
 //! relaxation), `deal` (which worker gets which), `improve` and `shake` (exchanges), `bound` (what
 //! nothing can exceed), `reduced` (the integer program where value and bound do not meet), `label`
-//! and `name` (ranks and workers). [`round_robin`] is the baseline. `check` judges any of them and
+//! and `name` (ranks and workers). [`round_robin()`] is the baseline. `check` judges any of them and
 //! shares no code with them.
 #![forbid(unsafe_code)]
 
