@@ -4,20 +4,17 @@
 //! one the complement of a leaf. Numbers are read exactly, thresholds in `f64`, as the library
 //! does.
 
+mod tree;
+
 use std::str::FromStr;
 
+use self::tree::TreeFields;
 use crate::error::{ModelError, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
-use crate::model::{CategorySets, Format, Model, RawNode, Tree};
+use crate::model::{Format, Model, Tree};
 use crate::transform::Transform;
-use crate::view::flag;
 
 type Read<T> = Result<T, ModelError>;
-
-/// The decision is by category.
-const DECISION_CATEGORICAL: u32 = 1;
-/// Missing values go left.
-const DECISION_DEFAULT_LEFT: u32 = 2;
 
 /// Lines of the model, with their place for error messages.
 struct Lines<'a> {
@@ -56,24 +53,6 @@ struct Header<'a> {
     objective: Option<&'a str>,
     feature_names: Option<&'a str>,
     is_averaged: bool,
-}
-
-/// Fields of a tree.
-#[derive(Default)]
-struct TreeFields<'a> {
-    leaves: Option<&'a str>,
-    categorical: Option<&'a str>,
-    feature: Option<&'a str>,
-    threshold: Option<&'a str>,
-    decision: Option<&'a str>,
-    left: Option<&'a str>,
-    right: Option<&'a str>,
-    leaf_value: Option<&'a str>,
-    leaf_count: Option<&'a str>,
-    internal_count: Option<&'a str>,
-    set_starts: Option<&'a str>,
-    set_words: Option<&'a str>,
-    is_linear: Option<&'a str>,
 }
 
 /// Reads a model.
@@ -260,176 +239,4 @@ fn objective_of(line: &str) -> Read<(String, Transform)> {
         }
     };
     Ok((name.to_owned(), transform))
-}
-
-impl<'a> TreeFields<'a> {
-    /// Reads the tree's fields; says whether another tree follows.
-    fn read(&mut self, lines: &mut Lines<'a>) -> Read<bool> {
-        // bound: each step takes a line.
-        while let Some(line) = lines.next() {
-            if line.starts_with("Tree=") {
-                return Ok(true);
-            }
-            if line == "end of trees" {
-                return Ok(false);
-            }
-            let Some((key, value)) = line.split_once('=') else {
-                continue;
-            };
-            if let Some(slot) = self.slot(key) {
-                put(slot, value, key)?;
-            }
-        }
-        lines.error("the file ends before 'end of trees'")
-    }
-
-    fn slot(&mut self, key: &str) -> Option<&mut Option<&'a str>> {
-        Some(match key {
-            "num_leaves" => &mut self.leaves,
-            "num_cat" => &mut self.categorical,
-            "split_feature" => &mut self.feature,
-            "threshold" => &mut self.threshold,
-            "decision_type" => &mut self.decision,
-            "left_child" => &mut self.left,
-            "right_child" => &mut self.right,
-            "leaf_value" => &mut self.leaf_value,
-            "leaf_count" => &mut self.leaf_count,
-            "internal_count" => &mut self.internal_count,
-            "cat_boundaries" => &mut self.set_starts,
-            "cat_threshold" => &mut self.set_words,
-            "is_linear" => &mut self.is_linear,
-            _ => return None,
-        })
-    }
-
-    fn tree(&self) -> Read<Tree> {
-        if self.is_linear.is_some_and(|text| text.trim() != "0") {
-            let reason =
-                "linear trees (linear_tree=true): their leaves are regressions, not values";
-            return Err(ModelError::Unsupported(reason.to_owned()));
-        }
-        let leaves = count(self.leaves, "num_leaves")?;
-        let splits = leaves.saturating_sub(1);
-        let values: Vec<f64> = list(self.leaf_value, "leaf_value", leaves)?;
-        let sets = self.category_sets()?;
-        let mut raw = self.splits(splits, sets.ends.len())?;
-        // A tree of one leaf says nothing about rows; any cover will do.
-        let leaf_covers = match self.leaf_count {
-            Some(_) if splits > 0 => list(self.leaf_count, "leaf_count", leaves)?,
-            _ => vec![0.0; leaves],
-        };
-        for (leaf, (&value, &cover)) in values.iter().zip(&leaf_covers).enumerate() {
-            let label = leaf as u32;
-            raw.push(RawNode {
-                label,
-                children: None,
-                feature: 0,
-                flags: 0,
-                value,
-                cover,
-            });
-        }
-        let nodes = Tree::build(&raw)?;
-        Ok(Tree {
-            group: Some(0),
-            depth: Tree::depth_of(&nodes),
-            nodes,
-            leaf_vectors: Vec::new(),
-            sets,
-            has_covers: splits == 0 || (self.leaf_count.is_some() && self.internal_count.is_some()),
-        })
-    }
-
-    fn category_sets(&self) -> Read<CategorySets> {
-        let mut sets = CategorySets::default();
-        let categorical = self
-            .categorical
-            .map_or(Ok(0), |text| number(text, "num_cat"))?;
-        if categorical == 0 {
-            return Ok(sets);
-        }
-        let length = self
-            .set_words
-            .unwrap_or("")
-            .split_ascii_whitespace()
-            .count();
-        let words: Vec<u32> = list(self.set_words, "cat_threshold", length)?;
-        let starts = self.set_starts;
-        let starts: Vec<usize> = list(
-            starts,
-            "cat_boundaries",
-            usize::saturating_add(categorical, 1),
-        )?;
-        if starts[0] != 0 || starts[categorical] != words.len() || !starts.is_sorted() {
-            let reason = format!("not an ascending list from 0 to {}", words.len());
-            return Err(ModelError::inconsistent("cat_boundaries", reason));
-        }
-        for bounds in starts.windows(2) {
-            let set = &words[bounds[0]..bounds[1]];
-            sets.push((0..).zip(set.iter().copied()));
-        }
-        Ok(sets)
-    }
-
-    fn splits(&self, splits: usize, sets: usize) -> Read<Vec<RawNode>> {
-        if splits == 0 {
-            return Ok(Vec::new());
-        }
-        let feature: Vec<u32> = list(self.feature, "split_feature", splits)?;
-        let threshold: Vec<f64> = list(self.threshold, "threshold", splits)?;
-        let decision: Vec<u32> = list(self.decision, "decision_type", splits)?;
-        let left: Vec<i64> = list(self.left, "left_child", splits)?;
-        let right: Vec<i64> = list(self.right, "right_child", splits)?;
-        let cover: Vec<f64> = match self.internal_count {
-            Some(_) => list(self.internal_count, "internal_count", splits)?,
-            None => vec![0.0; splits],
-        };
-        // Leaf k stands behind the splits; what does not exist is found by `Tree::build`.
-        let child = |child: i64| match usize::try_from(child) {
-            Ok(split) if split < splits => split,
-            Ok(_) => usize::MAX,
-            Err(_) => usize::try_from(!child).map_or(usize::MAX, |l| l.saturating_add(splits)),
-        };
-        let mut raw = Vec::with_capacity(splits);
-        for split in 0..splits {
-            let flags = flags_of(decision[split])?;
-            let value = threshold[split];
-            let is_set = value >= 0.0 && value < sets as f64 && value.fract() == 0.0;
-            if flags & flag::CATEGORICAL != 0 && !is_set {
-                let reason = format!("split {split} asks for set {value} of {sets}");
-                return Err(ModelError::inconsistent("threshold", reason));
-            }
-            raw.push(RawNode {
-                label: split as u32,
-                children: Some((child(left[split]), child(right[split]))),
-                feature: feature[split],
-                flags,
-                value,
-                cover: cover[split],
-            });
-        }
-        Ok(raw)
-    }
-}
-
-/// LightGBM's bits: category, default side, and in the next two the kind of missing values. NaN is
-/// a member of no set, so it goes right there whatever the bits say.
-fn flags_of(decision: u32) -> Read<u8> {
-    let mut flags = flag::INCLUSIVE;
-    if decision & DECISION_CATEGORICAL != 0 {
-        return Ok(flags | flag::CATEGORICAL | flag::MISSING_NAN);
-    }
-    if decision & DECISION_DEFAULT_LEFT != 0 {
-        flags |= flag::DEFAULT_LEFT;
-    }
-    match decision >> 2 {
-        0 => {}
-        1 => flags |= flag::MISSING_ZERO,
-        2 => flags |= flag::MISSING_NAN,
-        other => {
-            let reason = format!("kind {other} of missing values");
-            return Err(ModelError::inconsistent("decision_type", reason));
-        }
-    }
-    Ok(flags)
 }
