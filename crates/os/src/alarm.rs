@@ -26,7 +26,8 @@ impl Alarm {
         Ok(Self { timerfd })
     }
 
-    /// Becomes readable once, in `delay` from now (at least a nanosecond); replaces an earlier time.
+    /// Becomes readable once, in `delay` from now (at least a nanosecond); replaces an earlier
+    /// time.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -1,4 +1,5 @@
-//! Child processes that inherit chosen descriptors, die with their parent, and are waited for by pidfd.
+//! Child processes that inherit chosen descriptors, die with their parent, and are waited for by
+//! pidfd.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -120,7 +121,8 @@ impl Child {
         let _ = self.process.kill();
     }
 
-    /// How the child ended, if it has: all of its threads are gone and none of its writes can follow.
+    /// How the child ended, if it has: all of its threads are gone and none of its writes can
+    /// follow.
     ///
     /// # Errors
     /// The kernel refuses to wait.

@@ -1,5 +1,5 @@
-//! The engine alone, without a protocol: `cargo bench -p albacore-server --bench engine`. One call at
-//! a time through reserve, submit, worker and back; starts; and births after SIGKILL.
+//! The engine alone, without a protocol: `cargo bench -p albacore-server --bench engine`. One call
+//! at a time through reserve, submit, worker and back; starts; and births after SIGKILL.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

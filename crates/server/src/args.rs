@@ -299,10 +299,7 @@ mod tests {
                 &["--max-delay", "2h", "--policy", "timeout"],
                 "for example 25ms",
             ),
-            (
-                &["--max-delay", "-2ms", "--policy", "timeout"],
-                "--max-delay",
-            ),
+            (&["--max-delay=-2ms", "--policy", "timeout"], "--max-delay"),
             (&["--workers", "0"], "from 1 to 512"),
             (&["--threads", "many"], "from 1 to 512"),
             (&["--max-rows", "0"], "--max-rows"),

@@ -1,8 +1,8 @@
 //! The in-pod tree server: one front process, W worker processes of T threads, one model copy.
 //!
-//! `run` is the front process: `engine` owns memory, queues, batches and workers; `front` speaks the
-//! protocols and calls `engine`. `worker` is what a worker process runs. `ring` and `layout` are
-//! what the two processes must agree on.
+//! `run` is the front process: `engine` owns memory, queues, batches and workers; `front` speaks
+//! the protocols and calls `engine`. `worker` is what a worker process runs. `ring` and `layout`
+//! are what the two processes must agree on.
 #![forbid(unsafe_code)]
 
 pub mod args;

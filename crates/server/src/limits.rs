@@ -64,8 +64,8 @@ pub const RESPAWN_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Blame of a batch for a crash of its worker while it ran: the second one ends it.
 pub const CRASH_BLAME: u32 = albacore_batching::BLAME_MAX / 2;
 
-/// Blame for a SIGKILL: the kernel may have sent it because the batch took too much memory, but more
-/// often somebody else did.
+/// Blame for a SIGKILL: the kernel may have sent it because the batch took too much memory, but
+/// more often somebody else did.
 pub const KILL_BLAME: u32 = albacore_batching::BLAME_MAX / 8;
 
 /// How long workers may take to end once told to; they are idle then.

@@ -2,10 +2,10 @@
 //! a sequence number.
 //!
 //! Each word has one writer at a time. The front writes the batch, then the doorbell; the worker
-//! writes results and states, then `finished`. No lock is held over a death: whatever a dying worker
-//! leaves behind, the front looks at `finished` alone, and each life of a worker has a ring of its
-//! own, so that nothing of one life can be taken for another's. The front believes no word: states
-//! that are not exactly "done" are failures, numbers are clamped.
+//! writes results and states, then `finished`. No lock is held over a death: whatever a dying
+//! worker leaves behind, the front looks at `finished` alone, and each life of a worker has a ring
+//! of its own, so that nothing of one life can be taken for another's. The front believes no word:
+//! states that are not exactly "done" are failures, numbers are clamped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! Allocation of shared memory, by the front alone.
 //!
 //! Small pieces come in powers of two and are kept in a list for each size, so that the common
-//! request costs no search. Larger ones are taken first-fit from the lowest address, which keeps the
-//! part that was ever touched small; neighbors are joined when freed. If nothing fits, the lists
-//! are given back and joined first.
+//! request costs no search. Larger ones are taken first-fit from the lowest address, which keeps
+//! the part that was ever touched small; neighbors are joined when freed. If nothing fits, the
+//! lists are given back and joined first.
 
 use std::collections::BTreeMap;
 

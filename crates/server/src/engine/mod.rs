@@ -129,8 +129,8 @@ impl Drop for Guard {
 }
 
 impl Engine {
-    /// Starts the workers and returns at once; [`Engine::started`] waits for them. Call it inside of
-    /// a tokio runtime.
+    /// Starts the workers and returns at once; [`Engine::started`] waits for them. Call it inside
+    /// of a tokio runtime.
     ///
     /// # Errors
     /// Memory, descriptors or threads cannot be had.
@@ -202,10 +202,13 @@ impl Engine {
             if state.ready_workers() == workers {
                 return Some(Ok(()));
             }
-            let (failures, exit) = state.worst_start();
-            let cause = exit.map(|exit| exit.to_string()).unwrap_or_default();
-            (failures >= STARTUP_FAILURES_MAX)
-                .then_some(Err(StartError::Workers { failures, cause }))
+            let (failures, cause) = state.worst_start();
+            (failures >= STARTUP_FAILURES_MAX).then(|| {
+                Err(StartError::Workers {
+                    failures,
+                    cause: cause.to_owned(),
+                })
+            })
         });
         tokio::time::timeout(STARTUP_DEADLINE, outcome)
             .await
@@ -239,8 +242,8 @@ impl Engine {
             .map(ModelIndex)
     }
 
-    /// Takes room for `rows` rows of `element` ([`ElementType::F32`] or [`ElementType::F64`]) and for
-    /// the outputs `kinds`, and counts the rows against the queue's bound.
+    /// Takes room for `rows` rows of `element` ([`ElementType::F32`] or [`ElementType::F64`]) and
+    /// for the outputs `kinds`, and counts the rows against the queue's bound.
     ///
     /// # Errors
     /// A [`Refusal`]; nothing is kept then.

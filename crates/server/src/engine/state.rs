@@ -64,7 +64,8 @@ pub(super) struct Seat {
     members: Vec<u64>,
     /// Lives in a row that ended before the worker was ready.
     failures: u32,
-    last_end: Option<Exit>,
+    /// How its last life ended, or why none could begin.
+    last_end: String,
 }
 
 /// How far the engine is in its life.
@@ -119,7 +120,7 @@ impl State {
             batch: None,
             members: Vec::new(),
             failures: 0,
-            last_end: None,
+            last_end: String::new(),
         };
         Self {
             phase: Phase::Starting,
@@ -147,9 +148,9 @@ impl State {
     }
 
     /// The most lives in a row of one worker that ended before it was ready, and the last end.
-    pub(super) fn worst_start(&self) -> (u32, Option<Exit>) {
+    pub(super) fn worst_start(&self) -> (u32, &str) {
         let worst = self.seats.iter().max_by_key(|seat| seat.failures);
-        worst.map_or((0, None), |seat| (seat.failures, seat.last_end))
+        worst.map_or((0, ""), |seat| (seat.failures, &seat.last_end))
     }
 
     /// Whether no worker is up, nor expected soon: each of them failed to start again and again.
@@ -219,6 +220,16 @@ impl State {
         }
     }
 
+    /// A life of a worker could not even begin. How many in a row ended too early.
+    pub(super) fn worker_not_started(&mut self, worker: usize, cause: &str) -> u32 {
+        let Some(seat) = self.seats.get_mut(worker) else {
+            return 0;
+        };
+        seat.failures = seat.failures.saturating_add(1);
+        seat.last_end = cause.to_owned();
+        seat.failures
+    }
+
     /// A worker is dead: none of its writes can follow. How many lives in a row ended too early.
     pub(super) fn worker_ended(
         &mut self,
@@ -238,7 +249,7 @@ impl State {
         } else {
             seat.failures.saturating_add(1)
         };
-        seat.last_end = Some(exit);
+        seat.last_end = exit.to_string();
         let has_begun = seat
             .ring
             .take()
@@ -411,13 +422,11 @@ impl State {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.step(event, now, &mut actions);
         for abandoned in &actions.abandoned {
-            let cause = match event {
-                Event::WorkerLost { worker, .. } => {
-                    self.seats.get(worker.0).and_then(|s| s.last_end)
-                }
+            let seat = match event {
+                Event::WorkerLost { worker, .. } => self.seats.get(worker.0),
                 _ => None,
             };
-            let cause = cause.map(|exit| exit.to_string()).unwrap_or_default();
+            let cause = seat.map(|seat| seat.last_end.clone()).unwrap_or_default();
             let failure = Failure::Poisonous {
                 deaths: abandoned.losses,
                 cause,

@@ -99,7 +99,11 @@ impl Supervisor {
                     Err(error) => {
                         let cause = super::load::describe(&error);
                         tracing::error!(worker = index, %cause, "a worker cannot be started");
-                        Life::Due(now + RESPAWN_PAUSE_MAX)
+                        let failures = self.shared.change(|state, _, out| {
+                            out.is_changed = true;
+                            state.worker_not_started(index, &cause)
+                        });
+                        Life::Due(now + pause(failures).max(RESPAWN_PAUSE_MIN))
                     }
                 };
             }

@@ -7,10 +7,10 @@
 //! waits at the end only for pieces that somebody has claimed. The claim word holds the generation
 //! of the batch and the next piece, so that a peer which comes late claims nothing.
 //!
-//! **Proof sketch.** A claim succeeds only while the word holds the generation that the peer saw and
-//! a piece below its count. Rank 0 leaves the batch only when all pieces are finished, and closes
-//! the word before it says so; until then the ring holds the batch. So a peer whose claim succeeds
-//! has read a ring that did not change, and rank 0 is still there to wait for its piece.
+//! **Proof sketch.** A claim succeeds only while the word holds the generation that the peer saw
+//! and a piece below its count. Rank 0 leaves the batch only when all pieces are finished, and
+//! closes the word before it says so; until then the ring holds the batch. So a peer whose claim
+//! succeeds has read a ring that did not change, and rank 0 is still there to wait for its piece.
 //!
 //! **Limits.** Generations are 32 bits: a peer would have to sleep through 2^32 shared batches
 //! between two instructions to mistake one for another.
@@ -90,7 +90,8 @@ impl Team {
         }
     }
 
-    /// Rank 0: computes the batch in the ring, with the peers if it is large; how many segments it has.
+    /// Rank 0: computes the batch in the ring, with the peers if it is large; how many segments it
+    /// has.
     pub(super) fn lead(&self, ring: &Ring, models: &[Served<'_>], hands: &mut Hands<'_>) -> usize {
         let mut segments = std::mem::take(&mut hands.segments);
         if !ring.read(&mut segments) {

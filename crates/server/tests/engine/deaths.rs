@@ -171,21 +171,26 @@ async fn a_client_that_goes_away_is_forgotten_in_the_queue_in_the_batch_and_afte
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_cannot_start_is_an_error_and_leaves_nothing() {
-    let model = ModelConfig {
-        name: "m".into(),
-        path: zoo(SMALL[0]),
-        slo: None,
-    };
-    let models = vec![LoadedModel::load(&model).unwrap()];
-    let config = EngineConfig {
-        program: "/bin/false".into(),
-        ..config(2, 1)
-    };
-    let engine = Engine::start(&config, models, Observer(Box::new(|_| {}))).unwrap();
-    let error = engine.started().await.unwrap_err().to_string();
-    assert!(
-        error.contains("before it was ready, last with exit code 1"),
-        "{error}"
-    );
-    assert!(!engine.is_ready());
+    for (program, words) in [
+        ("/bin/false", "exit code 1"),
+        ("/no/such/file", "/no/such/file"),
+    ] {
+        let model = ModelConfig {
+            name: "m".into(),
+            path: zoo(SMALL[0]),
+            slo: None,
+        };
+        let models = vec![LoadedModel::load(&model).unwrap()];
+        let config = EngineConfig {
+            program: program.into(),
+            ..config(2, 1)
+        };
+        let engine = Engine::start(&config, models, Observer(Box::new(|_| {}))).unwrap();
+        let error = engine.started().await.unwrap_err().to_string();
+        assert!(
+            error.contains("before it was ready") && error.contains(words),
+            "{error}"
+        );
+        assert!(!engine.is_ready());
+    }
 }

@@ -121,7 +121,7 @@ impl Started {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            if state % 11 == 0 {
+            if state.is_multiple_of(11) {
                 f32::NAN
             } else {
                 (state % 2000) as f32 / 500.0 - 2.0
