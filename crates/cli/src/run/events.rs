@@ -19,9 +19,19 @@ pub(super) fn event(name: &str, fields: Value) -> Value {
 /// A report of the placer.
 pub(super) fn of_report(report: &Report) -> Value {
     match report {
-        Report::Planned { cpuset, objective, bound, optimal, relaxed, solve_micros, .. } => {
-            let relaxed: Vec<Value> =
-                relaxed.iter().map(|r| json!({"rule": r.rule, "amount": r.amount})).collect();
+        Report::Planned {
+            cpuset,
+            objective,
+            bound,
+            optimal,
+            relaxed,
+            solve_micros,
+            ..
+        } => {
+            let relaxed: Vec<Value> = relaxed
+                .iter()
+                .map(|r| json!({"rule": r.rule, "amount": r.amount}))
+                .collect();
             event(
                 "planned",
                 json!({
@@ -34,7 +44,12 @@ pub(super) fn of_report(report: &Report) -> Value {
                 }),
             )
         }
-        Report::WorkerBorn { worker, pid, respawns, .. } => event(
+        Report::WorkerBorn {
+            worker,
+            pid,
+            respawns,
+            ..
+        } => event(
             "worker_born",
             json!({"worker": worker.0, "pid": pid.0, "respawns": respawns}),
         ),
@@ -68,7 +83,16 @@ pub(super) fn of_report(report: &Report) -> Value {
 
 fn of_thread(report: &Report) -> Value {
     match report {
-        Report::Pinned { slot, pid, tid, mask, cause, birth_to_verified_micros, kind, .. } => event(
+        Report::Pinned {
+            slot,
+            pid,
+            tid,
+            mask,
+            cause,
+            birth_to_verified_micros,
+            kind,
+            ..
+        } => event(
             "pinned",
             json!({
                 "worker": worker(*slot),
@@ -81,7 +105,15 @@ fn of_thread(report: &Report) -> Value {
                 "birth_to_verified_us": birth_to_verified_micros,
             }),
         ),
-        Report::Drift { slot, pid, tid, planned, actual, cause, .. } => event(
+        Report::Drift {
+            slot,
+            pid,
+            tid,
+            planned,
+            actual,
+            cause,
+            ..
+        } => event(
             "drift",
             json!({
                 "worker": worker(*slot),
@@ -150,9 +182,16 @@ pub(super) fn note_text(note: &Note) -> String {
     match note {
         Note::FoundWorkers { found, asked } => format!("found {found} of {asked} workers"),
         Note::NameTwice { worker, pid } => {
-            format!("process {} also claims to be worker {}; the older is believed", pid.0, worker.0)
+            format!(
+                "process {} also claims to be worker {}; the older is believed",
+                pid.0, worker.0
+            )
         }
-        Note::MissingThreads { worker, found, asked } => {
+        Note::MissingThreads {
+            worker,
+            found,
+            asked,
+        } => {
             format!("worker {} has {found} of {asked} compute threads", worker.0)
         }
         Note::ExtraThreads { worker, count } => format!(

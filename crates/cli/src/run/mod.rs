@@ -167,12 +167,19 @@ impl Run {
         };
         let slots = usize::from(policy.workers) * usize::from(policy.threads);
         self.rows.len() == slots
-            && self.rows.iter().all(|row| row.tid.is_some() && row.state == expected)
+            && self
+                .rows
+                .iter()
+                .all(|row| row.tid.is_some() && row.state == expected)
     }
 
     fn head(&self) -> String {
         let policy = &self.deployment.policy;
-        let verified = self.rows.iter().filter(|row| row.state == RowState::Verified).count();
+        let verified = self
+            .rows
+            .iter()
+            .filter(|row| row.state == RowState::Verified)
+            .count();
         format!(
             "{}: {} workers x {} threads, policy {}; {verified} of {} threads verified",
             self.deployment.name,
@@ -199,17 +206,25 @@ impl Run {
                         albacore run is started again";
             self.output.event(&event("note", json!({"text": text})));
         }
-        let policy =
-            Policy { workers: before.workers, threads: before.threads, ..now.policy.clone() };
+        let policy = Policy {
+            workers: before.workers,
+            threads: before.threads,
+            ..now.policy.clone()
+        };
         if policy == *before {
             return;
         }
-        match self.placing.handle.set_policy(self.placing.subject, policy.clone()) {
+        match self
+            .placing
+            .handle
+            .set_policy(self.placing.subject, policy.clone())
+        {
             Ok(()) => {
                 self.deployment.policy = policy;
                 self.is_placed_told = false;
                 let name = policy_name(&self.deployment.policy);
-                self.output.event(&event("policy_changed", json!({"policy": name})));
+                self.output
+                    .event(&event("policy_changed", json!({"policy": name})));
             }
             Err(error) => {
                 let text = format!("the policy was not changed: {error}");
@@ -226,7 +241,13 @@ impl Run {
                 matches!(message, Inbox::Placer(News::Ended(_)))
             });
         }
-        let Self { placing, child, mut output, figures, .. } = self;
+        let Self {
+            placing,
+            child,
+            mut output,
+            figures,
+            ..
+        } = self;
         placing.join();
         let drained = child.drain(inbox, DRAIN, &mut |line| output.event(&server::line(line)));
         output.event(&events::summary(&figures));
@@ -245,7 +266,9 @@ impl Run {
         is_last: impl Fn(&Inbox) -> bool,
     ) {
         let deadline = Instant::now() + patience;
-        while let Ok(message) = inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok(message) =
+            inbox.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             let last = is_last(&message);
             match message {
                 Inbox::Placer(news) => self.hear(news),

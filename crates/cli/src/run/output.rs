@@ -24,9 +24,9 @@ impl Output {
         let done = match self {
             Self::Json => writeln!(out, "{event}").and_then(|()| out.flush()),
             Self::Terminal(table) => match sentence(event) {
-                Some(text) => {
-                    table.make_way(&mut out).and_then(|()| writeln!(out, "{text}"))
-                }
+                Some(text) => table
+                    .make_way(&mut out)
+                    .and_then(|()| writeln!(out, "{text}")),
                 None => Ok(()),
             },
         };
@@ -48,7 +48,8 @@ impl Output {
 
 fn line(row: &Row) -> Line {
     let text = |cpus: &Option<albacore_topology::CpuSet>| {
-        cpus.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
+        cpus.as_ref()
+            .map_or_else(|| "-".to_owned(), ToString::to_string)
     };
     Line {
         worker: row.slot.worker.0,
@@ -75,7 +76,11 @@ fn sentence(event: &Value) -> Option<String> {
             field("cpuset"),
             field("objective"),
             field("bound"),
-            if event["optimal"] == true { "optimal" } else { "not proven optimal" },
+            if event["optimal"] == true {
+                "optimal"
+            } else {
+                "not proven optimal"
+            },
             field("solve_micros"),
         ),
         "drift" if event["cause"] != "new_thread" => format!(
@@ -86,7 +91,11 @@ fn sentence(event: &Value) -> Option<String> {
             field("planned"),
             field("cause"),
         ),
-        "worker_gone" => format!("worker {} (process {}) ended", field("worker"), field("pid")),
+        "worker_gone" => format!(
+            "worker {} (process {}) ended",
+            field("worker"),
+            field("pid")
+        ),
         "self_pinned" => format!(
             "worker {} rank {}: thread {} pins itself and is left alone (SelfPinned)",
             field("worker"),

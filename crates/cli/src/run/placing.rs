@@ -55,7 +55,11 @@ impl Placing {
             drop(inbox.send(Inbox::Placer(News::Ended(ended))));
         });
         match started.recv() {
-            Ok(Ok((handle, subject))) => Ok(Self { handle, subject, thread }),
+            Ok(Ok((handle, subject))) => Ok(Self {
+                handle,
+                subject,
+                thread,
+            }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(PlacerError::UnknownSubject(SubjectId(0))),
         }

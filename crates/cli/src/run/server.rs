@@ -70,7 +70,11 @@ impl Child {
             drop(inbox.send(Inbox::ServerExited(status)));
         });
         match started.recv() {
-            Ok(Ok((pid, handle))) => Ok(Self { pid, handle, exit: None }),
+            Ok(Ok((pid, handle))) => Ok(Self {
+                pid,
+                handle,
+                exit: None,
+            }),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::Failed("the thread of the server ended".into())),
         }
@@ -144,7 +148,10 @@ impl Child {
 
 fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
     let pairs = |environment: &[(String, String)]| -> Vec<(OsString, OsString)> {
-        environment.iter().map(|(name, value)| (name.into(), value.into())).collect()
+        environment
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
     };
     match &deployment.server {
         Server::BuiltIn(settings) => {
@@ -156,7 +163,12 @@ fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
             listen("--http", args.http);
             listen("--grpc", args.grpc);
             let environment = pairs(&settings.environment);
-            Ok(Spawn { command, environment, directory: None, pipe_stdout: true })
+            Ok(Spawn {
+                command,
+                environment,
+                directory: None,
+                pipe_stdout: true,
+            })
         }
         Server::Own(own) => Ok(Spawn {
             command: own.command.iter().map(Into::into).collect(),

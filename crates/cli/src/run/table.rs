@@ -58,14 +58,23 @@ impl Table {
 
 fn render(head: &str, lines: &[Line], room: usize) -> Vec<String> {
     let mut text = vec![head.to_owned()];
-    let (planned, actual) = (width(lines, "planned", |l| &l.planned), width(lines, "actual", |l| &l.actual));
+    let (planned, actual) = (
+        width(lines, "planned", |l| &l.planned),
+        width(lines, "actual", |l| &l.actual),
+    );
     text.push(format!(
         "worker rank      tid  {:<planned$}  {:<actual$}  verified  respawns",
         "planned", "actual"
     ));
-    let shown = if lines.len() + 2 > room { room.saturating_sub(3) } else { lines.len() };
+    let shown = if lines.len() + 2 > room {
+        room.saturating_sub(3)
+    } else {
+        lines.len()
+    };
     for line in &lines[..shown] {
-        let tid = line.tid.map_or_else(|| "-".to_owned(), |tid| tid.to_string());
+        let tid = line
+            .tid
+            .map_or_else(|| "-".to_owned(), |tid| tid.to_string());
         let verified = line.verified_ms_ago.map_or_else(|| "never".to_owned(), ago);
         let mark = if line.is_drifted { " <- drift" } else { "" };
         text.push(format!(
@@ -80,11 +89,20 @@ fn render(head: &str, lines: &[Line], room: usize) -> Vec<String> {
 }
 
 fn width(lines: &[Line], title: &str, field: impl Fn(&Line) -> &String) -> usize {
-    lines.iter().map(|line| field(line).len()).max().unwrap_or(0).max(title.len())
+    lines
+        .iter()
+        .map(|line| field(line).len())
+        .max()
+        .unwrap_or(0)
+        .max(title.len())
 }
 
 fn ago(ms: u64) -> String {
-    if ms < 1000 { format!("{ms} ms") } else { format!("{} s", ms / 1000) }
+    if ms < 1000 {
+        format!("{ms} ms")
+    } else {
+        format!("{} s", ms / 1000)
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +127,11 @@ mod tests {
         let text = render("head", &[line(0, "0"), line(1, "0-1")], 20);
         assert_eq!(text.len(), 4);
         assert!(text[2].ends_with("12 ms         3"), "{:?}", text[2]);
-        assert!(text[3].contains("0-1") && text[3].ends_with("<- drift"), "{:?}", text[3]);
+        assert!(
+            text[3].contains("0-1") && text[3].ends_with("<- drift"),
+            "{:?}",
+            text[3]
+        );
     }
 
     #[test]
