@@ -106,16 +106,11 @@ impl Shared {
         let Outbox {
             answers,
             free_rows,
-            mut free_results,
+            free_results,
             alarm: _,
             is_changed,
         } = out;
-        for (reply, answer) in answers {
-            if let Err(Ok((results, _))) = reply.send(answer) {
-                // The client went away in this very moment.
-                free_results.push(results);
-            }
-        }
+        // Memory first: who has an answer finds the memory of its rows free.
         if !free_rows.is_empty() || !free_results.is_empty() {
             let mut memory = self.memory();
             free_rows
@@ -124,6 +119,12 @@ impl Shared {
             free_results
                 .into_iter()
                 .for_each(|extent| memory.free_results(extent));
+        }
+        for (reply, answer) in answers {
+            if let Err(Ok((results, _))) = reply.send(answer) {
+                // The client went away in this very moment.
+                self.free_results(results);
+            }
         }
         if is_changed {
             self.changed.notify_waiters();
