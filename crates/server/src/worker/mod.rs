@@ -70,6 +70,8 @@ fn run(inherited: &Inherited) -> Result<(), String> {
                 return Err(format!("thread {} cannot be started: {error}", name(rank)));
             }
         }
+        // Whoever looks at the threads of a ready worker finds every name.
+        team.assemble();
         lead(ring, &inherited.done, &models, &team, &mut hands);
         team.dismiss();
         Ok(())

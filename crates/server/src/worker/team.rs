@@ -40,6 +40,8 @@ pub(super) struct Team {
     claim: AtomicU64,
     /// Pieces that are computed.
     finished: AtomicU32,
+    /// Peers that run, and so bear their names.
+    present: AtomicU32,
 }
 
 /// The batch that threads share, as one of them has read it.
@@ -87,6 +89,19 @@ impl Team {
             generation: AtomicU32::new(0),
             claim: AtomicU64::new(u64::from(CLOSED)),
             finished: AtomicU32::new(0),
+            present: AtomicU32::new(0),
+        }
+    }
+
+    /// Rank 0: waits until every peer runs.
+    pub(super) fn assemble(&self) {
+        // bound: one pass for each peer.
+        loop {
+            let present = self.present.load(Ordering::Acquire);
+            if present as usize + 1 >= self.threads {
+                return;
+            }
+            futex::wait(Reach::Process, &self.present, present, None);
         }
     }
 
@@ -132,6 +147,8 @@ impl Team {
 
     /// A peer: helps with every shared batch until dismissed.
     pub(super) fn follow(&self, ring: &Ring, models: &[Served<'_>], hands: &mut Hands<'_>) {
+        self.present.fetch_add(1, Ordering::Release);
+        futex::wake(Reach::Process, &self.present, 1);
         let mut seen = 0;
         // bound: one pass for each shared batch; ends with the worker.
         loop {
