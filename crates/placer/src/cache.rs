@@ -181,8 +181,8 @@ impl Tree {
         }
     }
 
-    /// Looks for children of `parents` and for threads of all processes that were born since; true if there are.
-    pub(crate) fn read_births(&mut self, parents: &[Pid]) -> Result<bool, OsError> {
+    /// Looks for children of `parents` that were born since; true if there are.
+    pub(crate) fn read_children(&mut self, parents: &[Pid]) -> Result<bool, OsError> {
         let mut changed = false;
         for &parent in parents {
             let now = self.reader.clock.now()?;
@@ -193,6 +193,12 @@ impl Tree {
             }
             self.listed_at.insert(parent, now);
         }
+        Ok(changed)
+    }
+
+    /// Looks for threads of known processes that were born since, and for execs; true if there are.
+    pub(crate) fn read_births(&mut self) -> Result<bool, OsError> {
+        let mut changed = false;
         let now = self.reader.clock.now()?;
         for process in self.processes.values_mut().filter(|p| p.may_exec(now)) {
             changed |= process.read_cmdline(&self.reader)?;
@@ -234,19 +240,19 @@ impl Tree {
             return false;
         }
         let mut named = false;
-        for process in self.processes.values_mut().filter(|p| p.awaits_names(now)) {
-            named |= process.read_names(&self.reader);
+        for process in self.processes.values_mut() {
+            if process.awaits_names(now) {
+                named |= process.read_names(&self.reader);
+            }
         }
         named
     }
 
     /// True if young threads have no name yet although names decide; the root's own threads never get one.
-    pub(crate) fn awaits_names(&self, now: Micros) -> bool {
-        self.source == Source::Named
-            && self
-                .processes
-                .values()
-                .any(|p| p.pid() != self.root && p.awaits_names(now))
+    pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
+        let root = self.root;
+        let mut others = self.processes.values_mut().filter(|p| p.pid() != root);
+        self.source == Source::Named && others.any(|p| p.awaits_names(now))
     }
 
     /// Reads the cpu times of processes with more threads than `threads`, where they tell who computes.

@@ -16,8 +16,8 @@ pub const FAST_TIME_MAX: Duration = Duration::from_secs(2);
 /// Longest pause between two scans while processes are born somewhere on the machine.
 pub const SCAN_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// A scan is followed by a pause of this many times its duration: at most 1 % of a core, unless a birth is expected.
-pub const SCAN_PAUSE_RATIO: u32 = 100;
+/// A scan is followed by a pause of this many times its duration: half a percent of a core, unless a birth is expected.
+pub const SCAN_PAUSE_RATIO: u32 = 200;
 
 /// The same while a birth is expected.
 pub const FAST_PAUSE_RATIO: u32 = 3;
@@ -34,7 +34,7 @@ pub const SWEEP_PERIOD_MAX: Duration = Duration::from_millis(500);
 
 /// A thread adds this much to the sweep's period. Reading one mask costs about 0.4 us: that keeps the sweep below half
 /// a percent of a core.
-pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(100);
+pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(200);
 
 /// Period in which effective cpusets and the online cpus are read: nothing announces some of their changes.
 pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);
@@ -78,3 +78,12 @@ pub const CGROUPS_MAX: usize = 8;
 
 /// How long after its birth a process is expected to exec: then it has another command line.
 pub const EXEC_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// A look for new workers that nobody expects is followed by a pause of this many times its duration.
+pub const CHILDREN_PAUSE_RATIO: u32 = 400;
+
+/// Longest such pause.
+pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Reading a whole tree is followed by a pause of this many times its duration.
+pub const TREE_PAUSE_RATIO: u32 = 400;

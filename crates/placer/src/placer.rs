@@ -16,9 +16,10 @@ use albacore_plan::Policy;
 use albacore_topology::{Topology, parse_sysfs};
 
 use crate::limits::{
-    COALESCING_TIME, CONTROLS_MAX, CPUSET_PERIOD, FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX,
-    IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO, SWEEP_PERIOD_MAX, SWEEP_PERIOD_MIN,
-    SWEEP_PERIOD_PER_THREAD, TREE_PERIOD, TREE_PERIOD_MAX,
+    CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, COALESCING_TIME, CONTROLS_MAX, CPUSET_PERIOD,
+    FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO,
+    SWEEP_PERIOD_MAX, SWEEP_PERIOD_MIN, SWEEP_PERIOD_PER_THREAD, TREE_PAUSE_RATIO, TREE_PERIOD,
+    TREE_PERIOD_MAX,
 };
 use crate::process::{Quiet, Reader};
 use crate::report::{Figures, Report, Restored};
@@ -51,6 +52,7 @@ struct Due {
     cpusets: Micros,
     tree: Micros,
     tree_at_last: Micros,
+    children: Micros,
 }
 
 /// Places the threads of its subjects and keeps them placed. Single-threaded; [`Handle`]s reach it from elsewhere.
@@ -260,12 +262,13 @@ impl Placer {
     }
 
     fn next_due(&self) -> Micros {
+        // Children and the age of the tree are only looked at when births or trees are.
         let Due {
             births,
             sweep,
             cpusets,
             tree,
-            tree_at_last: _,
+            ..
         } = self.due;
         let retries = self
             .subjects
@@ -370,7 +373,9 @@ impl Placer {
                 self.due.tree_at_last = now;
                 self.tree_pid = self.last_pid;
             }
-            self.due.tree = after(now, TREE_PERIOD);
+            let took = self.reader.clock.now()?.0.saturating_sub(now.0);
+            let pause = Duration::from_micros(took) * TREE_PAUSE_RATIO;
+            self.due.tree = after(now, pause.clamp(TREE_PERIOD, TREE_PERIOD_MAX));
         }
         for subject in self.subjects.values_mut() {
             subject.is_dirty |= subject.retry_at.is_some_and(|at| now >= at);
@@ -426,16 +431,30 @@ impl Placer {
             (self.last_pid, self.last_pid_at) = (last_pid, now);
         }
         let mut is_fast = false;
+        let mut children_took = Duration::ZERO;
         for subject in self.subjects.values_mut() {
+            let expects = now < subject.fast_until && !subject.is_complete();
             if is_quiet {
                 subject.tree.note_quiet(quiet);
             } else {
+                subject.has_unseen_children = true;
+                subject.is_dirty |= subject.tree.read_births()?;
+            }
+            // A worker that nobody waits for may be found later than a thread: asking for children costs more.
+            if subject.has_unseen_children && (expects || now >= self.due.children) {
+                let start = self.reader.clock.now()?;
                 let parents = subject.parents();
-                subject.is_dirty |= subject.tree.read_births(&parents)?;
+                subject.is_dirty |= subject.tree.read_children(&parents)?;
+                subject.has_unseen_children = false;
+                let end = self.reader.clock.now()?;
+                children_took += Duration::from_micros(end.0.saturating_sub(start.0));
             }
             subject.is_dirty |= subject.tree.read_names(now);
-            let expects = now < subject.fast_until && !subject.is_complete();
             is_fast |= expects || subject.tree.awaits_names(now);
+        }
+        if !children_took.is_zero() {
+            let pause = (children_took * CHILDREN_PAUSE_RATIO).min(CHILDREN_PAUSE_MAX);
+            self.due.children = after(now, pause);
         }
         let took = Duration::from_micros(self.reader.clock.now()?.0.saturating_sub(now.0));
         let pause = if is_fast {
@@ -454,8 +473,7 @@ impl Placer {
             if subject.tree.read_masks()? {
                 subject.is_dirty = true;
                 // A thread that ended may have been replaced at once.
-                let parents = subject.parents();
-                subject.tree.read_births(&parents)?;
+                subject.tree.read_births()?;
             }
             subject.note_verified();
         }

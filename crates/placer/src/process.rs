@@ -43,6 +43,8 @@ pub(crate) struct LiveProcess {
     /// True once the loop waits for the pidfd.
     pub(crate) is_watched: bool,
     directory: Option<TaskDirectory>,
+    /// A thread may still be getting its name.
+    may_rename: bool,
     count: u64,
     listed_at: Micros,
     pub(crate) not_before: Micros,
@@ -86,6 +88,7 @@ impl LiveProcess {
             threads: BTreeMap::new(),
             pidfd,
             is_watched: false,
+            may_rename: true,
             directory: if host.is_live() {
                 TaskDirectory::open(host, pid).ok()
             } else {
@@ -155,6 +158,7 @@ impl LiveProcess {
             }
             if let Some(known) = read_thread(reader, self.id, tid, horizon)? {
                 self.threads.insert(tid, known);
+                self.may_rename = true;
             }
         }
         Ok(true)
@@ -217,9 +221,12 @@ impl LiveProcess {
     }
 
     /// True if a young thread of the process does not tell its slot yet.
-    pub(crate) fn awaits_names(&self, now: Micros) -> bool {
-        let oldest = now.0.saturating_sub(NAMING_TIME_MAX.as_micros() as u64);
-        !self.unnamed(Micros(oldest)).is_empty()
+    pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
+        if self.may_rename {
+            let oldest = now.0.saturating_sub(NAMING_TIME_MAX.as_micros() as u64);
+            self.may_rename = !self.unnamed(Micros(oldest)).is_empty();
+        }
+        self.may_rename
     }
 
     /// Threads born after `since` whose names tell no slot, or one that an older thread has: a new thread bears the

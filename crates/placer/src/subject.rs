@@ -58,6 +58,8 @@ pub(crate) struct Subject {
     /// The kernel forbade a write: no more are tried before the policy is set anew.
     is_refused: bool,
     pub(crate) is_dirty: bool,
+    /// Something was born on the machine since the children were last listed.
+    pub(crate) has_unseen_children: bool,
 }
 
 impl Subject {
@@ -102,6 +104,7 @@ impl Subject {
             retries: 0,
             is_refused: false,
             is_dirty: true,
+            has_unseen_children: true,
         })
     }
 
@@ -267,7 +270,8 @@ impl Subject {
             });
         }
         let parents = self.parents();
-        self.tree.read_births(&parents)?;
+        self.tree.read_children(&parents)?;
+        self.tree.read_births()?;
         self.tree.read_masks()?;
         Ok(())
     }

@@ -14,9 +14,9 @@ use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
 use albacore_topology::CpuSet;
 
 /// Only for liveness: how long anything may take on a machine that is busy with other tests.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-pub fn policy(workers: u16, threads: u16) -> Policy {
+pub(crate) fn policy(workers: u16, threads: u16) -> Policy {
     Policy {
         workers,
         threads,
@@ -28,16 +28,16 @@ pub fn policy(workers: u16, threads: u16) -> Policy {
     }
 }
 
-pub struct Swarm {
-    pub child: Child,
+pub(crate) struct Swarm {
+    pub(crate) child: Child,
 }
 
 impl Swarm {
-    pub fn start(workers: u16, threads: u16, more: &[&str]) -> Self {
+    pub(crate) fn start(workers: u16, threads: u16, more: &[&str]) -> Self {
         Self::start_with(workers, threads, more, |_| {})
     }
 
-    pub fn start_with(
+    pub(crate) fn start_with(
         workers: u16,
         threads: u16,
         more: &[&str],
@@ -54,11 +54,11 @@ impl Swarm {
         }
     }
 
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid(self.child.id() as i32)
     }
 
-    pub fn order(&mut self, line: &str) {
+    pub(crate) fn order(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 }
@@ -72,18 +72,18 @@ impl Drop for Swarm {
 }
 
 /// A placer with one subject and everything it told.
-pub struct Run {
-    pub placer: Placer,
-    pub subject: SubjectId,
-    pub reports: Vec<Report>,
+pub(crate) struct Run {
+    pub(crate) placer: Placer,
+    pub(crate) subject: SubjectId,
+    pub(crate) reports: Vec<Report>,
 }
 
 impl Run {
-    pub fn on(root: Pid, source: Source, policy: Policy) -> Self {
+    pub(crate) fn on(root: Pid, source: Source, policy: Policy) -> Self {
         Self::with(Config::live(), root, source, policy)
     }
 
-    pub fn with(config: Config, root: Pid, source: Source, policy: Policy) -> Self {
+    pub(crate) fn with(config: Config, root: Pid, source: Source, policy: Policy) -> Self {
         let mut placer = Placer::new(config).unwrap();
         let subject = placer
             .add_subject(&SubjectConfig {
@@ -99,7 +99,7 @@ impl Run {
         }
     }
 
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let reports = &mut self.reports;
         self.placer
             .step(Duration::from_millis(20), &mut |r| reports.push(r.clone()))
@@ -107,7 +107,7 @@ impl Run {
     }
 
     /// Steps until something holds.
-    pub fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
             if start.elapsed() > DEADLINE {
@@ -121,19 +121,19 @@ impl Run {
         }
     }
 
-    pub fn for_a_while(&mut self, time: Duration) {
+    pub(crate) fn for_a_while(&mut self, time: Duration) {
         let start = Instant::now();
         while start.elapsed() < time {
             self.step();
         }
     }
 
-    pub fn rows(&self) -> Vec<Row> {
+    pub(crate) fn rows(&self) -> Vec<Row> {
         self.placer.table().unwrap()
     }
 
     /// True if every slot has a live thread whose mask, read from /proc, is one planned cpu.
-    pub fn is_placed(&self) -> bool {
+    pub(crate) fn is_placed(&self) -> bool {
         self.rows().iter().all(|row| {
             let (Some(tid), Some(planned)) = (row.tid, &row.planned) else {
                 return false;
@@ -142,22 +142,22 @@ impl Run {
         })
     }
 
-    pub fn until_placed(&mut self) {
+    pub(crate) fn until_placed(&mut self) {
         self.until("placed", |run| run.is_placed());
     }
 
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.placer.figures().setaffinity_calls
     }
 
-    pub fn restore(&mut self) -> albacore_placer::Restored {
+    pub(crate) fn restore(&mut self) -> albacore_placer::Restored {
         let reports = &mut self.reports;
         self.placer.restore(&mut |r| reports.push(r.clone()))
     }
 }
 
 /// The mask of a thread as /proc/TID/status tells, not as the crates under test read it.
-pub fn mask_of(tid: Tid) -> Option<CpuSet> {
+pub(crate) fn mask_of(tid: Tid) -> Option<CpuSet> {
     let status = fs::read_to_string(format!("/proc/{}/status", tid.0)).ok()?;
     let list = status
         .lines()
@@ -166,7 +166,7 @@ pub fn mask_of(tid: Tid) -> Option<CpuSet> {
 }
 
 /// All live processes of a tree, the root first.
-pub fn tree_of(root: Pid) -> Vec<Pid> {
+pub(crate) fn tree_of(root: Pid) -> Vec<Pid> {
     let mut found = vec![root];
     let mut next = 0;
     while next < found.len() {
@@ -185,11 +185,11 @@ pub fn tree_of(root: Pid) -> Vec<Pid> {
 }
 
 /// All threads of all processes of a tree.
-pub fn threads_of(root: Pid) -> Vec<Tid> {
+pub(crate) fn threads_of(root: Pid) -> Vec<Tid> {
     tree_of(root).into_iter().flat_map(tasks_of).collect()
 }
 
-pub fn tasks_of(pid: Pid) -> Vec<Tid> {
+pub(crate) fn tasks_of(pid: Pid) -> Vec<Tid> {
     let tasks = fs::read_dir(format!("/proc/{}/task", pid.0))
         .into_iter()
         .flatten()
@@ -200,15 +200,15 @@ pub fn tasks_of(pid: Pid) -> Vec<Tid> {
 }
 
 /// What somebody else's `taskset` does.
-pub fn taskset(tid: Tid, mask: &CpuSet) {
+pub(crate) fn taskset(tid: Tid, mask: &CpuSet) {
     write_mask(tid, mask).unwrap();
 }
 
-pub fn cpus(list: &str) -> CpuSet {
+pub(crate) fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
 /// The cpus this test may use.
-pub fn own_cpus() -> CpuSet {
+pub(crate) fn own_cpus() -> CpuSet {
     mask_of(Tid(std::process::id() as i32)).unwrap()
 }
