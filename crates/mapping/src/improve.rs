@@ -75,10 +75,10 @@ impl Allowed {
 
 /// A thread: its worker, whether it is the main, its cpu.
 #[derive(Clone, Copy)]
-struct Thread {
-    worker: u16,
-    main: bool,
-    cpu: u16,
+pub(crate) struct Thread {
+    pub(crate) worker: u16,
+    pub(crate) main: bool,
+    pub(crate) cpu: u16,
 }
 
 /// A deal with its counts, ready for moves.
@@ -269,11 +269,21 @@ impl<'a> Search<'a> {
         true
     }
 
+    /// A thread of the deal.
+    pub(crate) fn thread(&self, index: usize) -> Thread {
+        self.threads[index]
+    }
+
+    /// What a thread's worker gains if the thread goes to each of the cpus.
+    pub(crate) fn own_gains(&self, thread: usize) -> Vec<i64> {
+        let Thread { worker, cpu, .. } = self.threads[thread];
+        let gain = |to: usize| self.sign * self.closer(worker, cpu.into(), to);
+        (0..self.domains.cpus).map(gain).collect()
+    }
+
     /// The first gain that moving `first` brings; makes that move.
     fn better_place(&mut self, first: usize) -> i64 {
-        let Thread { worker, cpu, .. } = self.threads[first];
-        let own = |to: usize| self.sign * self.closer(worker, cpu.into(), to);
-        let own: Vec<i64> = (0..self.domains.cpus).map(own).collect();
+        let own = self.own_gains(first);
         for second in 0..self.threads.len() {
             let gain = self.exchange_gain(first, second, &own);
             if gain > 0 && self.may_exchange(first, second) {
@@ -334,7 +344,7 @@ impl<'a> Search<'a> {
     }
 
     /// What exchanging two threads gains; `own` is what the first one's worker gains on each cpu.
-    fn exchange_gain(&self, first: usize, second: usize, own: &[i64]) -> i64 {
+    pub(crate) fn exchange_gain(&self, first: usize, second: usize, own: &[i64]) -> i64 {
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
         if from == to || (a.worker == b.worker && a.main == b.main) {
@@ -352,7 +362,7 @@ impl<'a> Search<'a> {
         gain
     }
 
-    fn may_exchange(&self, first: usize, second: usize) -> bool {
+    pub(crate) fn may_exchange(&self, first: usize, second: usize) -> bool {
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
         if a.worker != b.worker && !(self.has_room(a.worker, to) && self.has_room(b.worker, from)) {
@@ -369,7 +379,7 @@ impl<'a> Search<'a> {
         u32::from(self.within[CPU][self.index(CPU, worker, cpu)]) < self.domains.worker_cap
     }
 
-    fn shift_gain(&self, thread: usize, to: usize, own: &[i64]) -> i64 {
+    pub(crate) fn shift_gain(&self, thread: usize, to: usize, own: &[i64]) -> i64 {
         let thread = self.threads[thread];
         let from = usize::from(thread.cpu);
         if from == to {
@@ -383,7 +393,7 @@ impl<'a> Search<'a> {
         own[to] - mains
     }
 
-    fn may_shift(&self, thread: usize, to: usize) -> bool {
+    pub(crate) fn may_shift(&self, thread: usize, to: usize) -> bool {
         let thread = self.threads[thread];
         self.has_room(thread.worker, to)
             && self.may_carry(thread.cpu.into(), to, 1, i32::from(thread.main))
@@ -444,7 +454,7 @@ impl<'a> Search<'a> {
             && self.mains[CORE][core].saturating_add_signed(mains) > 0
     }
 
-    fn exchange(&mut self, first: usize, second: usize) {
+    pub(crate) fn exchange(&mut self, first: usize, second: usize) {
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
         match (a.main, b.main) {
@@ -456,7 +466,7 @@ impl<'a> Search<'a> {
         self.relocate(second, from);
     }
 
-    fn shift(&mut self, thread: usize, to: usize) {
+    pub(crate) fn shift(&mut self, thread: usize, to: usize) {
         let Thread { main, cpu, .. } = self.threads[thread];
         self.carry(cpu.into(), to, 1, i32::from(main));
         self.relocate(thread, to);

@@ -4,7 +4,7 @@
 //! [`solve()`] goes through these steps, each a module with its theory at its head: `domains` (the
 //! problem as counts in a tree), `volumes` and `relax` (threads and mains of each cpu, the smallest
 //! relaxation), `deal` (which worker gets which), `improve` and `shake` (exchanges), `bound` (what
-//! nothing can exceed), `reduced` (the integer program where value and bound do not meet), `label`
+//! nothing can exceed), `settle` (few moves), `reduced` (the integer program where value and bound do not meet), `label`
 //! and `name` (ranks and workers). [`round_robin()`] is the baseline. `check` judges any of them and
 //! shares no code with them.
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ mod relax;
 mod round_robin;
 #[cfg(test)]
 mod sample;
+mod settle;
 mod shake;
 mod solve;
 mod volumes;

@@ -19,25 +19,8 @@ use crate::{Mapping, Problem};
 
 /// Gives every row a worker, every peer a rank and every position its cpu's id.
 pub(crate) fn name(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping {
-    let id = |position: u16| {
-        let original = domains.original[usize::from(position)];
-        problem.topology.cpus()[usize::from(original)].id
-    };
-    let rows = deal
-        .mains
-        .iter()
-        .zip(&deal.peers)
-        .map(|(&main, peers)| Row {
-            main: id(main),
-            peers: peers.iter().map(|&peer| (peer, id(peer))).collect(),
-        });
-    let mut rows: Vec<Row> = rows.collect();
-    rows.sort_by_key(|row| (row.main, row.ids()));
-    let (threads, current) = (domains.threads, problem.current.as_ref());
-    let current = current.filter(|current| usize::from(current.threads) == threads);
-    if let Some(current) = current {
-        rows = matched(rows, current);
-    }
+    let (threads, current) = (domains.threads, in_force(problem));
+    let rows = rows(problem, domains, deal);
     let mut edges: Vec<(u16, u16)> = Vec::new();
     let mut ids: Vec<(usize, CpuId)> = Vec::new();
     let mut ranks: Vec<Option<u16>> = Vec::new();
@@ -59,7 +42,7 @@ pub(crate) fn name(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping
     let colors = color_peers(domains, &edges, &ranks);
     let mut cpus: Vec<CpuId> = rows
         .iter()
-        .flat_map(|row| std::iter::repeat_n(row.main, threads))
+        .flat_map(|row| std::iter::repeat_n(row.main.1, threads))
         .collect();
     for (&(worker, cpu), &color) in ids.iter().zip(&colors) {
         cpus[worker * threads + 1 + usize::from(color)] = cpu;
@@ -73,9 +56,49 @@ pub(crate) fn name(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping
     }
 }
 
-/// The cpus of one worker: position and id of each peer's.
+/// The deal with its rows given to the workers that keep most of them.
+pub(crate) fn align(problem: &Problem, domains: &Domains, deal: &Deal) -> Deal {
+    let rows = rows(problem, domains, deal);
+    let peers = |row: &Row| row.peers.iter().map(|&(peer, _)| peer).collect();
+    Deal {
+        mains: rows.iter().map(|row| row.main.0).collect(),
+        peers: rows.iter().map(peers).collect(),
+    }
+}
+
+/// The mapping in force, if its workers have as many threads.
+fn in_force(problem: &Problem) -> Option<&Mapping> {
+    problem
+        .current
+        .as_ref()
+        .filter(|current| current.threads == problem.threads)
+}
+
+/// The rows of a deal, worker by worker.
+fn rows(problem: &Problem, domains: &Domains, deal: &Deal) -> Vec<Row> {
+    let with_id = |position: u16| {
+        let original = domains.original[usize::from(position)];
+        (position, problem.topology.cpus()[usize::from(original)].id)
+    };
+    let mut rows: Vec<Row> = deal
+        .mains
+        .iter()
+        .zip(&deal.peers)
+        .map(|(&main, peers)| Row {
+            main: with_id(main),
+            peers: peers.iter().map(|&peer| with_id(peer)).collect(),
+        })
+        .collect();
+    rows.sort_by_key(|row| (row.main.1, row.ids()));
+    match in_force(problem) {
+        Some(current) => matched(rows, current),
+        None => rows,
+    }
+}
+
+/// The cpus of one worker: position and id of the main's and of each peer's.
 struct Row {
-    main: CpuId,
+    main: (u16, CpuId),
     peers: Vec<(u16, CpuId)>,
 }
 
@@ -90,7 +113,7 @@ impl Row {
             return 0;
         };
         let mut left: Vec<CpuId> = self.ids();
-        let mut kept = usize::from(self.main == *main);
+        let mut kept = usize::from(self.main.1 == *main);
         for peer in peers {
             if let Some(same) = left.iter().position(|id| id == peer) {
                 left.swap_remove(same);

@@ -70,17 +70,29 @@ pub(crate) fn solve_reduced(domains: &Domains, allowed: &Allowed) -> Option<Foun
     Some(Found { deal, proven })
 }
 
-/// How many integer variables the program has.
+/// How many integer variables the program has, but for the few of rules (12) and (12+).
 fn size(domains: &Domains) -> usize {
     let cells = domains.workers * domains.cpus;
-    let steps = match domains.mode {
-        Mode::Scatter => 0,
-        Mode::Compact => (CORE..LEVELS)
-            .filter(|&level| domains.gain[level] > 0)
-            .map(|level| domains.workers * domains.count(level) * domains.threads)
-            .sum(),
+    let steps = |level: usize, domain: usize| match most_of_worker(domains, level, domain) {
+        0 | 1 => 0,
+        most => most,
     };
-    2 * cells + steps
+    let level = |level: usize| {
+        (0..domains.count(level))
+            .map(|d| steps(level, d))
+            .sum::<usize>()
+    };
+    let counted = (0..LEVELS).filter(|&level| domains.gain[level] > 0);
+    match domains.mode {
+        Mode::Scatter => 2 * cells,
+        Mode::Compact => 2 * cells + domains.workers * counted.map(level).sum::<usize>(),
+    }
+}
+
+/// Most threads of one worker in a domain.
+fn most_of_worker(domains: &Domains, level: usize, domain: usize) -> usize {
+    let cpus = domains.members(level, domain).len();
+    (cpus * domains.worker_cap as usize).min(domains.threads)
 }
 
 struct Program<'a> {
@@ -133,8 +145,7 @@ impl<'a> Program<'a> {
                 self.few_pairs(&mains, self.domains.workers, gain);
                 for worker in 0..self.domains.workers {
                     let own: Expression = self.threads[worker][members.clone()].iter().sum();
-                    let most = members.len() * self.domains.worker_cap as usize;
-                    let most = most.min(self.domains.threads);
+                    let most = most_of_worker(self.domains, level, domain);
                     match self.domains.mode {
                         Mode::Scatter => self.few_pairs(&own, most, gain),
                         Mode::Compact => self.many_pairs(&own, most, gain),

@@ -4,7 +4,7 @@
 //! its quality. **Approach.** A mapping in force that meets the bound is the answer. Else construct
 //! (`volumes`, `deal`), exchange (`improve`, `shake`), and where value and bound still differ solve
 //! the reduced program if it is small (`reduced`). A mapping in force stays unless something better
-//! was found; only then rows and ranks are named, close to it (`name`). **Proof sketch.** Optimal is
+//! was found; only then a deal is brought close to it (`settle`) and named (`name`). **Proof sketch.** Optimal is
 //! said only where value and bound meet, or where the program was solved to its end and its answer
 //! was counted again. **Limits.** The caller's budget is asked between steps of the search;
 //! construction, O(W T C), runs to its end whatever the budget: some 10 ms for 64 x 64 on 256 cpus,
@@ -20,6 +20,7 @@ use crate::error::validate;
 use crate::improve::{Allowed, Search};
 use crate::name::name;
 use crate::reduced::{Found, solve_reduced};
+use crate::settle::settle;
 use crate::shake::shake;
 use crate::volumes::volumes;
 use crate::{
@@ -52,7 +53,13 @@ pub fn solve(
     shake(&mut search, bound, out_of_budget);
     let (value, deal, bound) = prove(&domains, &search, bound, out_of_budget);
     let kept = settled.filter(|kept| kept.certificate.objective >= value);
-    let found = || measured(problem, name(problem, &domains, &deal));
+    let found = || {
+        let deal = match &problem.current {
+            Some(now) => settle(problem, (&domains, &allowed), now, &deal, out_of_budget),
+            None => deal,
+        };
+        measured(problem, name(problem, &domains, &deal))
+    };
     Ok(certified(&kept.unwrap_or_else(found), bound))
 }
 

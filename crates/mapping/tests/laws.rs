@@ -97,6 +97,22 @@ proptest! {
     }
 
     #[test]
+    fn a_lost_cpu_leaves_as_good_an_answer_as_a_fresh_start(problem in problems()) {
+        let first = solve(&problem, &mut budget(300)).unwrap();
+        let mut cpuset = problem.topology.cpuset();
+        cpuset.remove(problem.topology.cpus()[0].id);
+        prop_assume!(!cpuset.is_empty());
+        let topology = problem.topology.restrict(&cpuset).unwrap();
+        let fresh = Problem { topology, ..problem };
+        let again = Problem { current: Some(first.mapping), ..fresh.clone() };
+        let second = solve(&again, &mut budget(2_000)).unwrap();
+        check_solution(&again, &second).unwrap();
+        let fresh = solve(&fresh, &mut budget(2_000)).unwrap().certificate;
+        prop_assert!(second.certificate.objective >= fresh.objective);
+        prop_assert_eq!(second.certificate.relaxed, fresh.relaxed);
+    }
+
+    #[test]
     fn names_of_cpus_and_domains_do_not_matter(problem in problems(), seed in any::<u64>()) {
         let topology = machines::renamed(&problem.topology, seed);
         let renamed = Problem { topology, ..problem.clone() };
