@@ -17,6 +17,17 @@ pub enum Refusal {
         /// The bound of `--queue-rows`.
         rows_max: usize,
     },
+    /// The shared memory is full, although the queue is not: wide rows or results. HTTP 429, gRPC
+    /// `RESOURCE_EXHAUSTED`.
+    #[error(
+        "no shared memory is left for {rows} rows: send the request again later, or fewer rows"
+    )]
+    MemoryFull {
+        /// When to try again.
+        retry_after: Duration,
+        /// Rows of the request.
+        rows: usize,
+    },
     /// The request can never be run: HTTP 413, gRPC `INVALID_ARGUMENT`.
     #[error("{rows} rows are more than the {rows_max} that one request may hold: send fewer rows")]
     TooLarge {

@@ -44,31 +44,7 @@ impl Reservation {
         kinds: KindSet,
     ) -> Result<Self, Refusal> {
         let sized = check(shared, model, rows, element, kinds)?;
-        {
-            let mut state = shared.state();
-            if state.phase >= Phase::Closing {
-                return Err(Refusal::Draining);
-            }
-            let workers = state.ready_workers();
-            let retry_after = Duration::from_nanos(
-                state
-                    .counters
-                    .nanos_for(state.scheduler.queued_rows(), workers),
-            )
-            .clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
-            if state.is_hopeless() {
-                return Err(Refusal::NoWorkers { retry_after });
-            }
-            if let Err(full) = state.scheduler.reserve(rows) {
-                state.counters.shed(model.0);
-                let (queued_rows, rows_max) = (full.queued_rows, full.rows_max);
-                return Err(Refusal::QueueFull {
-                    retry_after,
-                    queued_rows,
-                    rows_max,
-                });
-            }
-        }
+        let retry_after = admit(shared, model, rows)?;
         let room = shared
             .memory()
             .allocate(sized.input_bytes, sized.layout.bytes);
@@ -76,11 +52,7 @@ impl Reservation {
             let mut state = shared.state();
             state.scheduler.unreserve(rows);
             state.counters.shed(model.0);
-            return Err(Refusal::QueueFull {
-                retry_after: RETRY_AFTER_MIN,
-                queued_rows: state.scheduler.queued_rows(),
-                rows_max: shared.sizes.queue_rows_max,
-            });
+            return Err(Refusal::MemoryFull { retry_after, rows });
         }
         Ok(Self {
             shared: Arc::clone(shared),
@@ -158,6 +130,30 @@ impl Drop for Reservation {
             memory.free_results(results);
         }
     }
+}
+
+/// Counts the rows against the queue's bound; when to try again should something else refuse them.
+fn admit(shared: &Shared, model: ModelIndex, rows: usize) -> Result<Duration, Refusal> {
+    let mut state = shared.state();
+    if state.phase >= Phase::Closing {
+        return Err(Refusal::Draining);
+    }
+    let (queued_rows, workers) = (state.scheduler.queued_rows(), state.ready_workers());
+    let nanos = state.counters.nanos_for(queued_rows, workers);
+    let retry_after = Duration::from_nanos(nanos).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
+    if state.is_hopeless() {
+        return Err(Refusal::NoWorkers { retry_after });
+    }
+    if let Err(full) = state.scheduler.reserve(rows) {
+        state.counters.shed(model.0);
+        let (queued_rows, rows_max) = (full.queued_rows, full.rows_max);
+        return Err(Refusal::QueueFull {
+            retry_after,
+            queued_rows,
+            rows_max,
+        });
+    }
+    Ok(retry_after)
 }
 
 fn check(

@@ -66,6 +66,41 @@ async fn a_full_queue_refuses_and_takes_again_once_it_moves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_memory_refuses_and_takes_again_once_some_is_free() {
+    let started = start(config(1, 1), &SMALL).await;
+    let row_bytes = started.engine.models()[0]
+        .output(Kind::Interactions)
+        .unwrap()
+        .row_bytes();
+    let rows = albacore_server::limits::RESULTS_ARENA_BYTES / row_bytes / 2 + 1;
+    let config = EngineConfig {
+        queue_rows_max: 4 * rows,
+        ..config(1, 1)
+    };
+    let started = start(config, &SMALL).await;
+    let kinds = KindSet::only(Kind::Interactions);
+    let reserve = || {
+        started
+            .engine
+            .reserve(ModelIndex(0), rows, ElementType::F32, kinds)
+    };
+    let first = reserve().unwrap();
+    assert!(matches!(reserve().unwrap_err(), Refusal::MemoryFull { .. }));
+    assert_eq!(started.engine.stats().queue_rows, rows);
+    drop(first);
+    drop(reserve().unwrap());
+    let stats = started.engine.stats();
+    assert_eq!(
+        (
+            stats.models[0].shed_total,
+            stats.queue_rows,
+            stats.arena_used_bytes
+        ),
+        (1, 0, 0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_make_no_sense_are_refused() {
     let started = start(
         EngineConfig {
