@@ -17,7 +17,8 @@ fn problems() -> impl Strategy<Value = Problem> {
     (topologies(64), sizes, modes()).prop_map(|(topology, (w, t), m)| problem(topology, (w, t, m)))
 }
 
-/// A budget that is spent after so many questions: the laws hold for any.
+/// A budget that is spent after so many questions. 300 is spent before the integer program could
+/// start, whose slice of wall-clock time would make an answer depend on how busy the machine is.
 fn budget(questions: u32) -> impl FnMut() -> bool {
     let mut asked = 0;
     move || {
@@ -105,9 +106,9 @@ proptest! {
         let topology = problem.topology.restrict(&cpuset).unwrap();
         let fresh = Problem { topology, ..problem };
         let again = Problem { current: Some(first.mapping), ..fresh.clone() };
-        let second = solve(&again, &mut budget(2_000)).unwrap();
+        let second = solve(&again, &mut budget(300)).unwrap();
         check_solution(&again, &second).unwrap();
-        let fresh = solve(&fresh, &mut budget(2_000)).unwrap().certificate;
+        let fresh = solve(&fresh, &mut budget(300)).unwrap().certificate;
         prop_assert!(second.certificate.objective >= fresh.objective);
         prop_assert_eq!(second.certificate.relaxed, fresh.relaxed);
     }
