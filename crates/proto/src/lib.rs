@@ -1,12 +1,15 @@
-//! Messages and services that cross a process border: the Open Inference Protocol v2 (package `inference`).
+//! Messages and services that cross a process border: the Open Inference Protocol v2 (package
+//! `inference`).
 //!
-//! No logic: the wire only. The code is written from `proto/*.proto` by `cargo run -p albacore-xtask -- proto`
-//! and committed, so that neither a build script nor `protoc` is needed; a test in `xtask` compares.
+//! No logic: the wire only. The code is written from `proto/*.proto` by `cargo run -p
+//! albacore-xtask -- proto` and committed, so that neither a build script nor `protoc` is needed; a
+//! test in `xtask` compares.
 #![forbid(unsafe_code)]
 
 /// Messages, client and server of the Open Inference Protocol v2.
 ///
-/// Raw tensor bytes are [`prost::bytes::Bytes`]: a request's tensors stay in the buffer that was read.
+/// Raw tensor bytes are [`prost::bytes::Bytes`]: a request's tensors stay in the buffer that was
+/// read.
 #[allow(missing_docs, unreachable_pub, rust_2018_idioms, reason = "written by a generator")]
 #[allow(clippy::all, clippy::too_many_lines, reason = "written by a generator")]
 #[rustfmt::skip]

@@ -1,5 +1,6 @@
-//! One row through front, worker and back, one after the other on a kept-alive connection: `cargo bench -p
-//! albacore-server --bench roundtrip`. Prints p50 and p99 in microseconds; the aim is p50 <= 150 us over HTTP.
+//! One row through front, worker and back, one after the other on a kept-alive connection: `cargo
+//! bench -p albacore-server --bench roundtrip`. Prints p50 and p99 in microseconds; the aim is p50
+//! <= 150 us over HTTP.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../tests/running/mod.rs"]

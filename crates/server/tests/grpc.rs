@@ -1,4 +1,5 @@
-//! The gRPC face of the real server: the six calls, typed and raw tensors, status codes, health and reflection.
+//! The gRPC face of the real server: the six calls, typed and raw tensors, status codes, health and
+//! reflection.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -182,113 +183,12 @@ async fn typed_and_raw_tensors_equal_the_librarys_bit_for_bit() {
     assert_eq!(reply.raw_output_contents.len(), 2);
 }
 
-#[tokio::test]
-async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
-    let server = start();
-    let mut client = client(&server).await;
-    let raw = |bytes: usize| Bytes::from(vec![0; bytes]);
-    type Bend = Box<dyn Fn(&mut ModelInferRequest)>;
-    let cases: Vec<(Code, &str, Bend)> = vec![
-        (
-            Code::NotFound,
-            "not served",
-            Box::new(|r| r.model_name = "nobody".to_owned()),
-        ),
-        (
-            Code::NotFound,
-            "no version",
-            Box::new(|r| r.model_version = "2".to_owned()),
-        ),
-        (
-            Code::InvalidArgument,
-            "one input",
-            Box::new(|r| r.inputs[0].name = "x".to_owned()),
-        ),
-        (
-            Code::InvalidArgument,
-            "0 inputs",
-            Box::new(|r| r.inputs.clear()),
-        ),
-        (
-            Code::InvalidArgument,
-            "datatype",
-            Box::new(|r| r.inputs[0].datatype = "BYTES".to_owned()),
-        ),
-        (
-            Code::InvalidArgument,
-            "uint_contents",
-            Box::new(|r| r.inputs[0].datatype = "UINT8".to_owned()),
-        ),
-        (
-            Code::InvalidArgument,
-            "raw_input_contents",
-            Box::new(|r| r.inputs[0].datatype = "FP16".to_owned()),
-        ),
-        (
-            Code::InvalidArgument,
-            "shape",
-            Box::new(|r| r.inputs[0].shape = vec![29]),
-        ),
-        (
-            Code::InvalidArgument,
-            "shape",
-            Box::new(|r| r.inputs[0].shape = vec![0, 29]),
-        ),
-        (
-            Code::InvalidArgument,
-            "needs 58",
-            Box::new(|r| r.inputs[0].shape = vec![2, 29]),
-        ),
-        (
-            Code::InvalidArgument,
-            "dimensions",
-            Box::new(|r| r.inputs[0].shape = vec![1; 99]),
-        ),
-        (
-            Code::InvalidArgument,
-            "both",
-            Box::new(move |r| r.raw_input_contents.push(raw(116))),
-        ),
-        (
-            Code::InvalidArgument,
-            "no data",
-            Box::new(|r| r.inputs[0].contents = None),
-        ),
-        (
-            Code::InvalidArgument,
-            "115 bytes",
-            Box::new(move |r| {
-                r.inputs[0].contents = None;
-                r.raw_input_contents.push(raw(115));
-            }),
-        ),
-        (
-            Code::InvalidArgument,
-            "2 entries",
-            Box::new(move |r| {
-                r.inputs[0].contents = None;
-                r.raw_input_contents = vec![raw(116), raw(1)];
-            }),
-        ),
-        (
-            Code::InvalidArgument,
-            "other lists",
-            Box::new(|r| {
-                r.inputs[0].contents.as_mut().unwrap().int64_contents = vec![1];
-            }),
-        ),
-        (
-            Code::InvalidArgument,
-            "unknown",
-            Box::new(|r| r.outputs = outputs(&["x"])),
-        ),
-        (
-            Code::InvalidArgument,
-            "twice",
-            Box::new(|r| r.outputs = outputs(&["leaf", "leaf"])),
-        ),
-    ];
-    for (code, part, bend) in cases {
+/// Makes a request wrong.
+type Bend = fn(&mut ModelInferRequest);
+
+/// Sends each request made wrong, then a good one.
+async fn refused(client: &mut Client, code: Code, cases: &[(&str, Bend)]) {
+    for (part, bend) in cases {
         let mut request = halves(1);
         bend(&mut request);
         let status = client.model_infer(request).await.unwrap_err();
@@ -296,6 +196,56 @@ async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
         assert!(status.message().contains(part), "{part}: {status}");
         assert!(client.model_infer(halves(1)).await.is_ok(), "after {part}");
     }
+}
+
+/// Replaces typed contents by raw tensors of these sizes.
+fn make_raw(request: &mut ModelInferRequest, sizes: &[usize]) {
+    request.inputs[0].contents = None;
+    request.raw_input_contents = sizes
+        .iter()
+        .map(|&size| Bytes::from(vec![0; size]))
+        .collect();
+}
+
+#[tokio::test]
+async fn bad_input_gets_its_code_and_the_server_keeps_serving() {
+    let server = start();
+    let mut client = client(&server).await;
+    let unknown: [(&str, Bend); 2] = [
+        ("not served", |r| r.model_name = "nobody".to_owned()),
+        ("no version", |r| r.model_version = "2".to_owned()),
+    ];
+    refused(&mut client, Code::NotFound, &unknown).await;
+    let declared: [(&str, Bend); 9] = [
+        ("one input", |r| r.inputs[0].name = "x".to_owned()),
+        ("0 inputs", |r| r.inputs.clear()),
+        ("datatype", |r| r.inputs[0].datatype = "BYTES".to_owned()),
+        ("uint_contents", |r| {
+            r.inputs[0].datatype = "UINT8".to_owned()
+        }),
+        ("raw_input_contents", |r| {
+            r.inputs[0].datatype = "FP16".to_owned()
+        }),
+        ("shape", |r| r.inputs[0].shape = vec![29]),
+        ("shape", |r| r.inputs[0].shape = vec![0, 29]),
+        ("needs 58", |r| r.inputs[0].shape = vec![2, 29]),
+        ("dimensions", |r| r.inputs[0].shape = vec![1; 99]),
+    ];
+    refused(&mut client, Code::InvalidArgument, &declared).await;
+    let data: [(&str, Bend); 7] = [
+        ("both", |r| {
+            r.raw_input_contents.push(Bytes::from(vec![0; 116]))
+        }),
+        ("no data", |r| r.inputs[0].contents = None),
+        ("115 bytes", |r| make_raw(r, &[115])),
+        ("2 entries", |r| make_raw(r, &[116, 1])),
+        ("other lists", |r| {
+            r.inputs[0].contents.as_mut().unwrap().int64_contents = vec![1]
+        }),
+        ("unknown", |r| r.outputs = outputs(&["x"])),
+        ("twice", |r| r.outputs = outputs(&["leaf", "leaf"])),
+    ];
+    refused(&mut client, Code::InvalidArgument, &data).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! The HTTP face of the real server: answers equal the libraries' bit for bit, and bad input is told what is wrong.
+//! The HTTP face of the real server: answers equal the libraries' bit for bit, and bad input is
+//! told what is wrong.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -16,6 +17,9 @@ const MODELS: [(&str, &str); 3] = [
     ("light", "lgb_binary.txt"),
 ];
 
+/// The infer call of the small model.
+const INFER: &str = "/v2/models/small/infer";
+
 /// One server for each test: they run side by side.
 fn start() -> Running {
     Running::start(&MODELS, &["--workers", "2", "--threads", "1"])
@@ -32,7 +36,8 @@ fn infer(rows: usize, values: &[f64], features: usize) -> Value {
             }
         })
         .collect();
-    json!({"inputs": [{"name": "input", "shape": [rows, features], "datatype": "FP32", "data": data}]})
+    let shape = [rows, features];
+    json!({"inputs": [{"name": "input", "shape": shape, "datatype": "FP32", "data": data}]})
 }
 
 fn floats(output: &Value) -> Vec<f64> {
@@ -234,174 +239,89 @@ fn packed_bodies_are_read_and_sent() {
     assert_eq!(packed.body, plain.body);
 }
 
+/// Sends a bad request on a kept-alive connection, then a good one.
+fn refused(
+    connection: &mut running::Connection,
+    status: u16,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> String {
+    let answer = connection.call("POST", path, headers, body.as_bytes());
+    let error = answer.error();
+    assert_eq!(answer.status, status, "{path} {headers:?} {body}: {error}");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert!(error.len() > 10, "{error}");
+    let good = infer(1, &[0.5; 29], 29).to_string();
+    let still = connection.call("POST", INFER, &[], good.as_bytes());
+    assert_eq!(still.status, 200, "after {path} {headers:?} {body}");
+    error
+}
+
 #[test]
-fn bad_input_gets_its_status_and_the_server_keeps_serving() {
+fn bad_requests_get_400_and_the_server_keeps_serving() {
     let server = start();
+    let mut connection = server.connect();
     let good = infer(1, &[0.5; 29], 29);
-    let with = |path: &str, value: Value| {
+    for (place, value) in [
+        ("/inputs/0/shape", json!([29])),
+        ("/inputs/0/shape", json!([1, 30])),
+        ("/inputs/0/shape", json!([0, 29])),
+        ("/inputs/0/shape", json!([-1, 29])),
+        ("/inputs/0/shape", json!([2, 29])),
+        ("/inputs/0/shape", json!("1, 29")),
+        ("/inputs/0/datatype", json!("BYTES")),
+        ("/inputs/0/datatype", json!("FP16")),
+        ("/inputs/0/datatype", json!("INT32")),
+        ("/inputs/0/name", json!("inptu")),
+        ("/inputs/0/data", json!("abc")),
+        ("/inputs/0/data", json!([])),
+        ("/inputs/0/data/3", json!("abc")),
+        ("/inputs/0/data/3", json!(1e300)),
+        ("/inputs", json!([])),
+        ("/inputs", Value::Null),
+    ] {
         let mut body = good.clone();
-        *body.pointer_mut(path).unwrap() = value;
-        body.to_string()
-    };
-    let text = good.to_string();
-    let infer_path = "/v2/models/small/infer";
-    let cases: Vec<(u16, &str, String, Vec<(&str, &str)>)> = vec![
-        (400, infer_path, String::new(), vec![]),
-        (400, infer_path, "{".into(), vec![]),
-        (400, infer_path, text[..text.len() - 9].into(), vec![]),
-        (400, infer_path, "null".into(), vec![]),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/shape", json!([29])),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/shape", json!([1, 30])),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/shape", json!([0, 29])),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/shape", json!([-1, 29])),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/shape", json!([2, 29])),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/datatype", json!("BYTES")),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/datatype", json!("FP16")),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/datatype", json!("INT32")),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/name", json!("inptu")),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/data", json!("abc")),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/data/3", json!("abc")),
-            vec![],
-        ),
-        (
-            400,
-            infer_path,
-            with("/inputs/0/data/3", json!(1e300)),
-            vec![],
-        ),
-        (400, infer_path, with("/inputs", json!([])), vec![]),
-        (400, infer_path, with("/inputs/0/data", json!([])), vec![]),
-        (
-            400,
-            infer_path,
-            text.clone(),
-            vec![("Inference-Header-Content-Length", "99999")],
-        ),
-        (
-            400,
-            infer_path,
-            text.clone(),
-            vec![("Inference-Header-Content-Length", "-1")],
-        ),
-        (
-            400,
-            infer_path,
-            text.clone(),
-            vec![("Inference-Header-Content-Length", "100")],
-        ),
-        (
-            400,
-            infer_path,
-            text.clone(),
-            vec![("Content-Type", "application/octet-stream")],
-        ),
-        (
-            400,
-            infer_path,
-            text.clone(),
-            vec![("Content-Encoding", "gzip")],
-        ),
-        (404, "/v2/models/nobody/infer", text.clone(), vec![]),
-        (
-            404,
-            "/v2/models/small/versions/2/infer",
-            text.clone(),
-            vec![],
-        ),
-        (404, "/v2/models/small/infer/more", text.clone(), vec![]),
-        (404, "/", text.clone(), vec![]),
-        (405, "/v2/health/live", text.clone(), vec![]),
-        (
-            415,
-            infer_path,
-            text.clone(),
-            vec![("Content-Type", "text/xml")],
-        ),
-        (
-            415,
-            infer_path,
-            text.clone(),
-            vec![("Content-Encoding", "br")],
-        ),
-    ];
-    let mut kept_alive = server.connect();
-    for (status, path, body, headers) in cases {
-        let answer = kept_alive.call("POST", path, &headers, body.as_bytes());
-        assert_eq!(
-            answer.status,
-            status,
-            "{path} {headers:?} {body}: {:?}",
-            answer.error()
-        );
-        assert_eq!(answer.header("content-type"), Some("application/json"));
-        assert!(answer.error().len() > 10);
-        let still = kept_alive.call("POST", infer_path, &[], text.as_bytes());
-        assert_eq!(still.status, 200, "after {path} {headers:?} {body}");
+        *body.pointer_mut(place).unwrap() = value;
+        refused(&mut connection, 400, INFER, &[], &body.to_string());
     }
-    let answer = kept_alive.call("GET", infer_path, &[], b"");
+    let text = good.to_string();
+    for body in ["", "{", "null", "[]", "\u{0}", &text[..text.len() - 9]] {
+        refused(&mut connection, 400, INFER, &[], body);
+    }
+    let mut body = good;
+    body["outputs"] = json!([{"name": "outptu"}]);
+    let error = refused(&mut connection, 400, INFER, &[], &body.to_string());
+    assert!(error.contains("gives [\"output\", \"margin\""), "{error}");
+}
+
+#[test]
+fn bad_headers_and_paths_get_their_status_and_the_server_keeps_serving() {
+    let server = start();
+    let mut connection = server.connect();
+    let text = infer(1, &[0.5; 29], 29).to_string();
+    for (status, header, value) in [
+        (400, "Inference-Header-Content-Length", "99999"),
+        (400, "Inference-Header-Content-Length", "-1"),
+        (400, "Inference-Header-Content-Length", "100"),
+        (400, "Content-Type", "application/octet-stream"),
+        (400, "Content-Encoding", "gzip"),
+        (415, "Content-Type", "text/xml"),
+        (415, "Content-Encoding", "br"),
+    ] {
+        refused(&mut connection, status, INFER, &[(header, value)], &text);
+    }
+    for (status, path) in [
+        (404, "/v2/models/nobody/infer"),
+        (404, "/v2/models/small/versions/2/infer"),
+        (404, "/v2/models/small/infer/more"),
+        (404, "/"),
+        (405, "/v2/health/live"),
+    ] {
+        refused(&mut connection, status, path, &[], &text);
+    }
+    let answer = connection.call("GET", INFER, &[], b"");
     assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
-    let outputs = json!([{"name": "outptu"}]);
-    let mut body = good.clone();
-    body["outputs"] = outputs;
-    let answer = kept_alive.call("POST", infer_path, &[], body.to_string().as_bytes());
-    assert!(
-        answer.error().contains("gives [\"output\", \"margin\""),
-        "{}",
-        answer.error()
-    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! Writes the Rust code of `crates/proto/proto/*.proto`, in pure Rust: `protox` parses, `prost` prints.
+//! Writes the Rust code of `crates/proto/proto/*.proto`, in pure Rust: `protox` parses, `prost`
+//! prints.
 //!
-//! Why not a build script: no `protoc` is needed anywhere, a build of the product compiles none of this, and a
-//! reader finds the code that is compiled. A test compares what is committed with what would be written.
+//! Why not a build script: no `protoc` is needed anywhere, a build of the product compiles none of
+//! this, and a reader finds the code that is compiled. A test compares what is committed with what
+//! would be written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,8 @@ use protox::prost::Message as _;
 const CRATE_DIR: &str = "crates/proto";
 
 /// First lines of a written file, so that nobody edits it.
-const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `crates/proto/proto`. Do not edit.\n";
+const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `crates/proto/proto`. Do not \
+                    edit.\n";
 
 /// One file that the generator writes.
 pub struct Written {
@@ -23,7 +26,8 @@ pub struct Written {
     pub bytes: Vec<u8>,
 }
 
-/// Generates everything in memory: the Rust module of each package and the descriptors that reflection serves.
+/// Generates everything in memory: the Rust module of each package and the descriptors that
+/// reflection serves.
 ///
 /// # Errors
 /// A proto file that cannot be read or parsed, named by the message of the parser.

@@ -1,7 +1,8 @@
 //! What a request asks for, once for both protocols: model, version, rows, outputs.
 //!
-//! One input tensor `input` of shape `[rows, features]`; outputs by name, `output` alone when none is named. A tensor
-//! of shape `[features]` is refused, not guessed at: for a model of one feature it could be one row or many.
+//! One input tensor `input` of shape `[rows, features]`; outputs by name, `output` alone when none
+//! is named. A tensor of shape `[features]` is refused, not guessed at: for a model of one feature
+//! it could be one row or many.
 
 use super::datatype::Datatype;
 use super::refused::{Cause, Refused};

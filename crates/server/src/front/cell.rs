@@ -1,7 +1,7 @@
 //! Values on their way into a row: checked for exactness and written as little-endian floats.
 //!
-//! The engine takes rows of `f32` or `f64`. A value that the row's float cannot hold exactly is refused rather than
-//! rounded: a split on an identifier must not see its neighbor.
+//! The engine takes rows of `f32` or `f64`. A value that the row's float cannot hold exactly is
+//! refused rather than rounded: a split on an identifier must not see its neighbor.
 
 use super::datatype::Datatype;
 use super::refused::Refused;
@@ -40,7 +40,8 @@ impl<'a> Cells<'a> {
         self.datatype
     }
 
-    /// Writes a float that needs no check. A value too many is dropped: the caller compares the counts.
+    /// Writes a float that needs no check. A value too many is dropped: the caller compares the
+    /// counts.
     pub(super) fn put_f32(&mut self, value: f32) {
         match self.element {
             ElementType::F64 => self.put(f64::from(value).to_le_bytes()),

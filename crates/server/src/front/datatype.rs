@@ -2,7 +2,8 @@
 
 use crate::engine::ElementType;
 
-/// A numeric data type of the Open Inference Protocol. `BYTES` is not here: a tree has no use for text.
+/// A numeric data type of the Open Inference Protocol. `BYTES` is not here: a tree has no use for
+/// text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Datatype {
     /// One byte, 0 or 1.

@@ -1,6 +1,7 @@
 //! `/metrics`: what the front counts itself, and a snapshot of the engine, in OpenMetrics text.
 //!
-//! Label values are bounded: models of the command line (others count as empty), kinds, protocols, codes.
+//! Label values are bounded: models of the command line (others count as empty), kinds, protocols,
+//! codes.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::engine::{Engine, Histogram, Kind, KindSet, ModelStats, Stats};
 /// The media type of [`Metrics::print`].
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Buckets of a request's duration, seconds: fine where a single row lands, coarse up to the longest SHAP batches.
+/// Buckets of a request's duration, seconds: fine where a single row lands, coarse up to the
+/// longest SHAP batches.
 const BOUNDS: [f64; 15] = [
     50e-6, 100e-6, 150e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 1.0,
     10.0,

@@ -1,7 +1,9 @@
-//! The front: speaks the Open Inference Protocol v2 over HTTP/1.1 and gRPC and hands rows to the engine.
+//! The front: speaks the Open Inference Protocol v2 over HTTP/1.1 and gRPC and hands rows to the
+//! engine.
 //!
-//! `http` and `grpc` know their wire; `ask` checks what a request asks for, `numbers` and `raw` write its rows
-//! straight into the engine's shared memory through `cell`; `refused` is every failure with both its codes.
+//! `http` and `grpc` know their wire; `ask` checks what a request asks for, `numbers` and `raw`
+//! write its rows straight into the engine's shared memory through `cell`; `refused` is every
+//! failure with both its codes.
 
 mod ask;
 mod cell;
@@ -65,7 +67,8 @@ impl Front {
 
 /// Serves until `shutdown` resolves, then stops accepting, answers what was accepted and returns.
 ///
-/// How long that may take is the caller's to bound: dropping the future closes every connection at once.
+/// How long that may take is the caller's to bound: dropping the future closes every connection at
+/// once.
 ///
 /// # Errors
 /// [`FrontError`]; the other protocol is stopped then, too.

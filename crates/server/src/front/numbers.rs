@@ -1,8 +1,9 @@
 //! The `data` of a JSON tensor, read straight into rows.
 //!
-//! The caller has checked that the text is JSON; this reads the numbers. Flat (`[1, 2, 3, 4]`) and nested
-//! (`[[1, 2], [3, 4]]`) data are the same row-major values. `null` is a missing value, because JSON cannot spell NaN.
-//! Nothing recurses and nothing is kept: time is linear in the text, memory constant.
+//! The caller has checked that the text is JSON; this reads the numbers. Flat (`[1, 2, 3, 4]`) and
+//! nested (`[[1, 2], [3, 4]]`) data are the same row-major values. `null` is a missing value,
+//! because JSON cannot spell NaN. Nothing recurses and nothing is kept: time is linear in the text,
+//! memory constant.
 
 use super::cell::Cells;
 use super::datatype::Datatype;
@@ -116,7 +117,8 @@ impl<'a> Reader<'a> {
         is_next
     }
 
-    /// Values up to and over the closing bracket. Values beyond the memory are counted, not written.
+    /// Values up to and over the closing bracket. Values beyond the memory are counted, not
+    /// written.
     fn values(&mut self, cells: &mut Cells<'_>) -> Result<(), Refused> {
         if self.take(b']') {
             return Ok(());
@@ -282,7 +284,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(
-            text in "[\\[\\],\\. 0-9eEtrufalsn\"{}-]{0,40}|\\PC{0,20}", rows in 0_usize..4, kind in 0_usize..13,
+            text in "[\\[\\],\\. 0-9eEtrufalsn\"{}-]{0,40}|\\PC{0,20}",
+            rows in 0_usize..4,
+            kind in 0_usize..13,
         ) {
             let _ = pairs(Datatype::ALL[kind], &text, rows);
         }
@@ -293,7 +297,8 @@ mod tests {
             let text = serde_json::to_string(&values).unwrap();
             let mut memory = [0; 8];
             fill_from_json(Datatype::Fp32, 2, &text, &mut memory).unwrap();
-            let bits: Vec<u32> = memory.as_chunks().0.iter().map(|&b| u32::from_le_bytes(b)).collect();
+            let cells = memory.as_chunks().0.iter();
+            let bits: Vec<u32> = cells.map(|&b| u32::from_le_bytes(b)).collect();
             prop_assert_eq!(bits, values.iter().map(|value| value.to_bits()).collect::<Vec<_>>());
         }
     }

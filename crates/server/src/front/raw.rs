@@ -6,7 +6,8 @@ use super::cell::Cells;
 use super::datatype::Datatype;
 use super::refused::Refused;
 
-/// Fills `memory` from the bytes of a binary tensor. Lengths must agree; floats of the row's own type are copied.
+/// Fills `memory` from the bytes of a binary tensor. Lengths must agree; floats of the row's own
+/// type are copied.
 pub(super) fn fill_from_bytes(
     datatype: Datatype,
     tensor: &[u8],
@@ -163,7 +164,8 @@ fn try_each<const N: usize>(
         .try_for_each(|&bytes| put(bytes))
 }
 
-/// The value of a binary16; exact, since a binary32 holds all of them. NaN keeps its payload's upper bits.
+/// The value of a binary16; exact, since a binary32 holds all of them. NaN keeps its payload's
+/// upper bits.
 fn f32_of_fp16(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let exponent = u32::from(bits >> 10 & 0x1f);
@@ -259,7 +261,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_fill_all_of_the_memory_or_are_refused(
-            tensor in prop::collection::vec(any::<u8>(), 0..64), values in 0_usize..16, kind in 0_usize..13,
+            tensor in prop::collection::vec(any::<u8>(), 0..64),
+            values in 0_usize..16,
+            kind in 0_usize..13,
         ) {
             let datatype = Datatype::ALL[kind];
             let fits = tensor.len() == values * datatype.bytes();

@@ -1,7 +1,9 @@
-//! Why a request gets no result, once for both protocols: an HTTP status and a gRPC code of one cause.
+//! Why a request gets no result, once for both protocols: an HTTP status and a gRPC code of one
+//! cause.
 //!
-//! 429 and `RESOURCE_EXHAUSTED` say "overloaded"; 503 and `UNAVAILABLE` only "this server is going away or not
-//! there yet": clients and proxies retry the latter by themselves, and retries multiply an overload.
+//! 429 and `RESOURCE_EXHAUSTED` say "overloaded"; 503 and `UNAVAILABLE` only "this server is going
+//! away or not there yet": clients and proxies retry the latter by themselves, and retries multiply
+//! an overload.
 
 use std::borrow::Cow;
 use std::time::Duration;

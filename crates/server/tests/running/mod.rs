@@ -32,7 +32,8 @@ pub(crate) fn zoo(file: &str) -> PathBuf {
 }
 
 impl Running {
-    /// Starts a server with these models (name, file of the zoo) and further arguments; waits until it is ready.
+    /// Starts a server with these models (name, file of the zoo) and further arguments; waits until
+    /// it is ready.
     pub(crate) fn start(models: &[(&str, &str)], further: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-server"));
         command.args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]);

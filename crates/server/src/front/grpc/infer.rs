@@ -1,4 +1,5 @@
-//! `ModelInfer`. A reply carries raw bytes if the request did, or if it asked for them; typed lists otherwise.
+//! `ModelInfer`. A reply carries raw bytes if the request did, or if it asked for them; typed
+//! lists otherwise.
 
 use std::time::Instant;
 

@@ -116,12 +116,14 @@ fn too_large(bytes: u64) -> Refused {
     Refused::new(
         Cause::TooLarge,
         format!(
-            "a body of {bytes} bytes is more than the {BODY_BYTES_MAX} that are taken: send fewer rows"
+            "a body of {bytes} bytes is more than the {BODY_BYTES_MAX} that are taken: send fewer \
+             rows"
         ),
     )
 }
 
-/// Reads what a client still sends, without keeping it: it can then read the answer instead of a reset.
+/// Reads what a client still sends, without keeping it: it can then read the answer instead of a
+/// reset.
 pub(super) fn discard(mut body: Incoming) {
     if body.is_end_stream() {
         return;

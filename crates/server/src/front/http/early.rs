@@ -1,8 +1,9 @@
 //! Makes the errors that hyper answers by itself carry a JSON body, as every other error here.
 //!
-//! A head that cannot be parsed never reaches the service; hyper writes a bare `400`, `414` or `431` and closes.
-//! Clients read `error` from the body of any failure, so this wrapper of the connection's IO recognizes that one
-//! write (an error status and `content-length: 0`, which no reply of ours has) and sends a full reply in its place.
+//! A head that cannot be parsed never reaches the service; hyper writes a bare `400`, `414` or
+//! `431` and closes. Clients read `error` from the body of any failure, so this wrapper of the
+//! connection's IO recognizes that one write (an error status and `content-length: 0`, which no
+//! reply of ours has) and sends a full reply in its place.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -139,7 +140,8 @@ mod tests {
 
     #[test]
     fn only_a_bare_error_head_is_replaced() {
-        let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
+            content-length: 0\r\n\r\n";
         let full = String::from_utf8(replacement(bare).unwrap()).unwrap();
         assert!(
             full.starts_with("HTTP/1.1 431 ") && full.ends_with("\"}"),

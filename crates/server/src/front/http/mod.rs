@@ -72,7 +72,8 @@ pub(super) async fn serve(
 
 /// Resolves when the server is told to stop.
 async fn told(stopped: &mut watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|&stopped| stopped).await; // an error: the sender is gone, which means the same
+    // An error: the sender is gone, which means the same.
+    let _ = stopped.wait_for(|&stopped| stopped).await;
 }
 
 /// Tells a connection too many why it is closed, as far as its socket buffer takes it.

@@ -1,4 +1,5 @@
-//! Replies over HTTP: JSON always, also for errors; results as text, as bytes behind the JSON, or both.
+//! Replies over HTTP: JSON always, also for errors; results as text, as bytes behind the JSON, or
+//! both.
 
 use std::io::Write as _;
 
@@ -188,8 +189,8 @@ fn each<const N: usize>(
     }
 }
 
-/// The shortest text of a binary32; where a reader that goes through a binary64 would miss by one bit, the
-/// text of the binary64. A value that is not finite has no JSON form and becomes `null`.
+/// The shortest text of a binary32; where a reader that goes through a binary64 would miss by one
+/// bit, the text of the binary64. A value that is not finite has no JSON form and becomes `null`.
 fn f32_text(body: &mut Vec<u8>, value: f32) {
     let start = body.len();
     number(body, &value);
@@ -245,8 +246,9 @@ impl Coding {
 
     /// The coding of a reply: the one that the client names alone.
     ///
-    /// A client that lists several sends its library's default with every request; packing costs it milliseconds
-    /// and gains nothing inside a cluster. One that names a single coding has asked for it.
+    /// A client that lists several sends its library's default with every request; packing costs it
+    /// milliseconds and gains nothing inside a cluster. One that names a single coding has asked
+    /// for it.
     pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
         headers
             .get(hyper::header::ACCEPT_ENCODING)

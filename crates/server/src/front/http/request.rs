@@ -1,7 +1,8 @@
 //! The body of an HTTP infer call: JSON, then the bytes of binary tensors.
 //!
-//! Two passes over the JSON: the first (serde) finds the structure and checks that it is JSON, leaving `data` as a
-//! piece of text; the second (`numbers`) reads that text straight into the reservation. Unknown keys are skipped.
+//! Two passes over the JSON: the first (serde) finds the structure and checks that it is JSON,
+//! leaving `data` as a piece of text; the second (`numbers`) reads that text straight into the
+//! reservation. Unknown keys are skipped.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
@@ -38,7 +39,8 @@ enum Data<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Reads a body whose first `json_bytes` bytes are JSON (all of it when `None`, none when zero).
+    /// Reads a body whose first `json_bytes` bytes are JSON (all of it when `None`, none when
+    /// zero).
     pub(super) fn parse(
         model: &ModelInfo,
         body: &'a [u8],
@@ -166,7 +168,8 @@ struct OutputParameters {
 }
 
 impl<'a> Input<'a> {
-    /// Where the values are; sizes are checked here, so that no memory is taken for a shape that lies.
+    /// Where the values are; sizes are checked here, so that no memory is taken for a shape that
+    /// lies.
     fn data(
         &self,
         values: usize,
@@ -230,7 +233,8 @@ impl Document<'_> {
                 .is_some_and(|p| p.classification.is_some() || p.shared_memory_region.is_some())
             {
                 return Err(Refused::invalid(format!(
-                    "output {:?}: the classification and shared memory extensions are not supported",
+                    "output {:?}: the classification and shared memory extensions are not \
+                     supported",
                     ask::brief(&output.name)
                 )));
             }

@@ -171,16 +171,19 @@ fn what_is_wrong_is_said() {
 proptest! {
     #[test]
     fn arbitrary_bodies_never_panic(
-        body in prop::collection::vec(any::<u8>(), 0..200), json_bytes in prop::option::of(0_usize..220),
+        body in prop::collection::vec(any::<u8>(), 0..200),
+        json_bytes in prop::option::of(0_usize..220),
     ) {
         let _ = rows(&body, json_bytes);
     }
 
     #[test]
     fn bent_requests_never_panic(
-        at in 0_usize..160, byte in any::<u8>(), cut in 0_usize..170, json_bytes in 0_usize..170,
+        at in 0_usize..180, byte in any::<u8>(), cut in 0_usize..200, json_bytes in 0_usize..200,
     ) {
-        let mut body = br#"{"id":"a","inputs":[{"name":"input","shape":[2,2],"datatype":"FP32","data":[[1,2],[3,null]]}],"outputs":[{"name":"leaf","parameters":{"binary_data":true}}]}"#.to_vec();
+        let mut body = br#"{"id":"a","inputs":[{"name":"input","shape":[2,2],"datatype":"FP32",
+            "data":[[1,2],[3,null]]}],"outputs":[{"name":"leaf",
+            "parameters":{"binary_data":true}}]}"#.to_vec();
         let length = body.len();
         body[at % length] = byte;
         body.truncate(cut);
