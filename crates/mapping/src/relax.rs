@@ -19,21 +19,33 @@ use crate::volumes::Volumes;
 /// Excess of (8+), its sum over cores, excess of mains-per-core, of (12), of (12+).
 type Breaches = [u32; 5];
 
+/// The sum over cores guides the way to a smaller (8+), but counts for nothing once that is reached.
+fn sum_last([excess, sum, mains, full, full_cores]: Breaches) -> Breaches {
+    [excess, mains, full, full_cores, sum]
+}
+
 /// Makes the breaches of `volumes` small.
 pub(crate) fn lessen(domains: &Domains, volumes: &mut Volumes) {
-    let mut least = breaches(domains, volumes);
-    for _ in 0..RELAX_STEPS_MAX {
-        if least == Breaches::default() {
-            return;
-        }
-        match better(domains, volumes, least) {
-            Some((breaches, next)) => (least, *volumes) = (breaches, next),
-            None => return,
+    for order in [|breaches: Breaches| breaches, sum_last] {
+        let mut least = order(breaches(domains, volumes));
+        for _ in 0..RELAX_STEPS_MAX {
+            if least == Breaches::default() {
+                return;
+            }
+            match better(domains, volumes, least, order) {
+                Some((breaches, next)) => (least, *volumes) = (breaches, next),
+                None => break,
+            }
         }
     }
 }
 
-fn better(domains: &Domains, volumes: &Volumes, least: Breaches) -> Option<(Breaches, Volumes)> {
+fn better(
+    domains: &Domains,
+    volumes: &Volumes,
+    least: Breaches,
+    order: fn(Breaches) -> Breaches,
+) -> Option<(Breaches, Volumes)> {
     let candidates = unlike_cpus(domains, volumes);
     let mut best = (least, None);
     for &from in &candidates {
@@ -42,7 +54,7 @@ fn better(domains: &Domains, volumes: &Volumes, least: Breaches) -> Option<(Brea
                 let Some(next) = moved(domains, volumes, (from, to), (threads, mains)) else {
                     continue;
                 };
-                let breaches = breaches(domains, &next);
+                let breaches = order(breaches(domains, &next));
                 if breaches < best.0 {
                     best = (breaches, Some(next));
                 }

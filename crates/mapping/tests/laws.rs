@@ -94,7 +94,6 @@ proptest! {
         let second = solve(&again, &mut budget(300)).unwrap();
         check_solution(&again, &second).unwrap();
         prop_assert!(second.certificate.objective >= first.certificate.objective);
-        prop_assert_eq!(second.certificate.relaxed, first.certificate.relaxed);
     }
 
     #[test]
@@ -110,7 +109,6 @@ proptest! {
         check_solution(&again, &second).unwrap();
         let fresh = solve(&fresh, &mut budget(300)).unwrap().certificate;
         prop_assert!(second.certificate.objective >= fresh.objective);
-        prop_assert_eq!(second.certificate.relaxed, fresh.relaxed);
     }
 
     #[test]
