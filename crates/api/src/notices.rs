@@ -14,6 +14,15 @@ pub(crate) fn notices(spec: &InferenceDeploymentSpec) -> Vec<String> {
     if let Some(replicas) = spec.replicas.filter(|&replicas| replicas != 1) {
         notices.push(format!("spec.replicas is {replicas}; one machine runs one"));
     }
+    for (index, model) in spec.models.iter().enumerate() {
+        if let Some(slo) = model.slo.filter(|slo| slo.percentile != 99.0) {
+            notices.push(format!(
+                "spec.models[{index}].slo.percentile is {}; /metrics counts every late answer, \
+                 whatever the percentile",
+                slo.percentile
+            ));
+        }
+    }
     if spec.autoscaling.is_some() {
         notices.push("spec.autoscaling needs a cluster and is not used".to_owned());
     }
