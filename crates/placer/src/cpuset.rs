@@ -40,8 +40,8 @@ impl CpusetView {
         Ok(view)
     }
 
-    /// Finds the cgroups of these processes, the root first; they are usually one.
-    pub(crate) fn find(&mut self, host: &HostRoot, pids: &[Pid]) -> Result<(), CgroupError> {
+    /// Finds the cgroups of these processes, the root first; they are usually one. True if they are others than before.
+    pub(crate) fn find(&mut self, host: &HostRoot, pids: &[Pid]) -> Result<bool, CgroupError> {
         let mut cgroups: Vec<Cgroup> = Vec::new();
         for &pid in pids {
             match find_cgroup(host, pid) {
@@ -53,10 +53,12 @@ impl CpusetView {
                 Err(e) => return Err(e),
             }
         }
-        if !cgroups.is_empty() {
+        let differs = !cgroups.is_empty() && cgroups != self.cgroups;
+        if differs {
             self.cgroups = cgroups;
+            self.changes += 1;
         }
-        Ok(())
+        Ok(differs)
     }
 
     /// Reads the cpusets again; true if what may be used is another set now. Processes in several cgroups (being moved

@@ -75,6 +75,7 @@ pub struct Placer {
     last_pid: i32,
     last_pid_at: Micros,
     tree_pid: i32,
+    has_other_files: bool,
     is_stopped: bool,
 }
 
@@ -122,6 +123,7 @@ impl Placer {
             last_pid: 0,
             last_pid_at: Micros(0),
             tree_pid: 0,
+            has_other_files: false,
             is_stopped: false,
         })
     }
@@ -317,18 +319,26 @@ impl Placer {
     }
 
     fn take_hints(&mut self, keys: &[Key]) -> Result<(), OsError> {
-        if keys.contains(&CPUSET_KEY) && self.cpuset_watch.drain()? {
+        if keys.contains(&CPUSET_KEY) {
+            self.hear_cpusets()?;
+        }
+        if keys.contains(&UEVENT_KEY)
+            && let Some(socket) = &self.uevents
+        {
+            socket.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what was announced of writes to cpuset files.
+    fn hear_cpusets(&mut self) -> Result<(), OsError> {
+        if self.cpuset_watch.drain()? {
             for subject in self.subjects.values_mut() {
                 // Written and written back, it looks the same but may have wiped masks: counts as a change.
                 subject.cpuset.changes += 1;
                 subject.is_dirty = true;
             }
             self.due.sweep = Micros(0);
-        }
-        if keys.contains(&UEVENT_KEY)
-            && let Some(socket) = &self.uevents
-        {
-            socket.drain()?;
         }
         Ok(())
     }
@@ -361,7 +371,11 @@ impl Placer {
             self.look_for_births(now)?;
         }
         if now >= self.due.sweep {
-            self.sweep()?;
+            if self.sweep()? {
+                // A cpuset moves masks before it is announced: whether one did decides whom to blame.
+                self.hear_cpusets()?;
+                self.look_at_cpusets(report)?;
+            }
             let threads: usize = self.subjects.values().map(|s| s.tree.thread_count()).sum();
             let period = SWEEP_PERIOD_PER_THREAD * threads as u32;
             self.due.sweep = after(now, period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX));
@@ -406,8 +420,9 @@ impl Placer {
                 .for_each(|subject| subject.is_dirty = true);
             self.due.sweep = Micros(0);
         }
-        for subject in self.subjects.values_mut() {
-            if subject.tree.has_root() && subject.cpuset.update(&self.reader.host)? {
+        for subject in self.subjects.values_mut().filter(|s| s.tree.has_root()) {
+            let moved = subject.find_cgroups(&self.reader.host)?;
+            if subject.cpuset.update(&self.reader.host)? {
                 let (subject_id, cpuset) = (subject.id, subject.cpuset.cpus.clone());
                 report(&Report::CpusetChanged {
                     subject: subject_id,
@@ -416,6 +431,10 @@ impl Placer {
                 subject.is_dirty = true;
                 self.due.sweep = Micros(0);
             }
+            self.has_other_files |= moved;
+        }
+        if std::mem::take(&mut self.has_other_files) {
+            self.watch_files();
         }
         Ok(())
     }
@@ -468,16 +487,19 @@ impl Placer {
         Ok(())
     }
 
-    fn sweep(&mut self) -> Result<(), OsError> {
+    /// Reads all masks; true if one is not as it was.
+    fn sweep(&mut self) -> Result<bool, OsError> {
+        let mut differs = false;
         for subject in self.subjects.values_mut() {
             if subject.tree.read_masks()? {
                 subject.is_dirty = true;
+                differs = true;
                 // A thread that ended may have been replaced at once.
                 subject.tree.read_births()?;
             }
             subject.note_verified();
         }
-        Ok(())
+        Ok(differs)
     }
 
     fn look_at_trees(&mut self) -> Result<(), PlacerError> {
@@ -486,13 +508,7 @@ impl Placer {
             subject
                 .tree
                 .read_cpu_times(usize::from(subject.policy.threads));
-            let workers = subject.workers.values().copied();
-            let pids: Vec<Pid> = std::iter::once(subject.tree.root())
-                .chain(workers)
-                .collect();
-            subject.cpuset.find(&self.reader.host, &pids)?;
         }
-        self.watch_files();
         Ok(())
     }
 

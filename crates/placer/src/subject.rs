@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_mapping::WorkerIndex;
-use albacore_os::{Micros, Pid, Tid};
+use albacore_os::{HostRoot, Micros, Pid, Tid};
 use albacore_plan::{
     Enforcement, Ledger, Linted, Moment, Note, Observation, Placement, Plan, Policy, Source,
     Target, ThreadId, lint, plan,
@@ -13,7 +13,7 @@ use albacore_topology::{CpuSet, Topology};
 use crate::cache::Tree;
 use crate::cpuset::CpusetView;
 use crate::execute::{Done, Outcome, execute};
-use crate::limits::{PASSES_MAX, RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
+use crate::limits::{CGROUPS_MAX, PASSES_MAX, RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
 use crate::process::Reader;
 use crate::report::{Figures, Report, Restored};
 use crate::solving::{Solved, Solving};
@@ -140,6 +140,14 @@ impl Subject {
         parents
     }
 
+    /// Finds the cgroups of the root and of some workers; true if they are others than before. A change of cgroup is a
+    /// change of cpuset even where the cpus are the same: old kernels wipe masks then.
+    pub(crate) fn find_cgroups(&mut self, host: &HostRoot) -> Result<bool, PlacerError> {
+        let workers = self.workers.values().copied().take(CGROUPS_MAX);
+        let pids: Vec<Pid> = std::iter::once(self.tree.root()).chain(workers).collect();
+        Ok(self.cpuset.find(host, &pids)?)
+    }
+
     fn observe(&self, around: &Surroundings<'_>) -> Result<Observation, PlacerError> {
         Ok(Observation {
             at: Moment(around.reader.clock.now()?.0),
@@ -192,7 +200,7 @@ impl Subject {
                 self.retries = 0;
                 return Ok(());
             }
-            self.look_again(&done, around)?;
+            self.look_again(around)?;
         }
         // Somebody writes faster than we do, or a step fails: later, and each time later.
         self.retries = (self.retries + 1).min(6);
@@ -256,13 +264,9 @@ impl Subject {
     }
 
     /// Reads again what the steps may have met: threads born of threads that were not pinned yet, another cpuset.
-    fn look_again(
-        &mut self,
-        done: &[Done],
-        around: &mut Surroundings<'_>,
-    ) -> Result<(), PlacerError> {
-        let is_stale = |one: &Done| matches!(one.outcome, Outcome::Stale | Outcome::Differs { .. });
-        if done.iter().any(is_stale) && self.cpuset.update(&around.reader.host)? {
+    fn look_again(&mut self, around: &mut Surroundings<'_>) -> Result<(), PlacerError> {
+        self.find_cgroups(&around.reader.host)?;
+        if self.cpuset.update(&around.reader.host)? {
             let cpuset = self.cpuset.cpus.clone();
             (around.report)(&Report::CpusetChanged {
                 subject: self.id,

@@ -33,6 +33,8 @@ pub(crate) struct Verified {
     pub(crate) process: ProcessId,
     pub(crate) mask: CpuSet,
     pub(crate) setting: Setting,
+    /// It is ours to give back: written by us, or found in place by a placer that writes (its former life wrote it).
+    pub(crate) is_ours: bool,
 }
 
 /// What is remembered of earlier plans.

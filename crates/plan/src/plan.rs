@@ -173,6 +173,7 @@ impl Plan<Linted> {
                     process: step.process,
                     mask,
                     setting,
+                    is_ours: true,
                 };
                 self.ledger.verified.insert(step.thread, verified);
             }
@@ -305,11 +306,14 @@ impl<'a> Draft<'a> {
                 continue;
             }
             if thread.mask == target.mask {
-                let (process, mask) = (process.id, target.mask.clone());
+                let before = self.ledger.verified.get(&thread.id);
+                let is_narrow = target.mask != self.setting.cpuset;
+                let adopts = is_narrow && self.policy.enforcement == Enforcement::Enforce;
                 let verified = Verified {
-                    process,
-                    mask,
+                    process: process.id,
+                    mask: target.mask.clone(),
                     setting: self.setting.clone(),
+                    is_ours: adopts || before.is_some_and(|verified| verified.is_ours),
                 };
                 self.ledger.returned.remove(&thread.id);
                 self.ledger.verified.insert(thread.id, verified);
@@ -392,7 +396,7 @@ impl<'a> Draft<'a> {
             let is_ours = [&verified.mask, cpuset, &verified.mask.intersection(cpuset)]
                 .contains(&&thread.mask)
                 || thread.mask.is_empty();
-            return is_ours.then_some(Cause::Policy);
+            return (verified.is_ours && is_ours).then_some(Cause::Policy);
         }
         let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
         let was_returned = self.ledger.returned.contains_key(&thread.id);
