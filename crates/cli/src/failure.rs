@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// Something that this program guarantees does not hold: a bug.
     Broken(String),
+    /// The built-in server failed with this exit code and has said why on standard error.
+    Told(u8),
 }
 
 impl Failure {
@@ -34,6 +36,7 @@ impl Failure {
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Usage(text) | Self::Failed(text) | Self::Broken(text) => text,
+            Self::Told(_) => "the server said why",
         }
     }
 
@@ -43,6 +46,7 @@ impl Failure {
             Self::Usage(text) => (USAGE, text.clone()),
             Self::Failed(text) => (1, text.clone()),
             Self::Broken(text) => (BROKEN, format!("broken invariant, please report: {text}")),
+            Self::Told(code) => return ExitCode::from(*code),
         };
         eprintln!("albacore: {text}");
         ExitCode::from(code)

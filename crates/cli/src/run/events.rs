@@ -1,8 +1,8 @@
 //! Events as JSON: one object a line, snake_case, `event` first.
 
-use albacore_mapping::Slot;
+use albacore_mapping::{Mode, Slot};
 use albacore_placer::{Figures, Histogram, Report, Row};
-use albacore_plan::Note;
+use albacore_plan::{Enforcement, MainThread, Note, Placement, Policy};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 
@@ -152,6 +152,40 @@ pub(super) fn placed(policy: &str, rows: &[Row]) -> Value {
         })
         .collect();
     event("placed", json!({"policy": policy, "threads": threads}))
+}
+
+/// The policy was changed by an edit of the file: `policy_changed`.
+pub(super) fn policy_changed(policy: &Policy) -> Value {
+    let enforcement = match policy.enforcement {
+        Enforcement::Enforce => "enforce",
+        Enforcement::Observe => "observe",
+    };
+    let mode = match policy.mode {
+        Mode::Scatter => "scatter",
+        Mode::Compact => "compact",
+    };
+    let main_thread = match policy.main_thread {
+        MainThread::Pinned => "pinned",
+        MainThread::WorkerSet => "worker_set",
+    };
+    event(
+        "policy_changed",
+        json!({
+            "policy": policy_name(policy),
+            "enforcement": enforcement,
+            "mode": mode,
+            "main_thread": main_thread,
+        }),
+    )
+}
+
+/// The name of a placement in events and in the table's head.
+pub(super) fn policy_name(policy: &Policy) -> &'static str {
+    match policy.placement {
+        Placement::Tuna => "tuna",
+        Placement::RoundRobin => "roundrobin",
+        Placement::None => "none",
+    }
 }
 
 /// The counters of the whole run.

@@ -3,7 +3,7 @@
 //! Polled: editors and GitOps tools replace files by renaming, through symbolic links, on network file systems; a
 //! watch on the inode misses some of that, reading the file does not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, SystemTime};
 
@@ -12,9 +12,12 @@ use super::inbox::Inbox;
 /// How soon an edit is seen. A stat costs some microseconds.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Watches `file` on a thread of its own until the receiver is gone.
-pub(super) fn watch(file: PathBuf, inbox: SyncSender<Inbox>) {
-    let mut seen = stamp(&file);
+/// What tells one content of a file from the next: time of change, length, inode.
+pub(super) type Stamp = (SystemTime, u64, u64);
+
+/// Watches `file` on a thread of its own until the receiver is gone. `seen` was taken before the file was read, so
+/// that no edit falls between.
+pub(super) fn watch(file: PathBuf, mut seen: Option<Stamp>, inbox: SyncSender<Inbox>) {
     std::thread::spawn(move || {
         // bound: one stat per period; ends with the receiver
         loop {
@@ -31,7 +34,8 @@ pub(super) fn watch(file: PathBuf, inbox: SyncSender<Inbox>) {
     });
 }
 
-fn stamp(file: &std::path::Path) -> Option<(SystemTime, u64, u64)> {
+/// The stamp of a file that is there.
+pub(super) fn stamp(file: &Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))

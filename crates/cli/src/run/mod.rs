@@ -7,6 +7,7 @@
 mod events;
 mod file_watch;
 mod inbox;
+mod left_behind;
 mod output;
 mod placing;
 mod server;
@@ -19,12 +20,12 @@ use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server, read_for_one_machine};
 use albacore_placer::{Figures, Report, Row, RowState, SubjectConfig};
-use albacore_plan::{Placement, Policy, Source};
+use albacore_plan::{Enforcement, Placement, Policy, Source};
 use serde_json::json;
 
 use crate::args::{RunArgs, RunOutput};
 use crate::failure::{Failure, sentence};
-use events::event;
+use events::{event, policy_name};
 use inbox::{INBOX_MESSAGES_MAX, Inbox};
 use output::Output;
 use placing::{News, Placing};
@@ -38,7 +39,9 @@ const DRAIN: Duration = Duration::from_secs(35);
 /// # Errors
 /// The file, the server or the kernel does not allow it; the failure says which and what to do.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let stamp = file_watch::stamp(&args.file);
     let deployment = read(&args.file)?;
+    server::check_models(&args.file, &deployment.server)?;
     let mut output = match args.output {
         RunOutput::Table => Output::Terminal(table::Table::default()),
         RunOutput::Auto if std::io::stdout().is_terminal() => {
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let (sender, inbox) = sync_channel(INBOX_MESSAGES_MAX);
     server::forward_signals(sender.clone())?;
+    left_behind::adopt()?;
     let child = Child::start(&deployment, args, sender.clone())?;
     let subject = SubjectConfig {
         root: child.pid(),
@@ -62,9 +66,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let placing = match Placing::start(subject, sender.clone()) {
         Ok(placing) => placing,
-        Err(error) => return Err(child.end_for(&inbox, &sentence(&error))),
+        Err(error) => {
+            let failure = child.end_for(&inbox, &sentence(&error));
+            left_behind::end();
+            return Err(failure);
+        }
     };
-    file_watch::watch(args.file.clone(), sender);
+    file_watch::watch(args.file.clone(), stamp, sender);
     let mut run = Run {
         file: args.file.clone(),
         deployment,
@@ -74,6 +82,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         rows: Vec::new(),
         figures: Box::default(),
         is_placed_told: false,
+        not_restored: None,
     };
     let end = run.serve(&inbox);
     run.finish(&inbox, end)
@@ -82,7 +91,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 /// Reads the deployment; its relative paths are below its own folder.
 fn read(file: &Path) -> Result<OneMachine, Failure> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, &e))?;
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        Failure::Failed(format!(
+            "{name} cannot be read: {e}; give -f the path of an InferenceDeployment"
+        ))
+    })?;
     let folder = std::path::absolute(file)
         .map_err(|e| Failure::file(file, &e))?
         .parent()
@@ -95,7 +108,7 @@ enum End {
     /// A signal asked for it.
     Asked,
     /// The server ended by itself.
-    ServerEnded(String),
+    ServerEnded(Failure),
     /// The placer could not go on.
     PlacerFailed(Failure),
 }
@@ -110,6 +123,8 @@ struct Run {
     figures: Box<Figures>,
     /// Whether the present state was told as `placed`.
     is_placed_told: bool,
+    /// Why masks could not be given back at the end.
+    not_restored: Option<String>,
 }
 
 impl Run {
@@ -124,16 +139,25 @@ impl Run {
                     });
                 }
                 Inbox::Placer(News::Ended(Ok(()))) => {
-                    return End::ServerEnded("the placer ended".into());
+                    return End::PlacerFailed(Failure::Failed("the placer ended".into()));
                 }
                 Inbox::Placer(news) => self.hear(news),
-                Inbox::ServerLine(line) => self.output.event(&server::line(&line)),
-                Inbox::ServerExited(status) => return End::ServerEnded(server::ended(&status)),
+                Inbox::ServerLine(line) => self.server_said(&line),
+                Inbox::ServerExited(status) => {
+                    let failure = self.child.ended(&status);
+                    self.child.note_exit(status);
+                    return End::ServerEnded(failure);
+                }
                 Inbox::FileChanged => self.reread(),
                 Inbox::Signal(_) => return End::Asked,
             }
         }
-        End::ServerEnded("nothing is left to wait for".into())
+        End::PlacerFailed(Failure::Failed("nothing is left to wait for".into()))
+    }
+
+    fn server_said(&mut self, line: &str) {
+        self.output
+            .event(&server::line(&self.deployment.server, line));
     }
 
     fn hear(&mut self, news: News) {
@@ -141,11 +165,15 @@ impl Run {
             News::Report(report) => {
                 let is_change = !matches!(report, Report::Note { .. });
                 self.is_placed_told &= !is_change;
+                if let Report::Restored(restored) = &report {
+                    self.not_restored = restored.errors.first().cloned();
+                }
                 self.output.event(&events::of_report(&report));
             }
             News::Table(rows, figures) => {
                 self.rows = rows;
                 self.figures = figures;
+                left_behind::reap(self.child.pid());
                 let head = self.head();
                 self.output.rows(&head, &self.rows, &self.figures);
                 if !self.is_placed_told && self.is_placed() {
@@ -181,11 +209,15 @@ impl Run {
             .filter(|row| row.state == RowState::Verified)
             .count();
         format!(
-            "{}: {} workers x {} threads, policy {}; {verified} of {} threads verified",
+            "{}: {} workers x {} threads, policy {}{}; {verified} of {} threads verified",
             self.deployment.name,
             policy.workers,
             policy.threads,
             policy_name(policy),
+            match policy.enforcement {
+                Enforcement::Enforce => "",
+                Enforcement::Observe => " (observed only)",
+            },
             usize::from(policy.workers) * usize::from(policy.threads),
         )
     }
@@ -222,9 +254,8 @@ impl Run {
             Ok(()) => {
                 self.deployment.policy = policy;
                 self.is_placed_told = false;
-                let name = policy_name(&self.deployment.policy);
                 self.output
-                    .event(&event("policy_changed", json!({"policy": name})));
+                    .event(&events::policy_changed(&self.deployment.policy));
             }
             Err(error) => {
                 let text = format!("the policy was not changed: {error}");
@@ -246,15 +277,30 @@ impl Run {
             child,
             mut output,
             figures,
+            deployment,
+            not_restored,
             ..
         } = self;
         placing.join();
-        let drained = child.drain(inbox, DRAIN, &mut |line| output.event(&server::line(line)));
+        let mut hear = |line: &str| output.event(&server::line(&deployment.server, line));
+        let drained = child.drain(inbox, DRAIN, &mut hear);
+        let killed = left_behind::end();
+        if killed > 0 {
+            let text = format!("the server left {killed} processes behind, which were killed");
+            output.event(&event("note", json!({"text": text})));
+        }
         output.event(&events::summary(&figures));
-        match end {
-            End::Asked => drained.map_err(Failure::Failed),
-            End::ServerEnded(how) => Err(Failure::Failed(how)),
-            End::PlacerFailed(failure) => Err(failure),
+        match (end, drained, not_restored) {
+            (End::ServerEnded(failure), ..) => Err(failure),
+            (End::PlacerFailed(Failure::Failed(text)), Err(Failure::Failed(also)), _) => {
+                Err(Failure::Failed(format!("{text}; {also}")))
+            }
+            (End::PlacerFailed(failure), ..) => Err(failure),
+            (End::Asked, Err(failure), _) => Err(failure),
+            (End::Asked, Ok(()), Some(reason)) => Err(Failure::Failed(format!(
+                "not every mask could be given back: {reason}"
+            ))),
+            (End::Asked, Ok(()), None) => Ok(()),
         }
     }
 
@@ -272,7 +318,7 @@ impl Run {
             let last = is_last(&message);
             match message {
                 Inbox::Placer(news) => self.hear(news),
-                Inbox::ServerLine(line) => self.output.event(&server::line(&line)),
+                Inbox::ServerLine(line) => self.server_said(&line),
                 Inbox::ServerExited(status) => self.child.note_exit(status),
                 Inbox::FileChanged | Inbox::Signal(_) => {}
             }
@@ -280,13 +326,5 @@ impl Run {
                 return;
             }
         }
-    }
-}
-
-fn policy_name(policy: &Policy) -> &'static str {
-    match policy.placement {
-        Placement::Tuna => "tuna",
-        Placement::RoundRobin => "roundrobin",
-        Placement::None => "none",
     }
 }

@@ -105,9 +105,22 @@ fn sentence(event: &Value) -> Option<String> {
         "cpuset_changed" => format!("the cpuset is {} now", field("cpuset")),
         "machine_changed" => format!("online cpus are {} now", field("online")),
         "step_failed" => format!("thread {}: {}", field("tid"), field("reason")),
+        "restored" if event["errors_total"] != 0 => format!(
+            "{} masks given back, {} not: {}",
+            field("threads"),
+            field("errors_total"),
+            field("errors")
+        ),
         "restored" => format!("{} masks given back", field("threads")),
         "note" => field("text"),
-        "policy_changed" => format!("policy {} from now on", field("policy")),
+        "server_said" => field("text"),
+        "policy_changed" => format!(
+            "policy {} from now on ({}, mode {}, main threads {})",
+            field("policy"),
+            field("enforcement"),
+            field("mode"),
+            field("main_thread"),
+        ),
         "draining" => "draining: no new requests, accepted ones are answered".into(),
         _ => return None,
     };

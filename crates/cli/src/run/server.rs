@@ -1,15 +1,17 @@
 //! The server as a child: started, listened to, drained.
 
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server};
-use albacore_os::{Key, Pid, PidFd, Poll, Signals, Spawn};
+use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn};
 use serde_json::{Value, json};
 
 use super::events::event;
@@ -20,10 +22,21 @@ use crate::failure::{Failure, sentence};
 /// How long a server that was told to end at a failed start is waited for.
 const FAILED_START: Duration = Duration::from_secs(5);
 
+/// Longest line taken from a server; a longer one is told in parts.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// What a shell returns for a child that SIGTERM ended.
+const TERMINATED: i32 = 128 + SIGTERM;
+const SIGTERM: i32 = 15;
+
+/// Exit codes with which the built-in server has said why it ended: failed, broken invariant.
+const SPEAKING: [i32; 2] = [1, 70];
+
 /// The server's process.
 pub(super) struct Child {
     pid: Pid,
     handle: PidFd,
+    is_built_in: bool,
     exit: Option<std::io::Result<ExitStatus>>,
 }
 
@@ -34,7 +47,9 @@ impl Child {
         args: &RunArgs,
         inbox: SyncSender<Inbox>,
     ) -> Result<Self, Failure> {
+        let is_built_in = matches!(deployment.server, Server::BuiltIn(_));
         let spawn = spawn(deployment, args)?;
+        let file = args.file.clone();
         let failed = |e| Failure::Failed(sentence(&e));
         let (told, started) = std::sync::mpsc::sync_channel(1);
         // The kernel ends the child with the thread that started it, so that thread stays: it waits for the child.
@@ -42,8 +57,7 @@ impl Child {
             let mut child = match spawn.start() {
                 Ok(child) => child,
                 Err(error) => {
-                    let text = format!("cannot start the server: {}", sentence(&error));
-                    drop(told.send(Err(Failure::Failed(text))));
+                    drop(told.send(Err(not_started(&file, &spawn, &error))));
                     return;
                 }
             };
@@ -51,13 +65,7 @@ impl Child {
             drop(told.send(PidFd::open(pid).map(|handle| (pid, handle)).map_err(failed)));
             let lines = child.stdout.take().map(|stdout| {
                 let inbox = inbox.clone();
-                std::thread::spawn(move || {
-                    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                        if inbox.send(Inbox::ServerLine(line)).is_err() {
-                            return;
-                        }
-                    }
-                })
+                std::thread::spawn(move || listen(stdout, &inbox))
             });
             let status = child.wait();
             // What it said last is heard before that it ended. A worker that outlives it may hold the pipe open.
@@ -73,6 +81,7 @@ impl Child {
             Ok(Ok((pid, handle))) => Ok(Self {
                 pid,
                 handle,
+                is_built_in,
                 exit: None,
             }),
             Ok(Err(failure)) => Err(failure),
@@ -88,20 +97,16 @@ impl Child {
         self.exit = Some(status);
     }
 
-    /// Ends a server that cannot be placed; the failure to report: the server's own if it failed first.
-    pub(super) fn end_for(self, inbox: &Receiver<Inbox>, reason: &str) -> Failure {
-        // A server that ended at once said why on standard error; "process is gone" would hide it.
-        let deadline = Instant::now() + Duration::from_millis(500);
-        let is_gone = reason.contains("is gone");
-        while is_gone && Instant::now() < deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Ok(Inbox::ServerExited(status)) = inbox.recv_timeout(left) {
-                return Failure::Failed(ended(&status));
-            }
+    /// Ends a server that cannot be placed; the failure to report: the server's own if it ended first.
+    pub(super) fn end_for(mut self, inbox: &Receiver<Inbox>, reason: &str) -> Failure {
+        // A server that ended at once said why; that it cannot be placed any more would hide it.
+        self.wait(inbox, Duration::from_millis(500), &mut |_| {});
+        if let Some(status) = &self.exit {
+            return self.ended(status);
         }
         match self.drain(inbox, FAILED_START, &mut |_| {}) {
-            Ok(()) => Failure::Failed(reason.to_owned()),
-            Err(also) => Failure::Failed(format!("{reason}; {also}")),
+            Err(Failure::Failed(also)) => Failure::Failed(format!("{reason}; {also}")),
+            Ok(()) | Err(_) => Failure::Failed(reason.to_owned()),
         }
     }
 
@@ -111,24 +116,55 @@ impl Child {
         inbox: &Receiver<Inbox>,
         patience: Duration,
         line: &mut dyn FnMut(&str),
-    ) -> Result<(), String> {
-        if self.exit.is_none() && self.handle.terminate().is_ok() {
-            self.wait(inbox, patience, line);
+    ) -> Result<(), Failure> {
+        if let Some(status) = self.exit.take() {
+            return Err(self.ended(&status));
         }
+        let patience = match self.handle.terminate() {
+            Ok(()) => patience,
+            // It has just ended, or it belongs to somebody else.
+            Err(_) => Duration::from_secs(1),
+        };
+        self.wait(inbox, patience, line);
         if self.exit.is_none() {
-            drop(self.handle.kill());
+            let killed = self.handle.kill();
             self.wait(inbox, FAILED_START, line);
-            return Err(format!(
-                "the server (process {}) did not end {} s after SIGTERM and was killed",
+            let how = match (&self.exit, killed) {
+                (Some(_), _) => "was killed".to_owned(),
+                (None, Ok(())) => "was killed, which it did not notice yet".to_owned(),
+                (None, Err(error)) => format!("cannot be killed: {}", sentence(&error)),
+            };
+            return Err(Failure::Failed(format!(
+                "the server (process {}) did not end {} s after SIGTERM and {how}",
                 self.pid.0,
                 patience.as_secs()
-            ));
+            )));
         }
         match &self.exit {
-            Some(Ok(status)) if status.success() => Ok(()),
-            Some(status) => Err(ended(status)),
+            Some(Ok(status)) if is_as_asked(*status) => Ok(()),
+            Some(status) => Err(self.ended(status)),
             None => Ok(()),
         }
+    }
+
+    /// How the server ended without being asked, or otherwise than it was asked, as a failure.
+    pub(super) fn ended(&self, status: &std::io::Result<ExitStatus>) -> Failure {
+        let (name, status) = match (self.is_built_in, status) {
+            (_, Err(error)) => {
+                return Failure::Failed(format!("the server cannot be waited for: {error}"));
+            }
+            (true, Ok(status)) => {
+                let code = status.code().filter(|code| SPEAKING.contains(code));
+                if let Some(code) = code.and_then(|code| u8::try_from(code).ok()) {
+                    return Failure::Told(code);
+                }
+                ("the server", status)
+            }
+            (false, Ok(status)) => ("the container `server`", status),
+        };
+        Failure::Failed(format!(
+            "{name} ended with {status}: see above what it said itself, if anything"
+        ))
     }
 
     fn wait(&mut self, inbox: &Receiver<Inbox>, patience: Duration, line: &mut dyn FnMut(&str)) {
@@ -144,6 +180,67 @@ impl Child {
             }
         }
     }
+}
+
+/// True if SIGTERM was the reason for this end: the process ended well, or the signal ended it.
+fn is_as_asked(status: ExitStatus) -> bool {
+    status.success() || status.signal() == Some(SIGTERM) || status.code() == Some(TERMINATED)
+}
+
+fn not_started(file: &Path, spawn: &Spawn, error: &OsError) -> Failure {
+    let program = spawn.command.first().map(PathBuf::from).unwrap_or_default();
+    let reason = match error {
+        OsError::Read { source, .. } => source.to_string(),
+        other => sentence(other),
+    };
+    let directory = match &spawn.directory {
+        Some(directory) => format!(" in workingDir {}", directory.display()),
+        None => String::new(),
+    };
+    Failure::Failed(format!(
+        "{}: the command of the container `server`, {}, cannot be started{directory}: {reason}; give a program of this \
+         machine",
+        file.display(),
+        program.display()
+    ))
+}
+
+/// Hands what the server prints to the inbox, line by line, until nobody can print any more.
+fn listen(stdout: impl Read, inbox: &SyncSender<Inbox>) {
+    let mut stdout = BufReader::new(stdout);
+    let mut line = Vec::new();
+    // bound: one turn a line of at most LINE_BYTES_MAX; ends with the writers or the receiver
+    while let Ok(1..) = stdout
+        .by_ref()
+        .take(LINE_BYTES_MAX)
+        .read_until(b'\n', &mut line)
+    {
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        line.clear();
+        if inbox.send(Inbox::ServerLine(text)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Says with the field's name that a model cannot be opened, before a server is started for it.
+pub(super) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> {
+    let Server::BuiltIn(settings) = server else {
+        return Ok(());
+    };
+    for (index, model) in settings.models.iter().enumerate() {
+        let problem = match File::open(&model.path).and_then(|opened| opened.metadata()) {
+            Ok(found) if found.is_file() => continue,
+            Ok(_) => "is no file".to_owned(),
+            Err(error) => format!("cannot be opened: {error}"),
+        };
+        return Err(Failure::Failed(format!(
+            "{}: spec.models[{index}].uri: {} {problem}; give the path of a saved XGBoost or LightGBM model",
+            file.display(),
+            model.path.display()
+        )));
+    }
+    Ok(())
 }
 
 fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
@@ -174,7 +271,8 @@ fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
             command: own.command.iter().map(Into::into).collect(),
             environment: pairs(&own.environment),
             directory: own.working_dir.clone(),
-            pipe_stdout: false,
+            // Events are one JSON object a line: what it prints is told as events, too.
+            pipe_stdout: true,
         }),
     }
 }
@@ -210,15 +308,11 @@ pub(super) fn forward_signals(inbox: SyncSender<Inbox>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line of the built-in server as an event.
-pub(super) fn line(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| event("server_said", json!({"text": text})))
-}
-
-/// How the server ended, as a sentence.
-pub(super) fn ended(status: &std::io::Result<ExitStatus>) -> String {
-    match status {
-        Ok(status) => format!("the server ended by itself ({status}); its own message is above"),
-        Err(error) => format!("the server cannot be waited for: {error}"),
+/// A line of the server as an event: the built-in one prints events itself.
+pub(super) fn line(server: &Server, text: &str) -> Value {
+    let said = || event("server_said", json!({"text": text}));
+    match server {
+        Server::BuiltIn(_) => serde_json::from_str(text).unwrap_or_else(|_| said()),
+        Server::Own(_) => said(),
     }
 }

@@ -38,10 +38,12 @@ impl Table {
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A", self.lines_drawn)?;
         }
+        // No wrapping meanwhile: a line too long for the terminal is cut, or the next drawing would start too low.
+        write!(out, "\x1b[?7l")?;
         for line in &text {
             writeln!(out, "\x1b[2K{line}")?;
         }
-        write!(out, "\x1b[J")?;
+        write!(out, "\x1b[J\x1b[?7h")?;
         self.lines_drawn = text.len();
         out.flush()
     }
