@@ -45,6 +45,28 @@ impl Folder {
         self.write(&format!("{text}{more}"))
     }
 
+    /// A server of one's own, two workers of two threads.
+    pub(crate) fn own(&self, command: &[&str], environment: &[(&str, &str)]) -> PathBuf {
+        let environment: Vec<String> = environment
+            .iter()
+            .map(|(name, value)| format!("{{name: {name}, value: {value:?}}}"))
+            .collect();
+        let environment = environment.join(", ");
+        self.write(&format!(
+            "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+             metadata: {{name: own}}\nspec:\n  workers: 2\n  threads: 2\n  template:\n    spec:\n\
+             \x20     containers:\n      - name: server\n        command: {command:?}\n\
+             \x20       env: [{environment}]\n",
+        ))
+    }
+
+    /// Lets every user read what is in the folder.
+    pub(crate) fn open_to_all(&self) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.path(), all).unwrap();
+    }
+
     /// gunicorn with tests/servers/preload_app.py, two workers of two threads.
     pub(crate) fn gunicorn(&self, port: u16, more_args: &[&str]) -> PathBuf {
         let servers = root().join("tests/servers");
