@@ -2,7 +2,7 @@
 //!
 //! Since 6.2 the kernel remembers the mask that was asked for and puts it back when its cpus return; before, any
 //! effective change of the cpuset overwrites the mask of every thread in it. Distributions move such changes into
-//! older versions, so the version number says nothing: the behaviour is tried.
+//! older versions, so the version number says nothing: the behavior is tried.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM as a readable descriptor.
 //!
 //! The handler writes to an eventfd and nothing else. Handlers end with exec and no signal is blocked, so children
-//! start with the default behaviour.
+//! start with the default behavior.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};

@@ -14,7 +14,7 @@
 //! that a moment with few live workers changes nothing; only a larger group that lasts takes their place. (Between fork
 //! and exec a child looks like its parent, and like nobody it will be.)
 //!
-//! Limits: a server whose workers have nothing in common in their command lines is not recognised; the note
+//! Limits: a server whose workers have nothing in common in their command lines is not recognized; the note
 //! "found 1 of W workers" says so.
 
 use std::collections::BTreeMap;

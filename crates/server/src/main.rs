@@ -1,4 +1,5 @@
 //! `albacore-server`: the front process, and, as its own subcommand, a worker process.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

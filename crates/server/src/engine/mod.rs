@@ -1,18 +1,18 @@
 //! From rows in shared memory to results in shared memory, through W supervised processes.
 //!
 //! A request reserves memory, is filled by its parser, and is submitted: `state` hands it to the
-//! scheduler of crate `batching` and what that decides to the ring of a worker. `shared::complete`
+//! scheduler of crate `batching` and what that decides to the ring of a worker. `hold::complete`
 //! hears from the workers, `supervisor` keeps them alive. The front owns every request until it is
 //! answered, and all memory: a worker that dies takes nothing with it.
 
 mod arena;
+mod hold;
 mod kind;
 mod load;
 mod memory;
 mod model;
 mod refusal;
 mod request;
-mod shared;
 mod state;
 mod stats;
 mod supervisor;
@@ -33,7 +33,7 @@ pub use request::{Reply, Reservation, Timing};
 pub use stats::{Histogram, ModelStats, Stats};
 
 use crate::limits::{BATCH_REQUESTS_MAX, STARTUP_DEADLINE, STARTUP_FAILURES_MAX};
-use shared::{Shared, Sizes, complete};
+use hold::{Shared, Sizes, complete};
 use state::{Phase, State};
 use stats::Counters;
 use supervisor::Supervisor;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
-use super::shared::Shared;
+use super::hold::Shared;
 use super::state::{Answer, Pending, Phase};
 use super::{ElementType, Failure, Kind, KindSet, ModelIndex, Refusal};
 use crate::layout::Layout;

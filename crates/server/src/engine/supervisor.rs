@@ -11,7 +11,7 @@ use std::os::fd::AsFd as _;
 
 use albacore_os::{Child, Key, OsError, Poll};
 
-use super::shared::Shared;
+use super::hold::Shared;
 use super::state::Phase;
 use super::{EngineEvent, KindSet};
 use crate::limits::{RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE};
