@@ -240,7 +240,9 @@ impl Tree {
             return false;
         }
         let mut named = false;
-        for process in self.processes.values_mut() {
+        let root = self.root;
+        // The root's own threads are never placed, whatever they are called.
+        for process in self.processes.values_mut().filter(|p| p.pid() != root) {
             if process.awaits_names(now) {
                 named |= process.read_names(&self.reader);
             }
