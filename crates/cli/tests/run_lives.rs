@@ -1,5 +1,11 @@
 //! `albacore run` through its life: edits, foreign hands, cpusets, signals, a terminal. Masks are read from the kernel by
 //! code that shares nothing with the placer.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
 
 mod deployment;
 mod running;
@@ -78,7 +84,7 @@ fn an_edit_of_the_placement_moves_masks_and_no_process() {
         none.0.values().all(|(_, mask)| *mask == whole()),
         "{none:?}"
     );
-    let front = Watcher::of(run.process("--http"));
+    let front = Watcher::of(run.process("albacore-server"));
     placement(&folder, "policy: Tuna");
     let tuna = run.placed("tuna");
     tuna.assert_kernel_agrees();
@@ -299,16 +305,34 @@ fn workers_of_a_master_that_was_killed_are_ended() {
     let folder = Folder::new("masterless");
     let file = folder.own(&["python3", &prefork()], &[]);
     let mut run = Running::start(&file, &["--output", "json"]);
-    run.placed("tuna");
-    let workers: Vec<u64> = run
-        .told("worker_born")
-        .filter_map(|e| e["pid"].as_u64())
-        .collect();
+    let workers = run.placed("tuna").tids();
     let is_master = |pid: &u32| *pid != run.pid() && !workers.contains(&u64::from(*pid));
     let master = run.processes().into_keys().find(is_master).unwrap();
     kill(master, "KILL");
     assert_eq!(run.end().code(), Some(1), "{:#?}", run.told);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
+}
+
+#[test]
+fn a_server_that_ignores_sigterm_is_killed_at_the_second_signal() {
+    let folder = Folder::new("stubborn");
+    let file = folder.own(&["python3", &prefork()], &[("STUBBORN", "1")]);
+    let mut run = Running::start(&file, &["--output", "json"]);
+    run.placed("tuna");
+    run.signal("TERM");
+    run.until("restored", |e| e["event"] == "restored");
+    run.signal("INT");
+    assert_eq!(run.end().code(), Some(1), "{:#?}", run.told);
+    assert!(run.processes().is_empty(), "{:?}", run.processes());
+}
+
+#[test]
+fn a_run_may_be_ended_before_its_server_has_workers() {
+    let folder = Folder::new("early");
+    let file = folder.own(&["sleep", "1000"], &[]);
+    let mut run = Running::start(&file, &["--output", "json"]);
+    run.until("planned", |e| e["event"] == "planned");
+    end_well(run, "TERM");
 }
 
 /// A cgroup with a cpuset, below the root; removed at the end.
@@ -376,7 +400,9 @@ fn a_cpuset_that_shrinks_and_grows_is_followed() {
         assert!(all.into_iter().all(|mask| mask == low));
         group.set(&both);
         until_placed(&mut run, |threads| *threads == wide).assert_kernel_agrees();
-        let front = tids(run.process("--http")).into_iter().filter_map(mask);
+        let front = tids(run.process("albacore-server"))
+            .into_iter()
+            .filter_map(mask);
         assert!(front.into_iter().all(|mask| mask == both));
     }
     assert!(run.told("cpuset_changed").count() >= 6);

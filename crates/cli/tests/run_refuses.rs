@@ -1,4 +1,10 @@
 //! `albacore run` with bad input: the exit code of the contract, one clear sentence, nothing left running.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
 
 mod deployment;
 mod running;
@@ -213,7 +219,10 @@ fn who_may_not_pin_is_told_so_and_what_to_do() {
     let become_root = folder.path().join("become-root");
     fs::copy("/usr/bin/setpriv", &become_root).unwrap();
     fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
-    let prefork = root().join("tests/servers/prefork.py").display().to_string();
+    let prefork = root()
+        .join("tests/servers/prefork.py")
+        .display()
+        .to_string();
     let program = become_root.display().to_string();
     let command = [
         &program,

@@ -1,4 +1,10 @@
 //! `albacore run` under a hundred kills: after each one every live worker is placed, and the kernel says so too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
 
 mod deployment;
 

@@ -320,7 +320,8 @@ impl Run {
                 Inbox::Placer(news) => self.hear(news),
                 Inbox::ServerLine(line) => self.server_said(&line),
                 Inbox::ServerExited(status) => self.child.note_exit(status),
-                Inbox::FileChanged | Inbox::Signal(_) => {}
+                Inbox::Signal(count) => self.child.note_signal(count),
+                Inbox::FileChanged => {}
             }
             if last {
                 return;

@@ -37,6 +37,8 @@ pub(super) struct Child {
     pid: Pid,
     handle: PidFd,
     is_built_in: bool,
+    /// A second signal came: enough waited.
+    is_hurried: bool,
     exit: Option<std::io::Result<ExitStatus>>,
 }
 
@@ -82,6 +84,7 @@ impl Child {
                 pid,
                 handle,
                 is_built_in,
+                is_hurried: false,
                 exit: None,
             }),
             Ok(Err(failure)) => Err(failure),
@@ -95,6 +98,11 @@ impl Child {
 
     pub(super) fn note_exit(&mut self, status: std::io::Result<ExitStatus>) {
         self.exit = Some(status);
+    }
+
+    /// Takes note of a signal, the `count`th; the first asks for an end, the second for a quick one.
+    pub(super) fn note_signal(&mut self, count: u32) {
+        self.is_hurried |= count > 1;
     }
 
     /// Ends a server that cannot be placed; the failure to report: the server's own if it ended first.
@@ -120,6 +128,7 @@ impl Child {
         if let Some(status) = self.exit.take() {
             return Err(self.ended(&status));
         }
+        let asked = Instant::now();
         let patience = match self.handle.terminate() {
             Ok(()) => patience,
             // It has just ended, or it belongs to somebody else.
@@ -127,24 +136,35 @@ impl Child {
         };
         self.wait(inbox, patience, line);
         if self.exit.is_none() {
-            let killed = self.handle.kill();
-            self.wait(inbox, FAILED_START, line);
-            let how = match (&self.exit, killed) {
-                (Some(_), _) => "was killed".to_owned(),
-                (None, Ok(())) => "was killed, which it did not notice yet".to_owned(),
-                (None, Err(error)) => format!("cannot be killed: {}", sentence(&error)),
-            };
-            return Err(Failure::Failed(format!(
-                "the server (process {}) did not end {} s after SIGTERM and {how}",
-                self.pid.0,
-                patience.as_secs()
-            )));
+            let waited = asked.elapsed().as_secs_f64();
+            return Err(self.kill(inbox, waited, line));
         }
         match &self.exit {
             Some(Ok(status)) if is_as_asked(*status) => Ok(()),
             Some(status) => Err(self.ended(status)),
             None => Ok(()),
         }
+    }
+
+    /// Ends a server that did not end `waited` seconds after it was asked to.
+    fn kill(
+        &mut self,
+        inbox: &Receiver<Inbox>,
+        waited: f64,
+        line: &mut dyn FnMut(&str),
+    ) -> Failure {
+        let killed = self.handle.kill();
+        self.is_hurried = false;
+        self.wait(inbox, FAILED_START, line);
+        let how = match (&self.exit, killed) {
+            (Some(_), _) => "was killed".to_owned(),
+            (None, Ok(())) => "was killed, but has not ended yet".to_owned(),
+            (None, Err(error)) => format!("cannot be killed: {}", sentence(&error)),
+        };
+        Failure::Failed(format!(
+            "the server (process {}) did not end within {waited:.1} s after SIGTERM and {how}",
+            self.pid.0
+        ))
     }
 
     /// How the server ended without being asked, or otherwise than it was asked, as a failure.
@@ -169,14 +189,15 @@ impl Child {
 
     fn wait(&mut self, inbox: &Receiver<Inbox>, patience: Duration, line: &mut dyn FnMut(&str)) {
         let deadline = Instant::now() + patience;
-        let left = || deadline.saturating_duration_since(Instant::now());
-        while let Ok(message) = inbox.recv_timeout(left()) {
-            match message {
-                Inbox::ServerExited(status) => return self.note_exit(status),
-                Inbox::ServerLine(text) => line(&text),
-                // A second Ctrl-C: enough waited.
-                Inbox::Signal(count) if count > 1 => return,
-                _ => {}
+        // bound: patience
+        while !self.is_hurried {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match inbox.recv_timeout(left) {
+                Ok(Inbox::ServerExited(status)) => return self.note_exit(status),
+                Ok(Inbox::ServerLine(text)) => line(&text),
+                Ok(Inbox::Signal(count)) => self.note_signal(count),
+                Ok(Inbox::Placer(_) | Inbox::FileChanged) => {}
+                Err(_) => return,
             }
         }
     }

@@ -1,5 +1,11 @@
 //! Deployments to run in tests, each in a folder of its own, and requests for them.
 #![allow(dead_code, reason = "each test program uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

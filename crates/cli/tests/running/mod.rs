@@ -1,5 +1,11 @@
 //! `albacore run` as a child whose every descendant can be found: they inherit a variable with a value of its own.
 #![allow(dead_code, reason = "each test program uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
