@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_mapping::WorkerIndex;
 use albacore_os::{HostRoot, Micros, Pid, Tid};
+use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
     Enforcement, Ledger, Linted, Moment, Note, Observation, Placement, Plan, Policy, Source,
     Target, ThreadId, lint, plan,
@@ -198,6 +199,11 @@ impl Subject {
             }
             if done.is_empty() {
                 self.retries = 0;
+                if self.source == Source::PreFork && self.workers.is_empty() {
+                    // A server that does not fork becomes its own worker by age alone.
+                    let now = around.reader.clock.now()?;
+                    self.retry_at = Some(Micros(now.0 + LONER_AGE_MICROS / 6));
+                }
                 return Ok(());
             }
             self.look_again(around)?;

@@ -20,3 +20,8 @@ pub const BUSY_RATIO: u64 = 10;
 /// Age from which a group of like children may take the place of the workers, microseconds: a child looks like its
 /// parent between fork and exec, which takes milliseconds.
 pub const GROUP_AGE_MICROS: u64 = 100_000;
+
+/// Age from which a process that has forked nothing is taken for a server that does not fork, microseconds. Before
+/// that it may be a master that is still importing its application: pinned then, it would give birth to workers on
+/// one cpu. One that imports longer is pinned, and repaired with its first worker.
+pub const LONER_AGE_MICROS: u64 = 3_000_000;

@@ -8,9 +8,9 @@
 //! for digits (`worker 1`, `worker 2`). The first process with two or more like children is the arbiter, and they are
 //! the workers; so is one whose only such child is like itself (a fork without exec: a server with one worker left).
 //! Anything else with children is a wrapper, and the walk goes on in its largest subtree. A process without children
-//! at the end of the walk is a server that does not fork: it is the only worker. Because the walk starts at the top,
-//! helpers of workers are never taken for workers.
-//! An arbiter once found stays arbiter while it has children, and the workers stay those like the workers before, so
+//! at the end of the walk is a server that does not fork, once it is old enough to have forked: it is the only worker.
+//! Because the walk starts at the top, helpers of workers are never taken for workers.
+//! An arbiter once found stays arbiter, and the workers stay those like the workers before, so
 //! that a moment with few live workers changes nothing; only a larger group that lasts takes their place. (Between fork
 //! and exec a child looks like its parent, and like nobody it will be.)
 //!
@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::{GROUP_AGE_MICROS, WRAPPERS_MAX};
+use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
 use crate::{Ledger, Moment, Observation, Pid, Process, ProcessId, Source, parse_thread_name};
 
 /// What a process is to the placement.
@@ -95,8 +95,15 @@ fn find_forked(observation: &Observation, before: &Ledger) -> Roles {
         let is_known = before.arbiter == Some(here.id);
         let group = tree.like_children(here, before.likeness.as_deref().filter(|_| is_known));
         let Some(first) = group.first() else {
-            // Nothing was forked: the process serves by itself.
-            workers = vec![here];
+            // Nothing was forked: the process serves by itself, or has not come to forking yet.
+            let is_old = observation.at.0.saturating_sub(here.born.0) >= LONER_AGE_MICROS;
+            if is_known {
+                // All its workers are gone at this moment; it is the arbiter all the same.
+                found.arbiter = before.arbiter;
+                found.likeness.clone_from(&before.likeness);
+            } else if is_old {
+                workers = vec![here];
+            }
             break;
         };
         let is_arbiter = group.len() >= 2 || is_known || alike(first, here);

@@ -5,6 +5,7 @@ use albacore_topology::{Topology, parse_synthetic};
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::LONER_AGE_MICROS;
 use crate::{LintError, MainThread, Source, Tid, lint, thread_name};
 
 /// A server of named workers, as a value that tests change; masks are what the last plan wrote.
@@ -33,7 +34,7 @@ impl World {
             is_pool_size_known: true,
         };
         let cpuset = machine.cpuset();
-        let at = Moment(1_000_000);
+        let at = Moment(10_000_000);
         let observation = Observation {
             at,
             machine,
@@ -68,7 +69,8 @@ impl World {
             start_ticks: pid as u64,
             pid: Pid(pid),
         };
-        let at = self.observation.at;
+        // Seen first when it had its time to fork: a lone child of a wrapper is a worker then.
+        let at = Moment(self.observation.at.0.saturating_sub(LONER_AGE_MICROS));
         let cmdline = cmdline.into();
         let parent = Pid(root);
         self.observation.processes.push(Process {

@@ -30,7 +30,7 @@ fn process(pid: i32, parent: i32, cmdline: &str) -> Process {
 fn observation(source: Source, processes: Vec<Process>) -> Observation {
     let machine = albacore_topology::parse_synthetic("pack:1 core:2 pu:1").unwrap();
     let cpuset = machine.cpuset();
-    let at = Moment(1_000_000);
+    let at = Moment(10_000_000);
     Observation {
         at,
         machine,
@@ -117,6 +117,27 @@ fn one_worker_of_a_forking_server_is_found_and_a_server_without_forks_is_its_own
 }
 
 #[test]
+fn a_process_that_may_yet_fork_is_no_worker() {
+    let young = Process {
+        born: Moment(8_000_000),
+        ..process(1, 0, GUNICORN)
+    };
+    assert_eq!(fresh(vec![young.clone()]), [0; 0]);
+    // Nor is a master all of whose workers are gone at this moment.
+    let whole = vec![process(1, 0, GUNICORN), process(2, 1, GUNICORN)];
+    let roles = find_roles(&observation(Source::PreFork, whole), &Ledger::default());
+    let ledger = Ledger {
+        arbiter: roles.arbiter,
+        likeness: roles.likeness,
+        ..Ledger::default()
+    };
+    let alone = observation(Source::PreFork, vec![process(1, 0, GUNICORN)]);
+    assert_eq!(workers(&alone, &ledger), [0; 0]);
+    let roles = find_roles(&alone, &ledger);
+    assert_eq!(roles.arbiter, ledger.arbiter);
+}
+
+#[test]
 fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() {
     let exec = |pid, worker| process(pid, 1, &format!("server worker {worker}"));
     let whole = observation(
@@ -135,7 +156,7 @@ fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() 
         ..Ledger::default()
     };
     let unexeced = |pid| Process {
-        born: Moment(999_000),
+        born: Moment(9_999_000),
         ..process(pid, 1, "server 3")
     };
     let respawning = observation(
