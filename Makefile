@@ -24,7 +24,8 @@ lint: tools ## formatting and clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 bench: tools ## the benchmarks of every crate
-	$(CARGO) bench --workspace
+	$(CARGO) bench --workspace --bench '*'
+	$(CARGO) run --release --package albacore-placer --example bench
 
 bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Albacore in alternating windows
 	target/release/xtask bench-placement
