@@ -9,14 +9,14 @@ import time
 WORKERS = int(os.environ["ALBACORE_WORKERS"])
 THREADS = int(os.environ["ALBACORE_THREADS"])
 LINGER = float(os.environ.get("LINGER", "0"))
+ALL_CPUS = os.sched_getaffinity(0)
 
 
 def insist():
     """Waits for a narrower mask, then takes all cpus but those, again and again."""
-    all_cpus = os.sched_getaffinity(0)
-    while os.sched_getaffinity(0) == all_cpus:
+    while os.sched_getaffinity(0) == ALL_CPUS:
         time.sleep(0.02)
-    home = all_cpus - os.sched_getaffinity(0)
+    home = ALL_CPUS - os.sched_getaffinity(0)
     while True:
         if os.sched_getaffinity(0) != home:
             os.sched_setaffinity(0, home)
