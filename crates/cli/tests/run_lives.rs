@@ -128,6 +128,8 @@ fn an_edit_that_is_wrong_or_needs_a_restart_is_told_and_changes_nothing() {
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     folder.write(&text.replace("workers: 2", "workers: 3"));
     note(&mut run, "started again");
+    folder.fraud("  replicas: 3\n");
+    note(&mut run, "spec.replicas is 3");
     run.listen_for(Duration::from_millis(500));
     before.assert_kernel_agrees();
     assert_eq!(run.told("placed").count(), 1);

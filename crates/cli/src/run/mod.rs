@@ -238,10 +238,16 @@ impl Run {
                         albacore run is started again";
             self.output.event(&event("note", json!({"text": text})));
         }
+        for notice in &now.notices {
+            if !self.deployment.notices.contains(notice) {
+                self.output.event(&event("note", json!({"text": notice})));
+            }
+        }
+        self.deployment.notices.clone_from(&now.notices);
         let policy = Policy {
             workers: before.workers,
             threads: before.threads,
-            ..now.policy.clone()
+            ..now.policy
         };
         if policy == *before {
             return;

@@ -154,7 +154,10 @@ impl Child {
         line: &mut dyn FnMut(&str),
     ) -> Failure {
         let killed = self.handle.kill();
-        self.is_hurried = false;
+        let until = match std::mem::take(&mut self.is_hurried) {
+            true => "before the second signal".to_owned(),
+            false => format!("within {waited:.1} s after SIGTERM"),
+        };
         self.wait(inbox, FAILED_START, line);
         let how = match (&self.exit, killed) {
             (Some(_), _) => "was killed".to_owned(),
@@ -162,7 +165,7 @@ impl Child {
             (None, Err(error)) => format!("cannot be killed: {}", sentence(&error)),
         };
         Failure::Failed(format!(
-            "the server (process {}) did not end within {waited:.1} s after SIGTERM and {how}",
+            "the server (process {}) did not end {until} and {how}",
             self.pid.0
         ))
     }
