@@ -1,4 +1,5 @@
 //! The generator against a real server that stalls: the wait behind a stall must be charged to those who waited.
+#![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -145,7 +145,11 @@ impl Service {
         let policy = policy.to_lowercase();
         let asked = Instant::now();
         self.drain();
-        if self.placed.as_ref().is_some_and(|placed| placed.policy == policy) {
+        if self
+            .placed
+            .as_ref()
+            .is_some_and(|placed| placed.policy == policy)
+        {
             return Ok(());
         }
         let in_force = |event: &Value| event["policy"].as_str() == Some(&policy);
