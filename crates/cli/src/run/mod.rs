@@ -82,6 +82,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         rows: Vec::new(),
         figures: Box::default(),
         is_placed_told: false,
+        is_policy_pending: false,
         not_restored: None,
     };
     let end = run.serve(&inbox);
@@ -123,6 +124,8 @@ struct Run {
     figures: Box<Figures>,
     /// Whether the present state was told as `placed`.
     is_placed_told: bool,
+    /// Whether the placer has yet to act on a changed policy: what it tells until then is about the one before.
+    is_policy_pending: bool,
     /// Why masks could not be given back at the end.
     not_restored: Option<String>,
 }
@@ -165,6 +168,7 @@ impl Run {
             News::Report(report) => {
                 let is_change = !matches!(report, Report::Note { .. });
                 self.is_placed_told &= !is_change;
+                self.is_policy_pending &= !matches!(report, Report::PolicySet { .. });
                 if let Report::Restored(restored) = &report {
                     self.not_restored = restored.errors.first().cloned();
                 }
@@ -194,7 +198,8 @@ impl Run {
             Placement::Tuna | Placement::RoundRobin => RowState::Verified,
         };
         let slots = usize::from(policy.workers) * usize::from(policy.threads);
-        self.rows.len() == slots
+        !self.is_policy_pending
+            && self.rows.len() == slots
             && self
                 .rows
                 .iter()
@@ -260,6 +265,7 @@ impl Run {
             Ok(()) => {
                 self.deployment.policy = policy;
                 self.is_placed_told = false;
+                self.is_policy_pending = true;
                 self.output
                     .event(&events::policy_changed(&self.deployment.policy));
             }
