@@ -23,7 +23,7 @@ lint: tools ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-bench: tools ## the benchmarks of every crate
+bench: build ## the benchmarks of every crate
 	$(CARGO) bench --workspace --bench '*'
 	$(CARGO) run --release --package albacore-placer --example bench
 

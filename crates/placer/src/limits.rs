@@ -30,11 +30,11 @@ pub const NAMING_TIME_MAX: Duration = Duration::from_secs(10);
 pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(20);
 
 /// Longest period in which all masks are read back.
-pub const SWEEP_PERIOD_MAX: Duration = Duration::from_millis(500);
+pub const SWEEP_PERIOD_MAX: Duration = Duration::from_secs(1);
 
-/// A thread adds this much to the sweep's period. Reading one mask costs about 0.4 us: that keeps the sweep below half
-/// a percent of a core.
-pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(200);
+/// A thread adds this much to the sweep's period. Reading and comparing one mask costs about 2 us: that keeps the sweep
+/// at half a percent of a core. 50 threads are read every 20 ms, 2,000 every 800 ms.
+pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(400);
 
 /// Period in which effective cpusets and the online cpus are read: nothing announces some of their changes.
 pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);

@@ -1,8 +1,9 @@
 //! `make bench-placement`: a real pre-fork XGBoost server under three placements, in alternating windows.
 //!
-//! gunicorn runs W workers of T OpenMP threads; 2 W clients send 100-row requests with SHAP as fast as they are
-//! answered. What is compared is the p99 of the handler's own time, as in the article, so that the generator's
-//! queueing is not part of it. Every window of a round sees the machine within seconds of the others.
+//! gunicorn runs W workers of T OpenMP threads; 2 W clients send 100-row requests with SHAP, or 500-row requests
+//! without, as fast as they are answered. What is compared is the p99 of the handler's own time, as in the article, so
+//! that the generator's queueing is not part of it. Every window of a round sees the machine within seconds of the
+//! others.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,16 +19,21 @@ const WINDOW: Duration = Duration::from_secs(4);
 const ROUNDS: usize = 6;
 /// Load before a window counts, after a switch.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Rows of one request, the article's small payload.
-const ROWS: usize = 100;
+/// Requests that are explained: the path and the article's small payload, in rows.
+const EXPLAIN: (&str, usize) = ("/explain", 100);
+/// Requests that are only predicted: short parallel regions, where one displaced thread holds up its team.
+const PREDICT: (&str, usize) = ("/predict", 500);
 
 const POLICIES: [&str; 3] = ["None", "RoundRobin", "Tuna"];
 
 /// A model of the benchmark and its number of features.
 const MODELS: [(&str, usize); 2] = [("main_small_d6", 29), ("main_medium_d6", 155)];
 
-/// Runs all settings; `root` is the checkout.
-pub fn run(root: &Path) -> Result<()> {
+/// Runs the settings whose line would hold `only` (all, if it is empty); `root` is the checkout.
+///
+/// # Errors
+/// The server does not start, or answers nothing.
+pub fn run(root: &Path, only: &str) -> Result<()> {
     let python = python(root)?;
     let folder = root.join("demo");
     std::fs::create_dir_all(&folder)?;
@@ -36,21 +42,27 @@ pub fn run(root: &Path) -> Result<()> {
         WINDOW.as_secs()
     );
     println!(
-        "{:<16} {:>2} {:>2} {:<9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "{:<16} {:>2} {:>2} {:<11} {:>9} {:>9} {:>9} {:>10} {:>10}",
         "model", "W", "T", "request", "kernel", "robin", "albacore", "vs kernel", "vs robin"
     );
-    for (model, features) in MODELS {
-        for workers in [2, 4] {
-            for threads in [2, 4] {
-                let setting = Setting {
-                    model,
-                    features,
-                    workers,
-                    threads,
-                };
-                setting.measure(root, &folder, &python)?;
-            }
+    let explain = MODELS.iter().flat_map(|&model| {
+        let sizes = [(2, 2), (2, 4), (4, 2), (4, 4)];
+        sizes.map(|(workers, threads)| (model, workers, threads, EXPLAIN))
+    });
+    let predict = MODELS.iter().map(|&model| (model, 4, 4, PREDICT));
+    for ((model, features), workers, threads, (path, rows)) in explain.chain(predict) {
+        let setting = Setting {
+            model,
+            features,
+            workers,
+            threads,
+            path,
+            rows,
+        };
+        if !setting.name().contains(only) {
+            continue;
         }
+        setting.measure(root, &folder, &python)?;
     }
     Ok(())
 }
@@ -70,9 +82,25 @@ struct Setting {
     features: usize,
     workers: usize,
     threads: usize,
+    path: &'static str,
+    rows: usize,
 }
 
 impl Setting {
+    /// Model, W, T and request, as printed.
+    fn name(&self) -> String {
+        let Self {
+            model,
+            workers,
+            threads,
+            rows,
+            path,
+            ..
+        } = self;
+        let request = format!("{rows} {}", &path[1..]);
+        format!("{model:<16} {workers:>2} {threads:>2} {request:<11}")
+    }
+
     fn measure(&self, root: &Path, folder: &Path, python: &Path) -> Result<()> {
         let file = folder.join("gunicorn.yaml");
         let port = std::net::TcpListener::bind("127.0.0.1:0")?
@@ -104,11 +132,8 @@ impl Setting {
             )
         };
         println!(
-            "{:<16} {:>2} {:>2} {:<9} {:>9.2} {:>9.2} {:>9.2} {:>9.2}x {:>9.2}x",
-            self.model,
-            self.workers,
-            self.threads,
-            "explain",
+            "{} {:>9.2} {:>9.2} {:>9.2} {:>9.2}x {:>9.2}x",
+            self.name(),
             median(p99[0].clone()),
             median(p99[1].clone()),
             median(p99[2].clone()),
@@ -141,7 +166,8 @@ impl Setting {
 
     fn request(&self, port: u16) -> Result<Request> {
         let address = format!("127.0.0.1:{port}").parse()?;
-        let values = (0..ROWS * self.features).map(|i| ((i * 37 % 1000) as f32 - 500.0) / 250.0);
+        let values =
+            (0..self.rows * self.features).map(|i| ((i * 37 % 1000) as f32 - 500.0) / 250.0);
         let body: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
         let deadline = Instant::now() + Duration::from_secs(60);
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -153,7 +179,7 @@ impl Setting {
         }
         Ok(Request {
             address,
-            path: "/explain".into(),
+            path: self.path.into(),
             headers: Vec::new(),
             body: body.into(),
         })

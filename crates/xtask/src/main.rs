@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use albacore_xtask::{bench_placement, crds, demo, proto};
 
-const USAGE: &str = "usage: xtask bench-placement | crds | demo | proto";
+const USAGE: &str = "usage: xtask bench-placement [ONLY] | crds | demo | proto";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -16,7 +16,9 @@ fn main() -> ExitCode {
         .unwrap_or(Path::new("."));
     let task = std::env::args().nth(1).unwrap_or_default();
     let done = match task.as_str() {
-        "bench-placement" => bench_placement::run(root),
+        "bench-placement" => {
+            bench_placement::run(root, &std::env::args().nth(2).unwrap_or_default())
+        }
         "crds" => crds::write(root),
         "demo" => demo::run(root),
         "proto" => proto::write(root),
