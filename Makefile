@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package albacore-xtask --
 
-.PHONY: build demo test lint bench bench-placement soak crds proto clean tools python
+.PHONY: build demo test lint bench bench-placement e2e soak crds proto clean tools python
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
@@ -29,6 +29,11 @@ bench: build ## the benchmarks of every crate
 
 bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Albacore in alternating windows
 	target/release/xtask bench-placement
+
+e2e: build python ## the release binaries end to end: runs, kills, refusals, real clients, then the demo
+	$(CARGO) test --release --package albacore-cli --package albacore-server
+	tests/clients/run.sh target/release/albacore-server
+	target/release/xtask demo
 
 soak: build python ## the kill tests, ten times as long
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture

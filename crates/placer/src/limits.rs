@@ -82,8 +82,8 @@ pub const EXEC_TIME_MAX: Duration = Duration::from_millis(500);
 /// A look for new workers that nobody expects is followed by a pause of this many times its duration.
 pub const CHILDREN_PAUSE_RATIO: u32 = 400;
 
-/// Longest such pause.
-pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Longest such pause: reached by a root with some 200 threads, each of which may have children.
+pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// Reading a whole tree is followed by a pause of this many times its duration.
 pub const TREE_PAUSE_RATIO: u32 = 400;
