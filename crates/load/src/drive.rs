@@ -64,12 +64,15 @@ pub enum LoadError {
     /// The runtime of the generator could not start.
     #[error("cannot start the load generator's runtime")]
     Runtime(#[source] std::io::Error),
+    /// A part of the generator ended early, so the samples would be incomplete.
+    #[error("a part of the load generator panicked: this run says nothing")]
+    Incomplete,
 }
 
 /// Runs `load` on a runtime of its own and returns its samples, by intended time.
 ///
 /// # Errors
-/// A load without requests or connections; no runtime.
+/// A load without requests or connections; no runtime; a part of the generator panicked.
 pub fn drive(load: Load) -> Result<Vec<Sample>, LoadError> {
     if load.requests.is_empty() || load.connections == 0 {
         return Err(LoadError::Empty);
@@ -81,8 +84,8 @@ pub fn drive(load: Load) -> Result<Vec<Sample>, LoadError> {
         .map_err(LoadError::Runtime)?;
     let requests: Arc<[Request]> = load.requests.into();
     let mut samples = match load.shape {
-        Shape::Open(times) => open_loop(&runtime, requests, times, load.connections),
-        Shape::Closed(length) => closed_loop(&runtime, requests, length, load.connections),
+        Shape::Open(times) => open_loop(&runtime, requests, times, load.connections)?,
+        Shape::Closed(length) => closed_loop(&runtime, requests, length, load.connections)?,
     };
     samples.sort_by_key(|sample| sample.intended);
     Ok(samples)
@@ -94,7 +97,7 @@ fn open_loop(
     requests: Arc<[Request]>,
     times: Vec<Duration>,
     connections: usize,
-) -> Vec<Sample> {
+) -> Result<Vec<Sample>, LoadError> {
     // bound: all arrivals of the run are known, so the channel can hold them all
     let (due, jobs) = mpsc::channel(times.len().max(1));
     let jobs = Arc::new(Mutex::new(jobs));
@@ -134,8 +137,7 @@ fn open_loop(
             .collect();
         join(tasks).await
     });
-    // A pacer that panicked would show as missing samples; it has nothing to return.
-    drop(pacer.join());
+    pacer.join().map_err(|_| LoadError::Incomplete)?;
     samples
 }
 
@@ -144,7 +146,7 @@ fn closed_loop(
     requests: Arc<[Request]>,
     length: Duration,
     connections: usize,
-) -> Vec<Sample> {
+) -> Result<Vec<Sample>, LoadError> {
     let start = Instant::now();
     runtime.block_on(async {
         let tasks: Vec<_> = (0..connections)
@@ -174,10 +176,10 @@ fn closed_loop(
     })
 }
 
-async fn join(tasks: Vec<tokio::task::JoinHandle<Vec<Sample>>>) -> Vec<Sample> {
+async fn join(tasks: Vec<tokio::task::JoinHandle<Vec<Sample>>>) -> Result<Vec<Sample>, LoadError> {
     let mut all = Vec::new();
     for task in tasks {
-        all.extend(task.await.unwrap_or_default());
+        all.extend(task.await.map_err(|_| LoadError::Incomplete)?);
     }
-    all
+    Ok(all)
 }
