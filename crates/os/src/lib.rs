@@ -15,6 +15,7 @@ mod limits;
 mod mask;
 mod pidfd;
 mod poll;
+mod priority;
 mod probe;
 mod process;
 mod read;
@@ -37,6 +38,7 @@ pub use inotify::CpusetWatch;
 pub use mask::{MaskError, read_mask, write_mask};
 pub use pidfd::PidFd;
 pub use poll::{Key, Poll, Wake};
+pub use priority::{Favor, favor_this_thread};
 pub use probe::{UserMasks, probe_user_masks};
 pub use process::{
     Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_last_pid, read_stat,

@@ -22,6 +22,9 @@ pub const SCAN_PAUSE_RATIO: u32 = 200;
 /// The same while a birth is expected.
 pub const FAST_PAUSE_RATIO: u32 = 3;
 
+/// Longest such pause: a scan that was itself interrupted by the load must not delay the next one by a multiple.
+pub const FAST_PAUSE_MAX: Duration = Duration::from_millis(5);
+
 /// How long a process without the names of the built-in server's threads may still be getting them. Loading a model
 /// comes first.
 pub const NAMING_TIME_MAX: Duration = Duration::from_secs(10);

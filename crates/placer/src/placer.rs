@@ -17,9 +17,9 @@ use albacore_topology::{Topology, parse_sysfs};
 
 use crate::limits::{
     CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, COALESCING_TIME, CONTROLS_MAX, CPUSET_PERIOD,
-    FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO,
-    SWEEP_PERIOD_MAX, SWEEP_PERIOD_MIN, SWEEP_PERIOD_PER_THREAD, TREE_PAUSE_RATIO, TREE_PERIOD,
-    TREE_PERIOD_MAX,
+    FAST_PAUSE_MAX, FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX,
+    SCAN_PAUSE_RATIO, SWEEP_PERIOD_MAX, SWEEP_PERIOD_MIN, SWEEP_PERIOD_PER_THREAD,
+    TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX,
 };
 use crate::process::{Quiet, Reader};
 use crate::report::{Figures, Report, Restored};
@@ -452,7 +452,7 @@ impl Placer {
         let mut is_fast = false;
         let mut children_took = Duration::ZERO;
         for subject in self.subjects.values_mut() {
-            let expects = now < subject.fast_until && !subject.is_complete();
+            let expects = subject.expects_birth(now);
             if is_quiet {
                 subject.tree.note_quiet(quiet);
             } else {
@@ -477,7 +477,7 @@ impl Placer {
         }
         let took = Duration::from_micros(self.reader.clock.now()?.0.saturating_sub(now.0));
         let pause = if is_fast {
-            (took * FAST_PAUSE_RATIO).max(FAST_PERIOD)
+            (took * FAST_PAUSE_RATIO).clamp(FAST_PERIOD, FAST_PAUSE_MAX)
         } else if is_quiet {
             IDLE_PERIOD
         } else {
@@ -594,3 +594,6 @@ fn merge(mut all: Restored, one: Restored) -> Restored {
     all.errors_total += errors_total;
     all
 }
+
+#[cfg(test)]
+mod tests;

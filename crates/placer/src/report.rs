@@ -137,6 +137,8 @@ pub enum Report {
     },
     /// A sched_ext scheduler runs: masks are observed and not written, because it may starve threads that have one.
     ForeignScheduler,
+    /// The thread that places has no raised priority: while every cpu is busy, it places later.
+    UsualPriority,
     /// The effective policy of a subject changed.
     PolicySet {
         /// Of which subject.

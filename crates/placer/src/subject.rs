@@ -116,8 +116,14 @@ impl Subject {
         self.is_dirty = true;
     }
 
-    /// True if every slot is filled, so that no birth is expected.
-    pub(crate) fn is_complete(&self) -> bool {
+    /// True if a death announced a birth that has not come yet.
+    pub(crate) fn expects_birth(&self, now: Micros) -> bool {
+        // While it is dirty, its slots are as they were before the death.
+        now < self.fast_until && (self.is_dirty || !self.is_complete())
+    }
+
+    /// True if every slot is filled.
+    fn is_complete(&self) -> bool {
         let slots = match self.source {
             Source::Named => usize::from(self.policy.threads),
             // The peers of other servers come with the first request, whenever that is.

@@ -67,6 +67,11 @@ pub(super) fn of_report(report: &Report) -> Value {
             "note",
             json!({"text": "a sched_ext scheduler runs on this machine: masks are observed, not written"}),
         ),
+        Report::UsualPriority => event(
+            "note",
+            json!({"text": "placing runs at the usual priority (root or CAP_SYS_NICE would raise it): while every cpu is \
+                busy, new threads are placed later"}),
+        ),
         Report::PolicySet { .. } => event("policy_set", json!({})),
         Report::SubjectGone { .. } => event("server_gone", json!({})),
         Report::Restored(restored) => event(

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use albacore_placer::{
     Config, Figures, Handle, Placer, PlacerError, Progress, Report, Row, SubjectConfig, SubjectId,
+    favor_this_thread,
 };
 
 use super::inbox::Inbox;
@@ -74,6 +75,7 @@ impl Placing {
 /// Drives the placer until it is told to stop or cannot go on, then gives every mask back.
 fn follow(placer: &mut Placer, inbox: &SyncSender<Inbox>) -> Result<(), PlacerError> {
     let tell = |news: News| drop(inbox.send(Inbox::Placer(news)));
+    favor_this_thread(&mut |report| tell(News::Report(report.clone())));
     let mut told_at: Option<Instant> = None;
     // bound: one wait per turn; ends with an order to stop
     let result = loop {
