@@ -196,13 +196,18 @@ impl Tree {
         Ok(changed)
     }
 
-    /// Looks for threads of known processes that were born since, and for execs; true if there are.
-    pub(crate) fn read_births(&mut self) -> Result<bool, OsError> {
+    /// Looks for execs of young processes, which no counter tells; true if there are.
+    pub(crate) fn read_execs(&mut self, now: Micros) -> Result<bool, OsError> {
         let mut changed = false;
-        let now = self.reader.clock.now()?;
         for process in self.processes.values_mut().filter(|p| p.may_exec(now)) {
             changed |= process.read_cmdline(&self.reader)?;
         }
+        Ok(changed)
+    }
+
+    /// Looks for threads of known processes that were born since; true if there are.
+    pub(crate) fn read_births(&mut self) -> Result<bool, OsError> {
+        let mut changed = false;
         let other: Vec<Pid> = self
             .processes
             .values()

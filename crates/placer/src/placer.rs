@@ -242,7 +242,7 @@ impl Placer {
     pub fn restore(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
         let mut all = Restored::default();
         for id in self.subjects.keys().copied().collect::<Vec<_>>() {
-            all = merge(all, self.restore_one(id, report));
+            all.add(self.restore_one(id, report));
         }
         report(&Report::Restored(all.clone()));
         all
@@ -453,6 +453,7 @@ impl Placer {
         let mut children_took = Duration::ZERO;
         for subject in self.subjects.values_mut() {
             let expects = subject.expects_birth(now);
+            subject.is_dirty |= subject.tree.read_execs(now)?;
             if is_quiet {
                 subject.tree.note_quiet(quiet);
             } else {
@@ -581,18 +582,6 @@ fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
     Ok(parse_sysfs(&read_sysfs(
         &reader.host.sys.join("devices/system"),
     )?)?)
-}
-
-fn merge(mut all: Restored, one: Restored) -> Restored {
-    let Restored {
-        count,
-        errors,
-        errors_total,
-    } = one;
-    all.count += count;
-    all.errors.extend(errors);
-    all.errors_total += errors_total;
-    all
 }
 
 #[cfg(test)]

@@ -189,3 +189,12 @@ pub struct Figures {
     /// Mappings solved.
     pub solves: u64,
 }
+
+impl Restored {
+    /// Adds what was restored of another subject.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.errors.extend(other.errors);
+        self.errors_total += other.errors_total;
+    }
+}

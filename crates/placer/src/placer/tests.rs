@@ -1,5 +1,8 @@
+#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use albacore_mapping::Mode;
 use albacore_plan::{Enforcement, MainThread, Placement, Source};
@@ -7,30 +10,34 @@ use albacore_plan::{Enforcement, MainThread, Placement, Source};
 use super::*;
 use crate::RowState;
 
-/// A master of two workers that never replaces them.
+/// A master of two workers that never replaces them. Each execs when it reads a line.
 struct Master(Child);
 
 impl Master {
     fn start() -> Self {
         let mut shell = Command::new("sh");
-        shell.args(["-c", "sleep 600 & sleep 600 & wait"]);
-        Self(shell.process_group(0).spawn().unwrap())
+        let worker = "(read line <&3; exec sleep 600) &";
+        shell.args(["-c", &format!("exec 3<&0; {worker} {worker} wait")]);
+        shell.stdin(Stdio::piped()).process_group(0);
+        Self(shell.spawn().unwrap())
+    }
+
+    fn let_workers_exec(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"1\n2\n").unwrap();
     }
 }
 
 impl Drop for Master {
     fn drop(&mut self) {
         let group = nix::unistd::Pid::from_raw(self.0.id() as i32);
-        drop(nix::sys::signal::killpg(group, nix::sys::signal::SIGKILL));
+        let _ = nix::sys::signal::killpg(group, nix::sys::signal::SIGKILL);
         drop(self.0.wait());
     }
 }
 
-#[test]
-fn a_death_is_followed_at_once_by_fast_looks_for_the_birth_that_it_announces() {
-    let master = Master::start();
-    let mut placer = Placer::new(Config::live()).unwrap();
-    let config = SubjectConfig {
+/// Two workers of one thread, only observed.
+fn config(master: &Master) -> SubjectConfig {
+    SubjectConfig {
         root: Pid(master.0.id() as i32),
         source: Source::PreFork,
         policy: Policy {
@@ -42,29 +49,60 @@ fn a_death_is_followed_at_once_by_fast_looks_for_the_birth_that_it_announces() {
             main_thread: MainThread::Pinned,
             is_pool_size_known: true,
         },
-    };
-    let id = placer.add_subject(&config).unwrap();
-    // bound: the test's time limit
-    while placer
-        .table()
-        .unwrap()
-        .iter()
+    }
+}
+
+fn step_until(placer: &mut Placer, what: &str, is_so: impl Fn(&Placer) -> bool) {
+    for _ in 0..2000 {
+        if is_so(placer) {
+            return;
+        }
+        placer.step(Duration::from_millis(50), &mut |_| {}).unwrap();
+    }
+    panic!("not in 2,000 steps: {what}");
+}
+
+fn has_two_workers(placer: &Placer) -> bool {
+    let rows = placer.table().unwrap();
+    rows.iter()
         .filter(|row| row.state != RowState::Missing)
         .count()
-        < 2
-    {
-        placer.step(Duration::from_millis(50), &mut |_| {}).unwrap();
-    }
+        == 2
+}
+
+#[test]
+fn a_child_that_execs_after_it_was_first_seen_is_known_by_its_new_command_line() {
+    let mut master = Master::start();
+    let mut placer = Placer::new(Config::live()).unwrap();
+    let id = placer.add_subject(&config(&master)).unwrap();
+    step_until(&mut placer, "two children", |placer| {
+        placer.subjects[&id].tree.iter().count() == 3
+    });
+    placer.due.tree = Micros(u64::MAX);
+    master.let_workers_exec();
+    step_until(&mut placer, "two new command lines", |placer| {
+        let processes = placer.subjects[&id].tree.observed();
+        processes
+            .iter()
+            .filter(|p| p.cmdline.starts_with("sleep"))
+            .count()
+            == 2
+    });
+}
+
+#[test]
+fn a_death_is_followed_at_once_by_fast_looks_for_the_birth_that_it_announces() {
+    let mut master = Master::start();
+    master.let_workers_exec();
+    let mut placer = Placer::new(Config::live()).unwrap();
+    let id = placer.add_subject(&config(&master)).unwrap();
+    step_until(&mut placer, "two workers", has_two_workers);
     let worker = placer.table().unwrap()[0].pid.unwrap();
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(worker.0),
-        nix::sys::signal::SIGKILL,
-    )
-    .unwrap();
-    // bound: the test's time limit
-    while placer.subjects[&id].fast_until == Micros(0) {
-        placer.step(Duration::from_millis(50), &mut |_| {}).unwrap();
-    }
+    let worker = nix::unistd::Pid::from_raw(worker.0);
+    nix::sys::signal::kill(worker, nix::sys::signal::SIGKILL).unwrap();
+    step_until(&mut placer, "a death", |placer| {
+        placer.subjects[&id].fast_until > Micros(0)
+    });
     let now = placer.reader.clock.now().unwrap();
     assert!(
         placer.due.births <= after(now, FAST_PAUSE_MAX),
