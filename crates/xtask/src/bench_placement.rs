@@ -16,7 +16,7 @@ use crate::service::Service;
 /// Length of one window.
 const WINDOW: Duration = Duration::from_secs(4);
 /// Rounds of one window per placement.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 9;
 /// Load before a window counts, after a switch.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Requests that are explained: the path and the article's small payload, in rows.

@@ -82,10 +82,14 @@ pub(super) fn of_report(report: &Report) -> Value {
                 "errors_total": restored.errors_total,
             }),
         ),
-        of_a_thread => of_thread(of_a_thread),
+        Report::Pinned { .. }
+        | Report::Drift { .. }
+        | Report::SelfPinned { .. }
+        | Report::StepFailed { .. } => of_thread(report),
     }
 }
 
+/// A report of one thread. Both matches name every report, so that a new one cannot be forgotten.
 fn of_thread(report: &Report) -> Value {
     match report {
         Report::Pinned {
@@ -137,7 +141,17 @@ fn of_thread(report: &Report) -> Value {
         Report::StepFailed { tid, reason, .. } => {
             event("step_failed", json!({"tid": tid.0, "reason": reason}))
         }
-        other => event("note", json!({"text": format!("{other:?}")})),
+        Report::Planned { .. }
+        | Report::WorkerBorn { .. }
+        | Report::WorkerGone { .. }
+        | Report::CpusetChanged { .. }
+        | Report::MachineChanged { .. }
+        | Report::Note { .. }
+        | Report::ForeignScheduler
+        | Report::UsualPriority
+        | Report::PolicySet { .. }
+        | Report::SubjectGone { .. }
+        | Report::Restored(_) => of_report(report),
     }
 }
 
