@@ -6,7 +6,7 @@
 //! relaxation), `deal` (which worker gets which), `improve` and `shake` (exchanges), `bound` (what
 //! nothing can exceed), `settle` (few moves), `reduced` (the integer program where value and bound do not meet), `label`
 //! and `name` (ranks and workers). [`round_robin()`] is the baseline. `check` judges any of them and
-//! shares no code with them.
+//! shares no code with them; `explain` counts why a mapping is as it is.
 #![forbid(unsafe_code)]
 
 mod bound;
@@ -14,6 +14,7 @@ mod check;
 mod deal;
 mod domains;
 mod error;
+mod explain;
 mod improve;
 mod label;
 pub mod limits;
@@ -31,6 +32,10 @@ mod volumes;
 
 pub use check::{CheckReport, Violation, check, check_solution, objective};
 pub use error::ProblemError;
+pub use explain::{
+    Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place, Rule,
+    Share, ThreadExplanation, difference, explain, explain_thread,
+};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Rank, Relaxation, Slot, Solution, WorkerIndex,
 };

@@ -37,3 +37,9 @@ pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.05;
 /// Most steps that lessen breaches. Each lowers a breach, and breaches are at most a few for every
 /// core.
 pub(crate) const RELAX_STEPS_MAX: usize = 1_000;
+
+/// Most changes that are looked at to see what one rule costs (some 20 ns each): about a second.
+pub(crate) const EXPLAIN_CLIMB_LOOKS_MAX: usize = 40_000_000;
+
+/// What a question to the budget counts as, in looks.
+pub(crate) const EXPLAIN_LOOKS_A_QUESTION: usize = 10;

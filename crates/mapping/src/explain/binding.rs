@@ -1,0 +1,131 @@
+//! Which rules keep the value down: every single change is tried, and where one would gain but for
+//! a single rule, a climb shows how much that rule costs.
+
+use super::board::{Board, Change};
+use super::rules::Rule;
+use crate::limits::{EXPLAIN_CLIMB_LOOKS_MAX, EXPLAIN_LOOKS_A_QUESTION};
+
+/// What all single changes would do.
+pub(super) struct Tried {
+    /// By rule: is there a change that gains and breaks this rule alone?
+    pub(super) gains: [bool; Rule::ALL.len()],
+    /// Changes that keep every rule and cost nothing.
+    pub(super) equal: u64,
+    /// The change that keeps every rule and gains most.
+    pub(super) better: Option<(Change, i64)>,
+    /// The change that keeps every rule and costs least, but something.
+    pub(super) runner_up: Option<(Change, i64)>,
+    /// Whether all changes were tried.
+    pub(super) complete: bool,
+}
+
+/// Tries every exchange and every shift.
+pub(super) fn try_all(board: &Board<'_>, out_of_budget: &mut dyn FnMut() -> bool) -> Tried {
+    let mut tried = Tried {
+        gains: [false; Rule::ALL.len()],
+        equal: 0,
+        better: None,
+        runner_up: None,
+        complete: true,
+    };
+    for thread in 0..board.threads() {
+        if out_of_budget() {
+            tried.complete = false;
+            break;
+        }
+        for change in changes(board, thread) {
+            tried.note(board, change);
+        }
+    }
+    tried
+}
+
+impl Tried {
+    fn note(&mut self, board: &Board<'_>, change: Change) {
+        let gain = board.gain(change);
+        let broken = board.broken(change);
+        if let Some(rule) = broken.only() {
+            self.gains[rule as usize] |= gain > 0;
+        }
+        if !broken.is_empty() {
+            return;
+        }
+        let keep = |best: &mut Option<(Change, i64)>| {
+            if best.is_none_or(|(_, most)| gain > most) {
+                *best = Some((change, gain));
+            }
+        };
+        match gain {
+            0 => self.equal += 1,
+            1.. => keep(&mut self.better),
+            _ => keep(&mut self.runner_up),
+        }
+    }
+}
+
+/// Every exchange of a thread with a later one, and every shift of it.
+fn changes<'b>(board: &'b Board<'_>, thread: usize) -> impl Iterator<Item = Change> + 'b {
+    let exchanges = (thread + 1..board.threads()).map(move |partner| Change {
+        thread,
+        to: board.position(partner),
+        partner: Some(partner),
+    });
+    let shifts = (0..board.cpus()).map(move |to| Change {
+        thread,
+        to,
+        partner: None,
+    });
+    exchanges
+        .chain(shifts)
+        .filter(|&change| board.is_change(change))
+}
+
+/// What changes gain that keep every rule but one, until there is none that gains or the budget or
+/// the work that one rule is worth is spent; whether it ended by itself. The board is as before.
+pub(super) fn climb_without(
+    board: &mut Board<'_>,
+    rule: Rule,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> (i64, bool) {
+    let mut free = board.clone();
+    let (mut gained, mut looks, mut idle, mut thread) = (0, 0, 0, 0);
+    let count = free.threads();
+    // bound: looks
+    while idle < count {
+        if looks > EXPLAIN_CLIMB_LOOKS_MAX || out_of_budget() {
+            return (gained, false);
+        }
+        let mut seen = 0;
+        let step = changes_of(&free, thread)
+            .inspect(|_| seen += 1)
+            .map(|change| (change, free.gain(change)))
+            .filter(|&(change, gain)| gain > 0 && free.broken(change).without(rule).is_empty())
+            .max_by_key(|&(_, gain)| gain);
+        looks += seen + EXPLAIN_LOOKS_A_QUESTION;
+        match step {
+            Some((change, gain)) => {
+                free.make(change);
+                gained += gain;
+                idle = 0;
+            }
+            None => idle += 1,
+        }
+        thread = (thread + 1) % count;
+    }
+    (gained, true)
+}
+
+/// Every exchange and every shift of a thread.
+pub(super) fn changes_of<'b>(
+    board: &'b Board<'_>,
+    thread: usize,
+) -> impl Iterator<Item = Change> + 'b {
+    let earlier = (0..thread).map(move |partner| Change {
+        thread,
+        to: board.position(partner),
+        partner: Some(partner),
+    });
+    earlier
+        .filter(|&change| board.is_change(change))
+        .chain(changes(board, thread))
+}

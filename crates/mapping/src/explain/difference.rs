@@ -1,0 +1,25 @@
+//! What changes between two mappings.
+
+use albacore_topology::CpuId;
+
+use crate::{Mapping, Slot};
+
+/// A thread that goes to another cpu.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// The thread.
+    pub slot: Slot,
+    /// Its cpu before.
+    pub from: CpuId,
+    /// Its cpu after.
+    pub to: CpuId,
+}
+
+/// The threads of both mappings that go to another cpu, worker by worker, rank by rank.
+pub fn difference(before: &Mapping, after: &Mapping) -> Vec<Move> {
+    let moved = |(slot, to)| {
+        let from = before.cpu(slot)?;
+        (from != to).then_some(Move { slot, from, to })
+    };
+    after.iter().filter_map(moved).collect()
+}
