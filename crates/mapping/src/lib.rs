@@ -18,6 +18,8 @@ mod explain;
 mod improve;
 mod label;
 pub mod limits;
+mod literal;
+mod method;
 mod name;
 mod problem;
 mod reduced;
@@ -36,6 +38,7 @@ pub use explain::{
     Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place, Rule,
     Share, ThreadExplanation, difference, explain, explain_thread,
 };
+pub use method::{Method, MethodError, solve_by};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Rank, Relaxation, Slot, Solution, WorkerIndex,
 };

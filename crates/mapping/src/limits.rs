@@ -34,6 +34,24 @@ pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 /// Longest run of the integer program, seconds: it cannot be interrupted from outside.
 pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.05;
 
+/// Longest time that may be given to a program as a method of its own: a day, far beyond what anybody
+/// waits for.
+pub const METHOD_SECONDS_MAX: f64 = 86_400.0;
+
+/// Most integer variables of the reduced program as a method of its own.
+pub(crate) const REDUCED_ALONE_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
+    50_000
+} else {
+    2_000
+};
+
+/// Most variables of the literal program.
+pub(crate) const LITERAL_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
+    50_000
+} else {
+    2_000
+};
+
 /// Most steps that lessen breaches. Each lowers a breach, and breaches are at most a few for every
 /// core.
 pub(crate) const RELAX_STEPS_MAX: usize = 1_000;
