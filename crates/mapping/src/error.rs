@@ -71,7 +71,16 @@ pub enum ProblemError {
 
 /// Refuses what no solver of this crate takes.
 pub(crate) fn validate(problem: &Problem) -> Result<(), ProblemError> {
-    let (workers, threads) = (problem.workers, problem.threads);
+    validate_size(problem.workers, problem.threads)?;
+    let cpus = problem.topology.cpus().len();
+    if cpus > CPUS_MAX {
+        return Err(ProblemError::TooManyCpus { cpus });
+    }
+    validate_distances(&problem.distances)
+}
+
+/// Refuses counts that are nothing or beyond the limits.
+pub(crate) fn validate_size(workers: u16, threads: u16) -> Result<(), ProblemError> {
     if workers == 0 {
         return Err(ProblemError::NoWorkers);
     }
@@ -92,14 +101,10 @@ pub(crate) fn validate(problem: &Problem) -> Result<(), ProblemError> {
             slots,
         });
     }
-    let cpus = problem.topology.cpus().len();
-    if cpus > CPUS_MAX {
-        return Err(ProblemError::TooManyCpus { cpus });
-    }
-    validate_distances(&problem.distances)
+    Ok(())
 }
 
-fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
+pub(crate) fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
     let &Distances {
         cpu,
         l1,

@@ -16,6 +16,7 @@ mod domains;
 mod error;
 mod explain;
 mod improve;
+mod joint;
 mod label;
 pub mod limits;
 mod literal;
@@ -39,6 +40,10 @@ pub use explain::{
     Share, ThreadExplanation, difference, explain, explain_thread,
 };
 pub use method::{Method, MethodError, solve_by};
+pub use joint::{
+    Deployment, JointError, JointProblem, JointReport, JointSolution, JointViolation, Obstacle,
+    check_joint, report_joint, solve_joint,
+};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Rank, Relaxation, Slot, Solution, WorkerIndex,
 };

@@ -1,0 +1,380 @@
+//! Is this an answer to the joint problem, and is it as good as it is said to be? Judged by code
+//! that the solver does not share.
+//!
+//! **Problem.** As in [`check`](crate::check()): no stale answer and no bug of the solver may reach
+//! a kernel. **Approach.** Count from the mappings alone: rules (1), (2), (3) a deployment at a time,
+//! distances pair by pair, mains and loads by their definitions. That loads are balanced is judged by
+//! looking for a chain of threads that could each go one cpu further so that the loads at its ends
+//! come closer (`balance`). A deployment that has the machine to itself is judged by the rules for
+//! one. **Proof sketch.** Loads that can be had are the integral points of a base polyhedron, on
+//! which being lexicographically least (from the largest) is the same as having no such chain (Frank
+//! and Murota, decreasing minimality); for cores the chain's links may pass through cores.
+//! **Limits.** The bound is compared with the value, not derived again; that the amounts of relaxed
+//! rules are the smallest is not judged.
+
+mod balance;
+mod mains;
+
+use std::collections::BTreeMap;
+
+use albacore_topology::{Cpu, CpuId, Topology};
+
+use super::{Deployment, JointProblem, JointSolution};
+use crate::{Mapping, Mode, Problem, Relaxation, Slot, Violation};
+
+/// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JointReport {
+    /// Value of all together: clock cycles summed over pairs, higher is better.
+    pub objective: i64,
+    /// Every rule that is not kept and how far the right-hand side would have to move.
+    pub relaxed: Vec<Relaxation>,
+    /// See [`JointSolution::gained`].
+    pub gained: i64,
+    /// See [`JointSolution::moved`].
+    pub moved: u32,
+}
+
+/// Why mappings or a solution are refused.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JointViolation {
+    /// Not one mapping a deployment.
+    #[error("there are {mappings} mappings for {deployments} deployments")]
+    OtherCount {
+        /// Mappings given.
+        mappings: usize,
+        /// Deployments asked.
+        deployments: usize,
+    },
+    /// A mapping is no answer for its deployment.
+    #[error("deployment {deployment}: {violation}")]
+    Deployment {
+        /// Its index.
+        deployment: usize,
+        /// What is wrong.
+        violation: Violation,
+    },
+    /// Rule (8) or (8+): threads could go along a chain so that loads come closer.
+    #[error(
+        "rule ({rule}): threads could move so that cpu {from}'s load falls and cpu {to}'s rises, \
+         which is balanced better"
+    )]
+    Unbalanced {
+        /// `8` for loads of cpus, `8+` for loads of cores.
+        rule: &'static str,
+        /// A cpu that carries too much.
+        from: CpuId,
+        /// A cpu that could carry more.
+        to: CpuId,
+    },
+    /// What the solution states is not so.
+    #[error(transparent)]
+    Stated(Violation),
+    /// The stated gain is not that of the mappings.
+    #[error("the solution states a gain of {stated}, it is {actual}")]
+    OtherGain {
+        /// As stated.
+        stated: i64,
+        /// Counted here.
+        actual: i64,
+    },
+    /// The stated number of moved threads is not that of the mappings.
+    #[error("the solution states {stated} moved threads, it is {actual}")]
+    OtherMoves {
+        /// As stated.
+        stated: u32,
+        /// Counted here.
+        actual: u32,
+    },
+}
+
+/// [`report_joint`], and the solution keeps what it states: no rule is broken by more than it
+/// admits; objective, gain and moves are right; bound and `optimal` do not contradict them.
+///
+/// # Errors
+/// Everything that is not so.
+pub fn check_joint(
+    problem: &JointProblem,
+    solution: &JointSolution,
+) -> Result<JointReport, Vec<JointViolation>> {
+    let report = report_joint(problem, &solution.mappings)?;
+    let stated = &solution.certificate;
+    let mut violations = Vec::new();
+    for &Relaxation { rule, amount } in &report.relaxed {
+        let admits = |r: &&Relaxation| r.rule == rule;
+        let admitted = stated.relaxed.iter().find(admits).map_or(0, |r| r.amount);
+        if amount > admitted {
+            violations.push(JointViolation::Stated(Violation::Broken {
+                rule,
+                amount,
+                admitted,
+            }));
+        }
+    }
+    let (objective, bound) = (stated.objective, stated.bound);
+    if objective != report.objective {
+        let (stated, actual) = (objective, report.objective);
+        violations.push(JointViolation::Stated(Violation::OtherObjective {
+            stated,
+            actual,
+        }));
+    }
+    if bound < objective {
+        let violation = Violation::BoundTooLow { bound, objective };
+        violations.push(JointViolation::Stated(violation));
+    }
+    if stated.optimal && bound != objective {
+        let violation = Violation::NotProven { objective, bound };
+        violations.push(JointViolation::Stated(violation));
+    }
+    if solution.gained != report.gained {
+        let (stated, actual) = (solution.gained, report.gained);
+        violations.push(JointViolation::OtherGain { stated, actual });
+    }
+    if solution.moved != report.moved {
+        let (stated, actual) = (solution.moved, report.moved);
+        violations.push(JointViolation::OtherMoves { stated, actual });
+    }
+    if violations.is_empty() {
+        Ok(report)
+    } else {
+        Err(violations)
+    }
+}
+
+/// Counts every rule, the objective, gain and moves of `mappings`, one a deployment.
+///
+/// # Errors
+/// A mapping does not place exactly its deployment's threads on its cpuset, breaks rule (2) or (3),
+/// or the loads are not balanced (8), (8+): these are never relaxed where there is more than one
+/// deployment or an obstacle.
+pub fn report_joint(
+    problem: &JointProblem,
+    mappings: &[Mapping],
+) -> Result<JointReport, Vec<JointViolation>> {
+    let (asked, given) = (problem.deployments.len(), mappings.len());
+    if asked != given {
+        return Err(vec![JointViolation::OtherCount {
+            mappings: given,
+            deployments: asked,
+        }]);
+    }
+    let placed = placed(problem, mappings)?;
+    let relaxed = match &problem.deployments[..] {
+        [one] if problem.obstacles.iter().all(|o| o.weight == 0) => {
+            rules_for_one(problem, one, &mappings[0])?
+        }
+        _ => {
+            rules_together(problem, &placed)?;
+            mains::relaxed(problem, &placed)
+        }
+    };
+    Ok(JointReport {
+        objective: value(problem, &placed),
+        relaxed,
+        gained: gained(problem, &placed),
+        moved: moved(problem, mappings),
+    })
+}
+
+/// The threads of a deployment with their cpus, worker by worker.
+type Placed<'a> = Vec<(Slot, &'a Cpu)>;
+
+/// Rule (1), deployment by deployment.
+fn placed<'a>(
+    problem: &'a JointProblem,
+    mappings: &[Mapping],
+) -> Result<Vec<Placed<'a>>, Vec<JointViolation>> {
+    let mut violations = Vec::new();
+    let mut all = Vec::with_capacity(mappings.len());
+    for (deployment, (asked, mapping)) in problem.deployments.iter().zip(mappings).enumerate() {
+        let mut refuse = |violation| {
+            violations.push(JointViolation::Deployment {
+                deployment,
+                violation,
+            });
+        };
+        let count = usize::from(asked.workers) * usize::from(asked.threads);
+        if mapping.threads != asked.threads {
+            let (mapping, problem) = (mapping.threads, asked.threads);
+            refuse(Violation::OtherThreads { mapping, problem });
+        } else if mapping.cpus.len() != count {
+            let (placed, asked) = (mapping.cpus.len(), count);
+            refuse(Violation::OtherCount { placed, asked });
+        }
+        let mut own = Vec::with_capacity(count);
+        for (slot, id) in mapping.iter() {
+            let cpu = problem.topology.cpu(id);
+            match cpu.filter(|_| asked.cpuset.contains(id)) {
+                Some(cpu) => own.push((slot, cpu)),
+                None => refuse(Violation::OutsideCpuset { slot, cpu: id }),
+            }
+        }
+        all.push(own);
+    }
+    if violations.is_empty() {
+        Ok(all)
+    } else {
+        Err(violations)
+    }
+}
+
+/// A deployment that has the machine to itself: the rules for one.
+fn rules_for_one(
+    problem: &JointProblem,
+    deployment: &Deployment,
+    mapping: &Mapping,
+) -> Result<Vec<Relaxation>, Vec<JointViolation>> {
+    let of_first = |violation| JointViolation::Deployment {
+        deployment: 0,
+        violation,
+    };
+    // an empty cpuset places nothing, which rule (1) has refused
+    let Ok(topology) = problem.topology.restrict(&deployment.cpuset) else {
+        return Ok(Vec::new());
+    };
+    let alone = Problem {
+        workers: deployment.workers,
+        threads: deployment.threads,
+        mode: deployment.mode,
+        topology,
+        distances: problem.distances,
+        current: None,
+    };
+    match crate::check(&alone, mapping) {
+        Ok(report) => Ok(report.relaxed),
+        Err(violations) => Err(violations.into_iter().map(of_first).collect()),
+    }
+}
+
+/// Rules (2), (3), (8) and (8+).
+fn rules_together(
+    problem: &JointProblem,
+    placed: &[Placed<'_>],
+) -> Result<(), Vec<JointViolation>> {
+    let mut violations = Vec::new();
+    for (deployment, (asked, own)) in problem.deployments.iter().zip(placed).enumerate() {
+        let cpus = asked.cpuset.len() as u32;
+        let mut refuse = |rule, most: u32, limit: u32| {
+            if most > limit {
+                let (amount, admitted) = (most - limit, 0);
+                violations.push(JointViolation::Deployment {
+                    deployment,
+                    violation: Violation::Broken {
+                        rule,
+                        amount,
+                        admitted,
+                    },
+                });
+            }
+        };
+        let ranks = most_alike(own.iter().map(|(slot, cpu)| (slot.rank, cpu.id)));
+        refuse("2", ranks, u32::from(asked.workers).div_ceil(cpus));
+        let workers = most_alike(own.iter().map(|(slot, cpu)| (slot.worker, cpu.id)));
+        refuse("3", workers, u32::from(asked.threads).div_ceil(cpus));
+    }
+    if violations.is_empty() {
+        violations.extend(balance::unbalanced(problem, placed));
+    }
+    if violations.is_empty() {
+        Ok(())
+    } else {
+        Err(violations)
+    }
+}
+
+/// How often the most frequent key occurs.
+fn most_alike<K: Ord>(keys: impl Iterator<Item = K>) -> u32 {
+    let mut counts = BTreeMap::new();
+    for key in keys {
+        *counts.entry(key).or_insert(0u32) += 1;
+    }
+    counts.into_values().max().unwrap_or(0)
+}
+
+/// Loads of cpus by id: threads and obstacles.
+fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<CpuId, u32> {
+    let mut loads: BTreeMap<CpuId, u32> =
+        problem.topology.cpus().iter().map(|c| (c.id, 0)).collect();
+    for obstacle in &problem.obstacles {
+        *loads.entry(obstacle.cpu).or_insert(0) += obstacle.weight;
+    }
+    for (_, cpu) in placed.iter().flatten() {
+        *loads.entry(cpu.id).or_insert(0) += 1;
+    }
+    loads
+}
+
+/// The objective, pair by pair.
+fn value(problem: &JointProblem, placed: &[Placed<'_>]) -> i64 {
+    let all: Vec<usize> = (0..placed.len()).collect();
+    value_of(problem, placed, &all)
+}
+
+/// The same for some deployments among themselves.
+fn value_of(problem: &JointProblem, placed: &[Placed<'_>], which: &[usize]) -> i64 {
+    let mut mains: Vec<&Cpu> = Vec::new();
+    let mut sum = 0;
+    for &deployment in which {
+        let asked = &problem.deployments[deployment];
+        let own = &placed[deployment];
+        mains.extend(own.iter().filter(|(s, _)| s.rank.0 == 0).map(|&(_, c)| c));
+        for worker in own.chunks(usize::from(asked.threads).max(1)) {
+            let cpus: Vec<&Cpu> = worker.iter().map(|&(_, cpu)| cpu).collect();
+            let within = pair_distances(problem, &cpus);
+            sum += match asked.mode {
+                Mode::Scatter => within,
+                Mode::Compact => -within,
+            };
+        }
+    }
+    sum + pair_distances(problem, &mains)
+}
+
+fn pair_distances(problem: &JointProblem, cpus: &[&Cpu]) -> i64 {
+    let mut sum = 0;
+    for (i, a) in cpus.iter().enumerate() {
+        for b in &cpus[i + 1..] {
+            sum += i64::from(Topology::distance(a, b, &problem.distances));
+        }
+    }
+    sum
+}
+
+/// What the deployments with a valid mapping in force gain among themselves.
+fn gained(problem: &JointProblem, after: &[Placed<'_>]) -> i64 {
+    let mut which = Vec::new();
+    let mut before = Vec::new();
+    for (deployment, asked) in problem.deployments.iter().enumerate() {
+        let current = asked.current.as_ref().filter(|current| {
+            let count = usize::from(asked.workers) * usize::from(asked.threads);
+            current.threads == asked.threads && current.cpus.len() == count
+        });
+        let known = |(slot, id): (Slot, CpuId)| {
+            let cpu = problem.topology.cpu(id)?;
+            asked.cpuset.contains(id).then_some((slot, cpu))
+        };
+        let valid: Option<Placed<'_>> =
+            current.and_then(|current| current.iter().map(known).collect());
+        if valid.is_some() {
+            which.push(deployment);
+        }
+        before.push(valid.unwrap_or_default());
+    }
+    value_of(problem, after, &which) - value_of(problem, &before, &which)
+}
+
+/// Threads of a mapping in force whose cpu is another one now.
+fn moved(problem: &JointProblem, mappings: &[Mapping]) -> u32 {
+    let mut moved = 0;
+    for (asked, mapping) in problem.deployments.iter().zip(mappings) {
+        let Some(current) = &asked.current else {
+            continue;
+        };
+        for (slot, cpu) in mapping.iter() {
+            moved += u32::from(current.cpu(slot).is_some_and(|before| before != cpu));
+        }
+    }
+    moved
+}

@@ -1,0 +1,358 @@
+//! Better placements by moves: exchanges of two threads and shifts of one.
+//!
+//! **Problem.** A deal made thread by thread is not the best. **Approach.** Moves that leave the
+//! loads balanced: an *exchange* of the cpus of two threads, of any parties, and a *shift* of a
+//! thread to a cpu that carries exactly one less (on a core that does too, or on its own): the
+//! loads trade places. First moves that lower the breaches of the rules on mains (`mend`), then moves
+//! that raise worth. Per pair of cpus the most that any thread on the one wants to be on the other is
+//! kept in a table, so that most pairs are dismissed with a look. **Proof sketch.** Each move lowers
+//! the breaches, or keeps them and raises worth, an integer with a bound; the table is an upper limit
+//! for a cpu's threads when it was last filled, and a round that changes nothing has filled all of it.
+//! **Limits.** A local search. The budget is asked for each cpu and before each exchange of a pair.
+
+use super::search::{CYCLE, Search, Thread};
+
+const NEVER: i64 = i64::MIN / 8;
+
+/// What a budget says: true if it is spent.
+pub(super) type Spent<'a> = &'a mut dyn FnMut() -> bool;
+
+/// Lowers the breaches of the rules on mains.
+pub(super) fn mend(search: &mut Search<'_>, spent: Spent<'_>) {
+    // bound: each round lowers the breaches
+    while search.breach() > 0 && !spent() {
+        if !mend_once(search, spent) {
+            return;
+        }
+    }
+}
+
+fn mend_once(search: &mut Search<'_>, spent: Spent<'_>) -> bool {
+    let mains: Vec<usize> = (0..search.threads.len())
+        .filter(|&thread| search.threads[thread].main)
+        .collect();
+    let mut best: Option<((i64, i64), Move)> = None;
+    for main in mains {
+        if spent() {
+            break;
+        }
+        for to in 0..search.site.cpus {
+            let from = usize::from(search.threads[main].cpu);
+            if to == from
+                || search.breach_change(from, to, 1, 0) >= 0 && !may_trade(search, from, to)
+            {
+                continue;
+            }
+            let (rows, shift) = (search.on[to].clone(), may_trade(search, from, to));
+            let exchanges = rows
+                .into_iter()
+                .map(|other| Move::Exchange(main, other as usize));
+            let shifts = shift.then_some(Move::Shift(main, to));
+            for step in exchanges.chain(shifts) {
+                if let Some((breach, worth)) = look(search, step)
+                    && breach < 0
+                    && best.as_ref().is_none_or(|(key, _)| (breach, -worth) < *key)
+                {
+                    best = Some(((breach, -worth), step));
+                }
+            }
+        }
+    }
+    if best.is_none() {
+        best = shift_of_peer(search, spent);
+    }
+    best.map(|(_, step)| make(search, step)).is_some()
+}
+
+/// A full cpu may also become another one by the shift of a peer.
+fn shift_of_peer(search: &Search<'_>, spent: Spent<'_>) -> Option<((i64, i64), Move)> {
+    for thread in (0..search.threads.len()).filter(|&thread| !search.threads[thread].main) {
+        if spent() {
+            return None;
+        }
+        let from = usize::from(search.threads[thread].cpu);
+        for to in (0..search.site.cpus).filter(|&to| to != from && may_trade(search, from, to)) {
+            let step = Move::Shift(thread, to);
+            if let Some((breach, worth)) = look(search, step).filter(|&(breach, _)| breach < 0) {
+                return Some(((breach, -worth), step));
+            }
+        }
+    }
+    None
+}
+
+/// A move.
+#[derive(Clone, Copy)]
+pub(super) enum Move {
+    /// Two threads exchange their cpus.
+    Exchange(usize, usize),
+    /// A thread goes to a cpu.
+    Shift(usize, usize),
+}
+
+/// Makes a move.
+pub(super) fn make(search: &mut Search<'_>, step: Move) {
+    match step {
+        Move::Exchange(first, second) => search.exchange(first, second),
+        Move::Shift(thread, to) => search.shift(thread, to),
+    }
+}
+
+/// Whether one thread may go from a cpu to another without unbalancing loads.
+fn may_trade(search: &Search<'_>, from: usize, to: usize) -> bool {
+    let (a, b) = (search.site.core(from), search.site.core(to));
+    search.loads[from] == search.loads[to] + 1
+        && (a == b || search.core_loads[a] == search.core_loads[b] + 1)
+}
+
+/// How breaches and worth change with a move; `None` if it is not legal.
+pub(super) fn look(search: &Search<'_>, step: Move) -> Option<(i64, i64)> {
+    match step {
+        Move::Exchange(first, second) => look_at_exchange(search, first, second),
+        Move::Shift(thread, to) => look_at_shift(search, thread, to),
+    }
+}
+
+fn look_at_shift(search: &Search<'_>, thread: usize, to: usize) -> Option<(i64, i64)> {
+    let Thread {
+        party,
+        worker,
+        main,
+        cpu,
+    } = search.threads[thread];
+    let from = usize::from(cpu);
+    let legal = from != to
+        && may_trade(search, from, to)
+        && search.has_room(party, worker, to)
+        && search.has_ranks(party, to, main.into(), (!main).into());
+    let mains = if main {
+        search.mains_worth(from, to)
+    } else {
+        0
+    };
+    legal.then(|| {
+        let breach = search.breach_change(from, to, main.into(), 1);
+        (breach, search.worth(thread, to) + mains)
+    })
+}
+
+fn look_at_exchange(search: &Search<'_>, first: usize, second: usize) -> Option<(i64, i64)> {
+    let (a, b) = (search.threads[first], search.threads[second]);
+    let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
+    if from == to || (a.worker == b.worker && a.main == b.main) {
+        return None;
+    }
+    if a.worker != b.worker
+        && !(search.has_room(a.party, a.worker, to) && search.has_room(b.party, b.worker, from))
+    {
+        return None;
+    }
+    if !(a.party == b.party && a.main == b.main) {
+        let count = |thread: Thread, sign: i32| {
+            let main = i32::from(thread.main);
+            (sign * main, sign * (1 - main))
+        };
+        let leaves = |of: Thread, to: Thread| {
+            if of.party == to.party {
+                count(of, -1)
+            } else {
+                (0, 0)
+            }
+        };
+        let enters = |thread: Thread, other: Thread, cpu: usize| {
+            let (mains, peers) = count(thread, 1);
+            let less = leaves(other, thread);
+            search.has_ranks(thread.party, cpu, mains + less.0, peers + less.1)
+        };
+        if !(enters(a, b, to) && enters(b, a, from)) {
+            return None;
+        }
+    }
+    let (mut breach, mut worth) = (0, 0);
+    if a.worker == b.worker {
+        worth += (search.stays(first, to) + search.stays(second, from)) * search.stay_worth();
+    } else {
+        worth += search.worth(first, to) + search.worth(second, from);
+    }
+    if a.main != b.main {
+        let (from, to) = if a.main { (from, to) } else { (to, from) };
+        breach = search.breach_change(from, to, 1, 0);
+        worth += search.mains_worth(from, to);
+    }
+    Some((breach, worth))
+}
+
+/// For each pair of cpus the most that a main or a peer on the one wants to be on the other.
+struct Wishes {
+    cpus: usize,
+    mains: Vec<i64>,
+    peers: Vec<i64>,
+}
+
+impl Wishes {
+    fn fill(&mut self, search: &Search<'_>, from: usize) {
+        let row = from * self.cpus..(from + 1) * self.cpus;
+        self.mains[row.clone()].fill(NEVER);
+        self.peers[row.clone()].fill(NEVER);
+        for &thread in &search.on[from] {
+            let thread = thread as usize;
+            let Thread {
+                party,
+                worker,
+                main,
+                ..
+            } = search.threads[thread];
+            let wishes = if main {
+                &mut self.mains
+            } else {
+                &mut self.peers
+            };
+            let wishes = &mut wishes[row.clone()];
+            let of = &search.site.parties[usize::from(party)];
+            let held = &search.held[search.cell(worker, 0)..][..self.cpus];
+            if of.is_running {
+                for &to in &of.cpus {
+                    let to = usize::from(to);
+                    if to != from && held[to] < of.worker_cap {
+                        wishes[to] = wishes[to].max(search.worth(thread, to));
+                    }
+                }
+                continue;
+            }
+            let pull = &search.pull[search.cell(worker, 0)..][..self.cpus];
+            let distances = search.site.distances(from);
+            let here = i64::from(pull[from]) - i64::from(distances[from]);
+            for &to in &of.cpus {
+                let to = usize::from(to);
+                if to != from && held[to] < of.worker_cap {
+                    let there = i64::from(pull[to]) - i64::from(distances[to]);
+                    wishes[to] = wishes[to].max(of.sign * (there - here) * CYCLE);
+                }
+            }
+        }
+    }
+
+    /// Whether some exchange or shift between two cpus might raise worth.
+    fn promise(&self, search: &Search<'_>, a: usize, b: usize) -> bool {
+        let at = |of: &[i64], from: usize, to: usize| of[from * self.cpus + to];
+        let (main_a, peer_a) = (at(&self.mains, a, b), at(&self.peers, a, b));
+        let (main_b, peer_b) = (at(&self.mains, b, a), at(&self.peers, b, a));
+        let alike = peer_a + peer_b > 0 || main_a + main_b > 0;
+        let (there, back) = (search.mains_worth(a, b), search.mains_worth(b, a));
+        let unlike = main_a + peer_b + there > 0 || peer_a + main_b + back > 0;
+        let trades = search.loads[a] == search.loads[b] + 1;
+        alike || unlike || (trades && (peer_a > 0 || main_a + there > 0))
+    }
+}
+
+/// Makes moves that raise worth until there is none, the objective reaches `goal` with nothing moved
+/// that could stay, or the budget is spent. True if it ended by itself.
+pub(super) fn climb(search: &mut Search<'_>, goal: i64, spent: Spent<'_>) -> bool {
+    let is_done = |search: &Search<'_>| search.value >= goal && search.kept == most_kept(search);
+    if is_done(search) {
+        return true;
+    }
+    let cpus = search.site.cpus;
+    let mut wishes = Wishes {
+        cpus,
+        mains: vec![NEVER; cpus * cpus],
+        peers: vec![NEVER; cpus * cpus],
+    };
+    for cpu in 0..cpus {
+        if spent() {
+            return false;
+        }
+        wishes.fill(search, cpu);
+    }
+    let (mut idle, mut cpu) = (0, 0);
+    // bound: each round but C in a row raises worth
+    while idle < cpus {
+        if is_done(search) {
+            return true;
+        }
+        if spent() {
+            return false;
+        }
+        wishes.fill(search, cpu);
+        let moved = improve(search, &mut wishes, cpu, spent);
+        idle = if moved { 0 } else { idle + 1 };
+        cpu = (cpu + 1) % cpus;
+    }
+    true
+}
+
+/// How many threads could stay if there were no rules.
+pub(super) fn most_kept(search: &Search<'_>) -> i64 {
+    let homes = search.site.parties.iter().flat_map(|party| &party.homes);
+    homes.filter(|&&home| home != super::site::NOWHERE).count() as i64
+}
+
+/// Makes moves of the threads on a cpu; true if there was one.
+fn improve(search: &mut Search<'_>, wishes: &mut Wishes, cpu: usize, spent: Spent<'_>) -> bool {
+    let mut moved = false;
+    // bound: each turn raises worth
+    while let Some(to) = main_with_own_peer(search, cpu) {
+        moved = true;
+        wishes.fill(search, cpu);
+        wishes.fill(search, to);
+    }
+    for other in 0..wishes.cpus {
+        // bound: each turn raises worth
+        while other != cpu && wishes.promise(search, cpu, other) {
+            if spent() || !best_between(search, cpu, other) {
+                break;
+            }
+            moved = true;
+            wishes.fill(search, cpu);
+            wishes.fill(search, other);
+        }
+    }
+    moved
+}
+
+/// A main on the cpu exchanges with a peer of its worker; the other cpu.
+fn main_with_own_peer(search: &mut Search<'_>, cpu: usize) -> Option<usize> {
+    let mut best: Option<((i64, i64), Move)> = None;
+    for &main in search.on[cpu]
+        .iter()
+        .filter(|&&t| search.threads[t as usize].main)
+    {
+        let main = main as usize;
+        let threads = search.site.parties[usize::from(search.threads[main].party)].threads;
+        for peer in main + 1..main + threads {
+            consider(search, Move::Exchange(main, peer), &mut best);
+        }
+    }
+    let (_, step) = best?;
+    let Move::Exchange(_, peer) = step else {
+        return None;
+    };
+    let to = usize::from(search.threads[peer].cpu);
+    make(search, step);
+    Some(to)
+}
+
+/// Makes the best move between two cpus; false if none raises worth.
+fn best_between(search: &mut Search<'_>, a: usize, b: usize) -> bool {
+    let mut best: Option<((i64, i64), Move)> = None;
+    for &first in &search.on[a] {
+        for &second in &search.on[b] {
+            let step = Move::Exchange(first as usize, second as usize);
+            consider(search, step, &mut best);
+        }
+        if may_trade(search, a, b) {
+            consider(search, Move::Shift(first as usize, b), &mut best);
+        }
+    }
+    best.map(|(_, step)| make(search, step)).is_some()
+}
+
+/// Keeps the move if it is legal, better than nothing and better than the best so far.
+fn consider(search: &Search<'_>, step: Move, best: &mut Option<((i64, i64), Move)>) {
+    if let Some((breach, worth)) = look(search, step) {
+        let key = (breach, -worth);
+        if key < (0, 0) && best.as_ref().is_none_or(|(before, _)| key < *before) {
+            *best = Some((key, step));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The rules on mains in their joint form: mains-per-core, (12), (12+), and how far a state breaks
+//! them.
+//!
+//! The limit of mains per core is the least largest count of a balanced placement: mains go one by
+//! one to the core with fewest, and chains of mains lower the largest count until none is left that
+//! could (the same argument as for loads in `volume`).
+
+use std::collections::VecDeque;
+
+use super::JointProblem;
+use super::site::{CORE, Site};
+
+/// Right-hand sides of the rules on mains.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Rules {
+    /// Most mains on a core.
+    pub(super) core_mains: u32,
+    /// (12): a cpu with so many threads is full; so many full cpus may hold a main.
+    pub(super) full_cpus: Option<(u32, u32)>,
+    /// (12+): the same of cores.
+    pub(super) full_cores: Option<(u32, u32)>,
+}
+
+impl Rules {
+    /// The rules of a problem.
+    pub(super) fn of(problem: &JointProblem, site: &Site) -> Self {
+        let (full_cpus, full_cores) = full(problem, site);
+        Self {
+            core_mains: least_crowd(site),
+            full_cpus,
+            full_cores,
+        }
+    }
+
+    /// Breaches as one number, mains-per-core before (12) before (12+).
+    pub(super) fn breach(&self, crowd: u32, full_cpus: u32, full_cores: u32) -> i64 {
+        let beyond = |count: u32, rule: Option<(u32, u32)>| {
+            i64::from(rule.map_or(0, |(_, most)| count.saturating_sub(most)))
+        };
+        (i64::from(crowd) << 40)
+            + (beyond(full_cpus, self.full_cpus) << 20)
+            + beyond(full_cores, self.full_cores)
+    }
+
+    /// By how much a placement with these loads and mains of cpus and of cores breaks each rule.
+    pub(super) fn breaches(
+        &self,
+        (loads, mains): (&[u32], &[u32]),
+        (core_loads, core_mains): (&[u32], &[u32]),
+    ) -> [u32; 3] {
+        let most = core_mains.iter().copied().max().unwrap_or(0);
+        let cpus = loads
+            .iter()
+            .zip(mains)
+            .filter(|&(&n, &m)| self.is_full_cpu(n, m))
+            .count();
+        let both = core_loads.iter().zip(core_mains);
+        let cores = both.filter(|&(&n, &m)| self.is_full_core(n, m)).count();
+        let beyond = |count: usize, rule: Option<(u32, u32)>| {
+            rule.map_or(0, |(_, most)| (count as u32).saturating_sub(most))
+        };
+        [
+            most.saturating_sub(self.core_mains),
+            beyond(cpus, self.full_cpus),
+            beyond(cores, self.full_cores),
+        ]
+    }
+
+    /// Whether a cpu with these counts is full and holds a main.
+    pub(super) fn is_full_cpu(&self, load: u32, mains: u32) -> bool {
+        mains > 0 && self.full_cpus.is_some_and(|(full, _)| load >= full)
+    }
+
+    /// Whether a core with these counts is full and holds a main.
+    pub(super) fn is_full_core(&self, load: u32, mains: u32) -> bool {
+        mains > 0 && self.full_cores.is_some_and(|(full, _)| load >= full)
+    }
+}
+
+type Full = Option<(u32, u32)>;
+
+/// (12) and (12+), where all deployments have the same cpus and nothing else runs there.
+fn full(problem: &JointProblem, site: &Site) -> (Full, Full) {
+    let Some(first) = problem.deployments.first() else {
+        return (None, None);
+    };
+    let apart = problem.deployments.iter().any(|d| d.cpuset != first.cpuset);
+    let own = &site.parties[0];
+    let mut cores = vec![false; site.counts[CORE]];
+    own.cpus
+        .iter()
+        .for_each(|&cpu| cores[site.core(cpu.into())] = true);
+    let beside = (0..site.cpus).any(|cpu| site.obstacles[cpu] > 0 && cores[site.core(cpu)]);
+    if apart || beside {
+        return (None, None);
+    }
+    let (slots, workers) = (site.slots as u32, site.workers as u32);
+    let rule = |units: u32| {
+        let rest = slots % units;
+        let applies = rest > 0 && slots > units && workers <= units;
+        applies.then(|| {
+            (
+                slots.div_ceil(units),
+                (workers + rest).saturating_sub(units),
+            )
+        })
+    };
+    let used = cores.iter().filter(|&&used| used).count() as u32;
+    (rule(own.cpus.len() as u32), rule(used))
+}
+
+/// The least number such that every party can place its mains with at most so many on a core.
+fn least_crowd(site: &Site) -> u32 {
+    let cores = site.counts[CORE];
+    let mut room = vec![0u32; site.parties.len() * cores];
+    let mut held = vec![0u32; site.parties.len() * cores];
+    let mut mains = vec![0u32; cores];
+    for (index, party) in site.parties.iter().enumerate() {
+        let row = index * cores;
+        for &cpu in &party.cpus {
+            room[row + site.core(cpu.into())] += u32::from(party.rank_cap);
+        }
+        for _ in 0..party.workers {
+            let open = (0..cores).filter(|&core| held[row + core] < room[row + core]);
+            if let Some(core) = open.min_by_key(|&core| mains[core]) {
+                held[row + core] += 1;
+                mains[core] += 1;
+            }
+        }
+    }
+    // bound: each chain takes a main from a fullest core
+    while relieve(cores, &room, &mut held, &mut mains) {}
+    mains.into_iter().max().unwrap_or(0)
+}
+
+/// Takes a main from a fullest core along a chain to one with at least 2 less.
+fn relieve(cores: usize, room: &[u32], held: &mut [u32], mains: &mut [u32]) -> bool {
+    let most = mains.iter().copied().max().unwrap_or(0);
+    let mut before: Vec<Option<(usize, usize)>> = vec![None; cores];
+    let mut seen = vec![false; cores];
+    let mut used = vec![false; room.len() / cores.max(1)];
+    let mut queue: VecDeque<usize> = (0..cores).filter(|&core| mains[core] == most).collect();
+    queue.iter().for_each(|&core| seen[core] = true);
+    while let Some(core) = queue.pop_front() {
+        for party in 0..used.len() {
+            if used[party] || held[party * cores + core] == 0 {
+                continue;
+            }
+            used[party] = true;
+            for next in 0..cores {
+                let at = party * cores + next;
+                if held[at] >= room[at] || std::mem::replace(&mut seen[next], true) {
+                    continue;
+                }
+                before[next] = Some((party, core));
+                if mains[next] + 2 <= most {
+                    mains[next] += 1;
+                    let mut to = next;
+                    while let Some((party, from)) = before[to] {
+                        held[party * cores + to] += 1;
+                        held[party * cores + from] -= 1;
+                        to = from;
+                    }
+                    mains[to] -= 1;
+                    return true;
+                }
+                queue.push_back(next);
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,269 @@
+//! From a joint problem to certified mappings.
+//!
+//! The steps are in the head of `joint`. **Proof sketch.** Optimal is said only where the value meets
+//! the bound, or where every placement was looked at. A climb starts from what the rules leave of the
+//! mappings in force; if it found nothing that is worth its moves once they are counted with ranks,
+//! that start is the answer. **Limits.** The budget is asked between steps of the search; balancing
+//! and dealing, O(threads x C), run to their end whatever it says. With threads that run already the
+//! search is local: few moves and a good value, not proven best except on tiny problems.
+
+use super::bound::upper_bound;
+use super::climb::{climb, mend};
+use super::deal::deal;
+use super::enumerate::{Key, enumerate};
+use super::error::{alone, validate};
+use super::label::label;
+use super::rules::Rules;
+use super::search::Search;
+use super::site::{LEVELS, NOWHERE, Site};
+use super::volume::balance;
+use super::{JointError, JointProblem, JointSolution};
+use crate::{Certificate, Mapping, Problem, Relaxation, Solution, check, solve};
+
+/// The best mappings for all deployments together that can be found before `out_of_budget` says
+/// true; whatever it says, the answer is valid and its gap to the bound is honest.
+///
+/// # Errors
+/// A deployment, an obstacle or the machine is outside the limits.
+pub fn solve_joint(
+    problem: &JointProblem,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Result<JointSolution, JointError> {
+    validate(problem)?;
+    let site = Site::of(problem);
+    if let [one] = &problem.deployments[..]
+        && site.obstacles.iter().all(|&weight| weight == 0)
+        && let Some(alone) = alone(problem, one)
+    {
+        return solve_alone(problem, &site, &alone, out_of_budget);
+    }
+    let rules = Rules::of(problem, &site);
+    let volume = balance(&site);
+    let mut search = Search::new(&site, &rules, &volume);
+    deal(&mut search, &volume);
+    mend(&mut search, out_of_budget);
+    let start = search.clone();
+    let goal = upper_bound(&site, &rules, &volume, search.crowd());
+    climb(&mut search, goal, out_of_budget);
+    let mut best = Placement::of(&search);
+    if search.value != start.value || search.kept != start.kept {
+        let before = Placement::of(&start);
+        if before.key <= best.key {
+            best = before;
+        }
+    }
+    let mut bound = upper_bound(&site, &rules, &volume, best.key.0[0]);
+    let is_settled = best.value >= bound && best.key.2 == least_moves(&site);
+    let tiny = if is_settled {
+        None
+    } else {
+        enumerate(&site, &rules, &volume.loads, out_of_budget)
+    };
+    if let Some(tiny) = tiny {
+        if let Some((key, places)) = tiny.best.filter(|(key, _)| *key < best.key) {
+            best = Placement::from(&site, key, places);
+        }
+        if let Some((_, most)) = tiny.most_value.filter(|_| tiny.complete) {
+            bound = most;
+        }
+    }
+    Ok(answer(problem, &site, best, bound))
+}
+
+/// Threads that cannot stay.
+fn least_moves(site: &Site) -> u32 {
+    let gone = |(had_cpu, home): (&bool, &u16)| *had_cpu && *home == NOWHERE;
+    let of = |party: &super::site::Party| {
+        party
+            .had_cpu
+            .iter()
+            .zip(&party.homes)
+            .filter(|&slot| gone(slot))
+            .count()
+    };
+    site.parties.iter().map(of).sum::<usize>() as u32
+}
+
+/// Everybody's cpu, with ranks.
+struct Placement {
+    key: Key,
+    value: i64,
+    /// Position of every slot, party by party.
+    places: Vec<u16>,
+}
+
+impl Placement {
+    fn of(search: &Search<'_>) -> Self {
+        let site = search.site;
+        let parties = 0..site.parties.len();
+        let places: Vec<u16> = parties.flat_map(|party| label(search, party)).collect();
+        let moved = moved(site, &places);
+        let worth = search.value - site.move_cost * i64::from(moved);
+        Self {
+            key: (search.breaches(), -worth, moved),
+            value: search.value,
+            places,
+        }
+    }
+
+    fn from(site: &Site, key: Key, places: Vec<u16>) -> Self {
+        Self {
+            value: site.move_cost * i64::from(key.2) - key.1,
+            key,
+            places,
+        }
+    }
+}
+
+/// Slots of mappings in force that have another cpu.
+fn moved(site: &Site, places: &[u16]) -> u32 {
+    let homes = site
+        .parties
+        .iter()
+        .flat_map(|party| party.had_cpu.iter().zip(&party.homes));
+    let differs = |((had_cpu, home), place): ((&bool, &u16), &u16)| *had_cpu && home != place;
+    homes.zip(places).filter(|&slot| differs(slot)).count() as u32
+}
+
+/// What the parties that have a valid mapping in force gain among themselves.
+fn gained(site: &Site, places: &[u16]) -> i64 {
+    let mut values = [0; 2];
+    let mut mains = [vec![0; site.cpus], vec![0; site.cpus]];
+    let mut first = 0;
+    for party in &site.parties {
+        let after = &places[first..first + party.slots()];
+        first += party.slots();
+        if !party.is_running || party.homes.contains(&NOWHERE) {
+            continue;
+        }
+        for ((value, mains), places) in values
+            .iter_mut()
+            .zip(&mut mains)
+            .zip([&party.homes[..], after])
+        {
+            for worker in places.chunks(party.threads) {
+                let mut held = vec![0; site.cpus];
+                worker.iter().for_each(|&cpu| held[usize::from(cpu)] += 1);
+                *value += party.sign * apart(site, &held);
+                mains[usize::from(worker[0])] += 1;
+            }
+        }
+    }
+    values[1] + apart(site, &mains[1]) - values[0] - apart(site, &mains[0])
+}
+
+/// Distances of all pairs of things that lie on cpus: all of them beyond, less what the domains of
+/// the tree bring them closer.
+fn apart(site: &Site, held: &[u32]) -> i64 {
+    let pairs = |x: u32| i64::from(x) * (i64::from(x) - 1) / 2;
+    let mut sum = site.beyond * pairs(held.iter().sum());
+    for level in 0..LEVELS {
+        let mut counts = vec![0u32; site.counts[level]];
+        for (cpu, &count) in held.iter().enumerate().filter(|&(_, &count)| count > 0) {
+            counts[usize::from(site.of[level][cpu])] += count;
+        }
+        sum -= site.gain[level] * counts.into_iter().map(pairs).sum::<i64>();
+    }
+    sum
+}
+
+fn answer(problem: &JointProblem, site: &Site, best: Placement, bound: i64) -> JointSolution {
+    let ids = problem.topology.cpus();
+    let id = |&position: &u16| ids[usize::from(position)].id;
+    let mut mappings: Vec<Mapping> = Vec::new();
+    mappings.resize_with(site.parties.len(), || Mapping {
+        threads: 1,
+        cpus: Vec::new(),
+    });
+    let mut first = 0;
+    for party in &site.parties {
+        let places = &best.places[first..first + party.slots()];
+        first += party.slots();
+        mappings[party.original] = Mapping {
+            threads: party.threads as u16,
+            cpus: places.iter().map(id).collect(),
+        };
+    }
+    let relaxed = ["mains-per-core", "12", "12+"].into_iter().zip(best.key.0);
+    let relaxed: Vec<Relaxation> = relaxed
+        .filter(|&(_, amount)| amount > 0)
+        .map(|(rule, amount)| Relaxation { rule, amount })
+        .collect();
+    let bound = bound.max(best.value);
+    JointSolution {
+        mappings,
+        certificate: Certificate {
+            objective: best.value,
+            bound,
+            optimal: bound == best.value,
+            relaxed,
+        },
+        gained: gained(site, &best.places),
+        moved: best.key.2,
+    }
+}
+
+/// One deployment that has the machine to itself: the answer of [`solve`], unless it gains less than
+/// it moves.
+fn solve_alone(
+    problem: &JointProblem,
+    site: &Site,
+    alone: &Problem,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Result<JointSolution, JointError> {
+    let of_first = |error| JointError::Deployment {
+        deployment: 0,
+        error,
+    };
+    let mut solution = solve(alone, out_of_budget).map_err(of_first)?;
+    if let Some(kept) = worth_keeping(alone, &solution, problem.move_cost) {
+        solution = kept;
+    }
+    let positions: Vec<u16> = solution
+        .mapping
+        .cpus
+        .iter()
+        .map(|id| {
+            let position = problem
+                .topology
+                .cpus()
+                .binary_search_by_key(id, |cpu| cpu.id);
+            position.map_or(NOWHERE, |position| position as u16)
+        })
+        .collect();
+    Ok(JointSolution {
+        mappings: vec![solution.mapping],
+        certificate: solution.certificate,
+        gained: gained(site, &positions),
+        moved: moved(site, &positions),
+    })
+}
+
+/// The mapping in force, if it keeps the rules as far as the solution does and the solution gains no
+/// more than its moves cost.
+fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Option<Solution> {
+    let current = problem.current.as_ref().filter(|_| move_cost > 0)?;
+    let report = check(problem, current).ok()?;
+    let found = &solution.certificate;
+    let keeps = |kept: &Relaxation| {
+        let same = |r: &&Relaxation| r.rule == kept.rule;
+        found
+            .relaxed
+            .iter()
+            .find(same)
+            .is_some_and(|r| kept.amount <= r.amount)
+    };
+    let pairs = current.cpus.iter().zip(&solution.mapping.cpus);
+    let moved = pairs.filter(|(before, after)| before != after).count() as i64;
+    let gain = found.objective - report.objective;
+    let stays = report.relaxed.iter().all(keeps) && gain <= moved * i64::from(move_cost);
+    stays.then(|| Solution {
+        mapping: current.clone(),
+        certificate: Certificate {
+            objective: report.objective,
+            bound: found.bound.max(report.objective),
+            optimal: found.bound <= report.objective,
+            relaxed: report.relaxed,
+        },
+    })
+}
