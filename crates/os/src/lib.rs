@@ -46,7 +46,7 @@ pub use process::{
 };
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
 pub use signals::Signals;
-pub use spawn::{Spawn, become_subreaper, reap_orphans};
+pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};
 pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::read_sysfs;
 pub use terminal::terminal_lines;

@@ -1,6 +1,7 @@
 //! Starts the command of a server that is not ours, so that it cannot outlive us.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -24,8 +25,19 @@ pub struct Spawn {
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs; `None`: where this process runs.
     pub directory: Option<PathBuf>,
-    /// Its stdout becomes a pipe (`Child::stdout`) instead of ours.
-    pub pipe_stdout: bool,
+    /// Where its output goes.
+    pub output: SpawnOutput,
+}
+
+/// Where the output of a started command goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SpawnOutput {
+    /// To where ours goes.
+    Ours,
+    /// stdout becomes a pipe (`Child::stdout`), stderr is ours.
+    Pipe,
+    /// Both are added to this file.
+    Log(PathBuf),
 }
 
 impl Spawn {
@@ -47,9 +59,7 @@ impl Spawn {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
-        if self.pipe_stdout {
-            command.stdout(Stdio::piped());
-        }
+        self.direct_output(&mut command)?;
         let before_exec = move || -> io::Result<()> {
             setsid()?;
             prctl::set_pdeathsig(Signal::SIGTERM)?;
@@ -66,6 +76,25 @@ impl Spawn {
             path: PathBuf::from(program),
             source,
         })
+    }
+
+    fn direct_output(&self, command: &mut Command) -> Result<(), OsError> {
+        let path = match &self.output {
+            SpawnOutput::Ours => return Ok(()),
+            SpawnOutput::Pipe => {
+                command.stdout(Stdio::piped());
+                return Ok(());
+            }
+            SpawnOutput::Log(path) => path,
+        };
+        let open = || File::options().create(true).append(true).open(path);
+        let file = open().and_then(|file| Ok((file.try_clone()?, file)));
+        let (stdout, stderr) = file.map_err(|source| OsError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        command.stdout(stdout).stderr(stderr);
+        Ok(())
     }
 }
 
@@ -113,7 +142,7 @@ mod tests {
             command: ["sh", "-c", script].map(OsString::from).into(),
             environment: vec![("WORD".into(), "tuna".into())],
             directory: Some("/".into()),
-            pipe_stdout: true,
+            output: SpawnOutput::Pipe,
         };
         let mut child = spawn.start().unwrap();
         let mut text = String::new();
@@ -132,12 +161,29 @@ mod tests {
     }
 
     #[test]
+    fn a_log_takes_both_streams_and_keeps_what_it_had() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        std::fs::write(&log, "before\n").unwrap();
+        let spawn = Spawn {
+            command: ["sh", "-c", "echo out; echo err >&2"]
+                .map(OsString::from)
+                .into(),
+            environment: Vec::new(),
+            directory: None,
+            output: SpawnOutput::Log(log.clone()),
+        };
+        assert!(spawn.start().unwrap().wait().unwrap().success());
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "before\nout\nerr\n");
+    }
+
+    #[test]
     fn a_command_that_does_not_exist_is_named() {
         let spawn = Spawn {
             command: vec!["/no/such/server".into()],
             environment: Vec::new(),
             directory: None,
-            pipe_stdout: false,
+            output: SpawnOutput::Ours,
         };
         assert!(
             spawn

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server};
-use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn};
+use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn, SpawnOutput};
 use serde_json::{Value, json};
 
 use super::events::event;
@@ -288,7 +288,7 @@ fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
                 command,
                 environment,
                 directory: None,
-                pipe_stdout: true,
+                output: SpawnOutput::Pipe,
             })
         }
         Server::Own(own) => Ok(Spawn {
@@ -296,7 +296,7 @@ fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
             environment: pairs(&own.environment),
             directory: own.working_dir.clone(),
             // Events are one JSON object a line: what it prints is told as events, too.
-            pipe_stdout: true,
+            output: SpawnOutput::Pipe,
         }),
     }
 }
