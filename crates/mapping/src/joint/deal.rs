@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use super::search::Search;
+use super::search::{Search, Thread};
 use super::site::{NOWHERE, Party};
 use super::volume::Volume;
 
@@ -25,12 +25,14 @@ pub(super) fn deal(search: &mut Search<'_>, volume: &Volume) {
             party,
             index: index as u16,
             first: search.starts[index],
+            mains: party.workers as u32,
             left: (0..search.site.cpus)
                 .map(|cpu| volume.count(index, cpu))
                 .collect(),
         };
-        hand.keep(search);
+        hand.keep(search, true);
         hand.deal_mains(search);
+        hand.keep(search, false);
         hand.deal_peers(search);
     }
 }
@@ -41,6 +43,8 @@ struct Hand<'a> {
     index: u16,
     /// Its first thread.
     first: usize,
+    /// Mains that still have to be placed.
+    mains: u32,
     /// Threads that each cpu still has to get.
     left: Vec<u32>,
 }
@@ -49,83 +53,73 @@ impl Hand<'_> {
     fn place(&mut self, search: &mut Search<'_>, thread: usize, cpu: usize) {
         search.place(thread, cpu);
         self.left[cpu] = self.left[cpu].saturating_sub(1);
+        self.mains -= u32::from(search.threads[thread].main && self.mains > 0);
     }
 
-    /// Threads stay where they run.
-    fn keep(&mut self, search: &mut Search<'_>) {
+    /// Mains, or else peers, stay where they run.
+    fn keep(&mut self, search: &mut Search<'_>, mains: bool) {
         if !self.party.is_running {
             return;
         }
         for (slot, &home) in self.party.homes.iter().enumerate() {
             let (thread, is_main) = (self.first + slot, slot % self.party.threads == 0);
             let cpu = usize::from(home);
-            let is_open = home != NOWHERE
+            let is_open = is_main == mains
+                && home != NOWHERE
                 && self.left[cpu] > 0
                 && search.has_room(self.index, search.threads[thread].worker, cpu)
-                && search.has_ranks(self.index, cpu, is_main.into(), (!is_main).into());
+                && search.has_ranks(self.index, cpu, is_main.into(), (!is_main).into())
+                && (!is_main || self.may_keep_main(cpu));
             if is_open {
                 self.place(search, thread, cpu);
             }
         }
     }
 
+    /// Mains that a cpu needs, because its threads are too many for the ranks of peers.
+    fn needed(&self, cpu: usize) -> u32 {
+        self.left[cpu].saturating_sub(self.party.peers_cap())
+    }
+
+    /// Whether the mains that are left suffice for the other cpus' needs if one stays on this one.
+    fn may_keep_main(&self, cpu: usize) -> bool {
+        let all: u32 = self
+            .party
+            .cpus
+            .iter()
+            .map(|&cpu| self.needed(cpu.into()))
+            .sum();
+        self.mains > all || self.needed(cpu) > 0
+    }
+
     fn deal_mains(&mut self, search: &mut Search<'_>) {
-        let peers = self.party.peers_cap();
         for worker in 0..self.party.workers {
             let thread = self.first + worker * self.party.threads;
             if search.threads[thread].cpu != NOWHERE {
                 continue;
             }
-            let id = search.threads[thread].worker;
-            let open = self
-                .party
-                .cpus
-                .iter()
-                .map(|&cpu| usize::from(cpu))
-                .filter(|&cpu| {
-                    self.left[cpu] > 0
-                        && search.has_room(self.index, id, cpu)
-                        && search.has_ranks(self.index, cpu, 1, 0)
-                });
+            let open = self.party.cpus.iter().map(|&cpu| usize::from(cpu));
+            let open =
+                open.filter(|&cpu| self.left[cpu] > 0 && search.has_ranks(self.index, cpu, 1, 0));
             let best = open.max_by_key(|&cpu| {
-                // what is left but one peer short of ranks has to be a main's
-                let needed = !search.has_ranks(self.index, cpu, 0, self.left[cpu] as i32);
                 let room = search.rules.core_mains > search.mains_near(cpu);
-                let pull = self.party.sign * i64::from(search.pull[search.cell(id, cpu)]);
                 (
-                    needed && peers > 0,
+                    self.needed(cpu) > 0,
                     room,
-                    search.field(cpu) + pull,
+                    search.field(cpu),
                     usize::MAX - cpu,
                 )
             });
             if let Some(cpu) = best {
                 self.place(search, thread, cpu);
-            } else {
-                self.main_by_exchange(search, thread);
             }
-        }
-    }
-
-    /// A main for which nothing is left beside its worker's peers takes a peer's place.
-    fn main_by_exchange(&mut self, search: &mut Search<'_>, thread: usize) {
-        let row = thread..thread + self.party.threads;
-        let mut peers = row.skip(1).filter(|&peer| {
-            let cpu = usize::from(search.threads[peer].cpu);
-            search.threads[peer].cpu != NOWHERE && search.has_ranks(self.index, cpu, 1, -1)
-        });
-        if let Some(peer) = peers.next() {
-            let cpu = usize::from(search.threads[peer].cpu);
-            search.lift(peer);
-            search.place(thread, cpu);
         }
     }
 
     fn deal_peers(&mut self, search: &mut Search<'_>) {
         for worker in 0..self.party.workers {
             let main = self.first + worker * self.party.threads;
-            // mains that found no place take what a chain frees, then peers
-            for thread in main..main + self.party.threads {
+            for thread in main + 1..main + self.party.threads {
                 if search.threads[thread].cpu != NOWHERE {
                     continue;
                 }
@@ -139,7 +133,6 @@ impl Hand<'_> {
 
     fn best_for_peer(&self, search: &Search<'_>, thread: usize) -> Option<usize> {
         let id = search.threads[thread].worker;
-        let is_main = search.threads[thread].main;
         let open = self
             .party
             .cpus
@@ -148,7 +141,7 @@ impl Hand<'_> {
             .filter(|&cpu| {
                 self.left[cpu] > 0
                     && search.has_room(self.index, id, cpu)
-                    && search.has_ranks(self.index, cpu, is_main.into(), (!is_main).into())
+                    && search.has_ranks(self.index, cpu, 0, 1)
             });
         open.max_by_key(|&cpu| {
             let pull = self.party.sign * i64::from(search.pull[search.cell(id, cpu)]);
@@ -160,49 +153,22 @@ impl Hand<'_> {
     /// takes a place that is left.
     fn place_by_chain(&mut self, search: &mut Search<'_>, thread: usize) {
         let site = search.site;
-        let is_main = search.threads[thread].main;
-        let mut came: Vec<Option<u32>> = vec![None; site.cpus];
-        let mut by: Vec<Option<usize>> = vec![None; site.cpus];
-        let mut queue = VecDeque::new();
-        let enter = |search: &Search<'_>,
-                     moving: usize,
-                     queue: &mut VecDeque<usize>,
-                     by: &mut Vec<Option<usize>>| {
-            let id = search.threads[moving].worker;
-            for &cpu in &self.party.cpus {
-                let cpu = usize::from(cpu);
-                if by[cpu].is_none() && search.has_room(self.index, id, cpu) {
-                    by[cpu] = Some(moving);
-                    queue.push_back(cpu);
-                }
-            }
+        let mut chain = Chain {
+            by: vec![None; site.cpus],
+            queue: VecDeque::new(),
         };
-        enter(search, thread, &mut queue, &mut by);
-        let mut asked = vec![false; self.party.workers];
+        chain.extend(search, self.party, thread);
+        let mut asked = vec![false; site.workers];
         // bound: each cpu is entered once
-        while let Some(cpu) = queue.pop_front() {
-            let goes_main = by[cpu] == Some(thread) && is_main;
-            let fits = search.has_ranks(self.index, cpu, goes_main.into(), (!goes_main).into());
-            if self.left[cpu] > 0 && fits {
-                self.follow(search, (&by, &came), cpu);
-                return;
+        while let Some(cpu) = chain.queue.pop_front() {
+            if self.left[cpu] > 0 && search.has_ranks(self.index, cpu, 0, 1) {
+                return self.follow(search, &chain, cpu);
             }
             for other in search.on[cpu].clone() {
                 let there = search.threads[other as usize];
-                let local =
-                    there.worker as usize - self.party.first_worker.min(there.worker as usize);
-                let moves = there.party == self.index && there.main == goes_main;
-                if moves && !std::mem::replace(&mut asked[local], true) {
-                    for &next in &self.party.cpus {
-                        let next = usize::from(next);
-                        let open =
-                            by[next].is_none() && search.has_room(self.index, there.worker, next);
-                        if open {
-                            by[next] = Some(other as usize);
-                            came[next] = Some(cpu as u32);
-                            queue.push_back(next);
-                        }
-                    }
+                let is_peer = there.party == self.index && !there.main;
+                if is_peer && !std::mem::replace(&mut asked[there.worker as usize], true) {
+                    chain.extend(search, self.party, other as usize);
                 }
             }
         }
@@ -215,25 +181,45 @@ impl Hand<'_> {
     }
 
     /// Moves everybody on the chain that ends at a cpu one place on.
-    fn follow(
-        &mut self,
-        search: &mut Search<'_>,
-        (by, came): (&[Option<usize>], &[Option<u32>]),
-        end: usize,
-    ) {
+    fn follow(&mut self, search: &mut Search<'_>, chain: &Chain, end: usize) {
         self.left[end] -= 1;
         let mut to = end;
         // bound: a chain visits no cpu twice
-        while let Some(thread) = by[to] {
-            if search.threads[thread].cpu == NOWHERE {
-                search.place(thread, to);
+        while let Some(thread) = chain.by[to] {
+            let from = search.threads[thread].cpu;
+            if from != NOWHERE {
+                search.lift(thread);
+            }
+            search.place(thread, to);
+            if from == NOWHERE {
                 return;
             }
-            search.lift(thread);
-            search.place(thread, to);
-            match came[to] {
-                Some(before) => to = before as usize,
-                None => return,
+            to = usize::from(from);
+        }
+    }
+}
+
+/// Who would come to each cpu.
+struct Chain {
+    /// The thread that would come.
+    by: Vec<Option<usize>>,
+    /// Cpus that were entered and not looked at yet.
+    queue: VecDeque<usize>,
+}
+
+impl Chain {
+    /// Enters the cpus that a thread may go to.
+    fn extend(&mut self, search: &Search<'_>, party: &Party, thread: usize) {
+        let Thread {
+            party: index,
+            worker,
+            ..
+        } = search.threads[thread];
+        for &cpu in &party.cpus {
+            let cpu = usize::from(cpu);
+            if self.by[cpu].is_none() && search.has_room(index, worker, cpu) {
+                self.by[cpu] = Some(thread);
+                self.queue.push_back(cpu);
             }
         }
     }

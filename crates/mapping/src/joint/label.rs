@@ -102,11 +102,11 @@ impl Coloring {
 
     fn color(mut self) -> Vec<u16> {
         let mut placed = vec![false; self.ends.len()];
-        for edge in 0..self.ends.len() {
+        for (edge, placed) in placed.iter_mut().enumerate() {
             let wish = self.wishes[edge].map(usize::from);
             if let Some(color) = wish.filter(|&color| self.is_free(edge, color)) {
                 self.set(edge, color);
-                placed[edge] = true;
+                *placed = true;
             }
         }
         for edge in (0..self.ends.len()).filter(|&edge| !placed[edge]) {
