@@ -73,15 +73,14 @@ pub(crate) fn solve_reduced_alone(
     let volumes = volumes(&domains);
     let allowed = Allowed::by(&domains, &volumes);
     let start = in_order(deal(&domains, &volumes));
+    // what is known if the program proves nothing in time
     let mut bound = upper_bound(&domains, &allowed);
     let mut best = (Search::of(&domains, &allowed, &start).objective(), start);
     match run_model(Model::of(&domains, &allowed), Some(&best.1), seconds) {
         Ok((found, deal)) => {
-            // everything is far apart: what closeness is subtracted from
+            // the program leaves out what everything far apart would be worth
             let constant = domains.objective(0, 0);
-            bound = found
-                .bound
-                .map_or(bound, |proven| bound.min(proven + constant));
+            bound = found.bound.map_or(bound, |proven| proven + constant);
             if let Some(deal) = deal {
                 let search = Search::of(&domains, &allowed, &deal);
                 if search.is_valid() && search.objective() > best.0 {

@@ -1,4 +1,5 @@
-//! The constraints of the article, one function each, with their numbers.
+//! The constraints of the article, one function each, with their numbers; `+` marks those for physical
+//! cores, which the article has "by near similar reasoning" and does not print.
 
 use good_lp::{Constraint, Expression, ProblemVariables, Variable, constraint, variable};
 
@@ -14,6 +15,15 @@ pub(super) enum Slack {
     Free,
     /// So much.
     Fixed(u32),
+}
+
+/// Whose number on a core is limited.
+#[derive(Clone, Copy)]
+pub(super) enum OnCore {
+    /// All threads: (8+).
+    Threads,
+    /// Mains: mains-per-core.
+    Mains,
 }
 
 /// `Y` and the rules.
@@ -114,6 +124,15 @@ impl Rules {
         (self.free.iter().flatten().copied().collect(), self.fixed)
     }
 
+    /// Most threads or mains of one core, as far as the slacks are known.
+    pub(super) fn most_on_core(&self, which: OnCore) -> u32 {
+        let (most, slack) = match which {
+            OnCore::Threads => (self.core_volume().1, self.fixed[0]),
+            OnCore::Mains => (self.core_mains(), self.fixed[1]),
+        };
+        most + slack.unwrap_or(self.size.slots())
+    }
+
     /// How many of the threads that `counts` (worker, rank) each cpu holds.
     pub(super) fn held_each(&self, counts: impl Fn(usize, usize) -> bool) -> Vec<Expression> {
         let mut held = vec![Expression::from(0); self.size.cpus as usize];
@@ -191,7 +210,7 @@ impl Rules {
 
     /// mains-per-core
     fn mains_of_cores(&mut self) {
-        let most = self.size.workers.div_ceil(self.size.cores.len() as u32);
+        let most = self.core_mains();
         let held = self.held_each_core(|_, rank| rank == 0);
         let slack = self.slacks[1].clone();
         self.at_most(held, &(f64::from(most) + slack));
@@ -261,6 +280,11 @@ impl Rules {
         let slack = self.slacks[3].clone();
         let most = f64::from(most) + slack;
         self.constraints.push(constraint!(events <= most)); // (12+)
+    }
+
+    /// ceil(W/P)
+    fn core_mains(&self) -> u32 {
+        self.size.workers.div_ceil(self.size.cores.len() as u32)
     }
 
     /// L and U.

@@ -115,7 +115,7 @@ pub(crate) fn run(
     start: &[(Variable, f64)],
     seconds: f64,
 ) -> Result<Found, Failure> {
-    use good_lp::{SolverModel, WithInitialSolution, solvers::highs::highs};
+    use good_lp::{SolverModel, solvers::highs::highs};
     /// What HiGHS says where a point keeps all constraints.
     const FEASIBLE: i64 = 2;
     let broken = |error: &dyn std::fmt::Debug| Failure::Broken(format!("{error:?}"));

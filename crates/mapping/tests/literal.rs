@@ -1,0 +1,148 @@
+//! The program of the source article as an oracle: on every problem with at most 6 cpus and 6 threads
+//! it says what the exact construction says, and so does going through all mappings.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod enumerated;
+mod machines;
+
+use albacore_mapping::{Method, MethodError, Mode, Problem, Solution, check_solution, solve_by};
+use enumerated::{RULES, best_of_all, every_problem, every_topology};
+use machines::{ARTICLE, Shape, problem};
+
+const CPUS: usize = 6;
+const THREADS: u16 = 6;
+
+/// Far above what the slowest of these programs takes on a busy machine.
+const SECONDS: f64 = 60.0;
+
+fn by(method: Method, problem: &Problem) -> Solution {
+    solve_by(method, problem, &mut || false, SECONDS).unwrap()
+}
+
+fn breaches(solution: &Solution) -> [u32; 4] {
+    let relaxed = &solution.certificate.relaxed;
+    assert!(
+        relaxed.iter().all(|r| RULES.contains(&r.rule)),
+        "{relaxed:?}"
+    );
+    RULES.map(|rule| {
+        relaxed
+            .iter()
+            .find(|r| r.rule == rule)
+            .map_or(0, |r| r.amount)
+    })
+}
+
+/// Compares all methods on every problem of a mode; how many there are.
+fn compare(mode: Mode) -> usize {
+    let problems = every_problem(CPUS, THREADS, mode);
+    for problem in &problems {
+        let of = |method: Method| {
+            let cpus = problem.topology.cpus().iter();
+            let tree: Vec<_> = cpus.map(|cpu| (cpu.core, cpu.l2, cpu.l3)).collect();
+            let (workers, threads) = (problem.workers, problem.threads);
+            format!("{method}: {workers} x {threads} {mode:?} on (core, L2, L3) {tree:?}")
+        };
+        let (least, value) = best_of_all(problem);
+        for method in [Method::Exact, Method::Literal] {
+            let solution = by(method, problem);
+            check_solution(problem, &solution).unwrap();
+            assert_eq!(breaches(&solution), least, "{}", of(method));
+            assert_eq!(solution.certificate.objective, value, "{}", of(method));
+            assert!(solution.certificate.bound >= value, "{}", of(method));
+            // the net of the exact solver has a slice of wall-clock time, which a busy machine may
+            // take away: then it says so
+            let is_proven = solution.certificate.optimal || method == Method::Exact;
+            assert!(is_proven, "{}", of(method));
+        }
+    }
+    problems.len()
+}
+
+#[test]
+fn every_small_problem_has_its_literal_value_in_scatter() {
+    assert_eq!(compare(Mode::Scatter), 326 * 14);
+}
+
+#[test]
+fn every_small_problem_has_its_literal_value_in_compact() {
+    assert_eq!(compare(Mode::Compact), 326 * 14);
+}
+
+#[test]
+fn every_tree_is_there_once() {
+    let sizes = every_topology(CPUS);
+    let with = |cpus: usize| sizes.iter().filter(|t| t.cpus().len() == cpus).count();
+    // multisets of multisets of partitions: the number of such trees with so many leaves
+    assert_eq!([1, 2, 3, 4, 5, 6].map(with), [1, 4, 10, 30, 75, 206]);
+}
+
+#[test]
+fn two_workers_of_two_threads_on_the_machine_of_the_article_agree() {
+    for (mode, value) in [(Mode::Scatter, 150), (Mode::Compact, -50)] {
+        let problem = problem(ARTICLE.topology(), (2, 2, mode));
+        for method in [Method::Exact, Method::Reduced, Method::Literal] {
+            let solution = by(method, &problem);
+            check_solution(&problem, &solution).unwrap();
+            assert_eq!(solution.certificate.objective, value, "{method} {mode:?}");
+            assert!(solution.certificate.optimal, "{method} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn contradictory_rules_are_loosened_as_by_the_exact_solver() {
+    let problem = problem(Shape([1, 1, 8, 1, 1]).topology(), (5, 2, Mode::Scatter));
+    let literal = by(Method::Literal, &problem).certificate;
+    assert_eq!(
+        literal.relaxed,
+        by(Method::Exact, &problem).certificate.relaxed
+    );
+    assert_eq!(literal.relaxed[0].rule, "12");
+    assert_eq!(literal.relaxed[0].amount, 2);
+}
+
+#[test]
+fn a_program_that_is_too_large_says_what_to_do() {
+    let problem = problem(Shape([2, 8, 1, 8, 2]).topology(), (64, 64, Mode::Scatter));
+    let error = solve_by(Method::Literal, &problem, &mut || false, 1.0).unwrap_err();
+    assert!(matches!(error, MethodError::TooLarge { .. }), "{error}");
+    assert!(
+        error.to_string().contains("use the exact solver"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_program_without_time_says_that_it_found_nothing() {
+    let problem = problem(ARTICLE.topology(), (2, 2, Mode::Compact));
+    let error = solve_by(Method::Literal, &problem, &mut || false, 1e-9).unwrap_err();
+    assert!(matches!(error, MethodError::NothingFound { .. }), "{error}");
+    let spent = solve_by(Method::Literal, &problem, &mut || true, SECONDS).unwrap_err();
+    assert!(matches!(spent, MethodError::NothingFound { .. }), "{spent}");
+}
+
+#[test]
+fn seconds_that_are_no_time_limit_are_refused() {
+    let problem = problem(ARTICLE.topology(), (1, 1, Mode::Compact));
+    for method in [Method::Reduced, Method::Literal] {
+        for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e6] {
+            let error = solve_by(method, &problem, &mut || false, seconds).unwrap_err();
+            assert!(matches!(error, MethodError::TimeLimit { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_mapping_in_force_that_is_as_good_stays() {
+    let fresh = problem(Shape([1, 2, 2, 1, 2]).topology(), (2, 3, Mode::Compact));
+    let mut current = by(Method::Exact, &fresh).mapping;
+    current.cpus.rotate_left(3); // the workers change their names
+    let again = Problem {
+        current: Some(current.clone()),
+        ..fresh
+    };
+    for method in [Method::Reduced, Method::Literal] {
+        assert_eq!(by(method, &again).mapping, current, "{method}");
+    }
+}
