@@ -1,10 +1,14 @@
 //! The command line.
 
+mod plan;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use albacore_topology::CpuSet;
 use clap::{Parser, Subcommand, ValueEnum};
+
+pub(crate) use plan::{FileArg, Mode, ObstacleArg, PlanArgs, Policy, Solver, ThreadArg};
 
 /// Fast, predictable CPU inference: plans, runs and keeps the placement of every serving thread.
 #[derive(Debug, Parser)]
@@ -40,27 +44,6 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopologyArgs {
-    #[command(flatten)]
-    pub(crate) machine: MachineArgs,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct PlanArgs {
-    /// Number of workers
-    #[arg(long, value_name = "W")]
-    pub(crate) workers: u16,
-    /// Threads of each worker
-    #[arg(long, value_name = "T")]
-    pub(crate) threads: u16,
-    /// Threads of one worker far apart (most cache for each) or close together (cheapest sharing)
-    #[arg(long, value_enum)]
-    pub(crate) mode: Mode,
-    /// How to place
-    #[arg(long, value_enum, default_value_t = Policy::Tuna)]
-    pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     /// How to print it
@@ -121,40 +104,6 @@ pub(crate) enum Output {
     Json,
     /// A picture
     Svg,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Mode {
-    /// Far apart: most cache for each thread
-    Scatter,
-    /// Close together: cheapest sharing
-    Compact,
-}
-
-impl Mode {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Scatter => "scatter",
-            Self::Compact => "compact",
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Policy {
-    /// Solve for the best placement and prove how good it is
-    Tuna,
-    /// Thread after thread on cpu after cpu, for comparison
-    RoundRobin,
-}
-
-impl Policy {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Tuna => "tuna",
-            Self::RoundRobin => "round-robin",
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

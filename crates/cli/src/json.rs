@@ -1,13 +1,21 @@
 //! What `albacore topology` and `albacore plan` print as JSON: a contract, so the types here are written for it alone
 //! and the order of their fields is the order printed.
 
-use albacore_mapping::{Relaxation, Slot};
+mod explanation;
+mod joint;
+
+use albacore_mapping::{Move, Relaxation, Slot};
 use albacore_topology::{CoreKind, Cpu, CpuId, Topology};
 use serde::Serialize;
 
+use crate::args::Solver;
 use crate::failure::Failure;
 use crate::plan_command::Plan;
+use explanation::ExplanationJson;
 
+pub(crate) use joint::joint;
+
+/// The last ones are there if they were asked for.
 #[derive(Serialize)]
 struct PlanJson {
     workers: u16,
@@ -21,6 +29,28 @@ struct PlanJson {
     relaxed: Vec<RelaxedJson>,
     cpus: Vec<CpuJson>,
     assignments: Vec<AssignmentJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    solver: Option<&'static str>,
+    #[serde(flatten)]
+    change: Option<ChangeJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<ExplanationJson>,
+}
+
+/// The way from the plan in force; `gained` is null where it has cpus that are gone.
+#[derive(Serialize)]
+struct ChangeJson {
+    gained: Option<i64>,
+    moved: usize,
+    moves: Vec<MoveJson>,
+}
+
+#[derive(Serialize)]
+struct MoveJson {
+    worker: u16,
+    rank: u16,
+    from: u16,
+    to: u16,
 }
 
 #[derive(Serialize)]
@@ -79,6 +109,13 @@ pub(crate) fn plan(plan: &Plan) -> Result<String, Failure> {
         relaxed: certificate.relaxed.iter().map(relaxed).collect(),
         cpus: plan.problem.topology.cpus().iter().map(cpu).collect(),
         assignments: plan.solution.mapping.iter().map(assignment).collect(),
+        solver: plan.solver.map(Solver::name),
+        change: plan.change.as_ref().map(|change| ChangeJson {
+            gained: change.gained,
+            moved: change.moves.len(),
+            moves: change.moves.iter().map(one_move).collect(),
+        }),
+        explanation: explanation::of(plan),
     })
 }
 
@@ -140,6 +177,15 @@ fn assignment((Slot { worker, rank }, CpuId(cpu)): (Slot, CpuId)) -> AssignmentJ
         worker: worker.0,
         rank: rank.0,
         cpu,
+    }
+}
+
+fn one_move(&Move { slot, from, to }: &Move) -> MoveJson {
+    MoveJson {
+        worker: slot.worker.0,
+        rank: slot.rank.0,
+        from: from.0,
+        to: to.0,
     }
 }
 

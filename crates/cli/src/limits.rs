@@ -17,3 +17,15 @@ pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
 
 /// Longest header of an .npy file in bytes: numpy itself refuses longer ones.
 pub(crate) const NPY_HEADER_BYTES_MAX: usize = 10_000;
+
+/// How long `albacore plan --solver reduced` and `literal` may run: what a person waits for who asked for a comparison.
+pub(crate) const PROGRAM_BUDGET: Duration = Duration::from_secs(60);
+
+/// Longest `--time-limit`: an hour; what is not solved by then needs another way.
+pub(crate) const TIME_LIMIT_MAX: Duration = Duration::from_secs(3_600);
+
+/// How long `albacore plan --explain` may try exchanges before it tells what it found so far.
+pub(crate) const EXPLAIN_BUDGET: Duration = Duration::from_secs(5);
+
+/// Largest file of `--current` in bytes: the plan of as many threads as are allowed takes less than 1 MiB.
+pub(crate) const PLAN_BYTES_MAX: u64 = 64 << 20;

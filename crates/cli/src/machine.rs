@@ -34,7 +34,7 @@ impl Machine {
         };
         let usable = match &args.cpuset {
             None => whole.clone(),
-            Some(cpuset) => restrict(&whole, cpuset)?,
+            Some(cpuset) => restrict(&whole, "--cpuset ", cpuset)?,
         };
         Ok(Self { whole, usable })
     }
@@ -45,12 +45,21 @@ fn read_directory(system: &Path) -> Result<Topology, Failure> {
     parse_sysfs(&files).map_err(|e| Failure::file(system, &e))
 }
 
-fn restrict(whole: &Topology, cpuset: &CpuSet) -> Result<Topology, Failure> {
+/// The cpus of `cpuset`; `option` with what follows it is how messages call it: `--cpuset `.
+///
+/// # Errors
+/// Usage: it is empty or reaches beyond the machine.
+pub(crate) fn restrict(
+    whole: &Topology,
+    option: &str,
+    cpuset: &CpuSet,
+) -> Result<Topology, Failure> {
     let there = whole.cpuset();
     let missing = cpuset.difference(&there);
     if cpuset.is_empty() {
         let advice = format!("name some of the machine's cpus, {there}");
-        return Err(Failure::Usage(format!("--cpuset has no cpu: {advice}")));
+        let option = option.trim_end();
+        return Err(Failure::Usage(format!("{option} has no cpu: {advice}")));
     }
     if !missing.is_empty() {
         let (noun, verb) = if missing.len() == 1 {
@@ -59,11 +68,11 @@ fn restrict(whole: &Topology, cpuset: &CpuSet) -> Result<Topology, Failure> {
             ("cpus", "are")
         };
         return Err(Failure::Usage(format!(
-            "--cpuset {cpuset}: {noun} {missing} {verb} not online in this machine, \
+            "{option}{cpuset}: {noun} {missing} {verb} not online in this machine, \
              which has {there}"
         )));
     }
     whole
         .restrict(cpuset)
-        .map_err(|e| Failure::usage("--cpuset", &e))
+        .map_err(|e| Failure::usage(option.trim_end(), &e))
 }

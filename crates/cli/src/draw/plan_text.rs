@@ -1,30 +1,58 @@
-//! A plan as text: how good it is, then the machine core by core with the threads on every cpu, mains marked.
+//! A plan as text: how good it is, the machine core by core with the threads on every cpu, mains
+//! marked; then what moves and why, if that was asked.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use albacore_mapping::{Move, Relaxation};
 use albacore_topology::CpuId;
 
-use super::tree::{Core, Part, nest, summary};
-use crate::plan_command::Plan;
+use super::columns::{counted, listed, paragraph};
+use super::cores_text::cores_text;
+use super::explanation::explanation_text;
+use super::rules_in_words::numbered;
+use super::thread_explanation::thread_text;
+use super::threads::{OnCpus, of_plan};
+use super::tree::summary;
+use crate::plan_command::{Change, Plan};
+
+/// Where values begin.
+pub(super) const INDENT: usize = 11;
 
 /// The plan as text.
 pub(crate) fn plan_text(plan: &Plan) -> String {
-    let mut on_cpu: BTreeMap<CpuId, Vec<String>> = BTreeMap::new();
-    for (slot, cpu) in plan.solution.mapping.iter() {
-        let mark = if slot.rank.0 == 0 { "*" } else { "" };
-        let name = format!("{}.{}{mark}", slot.worker.0, slot.rank.0);
-        on_cpu.entry(cpu).or_default().push(name);
-    }
-    let threads: BTreeMap<CpuId, String> = on_cpu
-        .into_iter()
-        .map(|(cpu, names)| (cpu, names.join(" ")))
-        .collect();
-    let width = threads.values().map(String::len).max().unwrap_or(0).max(1);
     let mut text = head(plan);
-    list(&nest(&plan.problem.topology), 0, &threads, width, &mut text);
-    text.push_str("w.r is the thread of rank r in worker w, * marks main threads\n");
-    text
+    if let Some(change) = &plan.change {
+        text += &change_text(change, plan.solution.mapping.cpus.len());
+    }
+    text.push('\n');
+    text += &cores_text(&plan.problem.topology, &names(&of_plan(plan)));
+    text += "w.r is the thread of rank r in worker w, * marks main threads";
+    let moves = plan.change.as_ref().is_some_and(|c| !c.moves.is_empty());
+    text += if moves {
+        ", ~ threads that move\n"
+    } else {
+        "\n"
+    };
+    text + &why_text(plan)
+}
+
+/// Why the plan or one thread of it is as it is, if that was asked.
+pub(super) fn why_text(plan: &Plan) -> String {
+    match (&plan.thread, &plan.explanation) {
+        (Some(thread), _) => thread_text(plan, thread),
+        (None, Some(why)) => explanation_text(plan, why),
+        (None, None) => String::new(),
+    }
+}
+
+/// What is on each cpu, by name.
+pub(super) fn names(on_cpus: &OnCpus) -> BTreeMap<CpuId, String> {
+    let names = on_cpus.iter().map(|(&cpu, threads)| {
+        let names: Vec<String> = threads.iter().map(|thread| thread.name()).collect();
+        (cpu, names.join(" "))
+    });
+    names.collect()
 }
 
 /// What was asked and how good the answer is.
@@ -34,75 +62,88 @@ fn head(plan: &Plan) -> String {
     // infallible: writing to a String.
     let _ = writeln!(
         text,
-        "{} x {}, {}, policy {}, on {}",
+        "{} x {}, {}, policy {}",
         counted(problem.workers, "worker"),
         counted(problem.threads, "thread"),
         plan.mode.name(),
-        plan.policy.name(),
-        summary(&problem.topology)
+        plan.policy.name()
     );
-    let _ = writeln!(text, "objective  {} cycles", certificate.objective);
-    let _ = writeln!(text, "bound      {} cycles", certificate.bound);
-    let _ = writeln!(
-        text,
-        "optimal    {}",
-        if certificate.optimal {
-            "yes"
-        } else {
-            "not proven"
-        }
-    );
-    let relaxed = relaxed_line(plan);
-    let _ = writeln!(
-        text,
-        "relaxed    {}",
-        relaxed.as_deref().unwrap_or("no rule")
-    );
-    let _ = writeln!(text, "solved in  {} us", plan.solve_micros);
-    text.push('\n');
-    text
+    text += &paragraph("machine", INDENT, &summary(&problem.topology));
+    text + &quality(certificate, plan.solve_micros)
+}
+
+/// The lines on an answer's quality.
+pub(super) fn quality(certificate: &albacore_mapping::Certificate, micros: u64) -> String {
+    let optimal = if certificate.optimal {
+        "yes"
+    } else {
+        "not proven"
+    };
+    let relaxed = relaxed_line(&certificate.relaxed);
+    [
+        ("objective", format!("{} cycles", certificate.objective)),
+        ("bound", format!("{} cycles", certificate.bound)),
+        ("optimal", optimal.to_owned()),
+        ("relaxed", relaxed.unwrap_or_else(|| "no rule".to_owned())),
+        ("solved in", format!("{micros} us")),
+    ]
+    .iter()
+    .map(|(label, value)| format!("{label:<INDENT$}{value}\n"))
+    .collect()
 }
 
 /// `rule 12 by 1, ...`, if any rule was relaxed.
-pub(super) fn relaxed_line(plan: &Plan) -> Option<String> {
-    let relaxed = &plan.solution.certificate.relaxed;
-    let rule = |r: &albacore_mapping::Relaxation| format!("rule {} by {}", r.rule, r.amount);
+pub(super) fn relaxed_line(relaxed: &[Relaxation]) -> Option<String> {
+    let rule = |r: &Relaxation| format!("rule {} by {}", r.rule, r.amount);
     (!relaxed.is_empty()).then(|| relaxed.iter().map(rule).collect::<Vec<_>>().join(", "))
 }
 
-/// `1 worker`, `2 workers`.
-pub(super) fn counted(n: u16, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+/// What the plan changes of the one in force.
+fn change_text(change: &Change, threads: usize) -> String {
+    let moved = change.moves.len();
+    let mut text = format!("{moved} of {}", threads_of(threads));
+    text += &match change.gained {
+        None => ", because cpus of the plan in force are gone".to_owned(),
+        Some(_) if moved == 0 => ": the plan in force stays".to_owned(),
+        Some(gained) => format!(", {}", gained_cycles(gained)),
+    };
+    if !change.broke.is_empty() {
+        let rules: Vec<String> = change
+            .broke
+            .iter()
+            .map(|(rule, amount)| format!("{} by {amount}", numbered(rule)))
+            .collect();
+        text += &format!("; the plan in force breaks {}", listed(&rules));
+    }
+    paragraph("moved", INDENT, &text) + &moves_text("moves", &change.moves, "")
 }
 
-fn list(
-    parts: &[Part<'_>],
-    depth: usize,
-    threads: &BTreeMap<CpuId, String>,
-    width: usize,
-    text: &mut String,
-) {
-    let indent = "  ".repeat(depth);
-    for part in parts {
-        match part {
-            Part::Domain(domain) => {
-                // infallible: writing to a String.
-                let _ = writeln!(text, "{indent}{}", domain.label);
-                list(&domain.parts, depth + 1, threads, width, text);
-            }
-            Part::Core(core) => {
-                let _ = writeln!(text, "{indent}{}", line(core, threads, width).trim_end());
-            }
-        }
+pub(super) fn threads_of(threads: usize) -> String {
+    counted(i64::try_from(threads).unwrap_or(i64::MAX), "thread")
+}
+
+pub(super) fn gained_cycles(gained: i64) -> String {
+    match gained {
+        0.. => format!("{gained} cycles gained"),
+        lost => format!("{} cycles less than now", -lost),
     }
 }
 
-fn line(core: &Core<'_>, threads: &BTreeMap<CpuId, String>, width: usize) -> String {
-    let mut line = format!("core {:<3}", core.number);
-    for cpu in &core.cpus {
-        let on_it = threads.get(&cpu.id).map_or("-", String::as_str);
-        // infallible: writing to a String.
-        let _ = write!(line, "  cpu {:<3} {on_it:<width$}", cpu.id.0);
+/// Every move beside `label`, `deployment` before the thread's name.
+pub(super) fn moves_text(label: &str, moves: &[Move], deployment: &str) -> String {
+    if moves.is_empty() {
+        return String::new();
     }
-    line
+    // A space that does not break keeps a move on one line.
+    let list: Vec<String> = moves
+        .iter()
+        .map(|m| {
+            let (worker, rank) = (m.slot.worker.0, m.slot.rank.0);
+            format!(
+                "{deployment}{worker}.{rank}\u{a0}cpu\u{a0}{}->{}",
+                m.from, m.to
+            )
+        })
+        .collect();
+    paragraph(label, INDENT, &list.join(", ")).replace('\u{a0}', " ")
 }

@@ -34,7 +34,7 @@ impl Svg {
         ));
     }
 
-    /// A thread: a disc with a number, full for a main thread and pale for a peer.
+    /// A thread: a disc with a number, full for a main thread and pale for a peer, in a ring if it moves.
     pub(super) fn disc(&mut self, disc: &Disc<'_>) {
         let (x, y) = disc.center;
         let (class, paint) = if disc.is_main {
@@ -44,9 +44,19 @@ impl Svg {
         };
         let font = disc.radius * if disc.label.len() > 2 { 0.8 } else { 1.05 };
         let (title, label) = (escape(disc.title), escape(disc.label));
+        let ring = if disc.is_moved {
+            let radius = N(disc.radius + 1.5);
+            format!(
+                "<circle class=\"moved\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>",
+                N(x),
+                N(y)
+            )
+        } else {
+            String::new()
+        };
         self.put(format_args!(
             "<g><title>{title}</title><circle class=\"{class}\" {paint} cx=\"{}\" cy=\"{}\" \
-             r=\"{}\"/><text class=\"{class}text\" font-size=\"{}\" x=\"{}\" y=\"{}\">\
+             r=\"{}\"/>{ring}<text class=\"{class}text\" font-size=\"{}\" x=\"{}\" y=\"{}\">\
              {label}</text></g>",
             N(x),
             N(y),
@@ -91,6 +101,7 @@ pub(super) struct Disc<'a> {
     pub(super) radius: f64,
     pub(super) color: &'a str,
     pub(super) is_main: bool,
+    pub(super) is_moved: bool,
     pub(super) label: &'a str,
     /// Shown when the mouse rests on it.
     pub(super) title: &'a str,

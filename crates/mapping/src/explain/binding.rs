@@ -80,11 +80,11 @@ fn changes<'b>(board: &'b Board<'_>, thread: usize) -> impl Iterator<Item = Chan
         .filter(|&change| board.is_change(change))
 }
 
-/// What changes gain that keep every rule but one, until there is none that gains or the budget or
-/// the work that one rule is worth is spent; whether it ended by itself. The board is as before.
+/// What changes gain that keep every rule but `rule`, until there is none that gains or the budget or
+/// the work that one rule is worth is spent; whether it ended by itself.
 pub(super) fn climb_without(
-    board: &mut Board<'_>,
-    rule: Rule,
+    board: &Board<'_>,
+    rule: Option<Rule>,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> (i64, bool) {
     let mut free = board.clone();
@@ -99,7 +99,7 @@ pub(super) fn climb_without(
         let step = changes_of(&free, thread)
             .inspect(|_| seen += 1)
             .map(|change| (change, free.gain(change)))
-            .filter(|&(change, gain)| gain > 0 && free.broken(change).without(rule).is_empty())
+            .filter(|&(change, gain)| gain > 0 && keeps_others(&free, change, rule))
             .max_by_key(|&(_, gain)| gain);
         looks += seen + EXPLAIN_LOOKS_A_QUESTION;
         match step {
@@ -113,6 +113,12 @@ pub(super) fn climb_without(
         thread = (thread + 1) % count;
     }
     (gained, true)
+}
+
+/// Does the change keep every rule but `rule`?
+fn keeps_others(board: &Board<'_>, change: Change, rule: Option<Rule>) -> bool {
+    let broken = board.broken(change);
+    rule.map_or(broken, |rule| broken.without(rule)).is_empty()
 }
 
 /// Every exchange and every shift of a thread.

@@ -166,7 +166,8 @@ pub struct Alternative {
 pub struct Binding {
     /// The rule.
     pub rule: Rule,
-    /// What the objective would gain, at the least, if this rule alone were dropped.
+    /// What the objective would gain, at the least, if this rule alone were dropped; on top of what
+    /// could be gained with it.
     pub gain: i64,
 }
 
@@ -212,7 +213,7 @@ pub fn explain(
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<Explanation, ExplainError> {
     let frame = Frame::of(problem, mapping)?;
-    let mut board = frame.board(problem, mapping);
+    let board = frame.board(problem, mapping);
     let groups = Groups::of(problem, mapping, &frame);
     let Tried {
         gains,
@@ -221,14 +222,21 @@ pub fn explain(
         runner_up,
         mut complete,
     } = try_all(&board, out_of_budget);
-    let mut binding = Vec::new();
-    for rule in Rule::ALL {
-        if !gains[rule as usize] {
-            continue;
+    // what could be gained anyway is no rule's fault
+    let anyway = match better {
+        Some(_) => {
+            let (gain, ended) = climb_without(&board, None, out_of_budget);
+            complete &= ended;
+            gain
         }
-        let (gain, ended) = climb_without(&mut board, rule, out_of_budget);
+        None => 0,
+    };
+    let mut binding = Vec::new();
+    for rule in Rule::ALL.into_iter().filter(|&rule| gains[rule as usize]) {
+        let (gain, ended) = climb_without(&board, Some(rule), out_of_budget);
         complete &= ended;
-        if gain > 0 {
+        if gain > anyway {
+            let gain = gain - anyway;
             binding.push(Binding { rule, gain });
         }
     }

@@ -1,0 +1,88 @@
+//! Text in columns: paragraphs that hang beside their label, and numbers in ranges.
+
+/// Longest line of a text, in characters: two plans fit side by side on a wide screen, one on any.
+pub(super) const LINE_MAX: usize = 96;
+
+/// `label`, padded to `indent`, and beside it `text`, broken into lines at spaces.
+pub(super) fn paragraph(label: &str, indent: usize, text: &str) -> String {
+    let mut lines = String::new();
+    let mut line = format!("{label:<indent$}");
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        let length = line.chars().count() + 1 + word.chars().count();
+        if !is_empty && length > LINE_MAX {
+            lines.push_str(line.trim_end());
+            lines.push('\n');
+            line = " ".repeat(indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    lines + line.trim_end() + "\n"
+}
+
+/// Rising numbers as `0-3,8`.
+pub(super) fn ranges(numbers: impl IntoIterator<Item = u16>) -> String {
+    let mut runs: Vec<(u16, u16)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if u32::from(*last) + 1 == u32::from(number) => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let run = |(first, last)| match first == last {
+        true => format!("{first}"),
+        false => format!("{first}-{last}"),
+    };
+    runs.into_iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+/// `1 worker`, `2 workers`.
+pub(super) fn counted(n: impl Into<i64>, noun: &str) -> String {
+    let n = n.into();
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_MAX, listed, paragraph, ranges};
+
+    #[test]
+    fn paragraphs_hang_beside_their_label() {
+        let text = paragraph("label", 8, &"word ".repeat(40));
+        assert!(text.starts_with("label   word word"), "{text}");
+        assert!(text.lines().count() > 1);
+        for line in text.lines() {
+            assert!(line.len() <= LINE_MAX, "{line}");
+        }
+        assert!(
+            text.lines()
+                .skip(1)
+                .all(|line| line.starts_with("        word"))
+        );
+        let long = "x".repeat(200);
+        assert_eq!(paragraph("a", 2, &long), format!("a {long}\n"));
+    }
+
+    #[test]
+    fn numbers_and_lists_are_short() {
+        assert_eq!(ranges([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges([]), "");
+        let words = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(listed(&words), "a, b and c");
+        assert_eq!(listed(&words[..2]), "a and b");
+    }
+}

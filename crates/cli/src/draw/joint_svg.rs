@@ -1,0 +1,93 @@
+//! The plan of several deployments as a picture: a family of colors for each deployment, a shade
+//! for each of its workers; gray discs are what others run.
+
+use super::columns::counted;
+use super::joint_text::obstacles;
+use super::picture::{Head, Mark, Picture, Sign, verdict};
+use super::plan_svg::{marks, moved_line};
+use super::plan_text::relaxed_line;
+use super::style::{NO_WORKER, shade};
+use super::threads::{letters, of_joint};
+use super::tree::summary;
+use crate::plan_command::{JointPlan, mode_name};
+
+/// Deployments named one by one in the legend; of more, the letters on the discs tell.
+const LEGEND_DEPLOYMENTS_MAX: usize = 26;
+
+/// The plan as SVG.
+pub(crate) fn joint_svg(plan: &JointPlan) -> String {
+    let mut on_cpus = marks(&of_joint(plan), &|thread| {
+        let (deployment, worker) = (thread.deployment.unwrap_or(0), thread.slot.worker.0);
+        let name = plan.names.get(deployment).map_or("", String::as_str);
+        let label = format!("{}{worker}", letters(deployment));
+        (
+            label,
+            shade(deployment, worker),
+            format!("{name}, worker {worker}"),
+        )
+    });
+    for (cpu, weight) in obstacles(plan) {
+        on_cpus.entry(cpu).or_default().push(Mark {
+            label: format!("+{weight}"),
+            color: NO_WORKER.to_owned(),
+            is_main: false,
+            is_moved: false,
+            title: format!("threads of others on cpu {cpu}: {weight}"),
+        });
+    }
+    let picture = Picture {
+        head: head(plan),
+        whole: &plan.problem.topology,
+        usable: plan.usable.cpuset(),
+        on_cpus,
+        legend: legend(plan),
+    };
+    picture.svg()
+}
+
+fn head(plan: &JointPlan) -> Head {
+    let certificate = &plan.solution.certificate;
+    let threads: usize = plan.solution.mappings.iter().map(|m| m.cpus.len()).sum();
+    let relaxed = relaxed_line(&certificate.relaxed).map(|rules| format!("relaxed: {rules}"));
+    let moved = plan.has_current.then(|| {
+        let moved = plan.solution.moved as usize;
+        moved_line(moved, plan.settled(), Some(plan.solution.gained))
+    });
+    Head {
+        title: format!(
+            "{} · {}",
+            counted(plan.names.len() as i64, "deployment"),
+            counted(threads as i64, "thread")
+        ),
+        machine: summary(&plan.problem.topology),
+        verdict: verdict(certificate),
+        is_optimal: certificate.optimal,
+        notes: relaxed.into_iter().chain(moved).collect(),
+    }
+}
+
+fn legend(plan: &JointPlan) -> Vec<(String, Sign)> {
+    let mut entries = vec![
+        ("main thread".to_owned(), Sign::Main),
+        ("peer thread".to_owned(), Sign::Peer),
+    ];
+    if plan.moves.iter().any(|moves| !moves.is_empty()) {
+        entries.push(("moved".to_owned(), Sign::Moved));
+    }
+    if !plan.problem.obstacles.is_empty() {
+        entries.push(("n threads of others".to_owned(), Sign::Others));
+    }
+    if plan.names.len() <= LEGEND_DEPLOYMENTS_MAX {
+        let rows = plan.names.iter().zip(&plan.problem.deployments).enumerate();
+        entries.extend(rows.map(|(index, (name, deployment))| {
+            let what = format!(
+                "{name}: {} × {} {}",
+                deployment.workers,
+                deployment.threads,
+                mode_name(deployment.mode)
+            );
+            (what, Sign::Color(shade(index, 0), letters(index)))
+        }));
+    }
+    entries
+}

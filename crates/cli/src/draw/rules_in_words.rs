@@ -1,0 +1,28 @@
+//! The rules in words.
+
+use albacore_mapping::Rule;
+
+/// The rule's number and what it says, as in `rule 8 (threads on a cpu)`.
+pub(super) fn named(rule: Rule) -> String {
+    let words = match rule {
+        Rule::EqualRanks => "threads of equal rank on different cpus",
+        Rule::OwnThreads => "threads of one worker on different cpus",
+        Rule::CpuVolume => "every cpu holds the same number of threads, or one more",
+        Rule::CoreVolume => "every core holds the same number of threads, or one more",
+        Rule::MainsPerCore => "mains spread evenly over cores",
+        Rule::FullCpus => "cpus with one thread more hold no main where that is possible",
+        Rule::FullCores => "cores with one thread more hold no main where that is possible",
+    };
+    match rule {
+        Rule::MainsPerCore => format!("mains-per-core ({words})"),
+        rule => format!("rule {} ({words})", rule.name()),
+    }
+}
+
+/// The rule as in `rule 8+`, for lines that are read after [`named`].
+pub(super) fn numbered(name: &str) -> String {
+    match name.starts_with(|c: char| c.is_ascii_digit()) {
+        true => format!("rule {name}"),
+        false => name.to_owned(),
+    }
+}

@@ -1,0 +1,174 @@
+//! Why one thread is where it is, in sentences: what it would cost to sit elsewhere, cpus of which
+//! the same is true on one line.
+
+use albacore_mapping::{Mode, Nearness, Place, Slot, ThreadExplanation};
+
+use super::columns::{counted, paragraph, ranges};
+use super::rules_in_words::{named, numbered};
+use crate::plan_command::Plan;
+
+/// Where the sentences begin.
+const INDENT: usize = 14;
+
+/// Why the thread is where it is.
+pub(super) fn thread_text(plan: &Plan, why: &ThreadExplanation) -> String {
+    let name = format!("{}.{}", why.slot.worker.0, why.slot.rank.0);
+    let core = plan.problem.topology.cpu(why.cpu).map_or(0, |cpu| cpu.core);
+    let mut text = format!("\nwhy {name} is on cpu {} (core {core})\n", why.cpu);
+    text += &paragraph("", 0, &role(plan, why));
+    let mut told = Vec::new();
+    for (nearness, label) in [
+        (Nearness::Core, "same core"),
+        (Nearness::L2, "same L2"),
+        (Nearness::L3, "same L3"),
+        (Nearness::Package, "other L3"),
+        (Nearness::Machine, "other package"),
+    ] {
+        let mut label = label;
+        for places in kinds(why, nearness) {
+            let cpus = ranges(places.iter().map(|place| place.cpu.0));
+            let noun = if places.len() == 1 { "cpu" } else { "cpus" };
+            let what = sentence(why.slot, &places, &mut told);
+            text += &paragraph(label, INDENT, &format!("{noun} {cpus}: {what}"));
+            label = "";
+        }
+    }
+    text += &paragraph("", 0, &verdict(why));
+    text
+}
+
+fn role(plan: &Plan, why: &ThreadExplanation) -> String {
+    let (workers, threads) = (plan.problem.workers, plan.problem.threads);
+    let worker = why.slot.worker.0;
+    let mut parts = Vec::new();
+    let is_main = why.slot.rank.0 == 0;
+    if is_main && workers > 1 {
+        let others = counted(workers - 1, "other main");
+        parts.push(format!(
+            "{} cycles to the {others} (far is better)",
+            why.to_mains
+        ));
+    }
+    if threads > 1 {
+        let others = counted(threads - 1, "other thread");
+        let wish = match plan.problem.mode {
+            Mode::Scatter => "far",
+            Mode::Compact => "close",
+        };
+        parts.push(format!(
+            "{} cycles to the {others} of worker {worker} ({wish} is better)",
+            why.to_worker
+        ));
+    }
+    let role = match is_main {
+        true => format!("It is the main thread of worker {worker}"),
+        false => format!("It is a peer thread of worker {worker}"),
+    };
+    if parts.is_empty() {
+        return format!("{role}, and nothing is near or far from it.");
+    }
+    format!("{role}: {}.", parts.join(", "))
+}
+
+/// The places of one nearness, those together that cost the same or that the same rules forbid; the
+/// best first.
+fn kinds(why: &ThreadExplanation, nearness: Nearness) -> Vec<Vec<&Place>> {
+    let of = |place: &Place| match place.forbidden.is_empty() {
+        true => (0, -place.gain, Vec::new()),
+        false => (1, 0, place.forbidden.clone()),
+    };
+    let mut kinds = std::collections::BTreeMap::<_, Vec<&Place>>::new();
+    for place in why.places.iter().filter(|place| place.nearness == nearness) {
+        kinds.entry(of(place)).or_default().push(place);
+    }
+    kinds.into_values().collect()
+}
+
+/// Who would come in return.
+fn partner_kind(slot: Slot, other: Slot) -> &'static str {
+    match (other.worker == slot.worker, other.rank.0 == 0) {
+        (true, true) => "its own main",
+        (true, false) => "a peer of its own worker",
+        (false, true) => "another main",
+        (false, false) => "a peer of another worker",
+    }
+}
+
+/// What is true of places of one kind; a rule is told in words the first time.
+fn sentence(slot: Slot, places: &[&Place], told: &mut Vec<&'static str>) -> String {
+    let mut ways: Vec<String> = Vec::new();
+    for place in places {
+        let way = match place.partner {
+            Some(other) => partner_kind(slot, other).to_owned(),
+            None => "nobody".to_owned(),
+        };
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    let gains = || places.iter().map(|place| place.gain);
+    let (least, most) = (gains().min().unwrap_or(0), gains().max().unwrap_or(0));
+    let forbidden = places.first().map(|place| place.forbidden.as_slice());
+    let forbidden = forbidden.unwrap_or_default();
+    if forbidden.is_empty() {
+        let worth = match most {
+            0 => "costs nothing".to_owned(),
+            gain @ 1.. => format!("would gain {gain} cycles"),
+            cost => format!("costs {} cycles", -cost),
+        };
+        return format!("{worth}, in exchange with {}", ways.join(" or "));
+    }
+    let mut rules = Vec::new();
+    for rule in forbidden {
+        rules.push(match told.contains(&rule.name()) {
+            true => numbered(rule.name()),
+            false => named(*rule),
+        });
+        told.push(rule.name());
+    }
+    let verb = if rules.len() == 1 {
+        "forbids"
+    } else {
+        "forbid"
+    };
+    format!(
+        "{} {verb} it; it would {}",
+        rules.join(" and "),
+        worth(least, most)
+    )
+}
+
+/// What a gain from `least` to `most` means.
+fn worth(least: i64, most: i64) -> String {
+    let span = |low: i64, high: i64| match low == high {
+        true => format!("{low} cycles"),
+        false => format!("{low} to {high} cycles"),
+    };
+    match (least, most) {
+        (0, 0) => "cost nothing".to_owned(),
+        (1.., _) => format!("gain {}", span(least, most)),
+        (_, ..=0) => format!("cost {}", span(-most, -least)),
+        _ => format!("gain {most} cycles at best"),
+    }
+}
+
+fn verdict(why: &ThreadExplanation) -> String {
+    let allowed = || why.places.iter().filter(|place| place.forbidden.is_empty());
+    if let Some(best) = allowed()
+        .map(|place| place.gain)
+        .max()
+        .filter(|&gain| gain > 0)
+    {
+        return format!("It would be better elsewhere, by up to {best} cycles.");
+    }
+    let better = why.places.iter().filter(|place| place.gain > 0).count();
+    let equal = allowed().filter(|place| place.gain == 0).count();
+    let mut text = match (equal, better) {
+        (0, 0) => "Nowhere else would it be as good".to_owned(),
+        (0, _) => "Nowhere else where it may be would it be as good".to_owned(),
+        (1, _) => "No place is better, 1 other cpu is as good".to_owned(),
+        (n, _) => format!("No place is better, {n} other cpus are as good"),
+    };
+    text += ", counting one exchange or shift at a time.";
+    text
+}

@@ -1,0 +1,102 @@
+//! The threads of a plan as they are drawn: a name, a cpu, and where it comes from if it moves.
+
+use std::collections::BTreeMap;
+
+use albacore_mapping::{Mapping, Slot};
+use albacore_topology::CpuId;
+
+use crate::plan_command::{JointPlan, Plan};
+
+/// A thread to draw.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Thread {
+    /// Its deployment, where there are several.
+    pub(super) deployment: Option<usize>,
+    pub(super) slot: Slot,
+    pub(super) cpu: CpuId,
+    /// Its cpu in the plan in force, if it moves.
+    pub(super) from: Option<CpuId>,
+}
+
+impl Thread {
+    pub(super) fn is_main(&self) -> bool {
+        self.slot.rank.0 == 0
+    }
+
+    /// `2.0*`, `B2.0*`; with `~` if it moves.
+    pub(super) fn name(&self) -> String {
+        let deployment = self.deployment.map(letters).unwrap_or_default();
+        let (worker, rank) = (self.slot.worker.0, self.slot.rank.0);
+        let main = if self.is_main() { "*" } else { "" };
+        let moved = if self.from.is_some() { "~" } else { "" };
+        format!("{deployment}{worker}.{rank}{main}{moved}")
+    }
+}
+
+/// What runs on each cpu, a main thread first, where the eye begins.
+pub(super) type OnCpus = BTreeMap<CpuId, Vec<Thread>>;
+
+/// The threads of a plan of one deployment.
+pub(super) fn of_plan(plan: &Plan) -> OnCpus {
+    let mut on_cpus = OnCpus::new();
+    let current = plan.problem.current.as_ref();
+    enter(&mut on_cpus, None, &plan.solution.mapping, current);
+    on_cpus
+}
+
+/// The threads of a plan of several deployments.
+pub(super) fn of_joint(plan: &JointPlan) -> OnCpus {
+    let mut on_cpus = OnCpus::new();
+    let deployments = plan.problem.deployments.iter();
+    for (index, (mapping, deployment)) in plan.solution.mappings.iter().zip(deployments).enumerate()
+    {
+        enter(
+            &mut on_cpus,
+            Some(index),
+            mapping,
+            deployment.current.as_ref(),
+        );
+    }
+    on_cpus
+}
+
+fn enter(
+    on_cpus: &mut OnCpus,
+    deployment: Option<usize>,
+    mapping: &Mapping,
+    current: Option<&Mapping>,
+) {
+    for (slot, cpu) in mapping.iter() {
+        let before = current.and_then(|current| current.cpu(slot));
+        on_cpus.entry(cpu).or_default().push(Thread {
+            deployment,
+            slot,
+            cpu,
+            from: before.filter(|&before| before != cpu),
+        });
+    }
+}
+
+/// A, B ... Z, AA, AB ...: a short name for a deployment.
+pub(super) fn letters(index: usize) -> String {
+    let mut left = index + 1;
+    let mut letters = Vec::new();
+    // bound: `left` falls by a factor of 26
+    while left > 0 {
+        left -= 1;
+        letters.push(char::from(b'A' + (left % 26) as u8));
+        left /= 26;
+    }
+    letters.into_iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::letters;
+
+    #[test]
+    fn deployments_have_letters_as_columns_of_a_sheet_do() {
+        let first: Vec<String> = [0, 1, 25, 26, 51, 52, 701, 702].map(letters).to_vec();
+        assert_eq!(first, ["A", "B", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! A plan of several deployments as JSON.
+
+use serde::Serialize;
+
+use super::explanation::{self, ExplanationJson};
+use super::{
+    AssignmentJson, CpuJson, MoveJson, RelaxedJson, assignment, cpu, line, one_move, relaxed,
+};
+use crate::failure::Failure;
+use crate::plan_command::{JointPlan, mode_name};
+
+#[derive(Serialize)]
+struct JointJson<'a> {
+    deployments: Vec<DeploymentJson<'a>>,
+    objective: i64,
+    bound: i64,
+    optimal: bool,
+    gained: i64,
+    moved: u32,
+    relaxed: Vec<RelaxedJson>,
+    solve_micros: u64,
+    obstacles: Vec<ObstacleJson>,
+    cpus: Vec<CpuJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<ExplanationJson>,
+}
+
+#[derive(Serialize)]
+struct DeploymentJson<'a> {
+    name: &'a str,
+    workers: u16,
+    threads: u16,
+    mode: &'static str,
+    cpuset: String,
+    assignments: Vec<AssignmentJson>,
+    moves: Vec<MoveJson>,
+}
+
+#[derive(Serialize)]
+struct ObstacleJson {
+    cpu: u16,
+    weight: u32,
+}
+
+/// A plan of several deployments as one line of JSON.
+pub(crate) fn joint(plan: &JointPlan) -> Result<String, Failure> {
+    let solution = &plan.solution;
+    let rows = plan.problem.deployments.iter().zip(&solution.mappings);
+    let rows = rows.zip(&plan.names).zip(&plan.moves);
+    let deployments = rows
+        .map(|(((deployment, mapping), name), moves)| DeploymentJson {
+            name,
+            workers: deployment.workers,
+            threads: deployment.threads,
+            mode: mode_name(deployment.mode),
+            cpuset: deployment.cpuset.to_string(),
+            assignments: mapping.iter().map(assignment).collect(),
+            moves: moves.iter().map(one_move).collect(),
+        })
+        .collect();
+    let obstacles = plan.problem.obstacles.iter();
+    line(&JointJson {
+        deployments,
+        objective: solution.certificate.objective,
+        bound: solution.certificate.bound,
+        optimal: solution.certificate.optimal,
+        gained: solution.gained,
+        moved: solution.moved,
+        relaxed: solution.certificate.relaxed.iter().map(relaxed).collect(),
+        solve_micros: plan.solve_micros,
+        obstacles: obstacles
+            .map(|o| ObstacleJson {
+                cpu: o.cpu.0,
+                weight: o.weight,
+            })
+            .collect(),
+        cpus: plan.problem.topology.cpus().iter().map(cpu).collect(),
+        ended: plan.has_current.then_some(plan.ended.as_slice()),
+        explanation: plan.alone.as_ref().and_then(explanation::of),
+    })
+}

@@ -1,0 +1,160 @@
+//! `--current FILE`: the plan in force, read from what `albacore plan --output json` printed.
+//!
+//! The file comes from anywhere, so every field is looked at and every error names it. A cpu that
+//! is no longer there is no error: its thread has to move.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
+use albacore_topology::{CpuId, CpuSet};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::limits::PLAN_BYTES_MAX;
+
+/// What to do about a file that is none.
+const WAY_OUT: &str = "give the JSON that `albacore plan --output json` printed";
+
+/// The mapping of one deployment: `assignments`, alone or in a plan of one.
+pub(super) fn read_one(path: &Path, (workers, threads): (u16, u16)) -> Result<Mapping, Failure> {
+    let value = read(path)?;
+    if value.get("deployments").is_some() {
+        let what = "deployments: this is a plan of several deployments; give their files with -f";
+        return Err(refused(path, what));
+    }
+    for (field, asked) in [("workers", workers), ("threads", threads)] {
+        let Some(there) = value.get(field) else {
+            continue;
+        };
+        if there.as_u64() != Some(asked.into()) {
+            let what = format!(
+                "{field} is {there}, but --{field} is {asked}: give the plan of the same workers and threads"
+            );
+            return Err(refused(path, &what));
+        }
+    }
+    let assignments = if value.is_array() {
+        Some(&value)
+    } else {
+        value.get("assignments")
+    };
+    let mapping = assignments_of(path, "assignments", assignments)?;
+    if (mapping.cpus.len(), mapping.threads)
+        != (usize::from(workers) * usize::from(threads), threads)
+    {
+        let there = mapping.cpus.len() / usize::from(mapping.threads);
+        let what = format!(
+            "assignments are of {there} workers x {} threads, but --workers is {workers} and --threads is \
+             {threads}: give the plan of the same workers and threads",
+            mapping.threads
+        );
+        return Err(refused(path, &what));
+    }
+    Ok(mapping)
+}
+
+/// The mappings of a plan of several deployments, by name.
+pub(super) fn read_several(path: &Path) -> Result<BTreeMap<String, Mapping>, Failure> {
+    let value = read(path)?;
+    let Some(list) = value.get("deployments").and_then(Value::as_array) else {
+        let what =
+            format!("deployments is missing or no list: with -f, {WAY_OUT} for the same -f files");
+        return Err(refused(path, &what));
+    };
+    let mut mappings = BTreeMap::new();
+    for (index, deployment) in list.iter().enumerate() {
+        let field = format!("deployments[{index}]");
+        let Some(name) = deployment.get("name").and_then(Value::as_str) else {
+            return Err(refused(
+                path,
+                &format!("{field}.name is missing or no text: {WAY_OUT}"),
+            ));
+        };
+        let assignments = deployment.get("assignments");
+        let mapping = assignments_of(path, &format!("{field}.assignments"), assignments)?;
+        if mappings.insert(name.to_owned(), mapping).is_some() {
+            let what = format!("{field}.name is \"{name}\" a second time: {WAY_OUT}");
+            return Err(refused(path, &what));
+        }
+    }
+    Ok(mappings)
+}
+
+fn refused(path: &Path, what: &str) -> Failure {
+    Failure::Usage(format!("--current {}: {what}", path.display()))
+}
+
+fn read(path: &Path) -> Result<Value, Failure> {
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(PLAN_BYTES_MAX + 1).read_to_string(&mut text));
+    if let Err(e) = read {
+        return Err(refused(path, &format!("cannot be read: {e}; {WAY_OUT}")));
+    }
+    if text.len() as u64 > PLAN_BYTES_MAX {
+        return Err(refused(
+            path,
+            &format!("has more than {PLAN_BYTES_MAX} bytes: {WAY_OUT}"),
+        ));
+    }
+    serde_json::from_str(&text)
+        .map_err(|e| refused(path, &format!("is not valid JSON: {e}; {WAY_OUT}")))
+}
+
+/// The mapping that a list of assignments makes: every thread of W x T exactly once.
+fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapping, Failure> {
+    let Some(list) = list
+        .and_then(Value::as_array)
+        .filter(|list| !list.is_empty())
+    else {
+        let what = format!("{field} is missing, empty or no list: {WAY_OUT}");
+        return Err(refused(path, &what));
+    };
+    let mut cpus: BTreeMap<Slot, CpuId> = BTreeMap::new();
+    for (index, entry) in list.iter().enumerate() {
+        let number = |name: &str, most: u16| {
+            let value = entry.get(name);
+            let number = value.and_then(Value::as_u64);
+            let number = number.and_then(|number| u16::try_from(number).ok());
+            number.filter(|&number| number <= most).ok_or_else(|| {
+                let there = value.map_or_else(|| "missing".to_owned(), Value::to_string);
+                let what = format!(
+                    "{field}[{index}].{name} is {there}, not a number from 0 to {most}: {WAY_OUT}"
+                );
+                refused(path, &what)
+            })
+        };
+        let slot = Slot {
+            worker: WorkerIndex(number("worker", u16::MAX)?),
+            rank: Rank(number("rank", u16::MAX)?),
+        };
+        let cpu = CpuId(number("cpu", CpuSet::MAX_ID)?);
+        if cpus.insert(slot, cpu).is_some() {
+            let thread = format!("{}.{}", slot.worker.0, slot.rank.0);
+            let what = format!("{field}[{index}] places thread {thread} a second time: {WAY_OUT}");
+            return Err(refused(path, &what));
+        }
+    }
+    // Slots rise by worker and rank, so they are complete if each is the next one.
+    let last = cpus.keys().map(|slot| slot.rank.0).max().unwrap_or(0);
+    let threads = usize::from(last) + 1;
+    for (index, slot) in cpus.keys().enumerate() {
+        let (worker, rank) = (index / threads, index % threads);
+        if (usize::from(slot.worker.0), usize::from(slot.rank.0)) != (worker, rank) {
+            let what = format!("{field} has no thread {worker}.{rank}: {WAY_OUT}");
+            return Err(refused(path, &what));
+        }
+    }
+    if !cpus.len().is_multiple_of(threads) {
+        let (worker, rank) = (cpus.len() / threads, cpus.len() % threads);
+        let what = format!("{field} has no thread {worker}.{rank}: {WAY_OUT}");
+        return Err(refused(path, &what));
+    }
+    let threads = last.saturating_add(1);
+    Ok(Mapping {
+        threads,
+        cpus: cpus.into_values().collect(),
+    })
+}

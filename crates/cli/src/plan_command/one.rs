@@ -1,0 +1,196 @@
+//! The plan of one deployment: its question, its answer, what moves and why.
+
+use std::time::{Duration, Instant};
+
+use albacore_mapping::{
+    ExplainError, Explanation, Mapping, Method, MethodError, Move, Problem, Solution,
+    ThreadExplanation, check, check_solution, difference, explain, explain_thread, round_robin,
+    solve, solve_by,
+};
+use albacore_topology::{Distances, Topology};
+
+use super::{broken, current};
+use crate::args::{Mode, PlanArgs, Policy, Solver, ThreadArg};
+use crate::failure::Failure;
+use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET, PROGRAM_BUDGET};
+use crate::machine::Machine;
+
+/// What is printed: question, answer and how long it took.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The question, on the usable cpus; `current` is the plan in force, if one was given.
+    pub(crate) problem: Problem,
+    /// Scatter or compact.
+    pub(crate) mode: Mode,
+    /// Who answered.
+    pub(crate) policy: Policy,
+    /// Which solver, if one was named.
+    pub(crate) solver: Option<Solver>,
+    /// The answer; it has passed the checker.
+    pub(crate) solution: Solution,
+    /// How long it took, in microseconds.
+    pub(crate) solve_micros: u64,
+    /// The machine with the cpus outside the cpuset.
+    pub(crate) whole: Topology,
+    /// The way from the plan in force, if one was given.
+    pub(crate) change: Option<Change>,
+    /// Why, if asked.
+    pub(crate) explanation: Option<Explanation>,
+    /// Why one thread is where it is, if asked.
+    pub(crate) thread: Option<ThreadExplanation>,
+}
+
+/// The way from the plan in force.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// Threads that move.
+    pub(crate) moves: Vec<Move>,
+    /// What the objective gains; `None` where the plan in force has cpus that are gone.
+    pub(crate) gained: Option<i64>,
+    /// What the plan in force breaks further than the new one: `rule 8 by 1`.
+    pub(crate) broke: Vec<(&'static str, u32)>,
+}
+
+/// Solves, checks and explains.
+///
+/// # Errors
+/// Usage: what was asked cannot be asked. Broken: the answer does not pass its check.
+pub(super) fn make(args: &PlanArgs) -> Result<Plan, Failure> {
+    let (workers, threads, mode) = asked(args)?;
+    let Machine { whole, usable } = Machine::open(&args.machine)?;
+    let current = match &args.current {
+        Some(path) => Some(current::read_one(path, (workers, threads))?),
+        None => None,
+    };
+    let problem = Problem {
+        workers,
+        threads,
+        mode: match mode {
+            Mode::Scatter => albacore_mapping::Mode::Scatter,
+            Mode::Compact => albacore_mapping::Mode::Compact,
+        },
+        topology: usable,
+        distances: Distances::default(),
+        current,
+    };
+    let start = Instant::now();
+    let solution = answer(&problem, args, start)?;
+    let solve_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    check_solution(&problem, &solution).map_err(|violations| broken(&violations))?;
+    let change = problem
+        .current
+        .as_ref()
+        .map(|current| change(&problem, current, &solution));
+    let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
+    Ok(Plan {
+        mode,
+        policy: args.policy,
+        solver: args.solver,
+        solution,
+        solve_micros,
+        whole,
+        change,
+        explanation,
+        thread,
+        problem,
+    })
+}
+
+/// A deployment that was solved elsewhere, with its explanation.
+pub(super) fn explained_plan(
+    problem: Problem,
+    solution: Solution,
+    args: &PlanArgs,
+) -> Result<Plan, Failure> {
+    let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
+    Ok(Plan {
+        mode: match problem.mode {
+            albacore_mapping::Mode::Scatter => Mode::Scatter,
+            albacore_mapping::Mode::Compact => Mode::Compact,
+        },
+        policy: Policy::Tuna,
+        solver: None,
+        solution,
+        solve_micros: 0,
+        whole: problem.topology.clone(),
+        change: None,
+        explanation,
+        thread,
+        problem,
+    })
+}
+
+/// W, T and mode, which the command line has if it names no file.
+fn asked(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
+    let (Some(workers), Some(threads), Some(mode)) = (args.workers, args.threads, args.mode) else {
+        let what = "--workers, --threads and --mode are needed, or a file with -f";
+        return Err(Failure::Usage(what.to_owned()));
+    };
+    for (option, value) in [("--workers", workers), ("--threads", threads)] {
+        if value == 0 {
+            return Err(Failure::Usage(format!("{option} 0: at least 1 is needed")));
+        }
+    }
+    Ok((workers, threads, mode))
+}
+
+fn answer(problem: &Problem, args: &PlanArgs, start: Instant) -> Result<Solution, Failure> {
+    if args.policy == Policy::RoundRobin {
+        return round_robin(problem).map_err(|e| Failure::Usage(e.to_string()));
+    }
+    // The exact solver is called by itself: the time that is printed is that of solving alone.
+    let (method, usual) = match args.solver {
+        None | Some(Solver::Exact) => {
+            let limit = args.time_limit.unwrap_or(PLAN_BUDGET);
+            return solve(problem, &mut || start.elapsed() >= limit)
+                .map_err(|e| Failure::Usage(e.to_string()));
+        }
+        Some(Solver::Reduced) => (Method::Reduced, PROGRAM_BUDGET),
+        Some(Solver::Literal) => (Method::Literal, PROGRAM_BUDGET),
+    };
+    let limit: Duration = args.time_limit.unwrap_or(usual);
+    let mut out_of_budget = || start.elapsed() >= limit;
+    solve_by(method, problem, &mut out_of_budget, limit.as_secs_f64()).map_err(|e| match e {
+        MethodError::Refused { .. } => Failure::Broken(e.to_string()),
+        MethodError::Problem(_) | MethodError::TooLarge { .. } => Failure::Usage(e.to_string()),
+        _ => Failure::Failed(e.to_string()),
+    })
+}
+
+fn change(problem: &Problem, current: &Mapping, solution: &Solution) -> Change {
+    let before = check(problem, current).ok();
+    let objective = solution.certificate.objective;
+    let relaxed = before.iter().flat_map(|report| &report.relaxed);
+    let admitted = |rule: &str| {
+        let now = &solution.certificate.relaxed;
+        now.iter().find(|r| r.rule == rule).map_or(0, |r| r.amount)
+    };
+    Change {
+        moves: difference(current, &solution.mapping),
+        gained: before.as_ref().map(|report| objective - report.objective),
+        broke: relaxed
+            .filter(|r| r.amount > admitted(r.rule))
+            .map(|r| (r.rule, r.amount))
+            .collect(),
+    }
+}
+
+type Explained = (Option<Explanation>, Option<ThreadExplanation>);
+
+fn explained(problem: &Problem, mapping: &Mapping, args: &PlanArgs) -> Result<Explained, Failure> {
+    let Some(thread) = &args.explain else {
+        return Ok((None, None));
+    };
+    let refused = |e: ExplainError| match e {
+        ExplainError::NoThread { .. } => Failure::Usage(format!("--explain: {e}")),
+        e => Failure::Broken(e.to_string()),
+    };
+    let thread = match thread {
+        Some(ThreadArg(slot)) => Some(explain_thread(problem, mapping, *slot).map_err(refused)?),
+        None => None,
+    };
+    let start = Instant::now();
+    let mut out_of_budget = || start.elapsed() >= EXPLAIN_BUDGET;
+    let whole = explain(problem, mapping, &mut out_of_budget).map_err(refused)?;
+    Ok((Some(whole), thread))
+}

@@ -1,0 +1,224 @@
+//! The plan of several deployments that share a machine: one question, one answer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use albacore_api::{policy_of, read_deployment};
+use albacore_mapping::{
+    Deployment, JointError, JointProblem, JointSolution, Mapping, Mode, Move, Obstacle, Problem,
+    Solution, check_joint, difference, solve_joint,
+};
+use albacore_plan::Placement;
+use albacore_topology::{CpuSet, Distances, Topology};
+
+use super::one::{self, Plan};
+use super::{broken, current};
+use crate::args::{FileArg, PlanArgs};
+use crate::failure::{Failure, sentence};
+use crate::limits::PLAN_BUDGET;
+use crate::machine::{Machine, restrict};
+
+/// What is printed: question, answer and how long it took.
+#[derive(Debug)]
+pub(crate) struct JointPlan {
+    /// The question, on the whole machine.
+    pub(crate) problem: JointProblem,
+    /// The cpus that any deployment may use.
+    pub(crate) usable: Topology,
+    /// Name of each deployment.
+    pub(crate) names: Vec<String>,
+    /// The answer; it has passed the checker.
+    pub(crate) solution: JointSolution,
+    /// How long it took, in microseconds.
+    pub(crate) solve_micros: u64,
+    /// By deployment, the threads that move from the plan in force.
+    pub(crate) moves: Vec<Vec<Move>>,
+    /// Whether a plan in force was given.
+    pub(crate) has_current: bool,
+    /// Names of deployments in the plan in force that have no file: they ended.
+    pub(crate) ended: Vec<String>,
+    /// The only deployment as a plan of its own, with its explanation, if that was asked.
+    pub(crate) alone: Option<Plan>,
+}
+
+impl JointPlan {
+    /// How many threads the deployments in force have.
+    pub(crate) fn settled(&self) -> usize {
+        let placed = self.problem.deployments.iter().zip(&self.solution.mappings);
+        let settled = placed.filter(|(deployment, _)| deployment.current.is_some());
+        settled.map(|(_, mapping)| mapping.cpus.len()).sum()
+    }
+}
+
+/// Reads, solves and checks.
+///
+/// # Errors
+/// Usage: what was asked cannot be asked. Broken: the answer does not pass its check.
+pub(super) fn make(args: &PlanArgs) -> Result<JointPlan, Failure> {
+    let Machine { whole, usable } = Machine::open(&args.machine)?;
+    let mut in_force = match &args.current {
+        Some(path) => current::read_several(path)?,
+        None => BTreeMap::new(),
+    };
+    let mut names: Vec<String> = Vec::new();
+    let mut deployments = Vec::new();
+    for file in &args.file {
+        let (name, deployment) = deployment(file, &usable, &mut in_force)?;
+        if let Some(other) = names.iter().position(|other| *other == name) {
+            let (first, second) = (args.file[other].path.display(), file.path.display());
+            return Err(Failure::Usage(format!(
+                "{second}: metadata.name is \"{name}\", as in {first}: give each deployment a name of its own"
+            )));
+        }
+        names.push(name);
+        deployments.push(deployment);
+    }
+    let obstacle = |&crate::args::ObstacleArg { cpu, weight }| Obstacle { cpu, weight };
+    let problem = JointProblem {
+        topology: whole,
+        distances: Distances::default(),
+        deployments,
+        obstacles: args.obstacle.iter().map(obstacle).collect(),
+        move_cost: args.move_cost.unwrap_or(0),
+    };
+    let limit = args.time_limit.unwrap_or(PLAN_BUDGET);
+    let start = Instant::now();
+    let solution =
+        solve_joint(&problem, &mut || start.elapsed() >= limit).map_err(|e| refused(args, &e))?;
+    let solve_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    check_joint(&problem, &solution).map_err(|violations| broken(&violations))?;
+    Ok(JointPlan {
+        alone: match args.explain {
+            Some(_) => Some(alone(&problem, &solution, args)?),
+            None => None,
+        },
+        ended: in_force.into_keys().collect(),
+        moves: moves(&problem, &solution),
+        usable: used(&problem)?,
+        problem,
+        names,
+        solution,
+        solve_micros,
+        has_current: args.current.is_some(),
+    })
+}
+
+/// A deployment as its file says, on the cpus that it may use, with its part of the plan in force.
+fn deployment(
+    file: &FileArg,
+    usable: &Topology,
+    in_force: &mut BTreeMap<String, Mapping>,
+) -> Result<(String, Deployment), Failure> {
+    let path = file.path.display().to_string();
+    let text = std::fs::read_to_string(&file.path).map_err(|e| {
+        let advice = "give -f the path of an InferenceDeployment";
+        Failure::Usage(format!("{path} cannot be read: {e}; {advice}"))
+    })?;
+    // Only what the planner takes is asked of the file: where its models lie and what a cluster has
+    // to bring do not matter here.
+    let read = read_deployment(&text, &path).map_err(|e| Failure::Usage(sentence(&e)))?;
+    let policy = policy_of(&read.spec);
+    let other = match policy.placement {
+        Placement::Tuna => None,
+        Placement::RoundRobin => Some("RoundRobin"),
+        Placement::None => Some("None"),
+    };
+    if let Some(other) = other {
+        return Err(Failure::Usage(format!(
+            "{path}: spec.placement.policy is {other}, and only Tuna is planned: leave the file out and tell \
+             with --obstacle CPU=THREADS where its threads run"
+        )));
+    }
+    let cpuset = match &file.cpuset {
+        None => usable.cpuset(),
+        Some(cpuset) => restrict(usable, &format!("-f {path}@"), cpuset)?.cpuset(),
+    };
+    let name = read.metadata.name.unwrap_or_else(|| stem(&file.path));
+    let deployment = Deployment {
+        workers: policy.workers,
+        threads: policy.threads,
+        mode: policy.mode,
+        cpuset,
+        current: in_force.remove(&name),
+    };
+    Ok((name, deployment))
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(
+        || "deployment".to_owned(),
+        |stem| stem.to_string_lossy().into_owned(),
+    )
+}
+
+fn refused(args: &PlanArgs, error: &JointError) -> Failure {
+    let index = match error {
+        JointError::Deployment { deployment, error } => Some((*deployment, error.to_string())),
+        _ => None,
+    };
+    Failure::Usage(match (index, error) {
+        (Some((index, what)), _) => match args.file.get(index) {
+            Some(file) => format!("{}: {what}", file.path.display()),
+            None => what,
+        },
+        (None, JointError::ObstacleOutside { cpu, machine, .. }) => {
+            format!("--obstacle: cpu {cpu} is not online in this machine, which has {machine}")
+        }
+        (None, error) => error.to_string(),
+    })
+}
+
+/// The only deployment as a plan of its own, explained.
+fn alone(
+    problem: &JointProblem,
+    solution: &JointSolution,
+    args: &PlanArgs,
+) -> Result<Plan, Failure> {
+    let only = problem.deployments.first().zip(solution.mappings.first());
+    let Some((deployment, mapping)) = only else {
+        return Err(Failure::Broken("no deployment was planned".to_owned()));
+    };
+    let problem = Problem {
+        workers: deployment.workers,
+        threads: deployment.threads,
+        mode: deployment.mode,
+        topology: used(problem)?,
+        distances: problem.distances,
+        current: None,
+    };
+    let solution = Solution {
+        mapping: mapping.clone(),
+        certificate: solution.certificate.clone(),
+    };
+    one::explained_plan(problem, solution, args)
+}
+
+/// By deployment, the threads that go elsewhere.
+fn moves(problem: &JointProblem, solution: &JointSolution) -> Vec<Vec<Move>> {
+    let pairs = problem.deployments.iter().zip(&solution.mappings);
+    pairs
+        .map(|(deployment, mapping)| match &deployment.current {
+            Some(current) => difference(current, mapping),
+            None => Vec::new(),
+        })
+        .collect()
+}
+
+/// The cpus that any deployment may use.
+fn used(problem: &JointProblem) -> Result<Topology, Failure> {
+    let cpus = problem
+        .deployments
+        .iter()
+        .fold(CpuSet::new(), |all, d| all.union(&d.cpuset));
+    let used = problem.topology.restrict(&cpus);
+    used.map_err(|e| Failure::usage("--cpuset", &e))
+}
+
+/// The mode's name on the command line.
+pub(crate) fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Scatter => crate::args::Mode::Scatter.name(),
+        Mode::Compact => crate::args::Mode::Compact.name(),
+    }
+}

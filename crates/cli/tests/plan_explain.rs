@@ -1,0 +1,355 @@
+//! `albacore plan --explain`, `--current` and `--solver`, run for real.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+mod command;
+
+use std::path::{Path, PathBuf};
+
+use command::{albacore, assert_refused};
+use serde_json::{Value, json};
+
+const MACHINE: &str = "pack:1 l3:1 core:16 pu:2";
+
+fn run(line: &str, machine: &str, more: &[&str]) -> command::Ran {
+    let mut arguments = vec!["plan", "--topology", machine];
+    arguments.extend(line.split_whitespace());
+    arguments.extend(more);
+    albacore(&arguments)
+}
+
+fn text(line: &str, machine: &str, more: &[&str]) -> String {
+    let ran = run(line, machine, more);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line} {more:?}");
+    ran.out
+}
+
+fn json(line: &str, machine: &str, more: &[&str]) -> Value {
+    let out = text(line, machine, &[more, &["--output", "json"]].concat());
+    assert_eq!(out.lines().count(), 1, "one object on one line");
+    serde_json::from_str(&out).unwrap()
+}
+
+/// The text without its line breaks, as a reader reads it.
+fn flow(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn assert_tells(text: &str, sentences: &[&str]) {
+    for sentence in sentences {
+        assert!(
+            flow(text).contains(sentence),
+            "{sentence:?} is not in: {text}"
+        );
+    }
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "a long line: {line}");
+    }
+}
+
+#[test]
+fn the_plan_is_explained_in_sentences() {
+    let compact = "--workers 4 --threads 4 --mode compact";
+    let told = text(compact, MACHINE, &["--explain"]);
+    assert_tells(
+        &told,
+        &[
+            "volume 16 threads on 32 cpus: 16 must hold 1 and 16 must hold 0 (rule 8).",
+            "each core must hold 1 (rule 8+)",
+            "6 share an L3: 300 cycles apart in sum, as far as 4 mains can be: there is only 1 L3",
+            "Workers 0-3 each: 6 share an L3, 300 cycles in sum, as close as 4 threads can be",
+            "without rule 8+ (every core holds the same number of threads, or one more) at least",
+            "Mains and every worker have the best that each could have alone, -900 in sum",
+        ],
+    );
+    let contradictory = "--workers 5 --threads 2 --mode scatter";
+    let told = text(contradictory, "core:8 pu:1", &["--explain"]);
+    assert_tells(&told, &["Not all rules can be kept here", "rule 12 by 2"]);
+    let baseline = "--workers 4 --threads 16 --mode scatter --policy round-robin";
+    let told = text(baseline, MACHINE, &["--explain"]);
+    assert_tells(
+        &told,
+        &[
+            "Round robin breaks rule 2 by 1",
+            "not the best",
+            "Not proven.",
+        ],
+    );
+}
+
+#[test]
+fn the_runner_up_is_named_with_its_price() {
+    // mains on different cores, peers on what is left: another value costs at least 46
+    let line = "--workers 6 --threads 8 --mode compact";
+    let told = text(line, MACHINE, &["--explain"]);
+    assert_tells(
+        &told,
+        &["The best other value that one exchange or shift can reach is"],
+    );
+    let plan = json(line, MACHINE, &["--explain"]);
+    let next = &plan["explanation"]["runner_up"];
+    assert!(next["gain"].as_i64() < Some(0), "{next}");
+    assert!(next["to"].is_u64() && next["worker"].is_u64() && next["rank"].is_u64());
+    assert_eq!(plan["explanation"]["complete"], true);
+    assert_eq!(plan["explanation"]["better"], Value::Null);
+}
+
+#[test]
+fn one_thread_is_explained_cpu_by_cpu() {
+    let line = "--workers 6 --threads 8 --mode scatter";
+    let told = text(line, MACHINE, &["--explain", "2.0"]);
+    assert_tells(
+        &told,
+        &[
+            "why 2.0 is on cpu",
+            "It is the main thread of worker 2: 250 cycles to the 5 other mains (far is better)",
+            "same core",
+            "same L3",
+            "forbids it",
+            "No place is better",
+        ],
+    );
+    let plan = json(line, MACHINE, &["--explain", "2.0"]);
+    let thread = &plan["explanation"]["thread"];
+    assert_eq!((&thread["worker"], &thread["rank"]), (&json!(2), &json!(0)));
+    let places = thread["places"].as_array().unwrap();
+    assert_eq!(places.len(), 31);
+    let assignments = plan["assignments"].as_array().unwrap();
+    let slot = assignments
+        .iter()
+        .find(|a| a["worker"] == 2 && a["rank"] == 0);
+    assert_eq!(slot.unwrap()["cpu"], thread["cpu"]);
+    for place in places {
+        let is_allowed = place["forbidden"].as_array().unwrap().is_empty();
+        assert!(!is_allowed || place["gain"].as_i64() <= Some(0), "{place}");
+    }
+}
+
+#[test]
+fn without_explain_and_current_no_field_is_added() {
+    let plan = json("--workers 2 --threads 2 --mode scatter", MACHINE, &[]);
+    for field in ["explanation", "moves", "moved", "gained", "solver"] {
+        assert_eq!(plan.get(field), None);
+    }
+}
+
+#[test]
+fn wrong_questions_are_refused_with_what_to_do() {
+    let line = "--workers 2 --threads 3 --mode scatter";
+    for (more, words) in [
+        (
+            &["--explain", "2.0"][..],
+            &["--explain", "no thread 2.0", "0 to 1", "0 to 2"][..],
+        ),
+        (&["--explain", "main"], &["main", "such as 2.0"]),
+        (
+            &["--explain", "--output", "svg"],
+            &["--explain", "text or json"],
+        ),
+        (&["--solver", "magic"], &["magic", "exact", "literal"]),
+        (&["--time-limit", "0"], &["0", "above 0"]),
+        (&["--time-limit", "-3"], &["-3"]),
+        (&["--time-limit", "forever"], &["forever", "seconds"]),
+        (
+            &["--solver", "exact", "--policy", "round-robin"],
+            &["--solver", "round robin"],
+        ),
+        (&["--obstacle", "0=1"], &["--obstacle", "-f"]),
+        (&["--move-cost", "5"], &["--move-cost", "-f"]),
+    ] {
+        assert_refused(&run(line, MACHINE, more), 64, words);
+    }
+}
+
+#[test]
+fn the_programs_give_the_value_of_the_exact_solver() {
+    for (line, machine) in [
+        ("--workers 2 --threads 2 --mode scatter", "core:3 pu:1"),
+        ("--workers 2 --threads 2 --mode compact", "core:2 pu:2"),
+    ] {
+        let exact = json(line, machine, &["--solver", "exact"]);
+        assert_eq!(exact["solver"], "exact");
+        for solver in ["reduced", "literal"] {
+            let plan = json(line, machine, &["--solver", solver, "--time-limit", "30"]);
+            assert_eq!(plan["objective"], exact["objective"], "{solver} {line}");
+            assert_eq!(plan["solver"], solver);
+        }
+    }
+}
+
+#[test]
+fn a_problem_too_large_for_a_program_is_refused_with_what_to_do() {
+    let line = "--workers 64 --threads 64 --mode compact --solver literal --time-limit 5";
+    assert_refused(
+        &run(line, MACHINE, &[]),
+        64,
+        &["literal", "variables", "exact"],
+    );
+}
+
+/// A file for `--current` that goes away with its folder.
+struct Saved {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn saved(text: &str) -> Saved {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("current.json");
+    std::fs::write(&path, text).unwrap();
+    Saved {
+        _folder: folder,
+        path,
+    }
+}
+
+fn current(path: &Path) -> [&str; 2] {
+    ["--current", path.to_str().unwrap()]
+}
+
+#[test]
+fn a_plan_in_force_that_is_still_the_best_stays() {
+    let line = "--workers 4 --threads 4 --mode scatter";
+    let before = text(line, MACHINE, &["--output", "json"]);
+    let file = saved(&before);
+    let after = json(line, MACHINE, &current(&file.path));
+    let before: Value = serde_json::from_str(&before).unwrap();
+    assert_eq!(after["assignments"], before["assignments"]);
+    assert_eq!((&after["gained"], &after["moved"]), (&json!(0), &json!(0)));
+    assert_eq!(after["moves"], json!([]));
+    let told = text(line, MACHINE, &current(&file.path));
+    assert_tells(&told, &["moved 0 of 16 threads: the plan in force stays"]);
+    // the assignments alone will do
+    let file = saved(&before["assignments"].to_string());
+    let again = json(line, MACHINE, &current(&file.path));
+    assert_eq!(again["moved"], 0);
+}
+
+#[test]
+fn a_round_robin_in_force_is_left_for_what_gains() {
+    let line = "--workers 4 --threads 16 --mode scatter";
+    let before = text(
+        line,
+        MACHINE,
+        &["--policy", "round-robin", "--output", "json"],
+    );
+    let file = saved(&before);
+    let after = json(line, MACHINE, &current(&file.path));
+    let before: Value = serde_json::from_str(&before).unwrap();
+    let gained = after["objective"].as_i64().unwrap() - before["objective"].as_i64().unwrap();
+    assert!(gained > 0);
+    assert_eq!(after["gained"], gained);
+    let moves = after["moves"].as_array().unwrap();
+    assert_eq!(after["moved"], moves.len());
+    let cpu = |plan: &Value, of: &Value| {
+        let assignments = plan["assignments"].as_array().unwrap();
+        let same = |a: &&Value| a["worker"] == of["worker"] && a["rank"] == of["rank"];
+        assignments.iter().find(same).unwrap()["cpu"].clone()
+    };
+    for one in moves {
+        assert_eq!(
+            (&cpu(&before, one), &cpu(&after, one)),
+            (&one["from"], &one["to"])
+        );
+        assert_ne!(one["from"], one["to"]);
+    }
+    let told = text(line, MACHINE, &current(&file.path));
+    assert_tells(
+        &told,
+        &[
+            "cycles gained; the plan in force breaks rule 2 by 1",
+            "moves",
+        ],
+    );
+    let svg = text(
+        line,
+        MACHINE,
+        &[&current(&file.path)[..], &["--output", "svg"]].concat(),
+    );
+    let rings = svg.matches("class=\"moved\"").count();
+    assert_eq!(rings, moves.len() + 1, "one a move and one in the legend");
+    assert!(svg.contains("moved from cpu"));
+}
+
+#[test]
+fn threads_whose_cpu_is_gone_must_move_and_few_others_do() {
+    let line = "--workers 2 --threads 4 --mode scatter";
+    let before = text(line, MACHINE, &["--output", "json"]);
+    let file = saved(&before);
+    let before: Value = serde_json::from_str(&before).unwrap();
+    let lost = before["assignments"][0]["cpu"].as_u64().unwrap();
+    assert_eq!(lost, 0, "the first thread is on cpu 0");
+    let after = json(
+        line,
+        MACHINE,
+        &[&current(&file.path)[..], &["--cpuset", "1-31"]].concat(),
+    );
+    assert_eq!(after["gained"], Value::Null);
+    assert_eq!(after["moves"][0]["from"], 0);
+    assert!(after["moved"].as_u64() <= Some(2), "{}", after["moves"]);
+    let told = text(
+        line,
+        MACHINE,
+        &[&current(&file.path)[..], &["--cpuset", "1-31"]].concat(),
+    );
+    assert_tells(&told, &["because cpus of the plan in force are gone"]);
+}
+
+#[test]
+fn files_that_are_no_plan_are_refused_with_field_and_value() {
+    let line = "--workers 2 --threads 2 --mode scatter";
+    let four = [(0, 0, 0), (0, 1, 1), (1, 0, 2), (1, 1, 3)];
+    let list = |of: &[(u16, u16, u16)]| -> Value {
+        let one = |&(worker, rank, cpu): &(u16, u16, u16)| json!({"worker": worker, "rank": rank, "cpu": cpu});
+        of.iter().map(one).collect()
+    };
+    let mut wrong_cpu = list(&four);
+    wrong_cpu[3]["cpu"] = json!("x");
+    let mut no_rank = list(&four);
+    no_rank[1].as_object_mut().unwrap().remove("rank");
+    let twice = list(&[&four[..], &[(0, 1, 5)]].concat());
+    for (file, words) in [
+        (
+            json!("plan").to_string(),
+            &["assignments", "albacore plan --output json"][..],
+        ),
+        ("{".to_owned(), &["not valid JSON", "line 1"]),
+        (String::new(), &["not valid JSON"]),
+        (
+            json!({"assignments": []}).to_string(),
+            &["assignments is missing, empty"],
+        ),
+        (
+            json!({"workers": 3, "assignments": list(&four)}).to_string(),
+            &["workers is 3", "--workers is 2", "same workers"],
+        ),
+        (
+            list(&four[..2]).to_string(),
+            &["1 workers x 2 threads", "--workers is 2"],
+        ),
+        (list(&four[1..]).to_string(), &["has no thread 0.0"]),
+        (list(&four[..3]).to_string(), &["has no thread 1.1"]),
+        (twice.to_string(), &["assignments[4]", "0.1 a second time"]),
+        (
+            wrong_cpu.to_string(),
+            &["assignments[3].cpu is \"x\"", "0 to 8191"],
+        ),
+        (no_rank.to_string(), &["assignments[1].rank is missing"]),
+        (
+            json!({"deployments": []}).to_string(),
+            &["several deployments", "-f"],
+        ),
+    ] {
+        let file = saved(&file);
+        let ran = run(line, MACHINE, &current(&file.path));
+        assert_refused(&ran, 64, words);
+        assert!(ran.err.contains(file.path.to_str().unwrap()), "{}", ran.err);
+        assert_eq!(ran.err.trim_end().lines().count(), 1, "{}", ran.err);
+    }
+    let none = run(line, MACHINE, &["--current", "/no/such.json"]);
+    assert_refused(&none, 64, &["/no/such.json", "cannot be read"]);
+}
