@@ -23,7 +23,7 @@
 //! than it moves. **Approach.** One deployment that has the machine to itself is
 //! [`solve()`](crate::solve()). Else: threads stay where they are as far as the rules let them, new
 //! ones go where least runs (`volume`), are dealt to workers (`deal`), and exchanged
-//! (`search`, `climb`); ranks come last (`label`). Tiny problems are enumerated (`enumerate`). The
+//! (`search`, `climb`, `shake`); ranks come last (`label`). Tiny problems are enumerated (`enumerate`). The
 //! bound is counted alone (`bound`); `check` judges the answer and shares no code with all this.
 
 mod bound;
@@ -36,6 +36,7 @@ mod label;
 mod problem;
 mod rules;
 mod search;
+mod shake;
 mod site;
 mod solve;
 mod volume;

@@ -75,6 +75,9 @@ pub(crate) const JOINT_TINY_MAX: usize = 100_000;
 /// Steps of an enumeration between two questions to the budget: some 20 microseconds.
 pub(crate) const JOINT_TINY_STEPS: usize = 512;
 
+/// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
+pub(crate) const JOINT_FROZEN_COST: i64 = 1 << 38;
+
 /// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
 pub(crate) const JOINT_FLIPS_MAX: usize = 64;
 

@@ -27,17 +27,24 @@ pub(super) fn upper_bound(site: &Site, rules: &Rules, volume: &Volume, crowd: u3
     let apart = pairs(site.workers as u32) * site.beyond - mains;
     let mut sum = apart;
     let mut compact = [0; LEVELS];
+    let most = core_loads.iter().copied().max().unwrap_or(0);
+    let mut known: BTreeMap<(&[u16], usize, i64), [i64; LEVELS]> = BTreeMap::new();
     for party in &site.parties {
         let workers = party.workers as i64;
-        if party.sign > 0 {
-            let all = site.beyond * pairs(party.threads as u32);
-            sum += workers * (all - least_alone(site, party));
-        } else {
-            sum -= workers * site.beyond * pairs(party.threads as u32);
-            let most = core_loads.iter().copied().max().unwrap_or(0);
-            for (level, compact) in compact.iter_mut().enumerate() {
-                *compact += workers * most_alone(site, party, level, most);
+        let all = workers * site.beyond * pairs(party.threads as u32);
+        let alike = (&party.cpus[..], party.threads, party.sign);
+        let alone = known.entry(alike).or_insert_with(|| {
+            if party.sign > 0 {
+                return [least_alone(site, party), 0, 0, 0];
             }
+            std::array::from_fn(|level| most_alone(site, party, level, most))
+        });
+        if party.sign > 0 {
+            sum += all - workers * alone[0];
+        } else {
+            sum -= all;
+            let add = |(sum, alone): (&mut i64, &i64)| *sum += workers * alone;
+            compact.iter_mut().zip(alone.iter()).for_each(add);
         }
     }
     compact[0] = compact[0].min(most_together(site, &volume.loads, 0));

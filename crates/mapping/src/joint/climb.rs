@@ -17,68 +17,44 @@ const NEVER: i64 = i64::MIN / 8;
 /// What a budget says: true if it is spent.
 pub(super) type Spent<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Lowers the breaches of the rules on mains.
+/// Lowers the breaches of the rules on mains, thread by thread.
 pub(super) fn mend(search: &mut Search<'_>, spent: Spent<'_>) {
-    // bound: each round lowers the breaches
-    while search.breach() > 0 && !spent() {
-        if !mend_once(search, spent) {
-            return;
+    let (mut idle, mut thread) = (0, 0);
+    // bound: each round over all threads but the last lowers the breaches
+    while search.breach() > 0 && idle < search.threads.len() {
+        idle += 1;
+        let cpu = usize::from(search.threads[thread].cpu);
+        if search.is_culprit(cpu) {
+            if spent() {
+                return;
+            }
+            if let Some(step) = mending(search, thread) {
+                make(search, step);
+                idle = 0;
+            }
         }
+        thread = (thread + 1) % search.threads.len();
     }
 }
 
-fn mend_once(search: &mut Search<'_>, spent: Spent<'_>) -> bool {
-    let mains: Vec<usize> = (0..search.threads.len())
-        .filter(|&thread| search.threads[thread].main)
-        .collect();
+/// The move of a thread that lowers the breaches most.
+fn mending(search: &Search<'_>, thread: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
-    for main in mains {
-        if spent() {
-            break;
+    let Thread { main, cpu, .. } = search.threads[thread];
+    let from = usize::from(cpu);
+    for to in (0..search.site.cpus).filter(|&to| to != from) {
+        if may_trade(search, from, to) {
+            consider(search, Move::Shift(thread, to), &mut best);
         }
-        for to in 0..search.site.cpus {
-            let from = usize::from(search.threads[main].cpu);
-            if to == from
-                || search.breach_change(from, to, 1, 0) >= 0 && !may_trade(search, from, to)
-            {
-                continue;
-            }
-            let (rows, shift) = (search.on[to].clone(), may_trade(search, from, to));
-            let exchanges = rows
-                .into_iter()
-                .map(|other| Move::Exchange(main, other as usize));
-            let shifts = shift.then_some(Move::Shift(main, to));
-            for step in exchanges.chain(shifts) {
-                if let Some((breach, worth)) = look(search, step)
-                    && breach < 0
-                    && best.as_ref().is_none_or(|(key, _)| (breach, -worth) < *key)
-                {
-                    best = Some(((breach, -worth), step));
-                }
+        if main && search.breach_change(from, to, 1, 0) < 0 {
+            for &other in &search.on[to] {
+                consider(search, Move::Exchange(thread, other as usize), &mut best);
             }
         }
     }
-    if best.is_none() {
-        best = shift_of_peer(search, spent);
-    }
-    best.map(|(_, step)| make(search, step)).is_some()
-}
-
-/// A full cpu may also become another one by the shift of a peer.
-fn shift_of_peer(search: &Search<'_>, spent: Spent<'_>) -> Option<((i64, i64), Move)> {
-    for thread in (0..search.threads.len()).filter(|&thread| !search.threads[thread].main) {
-        if spent() {
-            return None;
-        }
-        let from = usize::from(search.threads[thread].cpu);
-        for to in (0..search.site.cpus).filter(|&to| to != from && may_trade(search, from, to)) {
-            let step = Move::Shift(thread, to);
-            if let Some((breach, worth)) = look(search, step).filter(|&(breach, _)| breach < 0) {
-                return Some(((breach, -worth), step));
-            }
-        }
-    }
-    None
+    // the best raises worth alone if nothing lowers the breaches
+    best.filter(|&((breach, _), _)| breach < 0)
+        .map(|(_, step)| step)
 }
 
 /// A move.
@@ -210,24 +186,21 @@ impl Wishes {
             let wishes = &mut wishes[row.clone()];
             let of = &search.site.parties[usize::from(party)];
             let held = &search.held[search.cell(worker, 0)..][..self.cpus];
-            if of.is_running {
-                for &to in &of.cpus {
-                    let to = usize::from(to);
-                    if to != from && held[to] < of.worker_cap {
-                        wishes[to] = wishes[to].max(search.worth(thread, to));
-                    }
-                }
-                continue;
-            }
             let pull = &search.pull[search.cell(worker, 0)..][..self.cpus];
             let distances = search.site.distances(from);
             let here = i64::from(pull[from]) - i64::from(distances[from]);
+            let stay_worth = search.stay_worth();
             for &to in &of.cpus {
                 let to = usize::from(to);
-                if to != from && held[to] < of.worker_cap {
-                    let there = i64::from(pull[to]) - i64::from(distances[to]);
-                    wishes[to] = wishes[to].max(of.sign * (there - here) * CYCLE);
+                if to == from || held[to] >= of.worker_cap {
+                    continue;
                 }
+                let there = i64::from(pull[to]) - i64::from(distances[to]);
+                let mut worth = of.sign * (there - here) * CYCLE;
+                if of.is_running {
+                    worth += search.stays(thread, to) * stay_worth;
+                }
+                wishes[to] = wishes[to].max(worth);
             }
         }
     }
@@ -239,8 +212,9 @@ impl Wishes {
         let (main_b, peer_b) = (at(&self.mains, b, a), at(&self.peers, b, a));
         let alike = peer_a + peer_b > 0 || main_a + main_b > 0;
         let (there, back) = (search.mains_worth(a, b), search.mains_worth(b, a));
-        let unlike = main_a + peer_b + there > 0 || peer_a + main_b + back > 0;
-        let trades = search.loads[a] == search.loads[b] + 1;
+        let unlike = (main_a + peer_b + there > 0 && search.breach_change(a, b, 1, 0) <= 0)
+            || (peer_a + main_b + back > 0 && search.breach_change(b, a, 1, 0) <= 0);
+        let trades = may_trade(search, a, b);
         alike || unlike || (trades && (peer_a > 0 || main_a + there > 0))
     }
 }

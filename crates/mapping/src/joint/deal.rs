@@ -17,8 +17,9 @@ use super::search::{Search, Thread};
 use super::site::{NOWHERE, Party};
 use super::volume::Volume;
 
-/// Places every thread.
-pub(super) fn deal(search: &mut Search<'_>, volume: &Volume) {
+/// Places every thread; mains on the cores where `rules` have placed them if `crowded`: a placement
+/// that keeps mains-per-core, but knows nothing of distances.
+pub(super) fn deal(search: &mut Search<'_>, volume: &Volume, crowded: bool) {
     for index in 0..search.site.parties.len() {
         let party = &search.site.parties[index];
         let mut hand = Hand {
@@ -26,6 +27,10 @@ pub(super) fn deal(search: &mut Search<'_>, volume: &Volume) {
             index: index as u16,
             first: search.starts[index],
             mains: party.workers as u32,
+            cores: crowded.then(|| {
+                let cores = search.core_loads.len();
+                search.rules.crowd[index * cores..][..cores].to_vec()
+            }),
             left: (0..search.site.cpus)
                 .map(|cpu| volume.count(index, cpu))
                 .collect(),
@@ -43,6 +48,8 @@ struct Hand<'a> {
     index: u16,
     /// Its first thread.
     first: usize,
+    /// Mains that each core shall still get, if that is prescribed.
+    cores: Option<Vec<u32>>,
     /// Mains that still have to be placed.
     mains: u32,
     /// Threads that each cpu still has to get.
@@ -53,7 +60,13 @@ impl Hand<'_> {
     fn place(&mut self, search: &mut Search<'_>, thread: usize, cpu: usize) {
         search.place(thread, cpu);
         self.left[cpu] = self.left[cpu].saturating_sub(1);
-        self.mains -= u32::from(search.threads[thread].main && self.mains > 0);
+        if search.threads[thread].main {
+            self.mains = self.mains.saturating_sub(1);
+            if let Some(cores) = &mut self.cores {
+                let left = &mut cores[search.site.core(cpu)];
+                *left = left.saturating_sub(1);
+            }
+        }
     }
 
     /// Mains, or else peers, stay where they run.
@@ -102,13 +115,16 @@ impl Hand<'_> {
             let open =
                 open.filter(|&cpu| self.left[cpu] > 0 && search.has_ranks(self.index, cpu, 1, 0));
             let best = open.max_by_key(|&cpu| {
-                let room = search.rules.core_mains > search.mains_near(cpu);
-                (
-                    self.needed(cpu) > 0,
-                    room,
-                    search.field(cpu),
-                    usize::MAX - cpu,
-                )
+                let room = match &self.cores {
+                    Some(cores) => cores[search.site.core(cpu)] > 0,
+                    None => search.rules.core_mains > search.mains_near(cpu),
+                };
+                let light = !search.rules.is_full_cpu(search.loads[cpu], 1);
+                let light_core = !search
+                    .rules
+                    .is_full_core(search.core_loads[search.site.core(cpu)], 1);
+                let fits = (self.needed(cpu) > 0, room, light, light_core);
+                (fits, search.field(cpu), usize::MAX - cpu)
             });
             if let Some(cpu) = best {
                 self.place(search, thread, cpu);

@@ -13,6 +13,8 @@ use super::site::{CORE, Site};
 /// Right-hand sides of the rules on mains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Rules {
+    /// Mains of each party on each core in a placement that keeps mains-per-core, row by row.
+    pub(super) crowd: Vec<u32>,
     /// Most mains on a core.
     pub(super) core_mains: u32,
     /// (12): a cpu with so many threads is full; so many full cpus may hold a main.
@@ -25,8 +27,10 @@ impl Rules {
     /// The rules of a problem.
     pub(super) fn of(problem: &JointProblem, site: &Site) -> Self {
         let (full_cpus, full_cores) = full(problem, site);
+        let (core_mains, crowd) = least_crowd(site);
         Self {
-            core_mains: least_crowd(site),
+            crowd,
+            core_mains,
             full_cpus,
             full_cores,
         }
@@ -109,8 +113,9 @@ fn full(problem: &JointProblem, site: &Site) -> (Full, Full) {
     (rule(own.cpus.len() as u32), rule(used))
 }
 
-/// The least number such that every party can place its mains with at most so many on a core.
-fn least_crowd(site: &Site) -> u32 {
+/// The least number such that every party can place its mains with at most so many on a core, and
+/// such a placement.
+fn least_crowd(site: &Site) -> (u32, Vec<u32>) {
     let cores = site.counts[CORE];
     let mut room = vec![0u32; site.parties.len() * cores];
     let mut held = vec![0u32; site.parties.len() * cores];
@@ -130,7 +135,7 @@ fn least_crowd(site: &Site) -> u32 {
     }
     // bound: each chain takes a main from a fullest core
     while relieve(cores, &room, &mut held, &mut mains) {}
-    mains.into_iter().max().unwrap_or(0)
+    (mains.into_iter().max().unwrap_or(0), held)
 }
 
 /// Takes a main from a fullest core along a chain to one with at least 2 less.

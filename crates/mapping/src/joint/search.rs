@@ -28,6 +28,8 @@ pub(super) struct Thread {
 pub(super) struct Search<'a> {
     pub(super) site: &'a Site,
     pub(super) rules: &'a Rules,
+    /// Cycles that a moved thread costs.
+    pub(super) move_cost: i64,
     /// Worker by worker, the main first.
     pub(super) threads: Vec<Thread>,
     /// First thread of each party, and their number at the end.
@@ -40,6 +42,8 @@ pub(super) struct Search<'a> {
     homes: Vec<u16>,
     /// Where each worker's main runs.
     main_homes: Vec<u16>,
+    /// Where each worker's main is placed.
+    main_cpus: Vec<u16>,
     own_mains: Vec<u16>,
     own_peers: Vec<u32>,
     /// Threads and obstacles of each cpu.
@@ -68,12 +72,14 @@ impl<'a> Search<'a> {
         let mut search = Self {
             site,
             rules,
+            move_cost: site.move_cost,
             threads: Vec::with_capacity(site.slots),
             starts: vec![0],
             pull: vec![0; cells],
             held: vec![0; cells],
             homes: vec![0; cells],
             main_homes: Vec::with_capacity(site.workers),
+            main_cpus: vec![NOWHERE; site.workers],
             own_mains: vec![0; rows],
             own_peers: vec![0; rows],
             loads: volume.loads.clone(),
@@ -122,6 +128,15 @@ impl<'a> Search<'a> {
             .breach(self.crowd, self.full_cpus, self.full_cores)
     }
 
+    /// Whether mains on a cpu, or on its core, may be why a rule on mains is broken.
+    pub(super) fn is_culprit(&self, cpu: usize) -> bool {
+        let core = self.site.core(cpu);
+        let (load, mains) = (self.core_loads[core], self.core_mains[core]);
+        mains > self.rules.core_mains
+            || self.rules.is_full_cpu(self.loads[cpu], self.mains[cpu])
+            || self.rules.is_full_core(load, mains)
+    }
+
     /// Mains on the most crowded core beyond its limit.
     pub(super) fn crowd(&self) -> u32 {
         let most = self.core_mains.iter().copied().max().unwrap_or(0);
@@ -166,6 +181,7 @@ impl<'a> Search<'a> {
         self.on[to].push(thread as u32);
         let row = self.row(party, to);
         if main {
+            self.main_cpus[worker as usize] = to as u16;
             self.own_mains[row] += 1;
             self.value += self.field[to];
             for (field, &distance) in self.field.iter_mut().zip(distances) {
@@ -198,6 +214,7 @@ impl<'a> Search<'a> {
         self.threads[thread].cpu = NOWHERE;
         let row = self.row(party, from);
         if main {
+            self.main_cpus[worker as usize] = NOWHERE;
             self.own_mains[row] -= 1;
             for (field, &distance) in self.field.iter_mut().zip(distances) {
                 *field -= i64::from(distance);
@@ -221,16 +238,8 @@ impl<'a> Search<'a> {
 
     /// Peers of a worker on a cpu.
     fn peers_at(&self, worker: u32, cpu: usize) -> u16 {
-        let party = self.party_of(worker);
-        let local = worker as usize - self.site.parties[party].first_worker;
-        let main = self.starts[party] + local * self.site.parties[party].threads;
-        let has_main = usize::from(self.threads[main].cpu) == cpu;
+        let has_main = usize::from(self.main_cpus[worker as usize]) == cpu;
         self.held[self.cell(worker, cpu)] - u16::from(has_main)
-    }
-
-    fn party_of(&self, worker: u32) -> usize {
-        let first = |party: &super::site::Party| party.first_worker <= worker as usize;
-        self.site.parties.partition_point(first) - 1
     }
 
     fn count_mains(&mut self, cpu: usize, more: i32) {
@@ -295,7 +304,7 @@ impl<'a> Search<'a> {
 
     /// What it is worth that a thread stays.
     pub(super) fn stay_worth(&self) -> i64 {
-        self.site.move_cost * CYCLE + 1
+        self.move_cost * CYCLE + 1
     }
 
     /// How many more threads are where they run if a thread goes to a cpu.

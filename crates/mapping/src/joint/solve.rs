@@ -15,9 +15,11 @@ use super::error::{alone, validate};
 use super::label::label;
 use super::rules::Rules;
 use super::search::Search;
+use super::shake::shake;
 use super::site::{LEVELS, NOWHERE, Site};
-use super::volume::balance;
+use super::volume::{Volume, balance};
 use super::{JointError, JointProblem, JointSolution};
+use crate::limits::JOINT_FROZEN_COST;
 use crate::{Certificate, Mapping, Problem, Relaxation, Solution, check, solve};
 
 /// The best mappings for all deployments together that can be found before `out_of_budget` says
@@ -39,20 +41,24 @@ pub fn solve_joint(
     }
     let rules = Rules::of(problem, &site);
     let volume = balance(&site);
-    let mut search = Search::new(&site, &rules, &volume);
-    deal(&mut search, &volume);
-    mend(&mut search, out_of_budget);
-    let start = search.clone();
-    let goal = upper_bound(&site, &rules, &volume, search.crowd());
-    climb(&mut search, goal, out_of_budget);
+    let mut search = dealt(&site, &rules, &volume, out_of_budget);
+    // ranks may cost moves that a climb does not foresee: then its start may be the better answer
+    let is_joined = site.parties.iter().any(|party| party.is_running);
+    let start = is_joined.then(|| search.clone());
+    let crowd = search.crowd();
+    let goal = upper_bound(&site, &rules, &volume, crowd);
+    find_best(&mut search, goal, out_of_budget);
     let mut best = Placement::of(&search);
-    if search.value != start.value || search.kept != start.kept {
+    if let Some(start) = start.filter(|start| start.value != search.value) {
         let before = Placement::of(&start);
         if before.key <= best.key {
             best = before;
         }
     }
-    let mut bound = upper_bound(&site, &rules, &volume, best.key.0[0]);
+    let mut bound = goal;
+    if best.key.0[0] != crowd {
+        bound = upper_bound(&site, &rules, &volume, best.key.0[0]);
+    }
     let is_settled = best.value >= bound && best.key.2 == least_moves(&site);
     let tiny = if is_settled {
         None
@@ -68,6 +74,49 @@ pub fn solve_joint(
         }
     }
     Ok(answer(problem, &site, best, bound))
+}
+
+/// A first placement. Where it crowds mains, another that is led by cores may not.
+fn dealt<'a>(
+    site: &'a Site,
+    rules: &'a Rules,
+    volume: &Volume,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Search<'a> {
+    let mut search = Search::new(site, rules, volume);
+    deal(&mut search, volume, false);
+    mend(&mut search, out_of_budget);
+    if search.crowd() > 0 && !out_of_budget() {
+        let mut other = Search::new(site, rules, volume);
+        deal(&mut other, volume, true);
+        mend(&mut other, out_of_budget);
+        if other.breaches() < search.breaches() {
+            return other;
+        }
+    }
+    search
+}
+
+/// Climbs and shakes: first the newcomers alone, as if moving anybody else cost more than it could
+/// gain, then all, so that each move of a thread that runs pays beside the best without it.
+fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
+    let runs_on = search.kept == search.threads.len() as i64 && search.breach() == 0;
+    let is_joined = search.site.parties.iter().any(|party| party.is_running);
+    if runs_on {
+        climb(search, goal, out_of_budget);
+        return;
+    }
+    let move_cost = search.move_cost;
+    let passes = if is_joined {
+        &[JOINT_FROZEN_COST, move_cost][..]
+    } else {
+        &[move_cost]
+    };
+    for &cost in passes {
+        search.move_cost = cost;
+        climb(search, goal, out_of_budget);
+        shake(search, goal, out_of_budget);
+    }
 }
 
 /// Threads that cannot stay.
@@ -142,17 +191,19 @@ fn gained(site: &Site, places: &[u16]) -> i64 {
             .zip([&party.homes[..], after])
         {
             for worker in places.chunks(party.threads) {
-                let mut held = vec![0; site.cpus];
-                worker.iter().for_each(|&cpu| held[usize::from(cpu)] += 1);
-                *value += party.sign * apart(site, &held);
                 mains[usize::from(worker[0])] += 1;
+                for (i, &a) in worker.iter().enumerate() {
+                    let distances = site.distances(a.into());
+                    let of = |&b: &u16| i64::from(distances[usize::from(b)]);
+                    *value += party.sign * worker[i + 1..].iter().map(of).sum::<i64>();
+                }
             }
         }
     }
     values[1] + apart(site, &mains[1]) - values[0] - apart(site, &mains[0])
 }
 
-/// Distances of all pairs of things that lie on cpus: all of them beyond, less what the domains of
+/// Distances of all pairs of mains, `held` on each cpu: all of them beyond, less what the domains of
 /// the tree bring them closer.
 fn apart(site: &Site, held: &[u32]) -> i64 {
     let pairs = |x: u32| i64::from(x) * (i64::from(x) - 1) / 2;

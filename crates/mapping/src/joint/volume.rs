@@ -23,6 +23,8 @@ pub(super) struct Volume {
     counts: Vec<u32>,
     /// How many of them run there already.
     settled: Vec<u32>,
+    /// Mains that run on each cpu.
+    mains: Vec<u32>,
     /// Threads and obstacles of each cpu.
     pub(super) loads: Vec<u32>,
 }
@@ -41,6 +43,7 @@ pub(super) fn balance(site: &Site) -> Volume {
         cpus: site.cpus,
         counts: vec![0; site.parties.len() * site.cpus],
         settled: vec![0; site.parties.len() * site.cpus],
+        mains: vec![0; site.cpus],
         loads: site.obstacles.clone(),
     };
     for (index, party) in site.parties.iter().enumerate() {
@@ -99,13 +102,14 @@ impl Volume {
                     self.counts[index * self.cpus + cpu] += 1;
                     self.settled[index * self.cpus + cpu] += 1;
                     self.loads[cpu] += 1;
+                    self.mains[cpu] += u32::from(rank == 0);
                 }
             }
         }
     }
 
-    /// The other threads of a party go where least runs; among equals, scatter to the L3 with fewest
-    /// of its own, compact in the order of the tree.
+    /// The other threads of a party go where least runs; among equals where no main runs, then scatter
+    /// to the L3 with fewest of its own, compact in the order of the tree.
     fn add_free(&mut self, site: &Site, (index, party): (usize, &Party), cores: &mut [u32]) {
         let row = index * self.cpus;
         let placed: u32 = self.counts[row..row + self.cpus].iter().sum();
@@ -124,7 +128,8 @@ impl Volume {
                     } else {
                         0
                     };
-                    (self.loads[cpu], cores[usize::from(core)], own, l3, l2, cpu)
+                    let load = (self.loads[cpu], cores[usize::from(core)]);
+                    (load, self.mains[cpu], own, l3, l2, cpu)
                 });
             if let Some(cpu) = best {
                 self.counts[row + cpu] += 1;

@@ -1,0 +1,170 @@
+//! Prints one table of joint problems: case, threads, objective, bound, gap, threads moved, milliseconds,
+//! milliseconds of a second solve with the answer in force, microseconds after one worker's respawn
+//! (nothing changed), peak memory.
+//!
+//! Every answer is checked. Each case is solved several times; times are medians.
+#![allow(clippy::expect_used)] // a benchmark has nobody to return an error to
+
+use std::time::{Duration, Instant};
+
+use albacore_mapping::{Deployment, JointProblem, JointSolution, Mode, check_joint, solve_joint};
+use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Distances, Topology};
+
+const RUNS: usize = 5;
+/// Leaves 5 of 50 ms for what runs whatever the budget says.
+const BUDGET: Duration = Duration::from_millis(45);
+
+fn main() {
+    println!(
+        "case\tthreads\tobjective\tbound\toptimal\tgap_percent\tms\tagain_us\tmoved\tjoin_ms\tjoin_moved\tpeak_mib"
+    );
+    let article = machine([1, 1, 16, 2]);
+    let large = machine([2, 8, 8, 2]);
+    for (name, topology, count, cpusets) in [
+        ("2 on 32 cpus", &article, 2, Cpusets::Same),
+        ("10 on 32 cpus", &article, 10, Cpusets::Same),
+        ("10 on 32 cpus, halves", &article, 10, Cpusets::Halves),
+        ("10 on 256 cpus", &large, 10, Cpusets::Same),
+        ("50 on 256 cpus, by L3", &large, 50, Cpusets::Sixteenths),
+        ("200 on 256 cpus", &large, 200, Cpusets::Same),
+        ("200 on 256 cpus, halves", &large, 200, Cpusets::Halves),
+        ("200 on 256 cpus, windows", &large, 200, Cpusets::Windows),
+    ] {
+        run(name, &problem(topology, count, cpusets));
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Cpusets {
+    /// The whole machine for everybody.
+    Same,
+    /// The lower or the upper half of the cores.
+    Halves,
+    /// An L3 each.
+    Sixteenths,
+    /// A quarter of the cpus each, from a place of its own.
+    Windows,
+}
+
+impl Cpusets {
+    fn of(self, index: usize, topology: &Topology) -> CpuSet {
+        let cpus = topology.cpus();
+        let cores = cpus.len() / 2;
+        let keep = |cpu: &&Cpu| {
+            let core = cpu.core as usize;
+            match self {
+                Self::Same => true,
+                Self::Halves => (core * 2 / cores) == index % 2,
+                Self::Sixteenths => cpu.l3 as usize == index % 16,
+                Self::Windows => (core + cores - index * 7 % cores) % cores < cores / 4,
+            }
+        };
+        cpus.iter().filter(keep).map(|cpu| cpu.id).collect()
+    }
+}
+
+fn problem(topology: &Topology, count: usize, cpusets: Cpusets) -> JointProblem {
+    let sizes = [
+        (4, 4, Mode::Scatter),
+        (2, 8, Mode::Compact),
+        (8, 2, Mode::Scatter),
+        (1, 16, Mode::Compact),
+    ];
+    let deployment = |(index, &(workers, threads, mode))| Deployment {
+        workers,
+        threads,
+        mode,
+        cpuset: cpusets.of(index, topology),
+        current: None,
+    };
+    JointProblem {
+        deployments: sizes
+            .iter()
+            .cycle()
+            .take(count)
+            .enumerate()
+            .map(deployment)
+            .collect(),
+        topology: topology.clone(),
+        distances: Distances::default(),
+        obstacles: Vec::new(),
+        move_cost: 200,
+    }
+}
+
+/// Packages x L3 each x cores each x cpus each.
+fn machine([packages, l3s, cores, width]: [u32; 4]) -> Topology {
+    let all_cores = packages * l3s * cores;
+    let cpus = (0..all_cores * width).map(|id| {
+        let core = id % all_cores;
+        let (l3, package) = (core / cores, core / cores / l3s);
+        Cpu {
+            id: CpuId(id as u16),
+            core,
+            l2: core,
+            l3,
+            numa: package,
+            package,
+            kind: CoreKind::Performance,
+        }
+    });
+    Topology::new(cpus.collect()).expect("a regular machine is nested")
+}
+
+fn run(name: &str, problem: &JointProblem) {
+    let threads: usize = problem
+        .deployments
+        .iter()
+        .map(|d| usize::from(d.workers) * usize::from(d.threads))
+        .sum();
+    let (solution, micros) = timed(problem);
+    let stated = &solution.certificate;
+    let gap = (stated.bound - stated.objective) as f64 / (stated.objective.abs().max(1)) as f64;
+    let mut again = problem.clone();
+    for (deployment, mapping) in again.deployments.iter_mut().zip(&solution.mappings) {
+        deployment.current = Some(mapping.clone());
+    }
+    let (second, again_micros) = timed(&again);
+    let mut joined = again.clone();
+    joined.deployments.push(Deployment {
+        current: None,
+        ..problem.deployments[0].clone()
+    });
+    let (third, join_micros) = timed(&joined);
+    println!(
+        "{name}\t{threads}\t{}\t{}\t{}\t{:.2}\t{:.1}\t{again_micros}\t{}\t{:.1}\t{}\t{}",
+        stated.objective,
+        stated.bound,
+        stated.optimal,
+        gap * 100.0,
+        micros as f64 / 1000.0,
+        second.moved,
+        join_micros as f64 / 1000.0,
+        third.moved,
+        peak_mib()
+    );
+}
+
+/// The answer, checked, and the median of the microseconds it took.
+fn timed(problem: &JointProblem) -> (JointSolution, u128) {
+    let mut micros = Vec::new();
+    let mut last = None;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        let solution = solve_joint(problem, &mut || start.elapsed() > BUDGET);
+        micros.push(start.elapsed().as_micros());
+        last = Some(solution.expect("within limits"));
+    }
+    micros.sort_unstable();
+    let solution = last.expect("at least one run");
+    check_joint(problem, &solution).expect("every answer is valid");
+    (solution, micros[RUNS / 2])
+}
+
+/// Most memory that this process had, in MiB.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}
