@@ -78,6 +78,9 @@ pub(crate) const JOINT_TINY_STEPS: usize = 512;
 /// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
 pub(crate) const JOINT_FROZEN_COST: i64 = 1 << 38;
 
+/// Most work in all rounds of a joint shake, in threads times cpus: tens of milliseconds.
+pub(crate) const JOINT_SHAKE_WORK_MAX: usize = 4_000_000;
+
 /// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
 pub(crate) const JOINT_FLIPS_MAX: usize = 64;
 
