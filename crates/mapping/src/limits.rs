@@ -34,23 +34,23 @@ pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 /// Longest run of the integer program, seconds: it cannot be interrupted from outside.
 pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.05;
 
-/// Longest time that may be given to a program as a method of its own: a day, far beyond what anybody
-/// waits for.
+/// Longest time that may be given to a program as a method of its own: a day, far beyond what
+/// anybody waits for.
 pub const METHOD_SECONDS_MAX: f64 = 86_400.0;
 
 /// Most integer variables of the reduced program as a method of its own. 16 x 16 on 256 cpus has
-/// 20,480 in compact: microlp needs 25 s and 60 MiB. 64 x 64 there has 81,920: neither engine is over its
-/// first steps after 20 s, HiGHS with 500 MiB; it may have more time.
+/// 20,480 in compact: microlp needs 25 s and 60 MiB. 64 x 64 there has 81,920: neither engine is
+/// over its first steps after 20 s, HiGHS with 500 MiB; it may have more time.
 pub(crate) const REDUCED_ALONE_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
     100_000
 } else {
     25_000
 };
 
-/// Most variables of the literal program. On the 32 cpus of the article, microlp proves 4 x 4 (3,104
-/// variables) in 10 to 25 s and has no mapping for 8 x 4 (5,600) after 30 s; HiGHS proves 4 x 4 in 1 s,
-/// 8 x 4 in scatter in 20 s, and has none for 8 x 8 (6,624) after 54 s: with patience, up to the largest
-/// of the article, 16 x 16 (16,800).
+/// Most variables of the literal program. On the 32 cpus of the article, microlp proves 4 x 4
+/// (3,104 variables) in 4 to 25 s and has no mapping for 8 x 4 (5,600) after 30 s; HiGHS proves
+/// 4 x 4 in 1 s, 8 x 4 in scatter in 20 s, and has no mapping for 8 x 8 (6,624) after 54 s: with
+/// patience, up to the largest of the article, 16 x 16 (16,800).
 pub(crate) const LITERAL_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
     20_000
 } else {

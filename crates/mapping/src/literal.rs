@@ -1,18 +1,19 @@
 //! The integer program of the source article, as it is written there.
 //!
 //! **Problem.** Say independently of everything else in this crate what the best value is, and with
-//! which relaxation. **Approach.** `Y[w,t,c]` is 1 if rank t of worker w runs on cpu c. Constraints (1),
-//! (2), (3), (8) and (9)-(12), and the same for physical cores, stand in `rules` one by one with the
-//! numbers of the article; the products of (4) and (6) are linearized in `pairs`. No tree, no counts, no
-//! order among workers or ranks, no start: the program knows nothing that [`solve()`](crate::solve)
-//! knows. Where the rules contradict each other, each of (8+), mains-per-core, (12), (12+) has a slack;
-//! first the slacks alone are made smallest, in this order, then the value is made largest with the
-//! slacks fixed. So the relaxation is proven and not taken over from the solver, and the program with
-//! the products is never infeasible. **Proof sketch.** The programs are the rules; lexicographic order
-//! is one program for each slack that is not 0 in the answer before it (a slack that is 0 cannot be
-//! smaller). (2), (3) and (8) never need a slack: `label` and `deal` always find a mapping. **Limits.**
-//! At most [`LITERAL_VARIABLES_MAX`] variables. Each of the up to five programs for the slacks takes at
-//! most [`RELAX_SHARE`] of the seconds; one that runs out leaves a relaxation that is not proven smallest.
+//! which relaxation. **Approach.** `Y[w,t,c]` is 1 if rank t of worker w runs on cpu c. Constraints
+//! (1), (2), (3), (8) and (9)-(12), and the same for physical cores, stand in `rules` one by one
+//! with the numbers of the article; the products of (4) and (6) are linearized in `pairs`. No tree,
+//! no counts, no order among workers or ranks, no start: the program knows nothing that
+//! [`solve()`](crate::solve) knows. Where the rules contradict each other, each of (8+),
+//! mains-per-core, (12), (12+) has a slack; first the slacks alone are made smallest, in this
+//! order, then the value is made largest with the slacks fixed. So the relaxation is proven and not
+//! taken over from the solver, and the program with the products is never infeasible. **Proof
+//! sketch.** The programs are the rules; lexicographic order is one program for each slack that is
+//! not 0 in the answer before it (a slack that is 0 cannot be smaller). (2), (3) and (8) never need
+//! a slack: `label` and `deal` always find a mapping. **Limits.** At most [`LITERAL_VARIABLES_MAX`]
+//! variables. Each of the up to five programs for the slacks takes at most [`RELAX_SHARE`] of the
+//! seconds; one that runs out leaves a relaxation that is not proven smallest.
 
 mod pairs;
 mod rules;
@@ -23,6 +24,7 @@ use crate::check::report;
 use crate::error::validate;
 use crate::limits::LITERAL_VARIABLES_MAX;
 use crate::method::engine::{ENGINE, Failure, Found, Program, run};
+use crate::method::farthest;
 use crate::{Certificate, CheckReport, Mapping, Method, MethodError, Problem, Solution};
 use rules::{RULES, Rules, Slack};
 
@@ -32,8 +34,8 @@ const RELAX_SHARE: f64 = 0.1;
 /// Solves the program of the article for at most `seconds`.
 ///
 /// # Errors
-/// The problem is outside the limits, the program too large, nothing was found in time, or the engine
-/// failed.
+/// The problem is outside the limits, the program too large, nothing was found in time, or the
+/// engine failed.
 pub(crate) fn solve_literal(
     problem: &Problem,
     out_of_budget: &mut dyn FnMut() -> bool,
@@ -62,7 +64,7 @@ pub(crate) fn solve_literal(
         variables: rules.variables,
         objective,
         constraints: rules.constraints,
-        magnitude: farthest(problem) as f64,
+        magnitude: magnitude(problem),
     };
     let found = run(program, &wanted, &[], left).map_err(|failure| refusal(failure, seconds))?;
     Ok(certified(problem, &found))
@@ -120,11 +122,11 @@ fn refusal(failure: Failure, seconds: f64) -> MethodError {
     }
 }
 
-/// No value exceeds all pairs at the largest distance.
-fn farthest(problem: &Problem) -> i64 {
+/// No value is farther from 0 than all pairs at the largest distance.
+fn magnitude(problem: &Problem) -> f64 {
     let (workers, threads) = (i64::from(problem.workers), i64::from(problem.threads));
     let pairs = workers * (workers - 1) / 2 + workers * threads * (threads - 1) / 2;
-    pairs * i64::from(problem.distances.beyond)
+    (pairs * i64::from(problem.distances.beyond)) as f64
 }
 
 /// How many variables the program with the products has.

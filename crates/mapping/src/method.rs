@@ -1,23 +1,24 @@
 //! Three ways to the same answer: the exact construction, the reduced program, the literal one.
 //!
-//! **Problem.** Nobody has to believe [`solve()`]: people who know the source article want to see its
-//! own program give the same value, and tests want an oracle that shares no idea with the solver.
-//! **Approach.** [`solve_by`] runs one [`Method`] and has its answer counted by `check` before it is
-//! given out. *Exact* is [`solve()`]: construction, exchanges, a bound from counts, the reduced program
-//! as its net. *Reduced* is that program alone (`reduced`): no ranks, pairs counted in domains.
-//! *Literal* is the program of the article with its `Y[w,t,c]` (`literal`). Both programs go through
-//! good_lp to microlp, or to HiGHS in a build with the cargo feature `highs` (`engine`). **Proof
-//! sketch.** A program's `optimal` means that its branch and bound came to its end, or that value and
-//! proven bound are less than one clock cycle apart: values are whole numbers. **Limits.** A running
-//! program cannot be interrupted, it gets its seconds beforehand; programs work with floats, so an
-//! answer is what counting says of the mapping, never what the program says of it.
+//! **Problem.** Nobody has to believe [`solve()`]: people who know the source article want to see
+//! its own program give the same value, and tests want an oracle that shares no idea with the
+//! solver. **Approach.** [`solve_by`] runs one [`Method`] and has its answer counted by `check`
+//! before it is given out. *Exact* is [`solve()`]: construction, exchanges, a bound from counts,
+//! the reduced program as its net. *Reduced* is that program alone (`reduced`): no ranks, pairs
+//! counted in domains. *Literal* is the program of the article with its `Y[w,t,c]` (`literal`).
+//! Both programs go through good_lp to microlp, or to HiGHS in a build with the cargo feature
+//! `highs` (`engine`). **Proof sketch.** A program's `optimal` means that its branch and bound came
+//! to its end, or that value and proven bound are less than one clock cycle apart: values are whole
+//! numbers. **Limits.** A running program cannot be interrupted, it gets its seconds beforehand;
+//! programs work with floats, so an answer is what counting says of the mapping, never what the
+//! program says of it.
 
 pub(crate) mod engine;
 
 use crate::limits::METHOD_SECONDS_MAX;
 use crate::literal::solve_literal;
 use crate::reduced::solve_reduced_alone;
-use crate::{Problem, ProblemError, Solution, Violation, check, check_solution, solve};
+use crate::{Mode, Problem, ProblemError, Solution, Violation, check, check_solution, solve};
 
 /// How an answer is found.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -113,7 +114,8 @@ pub enum MethodError {
 /// programs; the programs together run for at most `seconds_max`, which [`Method::Exact`] does not
 /// need.
 ///
-/// The answer of a program that ran out of time carries the bound that was proven by then.
+/// A certificate says what the method itself proved: that of a program that ran out of time has the
+/// bound that its branch and bound had by then, and if it had none, that of the largest distance.
 ///
 /// # Errors
 /// The problem is outside the limits, or a program is too large, found nothing in time, or failed.
@@ -133,6 +135,19 @@ pub fn solve_by(
         Ok(_) => Ok(solution),
         Err(violations) => Err(MethodError::Refused { method, violations }),
     }
+}
+
+/// What no mapping exceeds because no pair is farther apart, or nearer, than the table of distances
+/// says: the bound of a program that proved nothing in time.
+pub(crate) fn farthest(problem: &Problem) -> i64 {
+    let pairs = |things: u16| i64::from(things) * (i64::from(things) - 1) / 2;
+    let mains = pairs(problem.workers) * i64::from(problem.distances.beyond);
+    let within = i64::from(problem.workers) * pairs(problem.threads);
+    mains
+        + match problem.mode {
+            Mode::Scatter => within * i64::from(problem.distances.beyond),
+            Mode::Compact => -within * i64::from(problem.distances.cpu),
+        }
 }
 
 fn seconds_of(seconds: f64) -> Result<f64, MethodError> {
@@ -156,12 +171,11 @@ fn stay(problem: &Problem, solution: Solution) -> Solution {
         let admitted = stated.relaxed.iter().find(|r| r.rule == broken.rule);
         admitted.is_some_and(|admitted| broken.amount <= admitted.amount)
     });
-    if report.objective == stated.objective && is_admitted {
-        let mapping = current.clone();
-        return Solution {
-            mapping,
-            ..solution
-        };
+    if report.objective != stated.objective || !is_admitted {
+        return solution;
     }
+    let mut solution = solution;
+    solution.mapping = current.clone();
+    solution.certificate.relaxed = report.relaxed;
     solution
 }

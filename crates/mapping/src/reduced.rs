@@ -6,16 +6,16 @@
 //! to be small, by the tangents of x(x-1)/2, where it is to be large, by steps that must be taken
 //! in order. Workers are alike, so their mains are asked to be in order. Rules: (3) bounds x[w,c],
 //! (8) and (8+) their sums, (12) and (12+) count the domains that hold ceil(WT/units) threads and a
-//! main, all loosened as far as the construction had to (`relax`); (2) is what `label` needs. **Proof
-//! sketch.** Every mapping that keeps the rules gives such x and m with the same value, and the
-//! reverse holds by `label`; tangents and ordered steps are exact at integers. **Limits.** As the
-//! net, up to [`REDUCED_VARIABLES_MAX`] integer variables and for [`REDUCED_SECONDS_MAX`]; alone, up
-//! to [`REDUCED_ALONE_VARIABLES_MAX`] and for the caller's seconds, started from the construction, so
-//! that there always is an answer. The relaxation is that of the construction, not proven smallest.
+//! main, all loosened as far as the construction had to (`relax`); (2) is what `label` needs.
+//! **Proof sketch.** Every mapping that keeps the rules gives such x and m with the same value, and
+//! the reverse holds by `label`; tangents and ordered steps are exact at integers. **Limits.** As
+//! the net, up to [`REDUCED_VARIABLES_MAX`] integer variables and for [`REDUCED_SECONDS_MAX`];
+//! alone, up to [`REDUCED_ALONE_VARIABLES_MAX`] and for the caller's seconds, started from the
+//! construction, so that there always is an answer. The relaxation is that of the construction, not
+//! proven smallest.
 
 mod model;
 
-use crate::bound::upper_bound;
 use crate::check::report;
 use crate::deal::{Deal, deal};
 use crate::domains::Domains;
@@ -23,6 +23,7 @@ use crate::error::validate;
 use crate::improve::{Allowed, Search};
 use crate::limits::{REDUCED_ALONE_VARIABLES_MAX, REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
 use crate::method::engine::{self, ENGINE, Failure, run};
+use crate::method::farthest;
 use crate::name::name;
 use crate::volumes::volumes;
 use crate::{Certificate, CheckReport, Method, MethodError, Problem, Solution};
@@ -73,8 +74,7 @@ pub(crate) fn solve_reduced_alone(
     let volumes = volumes(&domains);
     let allowed = Allowed::by(&domains, &volumes);
     let start = in_order(deal(&domains, &volumes));
-    // what is known if the program proves nothing in time
-    let mut bound = upper_bound(&domains, &allowed);
+    let mut bound = farthest(problem);
     let mut best = (Search::of(&domains, &allowed, &start).objective(), start);
     match run_model(Model::of(&domains, &allowed), Some(&best.1), seconds) {
         Ok((found, deal)) => {

@@ -1,5 +1,5 @@
-//! The program of the source article as an oracle: on every problem with at most 6 cpus and 6 threads
-//! it says what the exact construction says, and so does going through all mappings.
+//! The program of the source article as an oracle: on every problem with at most 6 cpus and 6
+//! threads it says what the exact construction says, and so does going through all mappings.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod enumerated;
@@ -120,6 +120,29 @@ fn a_program_without_time_says_that_it_found_nothing() {
     assert!(matches!(error, MethodError::NothingFound { .. }), "{error}");
     let spent = solve_by(Method::Literal, &problem, &mut || true, SECONDS).unwrap_err();
     assert!(matches!(spent, MethodError::NothingFound { .. }), "{spent}");
+}
+
+#[test]
+fn a_program_that_runs_out_of_time_never_claims_too_much() {
+    let problem = problem(Shape([1, 1, 4, 1, 2]).topology(), (3, 3, Mode::Compact));
+    let best = by(Method::Exact, &problem).certificate;
+    assert!(best.optimal);
+    for method in [Method::Reduced, Method::Literal] {
+        for seconds in [0.001, 0.01, 0.1, 0.5] {
+            match solve_by(method, &problem, &mut || false, seconds) {
+                Ok(solution) => {
+                    check_solution(&problem, &solution).unwrap();
+                    let stated = solution.certificate;
+                    assert!(stated.objective <= best.objective, "{method} {seconds}");
+                    assert!(stated.bound >= best.objective, "{method} {seconds}");
+                }
+                Err(error) => {
+                    assert!(matches!(error, MethodError::NothingFound { .. }), "{error}");
+                    assert_eq!(method, Method::Literal, "the reduced program has a start");
+                }
+            }
+        }
+    }
 }
 
 #[test]

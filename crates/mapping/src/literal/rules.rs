@@ -1,5 +1,5 @@
-//! The constraints of the article, one function each, with their numbers; `+` marks those for physical
-//! cores, which the article has "by near similar reasoning" and does not print.
+//! The constraints of the article, one function each, with their numbers; `+` marks those for
+//! physical cores, which the article has "by near similar reasoning" and does not print.
 
 use good_lp::{Constraint, Expression, ProblemVariables, Variable, constraint, variable};
 
@@ -216,7 +216,8 @@ impl Rules {
         self.at_most(held, &(f64::from(most) + slack));
     }
 
-    /// (9)-(12): `M[c]` a main is there, `E[c]` = (n[c] - L) M[c], written as a product of binaries.
+    /// (9)-(12): `M[c]` a main is there, `E[c]` = (n[c] - L) M[c], written as a product of
+    /// binaries.
     fn overloaded_mains_of_cpus(&mut self) {
         let Some(most) = self.size.full_mains(self.size.cpus) else {
             return;

@@ -1,11 +1,11 @@
 //! Who solves a program: microlp, or HiGHS in a build with the cargo feature `highs`.
 //!
 //! **Problem.** Both programs are built with good_lp; its face hides what a certificate needs: the
-//! bound that was proven by the time a program was stopped. **Approach.** [`run`] hands a program to
-//! the engine of this build and takes values and bound from the engine's own answer. Values of our
-//! objectives are whole numbers, so the engine is asked for a gap below one clock cycle and its
-//! bound is rounded down. **Proof sketch.** With `|objective| <= magnitude`, a relative gap of
-//! 0.9 / magnitude is an absolute one below 0.9; a whole number below `bound` is at most its floor.
+//! bound that was proven by the time a program was stopped. **Approach.** [`run`] hands a program
+//! to the engine of this build and takes values and bound from the engine's own answer. Values of
+//! our objectives are whole numbers, so the engine is asked for a gap below one clock cycle and its
+//! bound is rounded down. **Proof sketch.** With `|objective| <= magnitude`, a relative gap of 0.9
+//! / magnitude is an absolute one below 0.9; a whole number below `bound` is at most its floor.
 //! **Limits.** Engines compute with floats: a bound is taken with a millionth to spare.
 
 use good_lp::{Constraint, Expression, ProblemVariables, Variable};
@@ -60,7 +60,7 @@ pub(crate) fn way_out() -> &'static str {
     if cfg!(feature = "highs") {
         "use the exact solver"
     } else {
-        "use the exact solver, or build with the cargo feature `highs`"
+        "use the exact solver, or HiGHS: build with `cargo build --features albacore-mapping/highs`"
     }
 }
 

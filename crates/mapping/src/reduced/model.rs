@@ -1,7 +1,7 @@
 //! The reduced program as good_lp takes it.
 //!
-//! `x[w,c]` and `m[w,c]` are the only decisions; every other variable is determined by them and says
-//! how ([`Derived`]), so that a known deal can be handed to the engine as a start.
+//! `x[w,c]` and `m[w,c]` are the only decisions; every other variable is determined by them and
+//! says how ([`Derived`]), so that a known deal can be handed to the engine as a start.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Every tree of cpus, cores, L2 and L3 up to a size, each once up to renaming; and every problem on
-//! it, with the best answer found by going through all mappings.
+//! Every tree of cpus, cores, L2 and L3 up to a size, each once up to renaming; and every problem
+//! on it, with the best answer found by going through all mappings.
 #![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
 
 use albacore_mapping::{Mapping, Mode, Problem, check};
@@ -105,9 +105,9 @@ pub fn every_problem(most: usize, slots: u16, mode: Mode) -> Vec<Problem> {
     every_topology(most).iter().flat_map(on).collect()
 }
 
-/// The least breaches of any mapping that keeps (1), (2), (3) and (8), in the order of [`RULES`], and
-/// the best value with them, by going through the mappings. Workers are alike and so are peers: of
-/// mappings that differ in their names only one is counted.
+/// The least breaches of any mapping that keeps (1), (2), (3) and (8), in the order of [`RULES`],
+/// and the best value with them, by going through the mappings. Workers are alike and so are peers:
+/// of mappings that differ in their names only one is counted.
 pub fn best_of_all(problem: &Problem) -> ([u32; 4], i64) {
     let mut all = All {
         problem,
