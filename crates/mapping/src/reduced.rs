@@ -16,13 +16,15 @@
 
 mod model;
 
+use good_lp::Variable;
+
 use crate::check::report;
 use crate::deal::{Deal, deal};
 use crate::domains::Domains;
 use crate::error::validate;
 use crate::improve::{Allowed, Search};
 use crate::limits::{REDUCED_ALONE_VARIABLES_MAX, REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
-use crate::method::engine::{self, ENGINE, Failure, run};
+use crate::method::engine::{self, ENGINE, Failure, Program, run, run_microlp};
 use crate::method::farthest;
 use crate::name::name;
 use crate::volumes::volumes;
@@ -43,7 +45,10 @@ pub(crate) fn solve_reduced(domains: &Domains, allowed: &Allowed) -> Option<Foun
         return None;
     }
     let model = Model::of(domains, allowed);
-    let (found, deal) = run_model(model, None, REDUCED_SECONDS_MAX).ok()?;
+    let (found, deal) = run_model(model, None, |program, wanted, start| {
+        run_microlp(program, wanted, start, REDUCED_SECONDS_MAX)
+    })
+    .ok()?;
     Some(Found {
         deal: deal?,
         proven: found.is_proven(),
@@ -76,7 +81,11 @@ pub(crate) fn solve_reduced_alone(
     let start = in_order(deal(&domains, &volumes));
     let mut bound = farthest(problem);
     let mut best = (Search::of(&domains, &allowed, &start).objective(), start);
-    match run_model(Model::of(&domains, &allowed), Some(&best.1), seconds) {
+    let model = Model::of(&domains, &allowed);
+    let solved = run_model(model, Some(&best.1), |program, wanted, start| {
+        run(program, wanted, start, seconds)
+    });
+    match solved {
         Ok((found, deal)) => {
             // the program leaves out what everything far apart would be worth
             let constant = domains.objective(0, 0);
@@ -117,7 +126,7 @@ pub(crate) fn solve_reduced_alone(
 fn run_model(
     model: Model<'_>,
     start: Option<&Deal>,
-    seconds: f64,
+    run: impl FnOnce(Program, &[Variable], &[(Variable, f64)]) -> Result<engine::Found, Failure>,
 ) -> Result<(engine::Found, Option<Deal>), Failure> {
     let start = start.map_or_else(Vec::new, |deal| model.start(deal));
     let (workers, cpus) = (model.threads.len(), model.threads[0].len());
@@ -128,7 +137,7 @@ fn run_model(
         .flatten()
         .copied()
         .collect();
-    let found = run(model.program(), &wanted, &start, seconds)?;
+    let found = run(model.program(), &wanted, &start)?;
     let (threads, mains) = found.values.split_at(workers * cpus);
     let rows = threads.chunks(cpus).zip(mains.chunks(cpus));
     let deal = deal_of(rows);

@@ -19,6 +19,19 @@ fn by(method: Method, problem: &Problem) -> Solution {
     solve_by(method, problem, &mut || false, SECONDS).unwrap()
 }
 
+/// The exact answer. Its own integer program has a slice of wall-clock time, which a busy machine
+/// may take away.
+fn exact(problem: &Problem) -> Solution {
+    let mut solution = by(Method::Exact, problem);
+    for _ in 0..20 {
+        if solution.certificate.optimal {
+            break;
+        }
+        solution = by(Method::Exact, problem);
+    }
+    solution
+}
+
 fn breaches(solution: &Solution) -> [u32; 4] {
     let relaxed = &solution.certificate.relaxed;
     assert!(
@@ -44,14 +57,15 @@ fn compare(mode: Mode) -> usize {
             format!("{method}: {workers} x {threads} {mode:?} on (core, L2, L3) {tree:?}")
         };
         let (least, value) = best_of_all(problem);
-        for method in [Method::Exact, Method::Literal] {
-            let solution = by(method, problem);
+        for (method, solution) in [
+            (Method::Exact, exact(problem)),
+            (Method::Literal, by(Method::Literal, problem)),
+        ] {
             check_solution(problem, &solution).unwrap();
             assert_eq!(breaches(&solution), least, "{}", of(method));
             assert_eq!(solution.certificate.objective, value, "{}", of(method));
             assert!(solution.certificate.bound >= value, "{}", of(method));
-            // the net of the exact solver has a slice of wall-clock time, which a busy machine may
-            // take away: then it says so
+            // the exact solver may have lost all its slices: then it says so
             let is_proven = solution.certificate.optimal || method == Method::Exact;
             assert!(is_proven, "{}", of(method));
         }
@@ -94,10 +108,7 @@ fn two_workers_of_two_threads_on_the_machine_of_the_article_agree() {
 fn contradictory_rules_are_loosened_as_by_the_exact_solver() {
     let problem = problem(Shape([1, 1, 8, 1, 1]).topology(), (5, 2, Mode::Scatter));
     let literal = by(Method::Literal, &problem).certificate;
-    assert_eq!(
-        literal.relaxed,
-        by(Method::Exact, &problem).certificate.relaxed
-    );
+    assert_eq!(literal.relaxed, exact(&problem).certificate.relaxed);
     assert_eq!(literal.relaxed[0].rule, "12");
     assert_eq!(literal.relaxed[0].amount, 2);
 }

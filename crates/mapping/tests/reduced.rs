@@ -39,7 +39,7 @@ fn without_time_the_construction_is_the_answer_and_its_gap_is_told() {
 
 #[test]
 fn a_program_that_is_too_large_says_what_to_do() {
-    let problem = problem(Shape([2, 8, 1, 8, 2]).topology(), (64, 64, Mode::Scatter));
+    let problem = problem(Shape([2, 8, 1, 8, 2]).topology(), (256, 64, Mode::Scatter));
     let error = solve_by(Method::Reduced, &problem, &mut || false, 1.0).unwrap_err();
     assert!(matches!(error, MethodError::TooLarge { .. }), "{error}");
     assert!(

@@ -2,15 +2,15 @@
 //!
 //! **Problem.** The article omits the linearization "for brevity", and the choice decides how far
 //! the program can be solved. **Approach.** A product z = a b of two binaries is written the
-//! standard way: z <= a, z <= b, z >= a + b - 1, z >= 0. Beside it stand the constraints of the
-//! article multiplied by a: (1) says that W mains, or T threads of a worker, are on all cpus, so
-//! the products of one cpu with all others sum to (W-1) a or (T-1) a; (8+) and mains-per-core say
-//! how many there are on a core at most, so those with the others of its core sum to at most (U+ -
-//! 1) a or (ceil(W/P) - 1) a. **Proof sketch.** A constraint times a binary holds where the
-//! constraint does, so the rows cut off no mapping. **Limits.** What the rows are worth, on the
-//! machine of the article (one core of a busy machine): 2 x 2 takes HiGHS 0.2 s in either mode and
-//! microlp 0.4 s; without them HiGHS is not done in 54 s and the bounds that it has by then are
-//! 2,300 for 150 and 50 for -50. Leaving them out would be no fair comparison.
+//! standard way: `z <= a`, `z <= b`, `z >= a + b - 1`, `z >= 0`. Beside it stand constraints of the
+//! article multiplied by a. By (1) there are W mains, or T threads of a worker, on all cpus: the
+//! products of one cpu with all others sum to `(W-1) a`, or `(T-1) a`. By (8+) and mains-per-core
+//! there are at most so many on a core: the products with the others of its core sum to at most
+//! `(U+ - 1) a`, or `(ceil(W/P) - 1) a`. **Proof sketch.** A constraint times a binary holds where
+//! the constraint does, so the rows cut off no mapping. **Limits.** What the rows are worth, on the
+//! machine of the article and a busy cpu: 2 x 2 takes HiGHS 0.2 s in either mode and microlp 0.2
+//! to 0.4 s; without them HiGHS is not done in 54 s and the bounds that it has by then are 2,300
+//! for 150 and 50 for -50. Leaving them out would be no fair comparison.
 //!
 //! Sums over threads are binary by (2) and (3) where W <= C and T <= C. Elsewhere up to k =
 //! ceil(W/C) or ceil(T/C) threads share a cpu: then the cpu has k *seats*, taken in order, and

@@ -70,9 +70,12 @@ fn whole(bound: f64) -> Option<i64> {
     bound.is_finite().then(|| (bound + spare).floor() as i64)
 }
 
-/// Solves `program` for `seconds` at most, from `start` if the engine accepts it as a solution.
 #[cfg(not(feature = "highs"))]
-pub(crate) fn run(
+pub(crate) use run_microlp as run;
+
+/// Solves `program` for `seconds` at most, from `start` if the engine accepts it as a solution.
+/// Microlp whatever the build: the net of `solve` is the same in all of them.
+pub(crate) fn run_microlp(
     program: Program,
     wanted: &[Variable],
     start: &[(Variable, f64)],
