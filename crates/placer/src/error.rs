@@ -1,6 +1,6 @@
 //! Why placing cannot go on. What only concerns one thread for a moment is not an error but part of a report.
 
-use albacore_mapping::ProblemError;
+use albacore_mapping::{JointError, JointViolation, ProblemError};
 use albacore_os::{CgroupError, MaskError, OsError};
 use albacore_plan::LintError;
 use albacore_topology::SysfsError;
@@ -37,6 +37,18 @@ pub enum PlacerError {
     /// The policy cannot be solved.
     #[error(transparent)]
     Problem(#[from] ProblemError),
+    /// The policies of the subjects cannot be solved together.
+    #[error("the servers of this machine together: {0}")]
+    Joint(#[from] JointError),
+    /// A broken invariant of this program; nothing was written.
+    #[error(
+        "a mapping of all servers did not pass its check and was not used (this is a bug): {}",
+        first(violations)
+    )]
+    JointCheck {
+        /// What is wrong with it.
+        violations: Vec<JointViolation>,
+    },
     /// A broken invariant of this program; nothing was written.
     #[error("a plan did not pass its check and was not executed (this is a bug): {0}")]
     Lint(#[from] LintError),
@@ -60,10 +72,15 @@ impl PlacerError {
             Self::Cgroup(_) => "cgroup",
             Self::EmptyCpuset { .. } => "empty_cpuset",
             Self::NotPermitted(_) => "not_permitted",
-            Self::Problem(_) => "problem",
-            Self::Lint(_) => "invariant",
+            Self::Problem(_) | Self::Joint(_) => "problem",
+            Self::Lint(_) | Self::JointCheck { .. } => "invariant",
             Self::RootGone { .. } => "root_gone",
             Self::UnknownSubject(_) => "unknown_subject",
         }
     }
+}
+
+fn first(violations: &[JointViolation]) -> String {
+    let first = violations.first();
+    first.map(ToString::to_string).unwrap_or_default()
 }

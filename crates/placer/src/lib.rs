@@ -18,6 +18,7 @@ mod solving;
 mod subject;
 mod table;
 mod telling;
+mod together;
 
 pub use config::{Config, SubjectConfig, SubjectId};
 pub use control::{Control, ControlError, Handle};

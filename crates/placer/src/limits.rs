@@ -64,6 +64,13 @@ pub const SOLVE_BUDGET: Duration = Duration::from_millis(50);
 /// A solve is followed by a pause of this many times its duration before the next one.
 pub const SOLVE_PAUSE_RATIO: u32 = 20;
 
+/// What moving a thread for the sake of another subject costs, in cycles of the objective: as much as a pair of threads
+/// gains at most by going apart or together. Its caches are cold once; the gain lasts.
+pub const JOINT_MOVE_COST: u32 = 200;
+
+/// A subject whose cpus are shared asks again after this time for the answer that all get together.
+pub const JOINT_PERIOD: Duration = Duration::from_millis(5);
+
 /// Processes looked at in one subject: a server of 64 workers with helpers has a few hundred.
 pub const PROCESSES_MAX: usize = 4096;
 

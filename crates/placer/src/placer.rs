@@ -24,6 +24,7 @@ use crate::limits::{
 use crate::process::{Quiet, Reader};
 use crate::report::{Figures, Report, Restored};
 use crate::subject::{Subject, Surroundings};
+use crate::together::Together;
 use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId};
 
 const CONTROL_KEY: Key = Key(u64::MAX);
@@ -69,6 +70,7 @@ pub struct Placer {
     machine: Topology,
     scheduler: SchedExt,
     subjects: BTreeMap<SubjectId, Subject>,
+    together: Together,
     next_id: u32,
     figures: Figures,
     due: Due,
@@ -117,6 +119,7 @@ impl Placer {
             machine,
             scheduler: SchedExt::Disabled,
             subjects: BTreeMap::new(),
+            together: Together::default(),
             next_id: 0,
             figures: Figures::default(),
             due: Due::default(),
@@ -225,7 +228,16 @@ impl Placer {
         self.take_hints(&keys)?;
         self.take_ends(&keys)?;
         self.look(report)?;
-        let mut result = Ok(());
+        let mut result = self.together.update(
+            &mut self.subjects,
+            &mut Surroundings {
+                reader: &self.reader,
+                machine: &self.machine,
+                may_write: true,
+                figures: &mut self.figures,
+                report,
+            },
+        );
         for id in self.subjects.keys().copied().collect::<Vec<_>>() {
             result = result.and(self.converge(id, report));
         }

@@ -32,7 +32,9 @@ impl BirthKind {
 /// One event. Times are in microseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// A mapping was solved, because policy, cpuset or machine changed.
+    /// A mapping was solved, because policy, cpuset or machine changed, or the subjects that share the machine. Where
+    /// they do, objective, bound, `optimal`, `relaxed` and the time are those of all of them together, and only subjects
+    /// with another mapping or problem than before are told of.
     Planned {
         /// Of which subject.
         subject: SubjectId,

@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
 use albacore_plan::{Observation, Placement, Policy, problem};
 
-use crate::limits::{SOLVE_BUDGET, SOLVE_PAUSE_RATIO};
+use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET, SOLVE_PAUSE_RATIO};
 
 /// The mapping in force, and the problem that it answers.
 #[derive(Debug, Default)]
 pub(crate) struct Solved {
     answer: Option<(Placement, Problem, Solution)>,
     not_before: Option<Instant>,
+    /// Others share the cpus: the answer comes from `together`.
+    is_joined: bool,
+    /// The answer was found with others that are gone: it is only the start for the next one.
+    is_stale: bool,
 }
 
 /// What became of a wish for a mapping.
@@ -39,6 +43,34 @@ impl Solved {
         self.answer.as_ref().map(|(_, _, solution)| solution)
     }
 
+    /// Takes over an answer that was found together with others. True if it is another one than before, or to
+    /// another problem.
+    pub(crate) fn adopt(&mut self, problem: Problem, solution: Solution) -> bool {
+        let is_known = self
+            .answer
+            .as_ref()
+            .is_some_and(|(placement, before, known)| {
+                *placement == Placement::Tuna
+                    && is_same(before, &problem)
+                    && known.mapping == solution.mapping
+            });
+        self.is_stale = false;
+        self.answer = Some((Placement::Tuna, problem, solution));
+        !is_known
+    }
+
+    /// From now on the answers come from [`Solved::adopt`].
+    pub(crate) fn join(&mut self) {
+        self.is_joined = true;
+    }
+
+    /// From now on it is solved alone. True if it was not before.
+    pub(crate) fn leave(&mut self) -> bool {
+        let was_joined = std::mem::take(&mut self.is_joined);
+        self.is_stale |= was_joined;
+        was_joined
+    }
+
     /// Brings the mapping up to date with what is asked.
     pub(crate) fn update(
         &mut self,
@@ -59,8 +91,12 @@ impl Solved {
         if let Some((placement, problem, _)) = &self.answer
             && *placement == policy.placement
             && is_same(problem, &wanted)
+            && !self.is_stale
         {
             return Ok(Solving::Current);
+        }
+        if self.is_joined {
+            return Ok(Solving::Later(JOINT_PERIOD));
         }
         let start = Instant::now();
         if let Some(wait) = self
@@ -78,6 +114,7 @@ impl Solved {
         };
         let took = start.elapsed();
         self.not_before = Some(start + took * (1 + SOLVE_PAUSE_RATIO));
+        self.is_stale = false;
         self.answer = Some((policy.placement, wanted, solution));
         Ok(Solving::Fresh(took))
     }

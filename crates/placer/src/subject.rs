@@ -166,6 +166,14 @@ impl Subject {
         })
     }
 
+    /// Whether it is placed by the solver and its threads go where that says.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.policy.placement == Placement::Tuna
+            && self.policy.enforcement == Enforcement::Enforce
+            && !self.is_refused
+            && self.tree.has_root()
+    }
+
     fn writes(&self, around: &Surroundings<'_>) -> bool {
         around.may_write && self.policy.enforcement == Enforcement::Enforce && !self.is_refused
     }
