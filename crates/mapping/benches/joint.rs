@@ -32,6 +32,11 @@ fn main() {
     ] {
         run(name, &problem(topology, count, cpusets));
     }
+    let mut most = problem(&large, 200, Cpusets::Same);
+    for deployment in &mut most.deployments {
+        (deployment.workers, deployment.threads) = (16, 16);
+    }
+    run("200 of 16 x 16 on 256 cpus", &most);
 }
 
 #[derive(Clone, Copy)]

@@ -7,6 +7,8 @@
 //! nothing can exceed), `settle` (few moves), `reduced` (the integer program where value and bound do not meet), `label`
 //! and `name` (ranks and workers). [`round_robin()`] is the baseline. `check` judges any of them and
 //! shares no code with them; `explain` counts why a mapping is as it is.
+//!
+//! [`solve_joint()`] places all deployments of a machine together (`joint`); [`check_joint()`] judges that.
 #![forbid(unsafe_code)]
 
 mod bound;
