@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package albacore-xtask --
 
-.PHONY: build demo test lint bench bench-placement e2e soak crds proto clean tools python
+.PHONY: build demo test lint bench bench-placement e2e soak crds proto clean tools python cluster
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
@@ -12,7 +12,7 @@ build: tools ## release binaries in target/release
 demo: build ## serve examples/fraud.yaml here, compare kernel and Albacore placement, kill workers, write demo/report.html
 	target/release/xtask demo
 
-test: tools python ## every test: Rust, real processes and cgroups, real Python clients
+test: tools python cluster ## every test: Rust, real processes and cgroups, a real API server, real Python clients
 	@echo "== Rust: unit, property, house, process and kernel tests"
 	$(CARGO) build --workspace --bins
 	$(CARGO) test --workspace
@@ -54,3 +54,6 @@ tools:
 
 python:
 	@tests/python-env.sh >/dev/null
+
+cluster:
+	@tests/cluster/build.sh >/dev/null

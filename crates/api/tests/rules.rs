@@ -1,6 +1,11 @@
 //! Each rule of the schema with an example that keeps it and one that breaks it. The examples are
 //! whole specs, so that an API server can be asked the same.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+use std::path::Path;
+
 use albacore_api::{inference_deployment_crd, read_deployment};
+use albacore_testbed::{ControlPlane, Options};
 use serde_json::{Value, json};
 
 /// What the API server says, an example that keeps the rule, one that breaks it, and the field that
@@ -103,10 +108,13 @@ fn batching_examples() -> Vec<Example> {
     ]
 }
 
+fn object(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": name}, "spec": spec})
+}
+
 fn read(name: &str, spec: &Value) -> Result<(), String> {
-    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
-        "metadata": {"name": name}, "spec": spec});
-    let read = read_deployment(&object.to_string(), "f.yaml");
+    let read = read_deployment(&object(name, spec).to_string(), "f.yaml");
     read.map(|_| ()).map_err(|error| error.to_string())
 }
 
@@ -166,4 +174,66 @@ fn every_rule_of_the_schema_has_its_example() {
         .filter(|message| !has_example(message))
         .collect();
     assert!(without.is_empty(), "{without:?}");
+}
+
+/// Applies `object` without storing it; what the API server has against it.
+fn ask(plane: &ControlPlane, object: &Value) -> Result<(), String> {
+    let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+    std::fs::write(file.path(), object.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let output = plane
+        .kubectl(&[
+            "create",
+            "--dry-run=server",
+            "--validate=strict",
+            "-f",
+            path,
+        ])
+        .unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn an_api_server_judges_as_the_reader_does() {
+    let mut plane = ControlPlane::start(&Options::default()).unwrap();
+    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");
+    plane.serve_crds(&crds).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = plane.kubectl(arguments).unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    for file in ["fraud.yaml", "gunicorn.yaml"] {
+        let path = format!("{}/../../examples/{file}", env!("CARGO_MANIFEST_DIR"));
+        run(&[
+            "create",
+            "--dry-run=server",
+            "--validate=strict",
+            "-f",
+            &path,
+        ]);
+    }
+    for (rule, keeps, breaks, _) in examples() {
+        assert_eq!(ask(&plane, &object("m", &keeps)), Ok(()), "{rule}");
+        let message = ask(&plane, &object("m", &breaks)).unwrap_err();
+        assert!(message.contains(rule), "{rule}: {message}");
+    }
+    let spec = &examples()[0].1;
+    for name in ["1a", "a.b", &"a".repeat(64)] {
+        let message = ask(&plane, &object(name, spec)).unwrap_err();
+        assert!(
+            message.contains("becomes the name of a Service"),
+            "{name}: {message}"
+        );
+    }
+    let mut unknown = object("m", spec);
+    unknown["spec"]["batchng"] = json!({});
+    let message = ask(&plane, &unknown).unwrap_err();
+    assert!(message.contains("spec.batchng"), "{message}");
 }

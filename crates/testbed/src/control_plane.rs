@@ -1,0 +1,301 @@
+//! etcd and kube-apiserver, started and stopped.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::certificates::Authority;
+use crate::program::{Program, programs};
+use crate::{TestbedError, kubeconfig};
+
+/// Who may do everything.
+const ADMINISTRATORS: &str = "system:masters";
+
+/// The audit policy: every request, without bodies, so that tests can count what a client asked and wrote.
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+
+/// What a control plane is started with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Also runs kube-controller-manager: Deployments get pods, namespaces and owners are cleaned up.
+    pub controller_manager: bool,
+}
+
+/// A running control plane. Everything of it lies in one temporary folder and ends with this value.
+#[derive(Debug)]
+pub struct ControlPlane {
+    manager: Option<Program>,
+    apiserver: Program,
+    etcd: Program,
+    arguments: Vec<OsString>,
+    programs: PathBuf,
+    authority: Authority,
+    address: String,
+    admin: PathBuf,
+    folder: TempDir,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it answers.
+    ///
+    /// # Errors
+    /// Its programs cannot be built or started, or are not ready in time.
+    pub fn start(options: &Options) -> Result<Self, TestbedError> {
+        let programs = programs()?;
+        let folder = TempDir::with_prefix("albacore-testbed-")
+            .map_err(TestbedError::file("a temporary folder"))?;
+        let authority = Authority::new()?;
+        let [client, peer, port] = free_ports()?;
+        let address = format!("127.0.0.1:{port}");
+        write_secrets(folder.path(), &authority)?;
+        let admin = authority.client("admin", Some(ADMINISTRATORS))?;
+        let admin = kubeconfig::write(folder.path(), "admin", &admin, &address)?;
+        let etcd = start_etcd(&programs, folder.path(), client, peer)?;
+        let arguments = apiserver_arguments(folder.path(), client, port);
+        let apiserver = start_apiserver(&programs, folder.path(), &arguments)?;
+        let mut plane = Self {
+            manager: None,
+            apiserver,
+            etcd,
+            arguments,
+            programs,
+            authority,
+            address,
+            admin,
+            folder,
+        };
+        plane.wait_until_ready()?;
+        if options.controller_manager {
+            plane.start_controller_manager()?;
+        }
+        Ok(plane)
+    }
+
+    /// The kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    /// A kubeconfig for a user of this name and group, with the rights that RBAC gives them.
+    ///
+    /// # Errors
+    /// The certificate cannot be made or written.
+    pub fn kubeconfig_of(&self, user: &str, group: Option<&str>) -> Result<PathBuf, TestbedError> {
+        let identity = self.authority.client(user, group)?;
+        let file: String = user
+            .chars()
+            .map(|c| if c.is_alphanumeric() { c } else { '-' })
+            .collect();
+        kubeconfig::write(self.folder.path(), &file, &identity, &self.address)
+    }
+
+    /// Runs kubectl as an administrator.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<Output, TestbedError> {
+        self.run("kubectl", arguments)
+    }
+
+    /// Runs a program of the cluster's (kubectl, helm) as an administrator.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Result<Output, TestbedError> {
+        let binary = self.programs.join(program);
+        Command::new(&binary)
+            .args(arguments)
+            .env("KUBECONFIG", &self.admin)
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(TestbedError::file(binary))
+    }
+
+    /// Applies custom resource definitions (a file or a folder) and waits until the API server serves them.
+    ///
+    /// # Errors
+    /// kubectl cannot be run, or they are not served in time.
+    pub fn serve_crds(&mut self, path: &Path) -> Result<(), TestbedError> {
+        let kubectl = self.programs.join("kubectl");
+        let admin = self.admin.clone();
+        let succeeds = |arguments: &[&OsStr]| succeeds(&kubectl, &admin, arguments);
+        let apply = ["apply".as_ref(), "-f".as_ref(), path.as_os_str()];
+        // kubectl calls a definition that has no condition yet an error, so it is asked again.
+        let wait = ["wait", "--for=condition=Established", "crd", "--all"].map(OsStr::new);
+        self.apiserver
+            .wait_until(|| succeeds(&apply) && succeeds(&wait))
+    }
+
+    /// Every request so far, one JSON object a line, as the API server's audit log tells them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn audit_log(&self) -> Result<String, TestbedError> {
+        let path = self.folder.path().join("audit.log");
+        std::fs::read_to_string(&path).map_err(TestbedError::file(path))
+    }
+
+    /// Ends the API server as a crash would and starts it again: watches break, nothing stored is lost.
+    ///
+    /// # Errors
+    /// It does not come back.
+    pub fn restart_api_server(&mut self) -> Result<(), TestbedError> {
+        self.apiserver.kill();
+        self.apiserver = start_apiserver(&self.programs, self.folder.path(), &self.arguments)?;
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), TestbedError> {
+        let kubectl = self.programs.join("kubectl");
+        let admin = self.admin.clone();
+        let succeeds =
+            |arguments: [&str; 3]| succeeds(&kubectl, &admin, &arguments.map(OsStr::new));
+        self.apiserver.wait_until(|| {
+            succeeds(["get", "--raw", "/readyz"]) && succeeds(["get", "namespace", "default"])
+        })
+    }
+
+    fn start_controller_manager(&mut self) -> Result<(), TestbedError> {
+        let folder = self.folder.path();
+        let name = "system:kube-controller-manager";
+        let config = kubeconfig::write(
+            folder,
+            "manager",
+            &self.authority.client(name, None)?,
+            &self.address,
+        )?;
+        let [port, _, _] = free_ports()?;
+        let config = config.display();
+        let folder = folder.display();
+        let arguments = lines(&format!(
+            "--kubeconfig={config}\n--authentication-kubeconfig={config}\n--authorization-kubeconfig={config}\n\
+             --bind-address=127.0.0.1\n--secure-port={port}\n--cert-dir={folder}/manager\n--leader-elect=false\n\
+             --kube-api-qps=500\n--kube-api-burst=1000\n--use-service-account-credentials\n\
+             --service-account-private-key-file={folder}/accounts.key\n--root-ca-file={folder}/ca.crt"
+        ));
+        let binary = self.programs.join("kube-controller-manager");
+        let log = self.folder.path().join("manager.log");
+        let mut manager = Program::start("kube-controller-manager", &binary, &arguments, log)?;
+        let has_account = || {
+            self.kubectl(&["get", "serviceaccount", "default", "-n", "default"])
+                .is_ok_and(|output| output.status.success())
+        };
+        manager.wait_until(has_account)?;
+        self.manager = Some(manager);
+        Ok(())
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // Clients first, so that none of them complains of a server that is gone.
+        drop(self.manager.take());
+        self.apiserver.kill();
+        self.etcd.kill();
+    }
+}
+
+fn succeeds(kubectl: &Path, config: &Path, arguments: &[&OsStr]) -> bool {
+    let mut command = Command::new(kubectl);
+    command.args(arguments).env("KUBECONFIG", config);
+    let quiet = Stdio::null;
+    command.stdin(quiet()).stdout(quiet()).stderr(quiet());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Three ports that are free now.
+fn free_ports() -> Result<[u16; 3], TestbedError> {
+    let listen =
+        || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(TestbedError::file("a free port"));
+    // All three at once, so that they differ.
+    let listeners = [listen()?, listen()?, listen()?];
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener
+            .local_addr()
+            .map_err(TestbedError::file("a free port"))?
+            .port();
+    }
+    Ok(ports)
+}
+
+fn write_secrets(folder: &Path, authority: &Authority) -> Result<(), TestbedError> {
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(TestbedError::file(path))
+    };
+    let hosts = [
+        "127.0.0.1",
+        "10.96.0.1",
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+    ];
+    let server = authority.server("kube-apiserver", &hosts)?;
+    // Signs the tokens of service accounts; the public half is read from the certificate.
+    let accounts = authority.server("service-accounts", &[])?;
+    write("ca.crt", &authority.certificate())?;
+    write("apiserver.crt", &server.certificate)?;
+    write("apiserver.key", &server.key)?;
+    write("accounts.crt", &accounts.certificate)?;
+    write("accounts.key", &accounts.key)?;
+    write("audit.yaml", AUDIT_POLICY)
+}
+
+fn start_etcd(
+    programs: &Path,
+    folder: &Path,
+    client: u16,
+    peer: u16,
+) -> Result<Program, TestbedError> {
+    let data = folder.join("etcd");
+    let arguments = lines(&format!(
+        "--name=testbed\n--data-dir={}\n--unsafe-no-fsync\n--log-level=warn\n\
+         --listen-client-urls=http://127.0.0.1:{client}\n--advertise-client-urls=http://127.0.0.1:{client}\n\
+         --listen-peer-urls=http://127.0.0.1:{peer}\n--initial-advertise-peer-urls=http://127.0.0.1:{peer}\n\
+         --initial-cluster=testbed=http://127.0.0.1:{peer}",
+        data.display()
+    ));
+    Program::start(
+        "etcd",
+        &programs.join("etcd"),
+        &arguments,
+        folder.join("etcd.log"),
+    )
+}
+
+fn apiserver_arguments(folder: &Path, etcd: u16, port: u16) -> Vec<OsString> {
+    let folder = folder.display();
+    lines(&format!(
+        "--etcd-servers=http://127.0.0.1:{etcd}\n--bind-address=127.0.0.1\n--advertise-address=127.0.0.1\n\
+         --secure-port={port}\n--endpoint-reconciler-type=none\n--service-cluster-ip-range=10.96.0.0/16\n\
+         --client-ca-file={folder}/ca.crt\n--tls-cert-file={folder}/apiserver.crt\n\
+         --tls-private-key-file={folder}/apiserver.key\n--service-account-issuer=https://kubernetes.default.svc\n\
+         --service-account-key-file={folder}/accounts.crt\n--service-account-signing-key-file={folder}/accounts.key\n\
+         --authorization-mode=Node,RBAC\n--enable-admission-plugins=NodeRestriction\n--allow-privileged=true\n\
+         --audit-policy-file={folder}/audit.yaml\n--audit-log-path={folder}/audit.log\n--audit-log-mode=blocking"
+    ))
+}
+
+fn start_apiserver(
+    programs: &Path,
+    folder: &Path,
+    arguments: &[OsString],
+) -> Result<Program, TestbedError> {
+    Program::start(
+        "kube-apiserver",
+        &programs.join("kube-apiserver"),
+        arguments,
+        folder.join("apiserver.log"),
+    )
+}
+
+/// One argument a line.
+fn lines(text: &str) -> Vec<OsString> {
+    text.lines().map(OsString::from).collect()
+}

@@ -1,0 +1,66 @@
+//! Why a control plane could not be had.
+
+use std::path::PathBuf;
+
+/// Why a control plane could not be had; names the program and where its log is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TestbedError {
+    /// The programs could not be built.
+    #[error("tests/cluster/build.sh ended with {status}: what it wrote is above")]
+    Build {
+        /// Its exit status.
+        status: std::process::ExitStatus,
+    },
+    /// A program did not start.
+    #[error("{program} cannot be started")]
+    Start {
+        /// Its name.
+        program: &'static str,
+        /// Why.
+        source: albacore_os::OsError,
+    },
+    /// A program ended by itself.
+    #[error("{program} ended with {status}; its log: {tail}")]
+    Ended {
+        /// Its name.
+        program: &'static str,
+        /// How.
+        status: std::process::ExitStatus,
+        /// The last lines of its log.
+        tail: String,
+    },
+    /// A program is not ready in time.
+    #[error("{program} is not ready after {seconds} s; its log: {tail}")]
+    NotReady {
+        /// Its name.
+        program: &'static str,
+        /// How long was waited.
+        seconds: u64,
+        /// The last lines of its log.
+        tail: String,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make a certificate for {name}")]
+    Certificate {
+        /// Whose.
+        name: String,
+        /// Why.
+        source: rcgen::Error,
+    },
+    /// A file or folder could not be used.
+    #[error("{}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl TestbedError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}
