@@ -16,9 +16,50 @@
 //! the bound can be above every mapping.
 
 use crate::Mode;
+use crate::classes::{Permits, beside, classes};
 use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
-use crate::improve::Allowed;
+use crate::improve::{Allowed, Search};
+use crate::prices::{Sizes, lowest};
 use crate::volumes::{main_limits, no_counts, spread};
+
+/// A bound that is at most `bound`, by bargaining (`prices`) in every group of levels; what the deal
+/// of `search` has reached guides the prices.
+pub(crate) fn tightened(
+    search: &Search<'_>,
+    bound: i64,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> i64 {
+    if search.objective() >= bound {
+        return bound;
+    }
+    let (domains, allowed) = (search.domains, &search.allowed);
+    let sign = if domains.mode == Mode::Compact { 1 } else { -1 };
+    let (within, mains) = (search.closeness(), search.closeness_of_mains());
+    let constant = domains.objective(0, 0);
+    // the best bound on all levels below `level`
+    let mut below = [0i64; LEVELS + 1];
+    for outer in 0..LEVELS {
+        below[outer + 1] = i64::MAX;
+        // alone, or with all inside it: what is between helps hardly ever
+        for inner in [outer, 0].into_iter().take(outer + 1) {
+            let reached = |level: usize| sign * within[level] - mains[level];
+            let goal = (inner..=outer).map(reached).sum();
+            let (classes, _) = classes(domains, allowed, (inner, outer));
+            let (group, _) = lowest(&classes, sizes(domains, allowed), goal, out_of_budget);
+            below[outer + 1] = below[outer + 1].min(below[inner].saturating_add(group));
+        }
+    }
+    bound.min(constant.saturating_add(below[LEVELS]))
+}
+
+pub(crate) fn sizes(domains: &Domains, allowed: &Allowed) -> Sizes {
+    Sizes {
+        workers: domains.workers as i64,
+        threads: domains.threads,
+        permits: Permits::of(domains, allowed).map(|permits| permits.count),
+        alone: beside(domains, allowed) == Some(0),
+    }
+}
 
 /// No mapping within `allowed` is above this.
 pub(crate) fn upper_bound(domains: &Domains, allowed: &Allowed) -> i64 {
@@ -195,4 +236,41 @@ fn most_of_level(domains: &Domains, rooms: &[Room]) -> i64 {
         best = next;
     }
     best[extras]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::tightened;
+    use crate::deal::deal;
+    use crate::domains::Domains;
+    use crate::improve::{Allowed, Search};
+    use crate::sample::problems;
+    use crate::shake::shake;
+    use crate::volumes::volumes;
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 1_500, failure_persistence: None, ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn no_search_passes_the_bound_of_prices(problem in problems(), steps in 0..400u32) {
+            let domains = Domains::of(&problem);
+            let volumes = volumes(&domains);
+            let allowed = Allowed::by(&domains, &volumes);
+            let start = Search::of(&domains, &allowed, &deal(&domains, &volumes));
+            let mut asked = 0;
+            let mut spent = || {
+                asked += 1;
+                asked > steps
+            };
+            let bound = tightened(&start, i64::MAX, &mut spent);
+            let mut search = start.clone();
+            search.climb(i64::MAX, &mut || false);
+            shake(&mut search, i64::MAX, &mut || false);
+            prop_assert!(bound >= search.objective(), "{} above {}", search.objective(), bound);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! **Problem.** Give every worker one main and T-1 peers, at most `worker_cap` threads on a cpu,
 //! such that the cpus' volumes and mains are used up exactly. **Approach.** Worker by worker. A
 //! worker must take what the workers after it could not (`forced`); beyond that it is free and
-//! takes, thread by thread, what is best for itself. **Proof sketch.** Let n' and m' be what is
+//! takes, thread by thread, what is best for itself; once the budget is spent, what is most left. **Proof sketch.** Let n' and m' be what is
 //! left of a cpu, W' the workers left. With n' <= cap W' everywhere, sum n' = W'T, sum m' = W' and
 //! m' <= n', each row n'/W' is a fractional answer, so any choice of T threads with at least n' -
 //! cap (W'-1) and at most cap on each cpu leaves the same invariant. The forced threads are at most
@@ -27,6 +27,16 @@ pub(crate) struct Deal {
 
 /// Deals all threads.
 pub(crate) fn deal(domains: &Domains, volumes: &Volumes) -> Deal {
+    deal_within(domains, volumes, &mut || false)
+}
+
+/// Deals all threads, the plain way from when the budget is spent.
+pub(crate) fn deal_within(
+    domains: &Domains,
+    volumes: &Volumes,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Deal {
+    let mut hurried = false;
     let mut left = Left {
         threads: volumes.threads.clone(),
         mains: volumes.mains.clone(),
@@ -38,7 +48,8 @@ pub(crate) fn deal(domains: &Domains, volumes: &Volumes) -> Deal {
     };
     for _ in 0..domains.workers {
         let main = left.take_main(domains);
-        let mut peers = left.take_peers(domains, main);
+        hurried |= out_of_budget();
+        let mut peers = left.take_peers(domains, main, hurried);
         left.workers -= 1;
         peers.sort_unstable();
         deal.mains.push(main as u16);
@@ -70,7 +81,7 @@ impl Left {
         main
     }
 
-    fn take_peers(&mut self, domains: &Domains, main: usize) -> Vec<u16> {
+    fn take_peers(&mut self, domains: &Domains, main: usize, hurried: bool) -> Vec<u16> {
         let mut counts = no_counts(domains);
         let mut need: Vec<u32> = (0..domains.cpus)
             .map(|cpu| self.forced(domains, cpu))
@@ -84,6 +95,9 @@ impl Left {
             .collect();
         for cpu in forced {
             self.take(domains, cpu, &mut counts, &mut peers);
+        }
+        if hurried {
+            self.take_most_left(domains, &mut counts, &mut peers);
         }
         while peers.len() + 1 < domains.threads {
             let open = |&cpu: &usize| {
@@ -104,6 +118,36 @@ impl Left {
             self.take(domains, cpu, &mut counts, &mut peers);
         }
         peers
+    }
+
+    /// Fills a row without a look at distances: the cpus of which most is left.
+    fn take_most_left(
+        &mut self,
+        domains: &Domains,
+        counts: &mut [Vec<u32>; LEVELS],
+        peers: &mut Vec<u16>,
+    ) {
+        let mut order: Vec<usize> = (0..domains.cpus).collect();
+        if domains.mode == Mode::Scatter {
+            // the first cpu of every L3, then the second...
+            let first = |cpu: usize| {
+                domains
+                    .members(LEVELS - 1, domains.domain(LEVELS - 1, cpu))
+                    .start
+            };
+            order.sort_by_key(|&cpu| (cpu - first(cpu), cpu));
+        }
+        order.sort_by_key(|&cpu| Reverse(self.threads[cpu].saturating_sub(self.mains[cpu])));
+        // bound: T threads are at most worker_cap for each cpu
+        for _ in 0..domains.worker_cap {
+            for &cpu in &order {
+                let open = self.threads[cpu] > self.mains[cpu];
+                let room = counts[CPU][cpu] < domains.worker_cap;
+                if peers.len() + 1 < domains.threads && open && room {
+                    self.take(domains, cpu, counts, peers);
+                }
+            }
+        }
     }
 
     fn take(

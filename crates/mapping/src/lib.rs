@@ -11,9 +11,12 @@
 //! [`solve_joint()`] places all deployments of a machine together (`joint`); [`check_joint()`] judges that.
 #![forbid(unsafe_code)]
 
+mod anneal;
 mod bound;
 mod check;
+mod classes;
 mod deal;
+mod descend;
 mod domains;
 mod error;
 mod explain;
@@ -24,6 +27,7 @@ pub mod limits;
 mod literal;
 mod method;
 mod name;
+mod prices;
 mod problem;
 mod reduced;
 mod relax;
@@ -34,18 +38,19 @@ mod settle;
 mod shake;
 mod solve;
 mod volumes;
+mod wander;
 
 pub use check::{CheckReport, Violation, check, check_solution, objective};
 pub use error::ProblemError;
 pub use explain::{
-    Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place, Rule,
-    Share, ThreadExplanation, difference, explain, explain_thread,
+    Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place,
+    Rule, Share, ThreadExplanation, difference, explain, explain_thread,
 };
-pub use method::{Method, MethodError, solve_by};
 pub use joint::{
     Deployment, JointError, JointProblem, JointReport, JointSolution, JointViolation, Obstacle,
     check_joint, report_joint, solve_joint,
 };
+pub use method::{Method, MethodError, solve_by};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Rank, Relaxation, Slot, Solution, WorkerIndex,
 };

@@ -75,11 +75,11 @@ pub(crate) const JOINT_TINY_MAX: usize = 100_000;
 /// Steps of an enumeration between two questions to the budget: some 20 microseconds.
 pub(crate) const JOINT_TINY_STEPS: usize = 512;
 
-/// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
-pub(crate) const JOINT_FROZEN_COST: i64 = 1 << 38;
-
 /// Most work in all rounds of a joint shake, in threads times cpus: tens of milliseconds.
 pub(crate) const JOINT_SHAKE_WORK_MAX: usize = 4_000_000;
+
+/// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
+pub(crate) const JOINT_FROZEN_COST: i64 = 1 << 38;
 
 /// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
 pub(crate) const JOINT_FLIPS_MAX: usize = 64;
@@ -91,8 +91,31 @@ pub(crate) const JOINT_FLOW_WORK_MAX: usize = 400_000;
 /// core.
 pub(crate) const RELAX_STEPS_MAX: usize = 1_000;
 
-/// Most changes that are looked at to see what one rule costs (some 20 ns each): about a second.
-pub(crate) const EXPLAIN_CLIMB_LOOKS_MAX: usize = 40_000_000;
+/// Most changes that are looked at to see what one rule costs (some 50 ns each): about half a
+/// second.
+pub(crate) const EXPLAIN_CLIMB_LOOKS_MAX: usize = 10_000_000;
 
 /// What a question to the budget counts as, in looks.
 pub(crate) const EXPLAIN_LOOKS_A_QUESTION: usize = 10;
+
+/// Most steps of prices toward a lower bound: beyond, further steps hardly ever lower it (measured
+/// on the sweep of the table of cases).
+pub(crate) const PRICE_STEPS_MAX: usize = 200;
+
+/// Most work of prices in one group of levels, in looks at parts and volumes (about a nanosecond
+/// each).
+pub(crate) const PRICE_WORK_MAX: usize = 4_000_000;
+
+/// Most moves with which threads are shared out to the domains of one node: a few tens of
+/// nanoseconds each.
+pub(crate) const ANNEAL_MOVES_MAX: usize = 200_000;
+
+/// Most work of one climb, in looks at threads and cpus (a few nanoseconds each): what climbs from a
+/// good start need, and little beside the budget of 50 ms.
+pub(crate) const CLIMB_WORK_MAX: usize = 1_500_000;
+
+/// Starts of the descents: each is a fixed sequence of its own.
+pub(crate) const DESCENTS: [u64; 2] = [7_919, 15_838];
+
+/// Most moves of simulated annealing on threads: some fifty nanoseconds each.
+pub(crate) const WANDER_MOVES_MAX: usize = 200_000;

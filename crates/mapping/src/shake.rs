@@ -34,10 +34,10 @@ pub(crate) fn shake(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn 
 }
 
 /// xorshift64: a fixed sequence of numbers without pattern.
-struct Sequence(u64);
+pub(crate) struct Sequence(pub(crate) u64);
 
 impl Sequence {
-    fn below(&mut self, below: usize) -> usize {
+    pub(crate) fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

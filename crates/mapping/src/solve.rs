@@ -12,17 +12,20 @@
 //! where it is not, moves are few but not proven fewest, and names are the smallest of the deal found,
 //! not of all deals of equal value.
 
-use crate::bound::upper_bound;
+use crate::bound::{tightened, upper_bound};
 use crate::check::report;
-use crate::deal::{Deal, deal};
+use crate::deal::{Deal, deal_within};
+use crate::descend::descend;
 use crate::domains::Domains;
 use crate::error::validate;
 use crate::improve::{Allowed, Search};
+use crate::limits::{CLIMB_WORK_MAX, DESCENTS, WANDER_MOVES_MAX};
 use crate::name::name;
 use crate::reduced::{Found, solve_reduced};
 use crate::settle::settle;
 use crate::shake::shake;
 use crate::volumes::volumes;
+use crate::wander::wander;
 use crate::{
     Certificate, CheckReport, Mapping, Problem, ProblemError, Relaxation, Solution, check,
 };
@@ -48,9 +51,9 @@ pub fn solve(
     {
         return Ok(certified(kept, bound));
     }
-    let mut search = Search::of(&domains, &allowed, &deal(&domains, &volumes));
-    search.climb(bound, out_of_budget);
-    shake(&mut search, bound, out_of_budget);
+    let dealt = deal_within(&domains, &volumes, out_of_budget);
+    let mut search = Search::of(&domains, &allowed, &dealt);
+    let bound = pursue(&mut search, bound, out_of_budget);
     let (value, deal, bound) = prove(&domains, &search, bound, out_of_budget);
     let kept = settled.filter(|kept| kept.certificate.objective >= value);
     let found = || {
@@ -108,6 +111,52 @@ fn certified(solution: &Solution, bound: i64) -> Solution {
     solution
 }
 
+/// Better deals and better bounds in turn, until they meet or all means are used; the bound.
+fn pursue(search: &mut Search<'_>, bound: i64, out_of_budget: &mut dyn FnMut() -> bool) -> i64 {
+    let (domains, allowed) = (search.domains, search.allowed);
+    let steps = CLIMB_WORK_MAX / (search.threads() + domains.cpus) + 1;
+    climb_some(search, bound, steps, out_of_budget);
+    let mut bound = tightened(search, bound, out_of_budget);
+    for seed in DESCENTS {
+        if search.objective() >= bound || out_of_budget() {
+            return bound;
+        }
+        let Some(mut other) = descend(domains, &allowed, seed, out_of_budget) else {
+            continue;
+        };
+        other.repair();
+        if other.broken() > 0 {
+            wander(&mut other, bound, WANDER_MOVES_MAX / 4, out_of_budget);
+        }
+        if other.is_valid() {
+            climb_some(&mut other, bound, steps, out_of_budget);
+            if other.objective() > search.objective() {
+                *search = other;
+            }
+        }
+    }
+    if search.objective() < bound {
+        wander(search, bound, WANDER_MOVES_MAX, out_of_budget);
+        shake(search, bound, out_of_budget);
+        bound = tightened(search, bound, out_of_budget);
+    }
+    bound
+}
+
+/// Climbs for so many steps at most.
+fn climb_some(
+    search: &mut Search<'_>,
+    goal: i64,
+    steps: usize,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) {
+    let mut taken = 0;
+    search.climb(goal, &mut || {
+        taken += 1;
+        taken > steps || out_of_budget()
+    });
+}
+
 /// The reduced program where value and bound do not meet; the better value, its deal, and the
 /// bound.
 fn prove(
@@ -120,12 +169,12 @@ fn prove(
     if value >= bound || out_of_budget() {
         return (value, search.deal(), bound);
     }
-    let Some(Found { deal, proven }) = solve_reduced(domains, search.allowed) else {
+    let Some(Found { deal, proven }) = solve_reduced(domains, &search.allowed) else {
         return (value, search.deal(), bound);
     };
     // the program works with floats: its deal is taken only if counting confirms it, and its proof
     // only together with its deal
-    let found = Search::of(domains, search.allowed, &deal);
+    let found = Search::of(domains, &search.allowed, &deal);
     let better = found.is_valid() && found.objective() > value;
     let best = if better { found.objective() } else { value };
     let bound = if proven && found.is_valid() && found.objective() == best {

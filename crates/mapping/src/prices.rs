@@ -1,0 +1,503 @@
+//! A bound from prices: workers and domains bargain over parts.
+//!
+//! **Problem.** Of the classes of a group (`classes`), bound the worth of all workers together.
+//! What one worker could reach alone (times W) and what each domain could make of its volume alone
+//! are both bounds; the truth is often below both. **Approach.** Every domain d splits its volume
+//! into parts, k threads for one worker each, with or without its main; every worker is made of one
+//! part from each domain, one of them with the main. Put a price on the part (class, k, main or
+//! not): workers are paid the price, domains get the worth less the price, and pay for the
+//! closeness of their mains. For any prices, W times the best row of parts plus the best split of
+//! every domain, over all volumes that sum to WT, is a bound. Prices equal to the worth give the
+//! first bound above, zero prices the second. Better ones are found by following the difference
+//! between the parts that workers want and those that domains offer. **Mains and volumes.** Where
+//! rule (12+) applies every main has a core to itself, and only so many of these cores may be full:
+//! a domain with m mains holds m threads less than it could, but for those it has a permit for, and
+//! a worker whose main is on such a core cannot have that core whole. Permits have a price too.
+//! **Proof sketch.** Weak duality: in a mapping, parts taken and parts offered are the same, so
+//! prices cancel, and each side is no better than its best. All numbers are integers ([`SCALE`] to
+//! the cycle), so nothing is lost to rounding. **Limits.** The steps stop after
+//! [`PRICE_STEPS_MAX`]; whatever the prices then are, the bound is one. That a domain has no more
+//! than W parts is not asked but through the price of a part of 0.
+
+use crate::classes::Class;
+use crate::limits::{PRICE_STEPS_MAX, PRICE_WORK_MAX};
+
+/// Price units to the clock cycle.
+pub(crate) const SCALE: i64 = 1 << 10;
+/// Below every sum there is.
+const NEVER: i64 = i64::MIN / 4;
+
+/// What is shared out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// W.
+    pub(crate) workers: i64,
+    /// T.
+    pub(crate) threads: usize,
+    /// How many units may be full and hold a main; `None` where that does not matter.
+    pub(crate) permits: Option<i64>,
+    /// Whether a cpu with a main holds nothing else.
+    pub(crate) alone: bool,
+}
+
+/// A price, or a number, for every part: `[class][main or not][k]`, and one for permits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Prices {
+    pub(crate) parts: Vec<[Vec<i64>; 2]>,
+    pub(crate) permit: i64,
+}
+
+impl Prices {
+    fn like(classes: &[Class], of: impl Fn(&Class, bool, usize) -> i64) -> Self {
+        let row =
+            |class: &Class, main| (0..class.worth.len()).map(|k| of(class, main, k)).collect();
+        Self {
+            parts: classes
+                .iter()
+                .map(|class| [row(class, false), row(class, true)])
+                .collect(),
+            permit: 0,
+        }
+    }
+}
+
+impl Prices {
+    fn all(&self) -> impl Iterator<Item = i64> {
+        let parts = self.parts.iter().flatten().flatten();
+        parts.copied().chain([self.permit])
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut i64> {
+        let parts = self.parts.iter_mut().flatten().flatten();
+        parts.chain([&mut self.permit])
+    }
+}
+
+/// The bound that the prices give, in price units, and what workers want more than domains offer.
+pub(crate) struct Bargain {
+    pub(crate) bound: i64,
+    wanted: Prices,
+}
+
+/// The lowest bound found, in cycles, and its prices; `goal` is what is known to be reachable.
+pub(crate) fn lowest(
+    classes: &[Class],
+    sizes: Sizes,
+    goal: i64,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> (i64, Prices) {
+    let start = |numerator: i64| {
+        Prices::like(classes, |class, main, k| {
+            let loss = if main && sizes.permits.is_some() {
+                class.loss[k]
+            } else {
+                0
+            };
+            (class.worth[k] - loss) * SCALE * numerator / 2
+        })
+    };
+    let mut best = (i64::MAX, start(0));
+    let mut first = start(0);
+    for prices in [start(0), start(2), start(1)] {
+        let Bargain { bound, wanted } = bargain(classes, sizes, &prices);
+        if bound < best.0 {
+            best = (bound, prices);
+            first = wanted;
+        }
+    }
+    let mut course = Course::new(&first);
+    let steps = match domains(classes) {
+        1 => 0,
+        _ => PRICE_STEPS_MAX.min(PRICE_WORK_MAX / work(classes, sizes)),
+    };
+    for _ in 0..steps {
+        if best.0.div_euclid(SCALE) <= goal || out_of_budget() {
+            break;
+        }
+        let Some(next) = course.step(&best.1, best.0 - goal * SCALE) else {
+            break;
+        };
+        let Bargain { bound, wanted } = bargain(classes, sizes, &next);
+        course.learn(&wanted, bound < best.0);
+        if bound < best.0 {
+            best = (bound, next);
+        }
+    }
+    (best.0.div_euclid(SCALE), best.1)
+}
+
+fn domains(classes: &[Class]) -> usize {
+    classes.iter().map(|class| class.count).sum()
+}
+
+/// Whether mains are counted with their parts: not where that takes long.
+fn counts_mains(classes: &[Class], sizes: Sizes) -> bool {
+    domains(classes) > 1 && split_work(classes, sizes, true) <= PRICE_WORK_MAX / 20
+}
+
+/// Looks at parts when all classes are split once.
+fn split_work(classes: &[Class], sizes: Sizes, mains: bool) -> usize {
+    let of = |class: &Class| {
+        let rounds = match (mains, sizes.alone) {
+            (false, _) => 1,
+            (true, false) => 2 * class.mains.len(),
+            (true, true) => class.mains.len() * class.mains.len(),
+        };
+        class.room.most as usize * class.worth.len() * rounds
+    };
+    classes.iter().map(of).sum()
+}
+
+/// Looks at parts and volumes in one bargain.
+fn work(classes: &[Class], sizes: Sizes) -> usize {
+    let slots = sizes.workers as usize * sizes.threads;
+    let rows = |class: &Class| class.count * sizes.threads * class.worth.len() * 3;
+    let least: usize = classes
+        .iter()
+        .map(|class| class.count * class.room.least as usize)
+        .sum();
+    let extras = slots.saturating_sub(least) + 1;
+    let volumes =
+        |class: &Class| class.count * extras * (class.room.most - class.room.least + 1) as usize;
+    let all: usize = classes
+        .iter()
+        .map(|class| rows(class) + volumes(class))
+        .sum();
+    all + split_work(classes, sizes, counts_mains(classes, sizes)) + 1
+}
+
+/// Where the prices go: against a mean of what was wanted (the volume algorithm of Barahona and
+/// Anbil), which swings less than the last wish alone.
+struct Course {
+    mean: Vec<f64>,
+    eager: f64,
+    idle: u32,
+}
+
+impl Course {
+    fn new(wanted: &Prices) -> Self {
+        Self {
+            mean: wanted.all().map(|x| x as f64).collect(),
+            eager: 1.0,
+            idle: 0,
+        }
+    }
+
+    fn step(&self, from: &Prices, above: i64) -> Option<Prices> {
+        let square: f64 = self.mean.iter().map(|x| x * x).sum();
+        if square < 1e-9 {
+            return None;
+        }
+        let step = self.eager * above as f64 / square;
+        let mut next = from.clone();
+        for (price, wanted) in next.all_mut().zip(&self.mean) {
+            *price -= (step * wanted) as i64;
+        }
+        next.permit = next.permit.max(0);
+        Some(next)
+    }
+
+    fn learn(&mut self, wanted: &Prices, better: bool) {
+        // the share of the new wish that makes the mean shortest
+        let (mut both, mut apart) = (0.0, 0.0);
+        for (mean, new) in self.mean.iter().zip(wanted.all()) {
+            let more = new as f64 - mean;
+            both -= mean * more;
+            apart += more * more;
+        }
+        let share = if apart > 0.0 {
+            (both / apart).clamp(0.03, 0.5)
+        } else {
+            0.5
+        };
+        for (mean, new) in self.mean.iter_mut().zip(wanted.all()) {
+            *mean += share * (new as f64 - *mean);
+        }
+        if better {
+            self.idle = 0;
+            self.eager = (self.eager * 1.1).min(2.0);
+        } else {
+            self.idle += 1;
+            if self.idle.is_multiple_of(3) {
+                self.eager *= 0.7;
+            }
+        }
+    }
+}
+
+/// Both sides' best at these prices.
+pub(crate) fn bargain(classes: &[Class], sizes: Sizes, prices: &Prices) -> Bargain {
+    let mut wanted = Prices::like(classes, |_, _, _| 0);
+    let permits = sizes.permits.unwrap_or(0);
+    wanted.permit = permits;
+    let rows = rows(classes, sizes, prices, &mut wanted);
+    let splits = splits(classes, sizes, prices, &mut wanted);
+    let splits = if counts_mains(classes, sizes) {
+        splits
+    } else {
+        // each permit makes up for one loss, the greatest there is
+        let losses = classes.iter().flat_map(|class| &class.loss);
+        let refund = losses.copied().max().unwrap_or(0) * permits.min(sizes.workers);
+        splits + SCALE * (refund - least_of_mains(classes, sizes))
+    };
+    Bargain {
+        bound: rows.saturating_add(splits) + permits * prices.permit,
+        wanted,
+    }
+}
+
+/// The least closeness of all mains: one after the other to where it adds least.
+fn least_of_mains(classes: &[Class], sizes: Sizes) -> i64 {
+    let mut steps: Vec<i64> = Vec::new();
+    for class in classes {
+        for pair in class.mains.windows(2) {
+            steps.extend(std::iter::repeat_n(pair[1] - pair[0], class.count));
+        }
+    }
+    steps.sort_unstable();
+    steps.iter().take(sizes.workers as usize).sum()
+}
+
+/// Marks the part that holds the main.
+const MAIN: u16 = 1 << 15;
+
+/// The best rows of all workers.
+fn rows(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &mut Prices) -> i64 {
+    let domains: Vec<usize> = classes
+        .iter()
+        .enumerate()
+        .flat_map(|(at, class)| std::iter::repeat_n(at, class.count))
+        .collect();
+    let width = sizes.threads + 1;
+    // without and with the main placed, in turn
+    let mut tables = [vec![NEVER; width], vec![NEVER; width]];
+    tables[0][0] = 0;
+    let mut choices: Vec<[Vec<u16>; 2]> = Vec::with_capacity(domains.len());
+    for &at in &domains {
+        let [peers, mains] = &prices.parts[at];
+        let mut choice = [vec![0u16; width], vec![0u16; width]];
+        let mut next = [vec![NEVER; width], vec![NEVER; width]];
+        for total in 0..width {
+            for k in 0..peers.len().min(total + 1) {
+                let without = tables[0][total - k] + peers[k];
+                if without > next[0][total] {
+                    next[0][total] = without;
+                    choice[0][total] = k as u16;
+                }
+                let with = tables[1][total - k] + peers[k];
+                if with > next[1][total] {
+                    next[1][total] = with;
+                    choice[1][total] = k as u16;
+                }
+                let here = tables[0][total - k] + mains[k];
+                if k > 0 && here > next[1][total] {
+                    next[1][total] = here;
+                    choice[1][total] = k as u16 | MAIN;
+                }
+            }
+        }
+        tables = next;
+        choices.push(choice);
+    }
+    let (mut side, mut left) = (1, sizes.threads);
+    for (&at, choice) in domains.iter().zip(&choices).rev() {
+        let chosen = choice[side][left];
+        let k = usize::from(chosen & !MAIN);
+        let main = usize::from(chosen & MAIN > 0);
+        side -= main.min(side);
+        wanted.parts[at][main][k] += sizes.workers;
+        left -= k.min(left);
+    }
+    sizes.workers * tables[1][sizes.threads]
+}
+
+/// The best splits of all domains, over all volumes that sum to WT.
+fn splits(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &mut Prices) -> i64 {
+    let slots = sizes.workers as usize * sizes.threads;
+    let least: usize = classes
+        .iter()
+        .map(|class| class.count * class.room.least as usize)
+        .sum();
+    let extras = slots.saturating_sub(least);
+    let mut reached = 0;
+    let mains = counts_mains(classes, sizes);
+    let mut best = vec![NEVER; extras + 1];
+    best[0] = 0;
+    let mut tables = Vec::with_capacity(classes.len());
+    let mut taken: Vec<(usize, Vec<u16>)> = Vec::new();
+    for (at, (class, parts)) in classes.iter().zip(&prices.parts).enumerate() {
+        let split = Split::of(class, (sizes, mains), parts, prices.permit);
+        let none = -parts[0][0] * sizes.workers;
+        let (least, most) = (class.room.least as usize, class.room.most as usize);
+        for _ in 0..class.count {
+            let mut next = vec![NEVER; extras + 1];
+            let mut choice = vec![0u16; extras + 1];
+            for (before, &value) in best.iter().enumerate().take(reached + 1) {
+                if value <= NEVER / 2 {
+                    continue;
+                }
+                for more in 0..=(most - least).min(extras - before) {
+                    let sum = value + none + split.best[least + more].0;
+                    if sum > next[before + more] {
+                        next[before + more] = sum;
+                        choice[before + more] = more as u16;
+                    }
+                }
+            }
+            reached = (reached + most - least).min(extras);
+            best = next;
+            taken.push((at, choice));
+        }
+        tables.push(split);
+    }
+    let mut left = extras;
+    for (at, choice) in taken.iter().rev() {
+        let more = usize::from(choice[left]);
+        left -= more;
+        let volume = classes[*at].room.least as usize + more;
+        tables[*at].count(volume, sizes, &mut wanted.parts[*at], &mut wanted.permit);
+    }
+    best[extras]
+}
+
+/// The best split of every volume of a class, relative to parts of 0.
+struct Split {
+    /// `worth[m][volume]`, with m mains.
+    worth: Vec<Vec<i64>>,
+    /// The last part of that: `[m][fewer mains][volume]`, or for all m in one.
+    last: Vec<Vec<Vec<u16>>>,
+    /// For each volume the best worth after all costs, its mains and its permits.
+    best: Vec<(i64, u16, u16)>,
+}
+
+impl Split {
+    fn of(
+        class: &Class,
+        (sizes, with_mains): (Sizes, bool),
+        parts: &[Vec<i64>; 2],
+        permit: i64,
+    ) -> Self {
+        let most = class.room.most as usize;
+        let coupled = sizes.permits.is_some();
+        let value = |main: usize| -> Vec<i64> {
+            let of = |k: usize| {
+                let loss = if main > 0 && coupled {
+                    class.loss[k]
+                } else {
+                    0
+                };
+                (class.worth[k] - loss) * SCALE - parts[main][k] + parts[0][0]
+            };
+            (0..class.worth.len()).map(of).collect()
+        };
+        let (peers, mains) = (value(0), value(1));
+        let mains_most = if with_mains { class.mains.len() - 1 } else { 0 };
+        let mut split = Self {
+            worth: Vec::with_capacity(mains_most + 1),
+            last: Vec::with_capacity(mains_most + 1),
+            best: Vec::with_capacity(most + 1),
+        };
+        if sizes.alone && with_mains {
+            for m in 0..=mains_most {
+                let most_part = (class.cpus as usize).saturating_sub(m);
+                let layers = layers(most, m, &peers, &mains, [most_part, most_part + 1]);
+                let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
+                split.worth.extend(worth.into_iter().last());
+                split.last.push(last);
+            }
+        } else if with_mains {
+            let layers = layers(most, mains_most, &peers, &mains, [usize::MAX; 2]);
+            let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
+            split.worth = worth;
+            split.last.push(last);
+        } else {
+            let either: Vec<i64> = peers.iter().zip(&mains).map(|(a, b)| *a.max(b)).collect();
+            let layers = layers(most, 0, &either, &mains, [usize::MAX; 2]);
+            let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
+            split.worth = worth;
+            split.last.push(last);
+        }
+        let gift = class.loss.iter().copied().max().unwrap_or(0) * SCALE - permit;
+        for volume in 0..=most {
+            let after = |m: usize| {
+                let mut sum = split.worth[m][volume];
+                let mut used = 0;
+                if with_mains {
+                    sum -= class.mains[m] * SCALE;
+                }
+                if coupled && with_mains {
+                    let must = (volume + m).saturating_sub(class.room.top as usize);
+                    used = if gift > 0 { m.max(must) } else { must };
+                    if must > m {
+                        return (NEVER, 0, 0);
+                    }
+                    sum += used as i64 * gift;
+                }
+                (sum, m as u16, used as u16)
+            };
+            let best = (0..=mains_most).map(after).max();
+            split.best.push(best.unwrap_or((NEVER, 0, 0)));
+        }
+        split
+    }
+
+    /// Takes what the split of a volume offers off what is wanted.
+    fn count(&self, mut volume: usize, sizes: Sizes, wanted: &mut [Vec<i64>; 2], permit: &mut i64) {
+        let (_, m, used) = self.best[volume];
+        let mut m = usize::from(m);
+        *permit -= i64::from(used);
+        let mut parts = 0;
+        let lasts = self.last.get(m).unwrap_or(&self.last[0]);
+        let lasts = if self.last.len() > 1 {
+            lasts
+        } else {
+            &self.last[0]
+        };
+        while volume > 0 {
+            let last = lasts[m][volume];
+            let main = usize::from(last & MAIN > 0);
+            let k = usize::from(last & !MAIN).max(1);
+            wanted[main][k] -= 1;
+            volume -= k.min(volume);
+            m -= main.min(m);
+            parts += 1;
+        }
+        wanted[0][0] -= sizes.workers - parts;
+    }
+}
+
+/// For 0..=m mains and every volume the best split into parts no larger than `most_part` (peers,
+/// with main), and its last part.
+fn layers(
+    most: usize,
+    m: usize,
+    peers: &[i64],
+    mains: &[i64],
+    most_part: [usize; 2],
+) -> Vec<(Vec<i64>, Vec<u16>)> {
+    let mut layers: Vec<(Vec<i64>, Vec<u16>)> = Vec::with_capacity(m + 1);
+    for m in 0..=m {
+        let (mut worth, mut last) = (vec![NEVER; most + 1], vec![0u16; most + 1]);
+        if m == 0 {
+            worth[0] = 0;
+        }
+        for volume in 1..=most {
+            let (mut best, mut from) = (NEVER, 0);
+            for k in 1..peers.len().min(volume + 1) {
+                let sum = worth[volume - k] + peers[k];
+                if sum > best && k <= most_part[0] {
+                    (best, from) = (sum, k as u16);
+                }
+                if m > 0 && k <= most_part[1] {
+                    let sum = layers[m - 1].0[volume - k] + mains[k];
+                    if sum > best {
+                        (best, from) = (sum, k as u16 | MAIN);
+                    }
+                }
+            }
+            (worth[volume], last[volume]) = (best, from);
+        }
+        layers.push((worth, last));
+    }
+    layers
+}
