@@ -3,24 +3,31 @@
 /// Longest line of a text, in characters: two plans fit side by side on a wide screen, one on any.
 pub(super) const LINE_MAX: usize = 96;
 
-/// `label`, padded to `indent`, and beside it `text`, broken into lines at spaces.
+/// `label`, padded to `indent`, and beside it `text`, broken into lines at spaces, and after commas
+/// where a list of numbers is longer than a line.
 pub(super) fn paragraph(label: &str, indent: usize, text: &str) -> String {
+    let room = LINE_MAX.saturating_sub(indent);
     let mut lines = String::new();
     let mut line = format!("{label:<indent$}");
     let mut is_empty = true;
     for word in text.split(' ') {
-        let length = line.chars().count() + 1 + word.chars().count();
-        if !is_empty && length > LINE_MAX {
-            lines.push_str(line.trim_end());
-            lines.push('\n');
-            line = " ".repeat(indent);
-            is_empty = true;
+        let is_list = word.chars().count() > room;
+        let pieces: Vec<&str> = match is_list {
+            true => word.split_inclusive(',').collect(),
+            false => vec![word],
+        };
+        for (index, piece) in pieces.into_iter().enumerate() {
+            let gap = if is_empty || index > 0 { "" } else { " " };
+            let length = line.chars().count() + gap.len() + piece.chars().count();
+            if !is_empty && length > LINE_MAX {
+                lines.push_str(line.trim_end());
+                lines.push('\n');
+                line = " ".repeat(indent) + piece;
+            } else {
+                line = line + gap + piece;
+            }
+            is_empty = false;
         }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
     }
     lines + line.trim_end() + "\n"
 }
@@ -73,6 +80,10 @@ mod tests {
                 .skip(1)
                 .all(|line| line.starts_with("        word"))
         );
+        let list = paragraph("cpus", 5, &"100,".repeat(60));
+        assert!(list.lines().count() > 1 && list.lines().all(|line| line.len() <= LINE_MAX));
+        assert_eq!(paragraph("a", 2, "b   c"), "a b   c\n");
+        assert!(list.starts_with("cpus 100,100,") && !list.contains(", "));
         let long = "x".repeat(200);
         assert_eq!(paragraph("a", 2, &long), format!("a {long}\n"));
     }

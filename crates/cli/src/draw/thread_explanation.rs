@@ -8,7 +8,7 @@ use super::rules_in_words::{named, numbered};
 use crate::plan_command::Plan;
 
 /// Where the sentences begin.
-const INDENT: usize = 14;
+const INDENT: usize = 15;
 
 /// Why the thread is where it is.
 pub(super) fn thread_text(plan: &Plan, why: &ThreadExplanation) -> String {

@@ -81,19 +81,19 @@ fn changes<'b>(board: &'b Board<'_>, thread: usize) -> impl Iterator<Item = Chan
 }
 
 /// What changes gain that keep every rule but `rule`, until there is none that gains or the budget or
-/// the work that one rule is worth is spent; whether it ended by itself.
+/// the work that one rule is worth is spent.
 pub(super) fn climb_without(
     board: &Board<'_>,
     rule: Option<Rule>,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> (i64, bool) {
+) -> i64 {
     let mut free = board.clone();
     let (mut gained, mut looks, mut idle, mut thread) = (0, 0, 0, 0);
     let count = free.threads();
     // bound: looks
     while idle < count {
         if looks > EXPLAIN_CLIMB_LOOKS_MAX || out_of_budget() {
-            return (gained, false);
+            break;
         }
         let mut seen = 0;
         let step = changes_of(&free, thread)
@@ -112,7 +112,7 @@ pub(super) fn climb_without(
         }
         thread = (thread + 1) % count;
     }
-    (gained, true)
+    gained
 }
 
 /// Does the change keep every rule but `rule`?

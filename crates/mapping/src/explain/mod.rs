@@ -198,7 +198,8 @@ pub struct Explanation {
     pub better: Option<Alternative>,
     /// The cheapest single exchange or shift that keeps every rule and costs something.
     pub runner_up: Option<Alternative>,
-    /// False if the budget ended before everything was tried: then the last four are of what was.
+    /// False if the budget ended before every step and every rule was tried: then `binding`, `equal`,
+    /// `better` and `runner_up` are of what was.
     pub complete: bool,
 }
 
@@ -224,17 +225,14 @@ pub fn explain(
     } = try_all(&board, out_of_budget);
     // what could be gained anyway is no rule's fault
     let anyway = match better {
-        Some(_) => {
-            let (gain, ended) = climb_without(&board, None, out_of_budget);
-            complete &= ended;
-            gain
-        }
+        Some(_) => climb_without(&board, None, out_of_budget),
         None => 0,
     };
     let mut binding = Vec::new();
     for rule in Rule::ALL.into_iter().filter(|&rule| gains[rule as usize]) {
-        let (gain, ended) = climb_without(&board, Some(rule), out_of_budget);
-        complete &= ended;
+        let gain = climb_without(&board, Some(rule), out_of_budget);
+        // a climb that was cut short is still a gain; none at all is one that never began
+        complete &= gain > 0;
         if gain > anyway {
             let gain = gain - anyway;
             binding.push(Binding { rule, gain });
