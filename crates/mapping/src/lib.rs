@@ -14,6 +14,7 @@
 mod anneal;
 mod bound;
 mod check;
+mod check_bound;
 mod classes;
 mod deal;
 mod descend;
@@ -36,11 +37,13 @@ mod round_robin;
 mod sample;
 mod settle;
 mod shake;
+mod soft;
 mod solve;
 mod volumes;
 mod wander;
 
 pub use check::{CheckReport, Violation, check, check_solution, objective};
+pub use check_bound::{counted_bound, is_confirmed};
 pub use error::ProblemError;
 pub use explain::{
     Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place,

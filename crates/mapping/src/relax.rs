@@ -7,7 +7,7 @@
 //! (12+). Cpus that look alike (same threads and mains on a core that looks alike) are tried once.
 //! **Proof sketch.** Breaches only fall, so it ends; (8) and what `deal` and `label` need hold in
 //! every state. On equal cores the construction is minimal already and this finds nothing.
-//! **Limits.** A local search: minimal on every tiny problem that was compared with brute force,
+//! **Limits.** A budget that is spent ends the search where it is. A local search: minimal on every tiny problem that was compared with brute force,
 //! not proven minimal for unequal cores.
 
 use std::collections::BTreeMap;
@@ -25,11 +25,15 @@ fn sum_last([excess, sum, mains, full, full_cores]: Breaches) -> Breaches {
 }
 
 /// Makes the breaches of `volumes` small.
-pub(crate) fn lessen(domains: &Domains, volumes: &mut Volumes) {
+pub(crate) fn lessen(
+    domains: &Domains,
+    volumes: &mut Volumes,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) {
     for order in [|breaches: Breaches| breaches, sum_last] {
         let mut least = order(breaches(domains, volumes));
         for _ in 0..RELAX_STEPS_MAX {
-            if least == Breaches::default() {
+            if least == Breaches::default() || out_of_budget() {
                 return;
             }
             match better(domains, volumes, least, order) {
@@ -47,50 +51,54 @@ fn better(
     order: fn(Breaches) -> Breaches,
 ) -> Option<(Breaches, Volumes)> {
     let candidates = unlike_cpus(domains, volumes);
+    let mut trial = volumes.clone();
     let mut best = (least, None);
     for &from in &candidates {
         for &to in &candidates {
-            for (threads, mains) in [(0, 1), (1, 0), (1, 1), (1, -1)] {
-                let Some(next) = moved(domains, volumes, (from, to), (threads, mains)) else {
+            for step in [(0, 1), (1, 0), (1, 1), (1, -1)] {
+                if !may_move(domains, &trial, (from, to), step) {
                     continue;
-                };
-                let breaches = order(breaches(domains, &next));
+                }
+                carry(&mut trial, (from, to), step);
+                let breaches = order(breaches(domains, &trial));
+                carry(&mut trial, (to, from), step);
                 if breaches < best.0 {
-                    best = (breaches, Some(next));
+                    best = (breaches, Some(((from, to), step)));
                 }
             }
         }
     }
-    best.1.map(|volumes| (best.0, volumes))
+    let (ends, step) = best.1?;
+    carry(&mut trial, ends, step);
+    Some((best.0, trial))
 }
 
-/// The volumes with so many threads and mains less on one cpu and more on another, if both cpus can
-/// hold that.
-fn moved(
+/// Whether so many threads and mains may go from one cpu to another: both must be able to hold that.
+fn may_move(
     domains: &Domains,
     volumes: &Volumes,
     (from, to): (usize, usize),
     (threads, mains): (i32, i32),
-) -> Option<Volumes> {
+) -> bool {
     let (lower, upper) = domains.cpu_volume;
     let peers = domains.rank_cap * (domains.threads as u32 - 1);
-    let changed = |cpu: usize, threads: i32, mains: i32| {
-        let n = volumes.threads[cpu].checked_add_signed(threads)?;
-        let m = volumes.mains[cpu].checked_add_signed(mains)?;
+    let holds = |cpu: usize, threads: i32, mains: i32| {
+        let n = volumes.threads[cpu].checked_add_signed(threads);
+        let m = volumes.mains[cpu].checked_add_signed(mains);
+        let (Some(n), Some(m)) = (n, m) else {
+            return false;
+        };
         let ranks = m <= domains.rank_cap && m <= n && n - m <= peers;
-        ((lower..=upper).contains(&n) && ranks).then_some((n, m))
+        (lower..=upper).contains(&n) && ranks
     };
-    if from == to {
-        return None;
+    from != to && holds(from, -threads, -mains) && holds(to, threads, mains)
+}
+
+fn carry(volumes: &mut Volumes, (from, to): (usize, usize), (threads, mains): (i32, i32)) {
+    for (cpu, threads, mains) in [(from, -threads, -mains), (to, threads, mains)] {
+        volumes.threads[cpu] = volumes.threads[cpu].saturating_add_signed(threads);
+        volumes.mains[cpu] = volumes.mains[cpu].saturating_add_signed(mains);
     }
-    let (a, b) = (
-        changed(from, -threads, -mains)?,
-        changed(to, threads, mains)?,
-    );
-    let mut next = volumes.clone();
-    (next.threads[from], next.mains[from]) = a;
-    (next.threads[to], next.mains[to]) = b;
-    Some(next)
 }
 
 /// Of every kind of cpu the first ones, on the same core and on others.

@@ -24,7 +24,7 @@ use crate::name::name;
 use crate::reduced::{Found, solve_reduced};
 use crate::settle::settle;
 use crate::shake::shake;
-use crate::volumes::volumes;
+use crate::volumes::volumes_within;
 use crate::wander::wander;
 use crate::{
     Certificate, CheckReport, Mapping, Problem, ProblemError, Relaxation, Solution, check,
@@ -41,7 +41,7 @@ pub fn solve(
 ) -> Result<Solution, ProblemError> {
     validate(problem)?;
     let domains = Domains::of(problem);
-    let volumes = volumes(&domains);
+    let volumes = volumes_within(&domains, out_of_budget);
     let allowed = Allowed::by(&domains, &volumes);
     let bound = upper_bound(&domains, &allowed);
     let settled = settled(problem, &domains, &allowed);

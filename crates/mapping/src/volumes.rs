@@ -26,10 +26,18 @@ pub(crate) struct Volumes {
 
 /// Volumes that keep the rules or break them as little as this order of steps allows.
 pub(crate) fn volumes(domains: &Domains) -> Volumes {
+    volumes_within(domains, &mut || false)
+}
+
+/// The same; once the budget is spent, what was broken until then stays broken.
+pub(crate) fn volumes_within(
+    domains: &Domains,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Volumes {
     let mains = spread_mains(domains);
     let threads = spread_extras(domains, &mains);
     let mut volumes = Volumes { threads, mains };
-    lessen(domains, &mut volumes);
+    lessen(domains, &mut volumes, out_of_budget);
     volumes
 }
 

@@ -4,8 +4,8 @@
 mod machines;
 
 use albacore_mapping::{
-    Certificate, Mode, Problem, ProblemError, Relaxation, Solution, check_solution, round_robin,
-    solve,
+    Certificate, Mode, Problem, ProblemError, Relaxation, Solution, check_solution, counted_bound,
+    round_robin, solve,
 };
 use albacore_topology::{CoreKind, CpuId, CpuSet, Distances};
 use machines::{ARTICLE, Shape, problem};
@@ -36,6 +36,11 @@ fn all_72_cases_of_the_article_are_optimal_without_any_relaxation() {
                     optimal,
                     relaxed,
                 } = solved(&problem).certificate;
+                assert_eq!(
+                    counted_bound(&problem, &relaxed),
+                    bound,
+                    "confirmed by counts"
+                );
                 assert!(
                     optimal && objective == bound,
                     "{workers} x {threads} {mode:?}"

@@ -4,7 +4,7 @@
 
 mod machines;
 
-use albacore_mapping::{Mode, Problem, check_solution, round_robin, solve};
+use albacore_mapping::{Mode, Problem, check_solution, counted_bound, round_robin, solve};
 use machines::{has_equal_cores, modes, problem, topologies};
 use proptest::prelude::*;
 
@@ -39,6 +39,8 @@ proptest! {
         let solution = solve(&problem, &mut budget(questions)).unwrap();
         let report = check_solution(&problem, &solution).unwrap();
         prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
+        let counted = counted_bound(&problem, &report.relaxed);
+        prop_assert!(counted >= report.objective, "{counted} below a mapping");
         for relaxed in &report.relaxed {
             prop_assert!(!["2", "3", "8"].contains(&relaxed.rule), "{relaxed:?}");
             if has_equal_cores(&problem.topology) {

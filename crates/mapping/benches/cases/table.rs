@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{Certificate, Mode, Problem, Solution, check_solution, solve};
+use albacore_mapping::{Certificate, Mode, Problem, Solution, check_solution, is_confirmed, solve};
 use albacore_topology::{Distances, Topology};
 
 /// Runs of each case: the machine that measures is busy, the least is nearest to the truth.
@@ -24,7 +24,9 @@ pub(crate) struct Row {
 
 /// The names of the columns.
 pub(crate) fn head() {
-    println!("case\tobjective\tbound\toptimal\tgap_percent\tmicros\tagain_micros\trelaxed");
+    println!(
+        "case\tobjective\tbound\toptimal\tgap_percent\tmicros\tagain_micros\tconfirmed\trelaxed"
+    );
 }
 
 /// A problem without a mapping in force.
@@ -60,11 +62,12 @@ pub(crate) fn run(name: &str, topology: &Topology, size: (u16, u16, Mode)) -> Ro
         .collect();
     let (workers, threads, mode) = size;
     println!(
-        "{name} {workers}x{threads} {mode:?}\t{}\t{}\t{}\t{:.3}\t{micros}\t{again}\t{}",
+        "{name} {workers}x{threads} {mode:?}\t{}\t{}\t{}\t{:.3}\t{micros}\t{again}\t{}\t{}",
         stated.objective,
         stated.bound,
         stated.optimal,
         row.gap * 100.0,
+        is_confirmed(&problem, &solution),
         relaxed.join(", ")
     );
     row
