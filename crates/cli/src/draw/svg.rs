@@ -45,7 +45,7 @@ impl Svg {
         let font = disc.radius * if disc.label.len() > 2 { 0.8 } else { 1.05 };
         let (title, label) = (escape(disc.title), escape(disc.label));
         let ring = if disc.is_moved {
-            let radius = N(disc.radius + 1.5);
+            let radius = N(disc.radius + 0.5);
             format!(
                 "<circle class=\"moved\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>",
                 N(x),

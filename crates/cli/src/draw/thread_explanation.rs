@@ -3,7 +3,7 @@
 
 use albacore_mapping::{Mode, Nearness, Place, Slot, ThreadExplanation};
 
-use super::columns::{counted, paragraph, ranges};
+use super::columns::{counted, listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
 use crate::plan_command::Plan;
 
@@ -96,16 +96,19 @@ fn partner_kind(slot: Slot, other: Slot) -> &'static str {
 
 /// What is true of places of one kind; a rule is told in words the first time.
 fn sentence(slot: Slot, places: &[&Place], told: &mut Vec<&'static str>) -> String {
-    let mut ways: Vec<String> = Vec::new();
-    for place in places {
-        let way = match place.partner {
-            Some(other) => partner_kind(slot, other).to_owned(),
-            None => "nobody".to_owned(),
-        };
-        if !ways.contains(&way) {
-            ways.push(way);
+    let mut partners: Vec<&str> = Vec::new();
+    for other in places.iter().filter_map(|place| place.partner) {
+        let kind = partner_kind(slot, other);
+        if !partners.contains(&kind) {
+            partners.push(kind);
         }
     }
+    let is_alone = places.iter().any(|place| place.partner.is_none());
+    let way = match (partners.is_empty(), is_alone) {
+        (true, _) => "with nobody in return".to_owned(),
+        (false, false) => format!("in exchange with {}", partners.join(" or ")),
+        (false, true) => format!("in exchange with {} or nobody", partners.join(" or ")),
+    };
     let gains = || places.iter().map(|place| place.gain);
     let (least, most) = (gains().min().unwrap_or(0), gains().max().unwrap_or(0));
     let forbidden = places.first().map(|place| place.forbidden.as_slice());
@@ -116,7 +119,7 @@ fn sentence(slot: Slot, places: &[&Place], told: &mut Vec<&'static str>) -> Stri
             gain @ 1.. => format!("would gain {gain} cycles"),
             cost => format!("costs {} cycles", -cost),
         };
-        return format!("{worth}, in exchange with {}", ways.join(" or "));
+        return format!("{worth}, {way}");
     }
     let mut rules = Vec::new();
     for rule in forbidden {
@@ -133,7 +136,7 @@ fn sentence(slot: Slot, places: &[&Place], told: &mut Vec<&'static str>) -> Stri
     };
     format!(
         "{} {verb} it; it would {}",
-        rules.join(" and "),
+        listed(&rules),
         worth(least, most)
     )
 }
