@@ -37,6 +37,7 @@ mod problem;
 mod rules;
 mod search;
 mod shake;
+mod share;
 mod site;
 mod solve;
 mod volume;

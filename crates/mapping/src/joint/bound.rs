@@ -7,7 +7,8 @@
 //! *Within, scatter*: each worker spread as if it were alone on the cpuset. *Within, compact*: level
 //! by level, each worker packed as if alone into domains that take no more of it than rule (3) and the
 //! loads allow; on cpus and cores also what all compact workers together find: a core of load X holds
-//! at most X/k workers with k threads. **Proof sketch.** Cheapest paths one after the other are a
+//! at most X/k workers with k threads; where (12+) holds, mains take a place beside a full core's.
+//! **Proof sketch.** Cheapest paths one after the other are a
 //! cheapest flow, because costs are convex. Loads as multisets are the same in every placement that
 //! keeps (8) and (8+), so the largest of them limits every worker. The rest is as in `bound` for one
 //! deployment. **Limits.** Which mains may lie where peers are wanted is not asked. With more work
@@ -15,43 +16,67 @@
 
 use std::collections::BTreeMap;
 
+use super::enumerate::Breaches;
 use super::rules::Rules;
 use super::site::{CORE, LEVELS, Party, Site};
 use super::volume::Volume;
 use crate::limits::JOINT_FLOW_WORK_MAX;
 
-/// No placement that breaks mains-per-core by no more than `crowd` is above this.
-pub(super) fn upper_bound(site: &Site, rules: &Rules, volume: &Volume, crowd: u32) -> i64 {
-    let mains = Flow::of(site, rules.core_mains + crowd).least_closeness();
+/// No placement that breaks no rule on mains further than by these `breaches` is above this.
+pub(super) fn upper_bound(site: &Site, rules: &Rules, volume: &Volume, breaches: Breaches) -> i64 {
+    let mains = Flow::of(site, rules.core_mains + breaches[0]).least_closeness();
     let core_loads = site.core_loads(&volume.loads);
-    let apart = pairs(site.workers as u32) * site.beyond - mains;
-    let mut sum = apart;
-    let mut compact = [0; LEVELS];
-    let most = core_loads.iter().copied().max().unwrap_or(0);
-    let mut known: BTreeMap<(&[u16], usize, i64), [i64; LEVELS]> = BTreeMap::new();
+    let mut sum = pairs(site.workers as u32) * site.beyond - mains;
+    let mut known: BTreeMap<(&[u16], usize), i64> = BTreeMap::new();
     for party in &site.parties {
         let workers = party.workers as i64;
         let all = workers * site.beyond * pairs(party.threads as u32);
-        let alike = (&party.cpus[..], party.threads, party.sign);
-        let alone = known.entry(alike).or_insert_with(|| {
-            if party.sign > 0 {
-                return [least_alone(site, party), 0, 0, 0];
-            }
-            std::array::from_fn(|level| most_alone(site, party, level, most))
-        });
+        sum += party.sign * all;
         if party.sign > 0 {
-            sum += all - workers * alone[0];
-        } else {
-            sum -= all;
-            let add = |(sum, alone): (&mut i64, &i64)| *sum += workers * alone;
-            compact.iter_mut().zip(alone.iter()).for_each(add);
+            let alike = (&party.cpus[..], party.threads);
+            sum -= workers
+                * *known
+                    .entry(alike)
+                    .or_insert_with(|| least_alone(site, party));
         }
     }
+    let mut compact = packed(site, rules, &core_loads, breaches);
     compact[0] = compact[0].min(most_together(site, &volume.loads, 0));
     compact[CORE] = compact[CORE].min(most_together(site, &core_loads, CORE));
-    sum + (0..LEVELS)
-        .map(|level| site.gain[level] * compact[level])
-        .sum::<i64>()
+    let at = |level: usize| site.gain[level] * compact[level];
+    sum + (0..LEVELS).map(at).sum::<i64>()
+}
+
+/// Of each level: most pairs of a worker alone, and with its main on a core that is not full.
+type Alone = [(i64, i64); LEVELS];
+
+/// Most pairs of compact workers in domains of each level if each worker were alone. Where (12+)
+/// holds, all but so many workers as it lets through have their main on a core that is not full.
+fn packed(site: &Site, rules: &Rules, core_loads: &[u32], breaches: Breaches) -> [i64; LEVELS] {
+    let most = core_loads.iter().copied().max().unwrap_or(0);
+    let mut known: BTreeMap<(&[u16], usize), Alone> = BTreeMap::new();
+    let (mut sums, mut most_more) = ([0; LEVELS], [0; LEVELS]);
+    let mut workers = 0;
+    for party in site.parties.iter().filter(|party| party.sign < 0) {
+        workers += party.workers as i64;
+        let alone = known
+            .entry((&party.cpus, party.threads))
+            .or_insert_with(|| {
+                std::array::from_fn(|level| most_alone(site, party, level, (most, rules)))
+            });
+        for (level, &mut (free, bound)) in alone.iter_mut().enumerate() {
+            sums[level] += party.workers as i64 * bound;
+            most_more[level] = (free - bound).max(most_more[level]);
+        }
+    }
+    // cores that may be full beside mains, times mains on each
+    let (_, through) = rules.full_cores.unwrap_or((0, 0));
+    let mains = i64::from(rules.core_mains + breaches[0]);
+    let free = workers.min(i64::from(through + breaches[2]) * mains);
+    for (sum, more) in sums.iter_mut().zip(most_more) {
+        *sum += free * more;
+    }
+    sums
 }
 
 /// x(x-1)/2.
@@ -85,26 +110,58 @@ fn least_alone(site: &Site, party: &Party) -> i64 {
 }
 
 /// Most pairs of threads of a worker in one domain of a level, if it is alone on its cpuset and no
-/// core takes more than `most` threads.
-fn most_alone(site: &Site, party: &Party, level: usize, most: u32) -> i64 {
+/// core takes more than `most` threads; and the same if its main's core is not full.
+fn most_alone(
+    site: &Site,
+    party: &Party,
+    level: usize,
+    (most, rules): (u32, &Rules),
+) -> (i64, i64) {
     let mut cores = vec![0u32; site.counts[CORE]];
     for &cpu in &party.cpus {
         cores[site.core(cpu.into())] += u32::from(party.worker_cap);
     }
-    let mut rooms: BTreeMap<u16, u32> = BTreeMap::new();
+    // of each domain: how many threads it takes, and how many less if the main is there
+    let mut rooms: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
     let mut seen = vec![false; cores.len()];
     for &cpu in &party.cpus {
         let (cpu, core) = (usize::from(cpu), site.core(cpu.into()));
-        let room = rooms.entry(site.of[level][cpu]).or_insert(0);
+        let (room, less) = rooms.entry(site.of[level][cpu]).or_insert((0, u32::MAX));
         if level == 0 {
-            *room += u32::from(party.worker_cap);
+            (*room, *less) = (*room + u32::from(party.worker_cap), 0);
         } else if !std::mem::replace(&mut seen[core], true) {
-            *room += cores[core].min(most);
+            let here = cores[core].min(most);
+            let below_full = rules
+                .full_cores
+                .map_or(here, |(full, _)| here.min(full - 1));
+            (*room, *less) = (*room + here, (*less).min(here - below_full));
         }
     }
-    let mut rooms: Vec<u32> = rooms.into_values().collect();
+    let threads = party.threads as u32;
+    let mut rooms: Vec<(u32, u32)> = rooms.into_values().collect();
     rooms.sort_unstable_by(|a, b| b.cmp(a));
-    let mut left = party.threads as u32;
+    let sizes: Vec<u32> = rooms.iter().map(|&(room, _)| room).collect();
+    let free = fill(sizes.iter().copied(), threads);
+    if rooms[0].1 == 0 {
+        return (free, free);
+    }
+    let mut with_main = 0;
+    for (at, &(room, less)) in rooms.iter().enumerate() {
+        if at > 0 && rooms[at - 1] == (room, less) {
+            continue;
+        }
+        for here in 1..=(room - less).min(threads) {
+            let others = sizes.iter().enumerate().filter(|&(other, _)| other != at);
+            let rest = fill(others.map(|(_, &room)| room), threads - here);
+            with_main = with_main.max(pairs(here) + rest);
+        }
+    }
+    (free, with_main.min(free))
+}
+
+/// Pairs within domains if they are filled one after the other.
+fn fill(rooms: impl Iterator<Item = u32>, threads: u32) -> i64 {
+    let mut left = threads;
     let mut sum = 0;
     for room in rooms {
         let here = room.min(left);

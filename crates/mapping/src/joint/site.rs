@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use albacore_topology::{Cpu, Topology};
+use albacore_topology::{Cpu, Distances};
 
 use super::{Deployment, JointProblem};
 use crate::{Mode, Rank, Slot, WorkerIndex};
@@ -99,10 +99,7 @@ impl Site {
         let table = &problem.distances;
         let [cpu, l1, l2, l3, beyond] =
             [table.cpu, table.l1, table.l2, table.l3, table.beyond].map(i64::from);
-        let mut distance = Vec::with_capacity(cpus.len() * cpus.len());
-        for a in cpus {
-            distance.extend(cpus.iter().map(|b| Topology::distance(a, b, table)));
-        }
+        let distance = distances(&of, table);
         let mut site = Self {
             cpus: cpus.len(),
             of,
@@ -158,6 +155,24 @@ impl Site {
         }
         cores
     }
+}
+
+/// Distances of all pairs of positions, row by row: that of the nearest domain that both are in.
+fn distances(of: &[Vec<u16>; LEVELS], table: &Distances) -> Vec<u32> {
+    let count = of[0].len();
+    let mut all = vec![table.beyond; count * count];
+    for (a, row) in all.chunks_mut(count.max(1)).enumerate() {
+        for (domains, distance) in of
+            .iter()
+            .zip([table.cpu, table.l1, table.l2, table.l3])
+            .rev()
+        {
+            for (to, &domain) in row.iter_mut().zip(domains) {
+                *to = if domain == domains[a] { distance } else { *to };
+            }
+        }
+    }
+    all
 }
 
 /// The domain of each cpu by a key, numbered densely in order of the lowest cpu.

@@ -45,8 +45,8 @@ pub fn solve_joint(
     // ranks may cost moves that a climb does not foresee: then its start may be the better answer
     let is_joined = site.parties.iter().any(|party| party.is_running);
     let start = is_joined.then(|| search.clone());
-    let crowd = search.crowd();
-    let goal = upper_bound(&site, &rules, &volume, crowd);
+    let breaches = search.breaches();
+    let goal = upper_bound(&site, &rules, &volume, breaches);
     find_best(&mut search, goal, out_of_budget);
     let mut best = Placement::of(&search);
     if let Some(start) = start.filter(|start| start.value != search.value) {
@@ -56,8 +56,8 @@ pub fn solve_joint(
         }
     }
     let mut bound = goal;
-    if best.key.0[0] != crowd {
-        bound = upper_bound(&site, &rules, &volume, best.key.0[0]);
+    if best.key.0 != breaches {
+        bound = upper_bound(&site, &rules, &volume, best.key.0);
     }
     let is_settled = best.value >= bound && best.key.2 == least_moves(&site);
     let tiny = if is_settled {

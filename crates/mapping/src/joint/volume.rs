@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use super::share::share;
 use super::site::{NOWHERE, Party, Site};
 
 /// Counts of threads by party and cpu.
@@ -46,12 +47,19 @@ pub(super) fn balance(site: &Site) -> Volume {
         mains: vec![0; site.cpus],
         loads: site.obstacles.clone(),
     };
-    for (index, party) in site.parties.iter().enumerate() {
-        volume.settle(index, party);
-    }
-    let mut core_loads = site.core_loads(&volume.loads);
-    for (index, party) in site.parties.iter().enumerate() {
-        volume.add_free(site, (index, party), &mut core_loads);
+    if let Some(counts) = share(site) {
+        for (cell, &count) in counts.iter().enumerate() {
+            volume.loads[cell % site.cpus] += count;
+        }
+        volume.counts = counts;
+    } else {
+        for (index, party) in site.parties.iter().enumerate() {
+            volume.settle(index, party);
+        }
+        let mut core_loads = site.core_loads(&volume.loads);
+        for (index, party) in site.parties.iter().enumerate() {
+            volume.add_free(site, (index, party), &mut core_loads);
+        }
     }
     for may_move in [false, true] {
         // bound: each chain lowers the sum of squares of loads
