@@ -4,7 +4,7 @@
 //! **Approach.** In each node of the tree, the threads that came to it are shared out to the domains
 //! inside (`anneal`), starting from workers laid end to end round its cpus. On a core, each worker
 //! takes the cpus that have most left, mains first on those that are not full. **Proof sketch.** A
-//! result is only used if counting finds it within the rules. **Limits.** Nodes are settled one
+//! result is only used if counting finds it within the rules, after repair. **Limits.** Nodes are settled one
 //! after the other: what is best for a level is never given up for a level inside it.
 
 use crate::anneal::{Node, Part, Shares, anneal};
@@ -14,7 +14,8 @@ use crate::domains::{CORE, Domains, LEVELS};
 use crate::improve::{Allowed, Search};
 use crate::limits::ANNEAL_MOVES_MAX;
 
-/// A deal, if one was found that keeps the rules.
+/// A deal that may break rules about mains (`soft`); with the seed 0 nothing is annealed: workers lie
+/// end to end, which is the best there is where they fit whole domains.
 pub(crate) fn descend<'a>(
     domains: &'a Domains,
     allowed: &Allowed,
@@ -106,7 +107,7 @@ impl Descent<'_> {
         };
         let start = self.end_to_end(&node, level, cpus.clone())?;
         let width = node.children.len();
-        let shares = if width == 1 {
+        let shares = if width == 1 || self.seed == 0 {
             start
         } else {
             let moves = ANNEAL_MOVES_MAX / if depth == 0 { 1 } else { 4 };
@@ -150,6 +151,7 @@ impl Descent<'_> {
         let first = self.domains.domain(level, cpus.start);
         let mut held = vec![0u16; node.parts.len() * width];
         let mut main = vec![0u16; node.parts.len()];
+        let mut mains = vec![0u32; width];
         let mut next = 0;
         for (at, part) in node.parts.iter().enumerate() {
             for _ in 0..part.threads {
@@ -163,8 +165,14 @@ impl Descent<'_> {
                 next = (next..next + cpus.len()).find(room)?;
                 let child = child_of(&next);
                 held[at * width + child] += 1;
-                main[at] = child as u16;
                 next += 1;
+            }
+            let fewest = (0..width)
+                .filter(|child| part.main && held[at * width + child] > 0)
+                .min_by_key(|&child| mains[child]);
+            if let Some(child) = fewest {
+                main[at] = child as u16;
+                mains[child] += 1;
             }
         }
         Some(Shares::of(node, held, main))

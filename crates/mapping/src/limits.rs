@@ -114,7 +114,7 @@ pub(crate) const ANNEAL_MOVES_MAX: usize = 200_000;
 /// good start need, and little beside the budget of 50 ms.
 pub(crate) const CLIMB_WORK_MAX: usize = 1_500_000;
 
-/// Starts of the descents: each is a fixed sequence of its own.
+/// Starts of the annealed descents: each is a fixed sequence of its own.
 pub(crate) const DESCENTS: [u64; 2] = [7_919, 15_838];
 
 /// Most moves of simulated annealing on threads: some fifty nanoseconds each.

@@ -124,6 +124,41 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn an_answer_is_valid_wherever_the_budget_ends(problem in problems(), questions in 0..40u32) {
+        let solution = solve(&problem, &mut budget(questions)).unwrap();
+        let report = check_solution(&problem, &solution).unwrap();
+        prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
+        prop_assert!(solution.certificate.bound >= solution.certificate.objective);
+    }
+}
+
+#[test]
+fn a_large_problem_asks_the_budget_often() {
+    let large = problem(
+        machines::Shape([2, 8, 8, 1, 2]).topology(),
+        (63, 61, Mode::Compact),
+    );
+    let mut longest = std::time::Duration::ZERO;
+    let mut last = std::time::Instant::now();
+    let mut asked = 0;
+    let solution = solve(&large, &mut || {
+        longest = longest.max(last.elapsed());
+        last = std::time::Instant::now();
+        asked += 1;
+        asked > 3_000
+    });
+    check_solution(&large, &solution.unwrap()).unwrap();
+    assert!(asked > 500, "asked {asked} times");
+    // a deadline for liveness only: a few milliseconds on a quiet machine
+    assert!(longest.as_secs() < 2, "{longest:?} without a question");
+}
+
 #[test]
 fn the_modes_differ() {
     let at = |mode| problem(machines::ARTICLE.topology(), (4, 8, mode));
