@@ -10,9 +10,9 @@
 //! **Proof sketch.** Every mapping that keeps the rules gives such x and m with the same value, and
 //! the reverse holds by `label`; tangents and ordered steps are exact at integers. **Limits.** As
 //! the net, up to [`REDUCED_VARIABLES_MAX`] integer variables and for [`REDUCED_SECONDS_MAX`];
-//! alone, up to [`REDUCED_ALONE_VARIABLES_MAX`] and for the caller's seconds, started from the
-//! construction, so that there always is an answer. The relaxation is that of the construction, not
-//! proven smallest.
+//! alone, up to [`REDUCED_ALONE_VARIABLES_MAX`] and for the caller's seconds. Both start from the
+//! construction; alone, there so always is an answer. The relaxation is that of the construction,
+//! not proven smallest.
 
 mod model;
 
@@ -45,7 +45,8 @@ pub(crate) fn solve_reduced(domains: &Domains, allowed: &Allowed) -> Option<Foun
         return None;
     }
     let model = Model::of(domains, allowed);
-    let (found, deal) = run_model(model, None, |program, wanted, start| {
+    let start = in_order(deal(domains, &volumes(domains)));
+    let (found, deal) = run_model(model, &start, |program, wanted, start| {
         run_microlp(program, wanted, start, REDUCED_SECONDS_MAX)
     })
     .ok()?;
@@ -82,7 +83,7 @@ pub(crate) fn solve_reduced_alone(
     let mut bound = farthest(problem);
     let mut best = (Search::of(&domains, &allowed, &start).objective(), start);
     let model = Model::of(&domains, &allowed);
-    let solved = run_model(model, Some(&best.1), |program, wanted, start| {
+    let solved = run_model(model, &best.1, |program, wanted, start| {
         run(program, wanted, start, seconds)
     });
     match solved {
@@ -125,10 +126,10 @@ pub(crate) fn solve_reduced_alone(
 /// What the engine says, and the deal that its values are.
 fn run_model(
     model: Model<'_>,
-    start: Option<&Deal>,
+    start: &Deal,
     run: impl FnOnce(Program, &[Variable], &[(Variable, f64)]) -> Result<engine::Found, Failure>,
 ) -> Result<(engine::Found, Option<Deal>), Failure> {
-    let start = start.map_or_else(Vec::new, |deal| model.start(deal));
+    let start = model.start(start);
     let (workers, cpus) = (model.threads.len(), model.threads[0].len());
     let wanted: Vec<_> = model
         .threads

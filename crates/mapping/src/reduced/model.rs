@@ -251,11 +251,17 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// At most `most` domains hold both `full` threads and a main.
+    /// At most `most` domains hold both `full` threads and a main. Where a domain holds `full` or
+    /// one less, it is written as an equation, and where it holds one main at most, for all workers
+    /// at once: the same mappings, fewer fractions.
     fn keep_full_mains(&mut self, level: usize, range: (u32, u32), full: u32, most: u32) {
         if most as usize >= self.domains.count(level) {
             return;
         }
+        let at_most_one = match level {
+            CPU => self.domains.rank_cap == 1,
+            _ => self.allowed.core_mains == 1,
+        };
         let mut both = Expression::from(0);
         for domain in 0..self.domains.count(level) {
             let is_full = self.variables.add(variable().binary());
@@ -265,13 +271,21 @@ impl<'a> Model<'a> {
                 f64::from(full) - 1.0,
                 f64::from(range.1) - f64::from(full) + 1.0,
             );
-            self.constraints
-                .push(constraint!(threads.clone() <= below + above * is_full));
-            let members = self.domains.members(level, domain);
-            for row in &self.mains {
-                let main: Expression = row[members.clone()].iter().sum();
+            self.constraints.push(if range == (full - 1, full) {
+                constraint!(threads.clone() == below + is_full)
+            } else {
+                constraint!(threads.clone() <= below + above * is_full)
+            });
+            if at_most_one {
                 self.constraints
-                    .push(constraint!(has_both >= main + is_full - 1.0));
+                    .push(constraint!(has_both >= mains.clone() + is_full - 1.0));
+            } else {
+                let members = self.domains.members(level, domain);
+                for row in &self.mains {
+                    let main: Expression = row[members.clone()].iter().sum();
+                    self.constraints
+                        .push(constraint!(has_both >= main + is_full - 1.0));
+                }
             }
             both += has_both;
             let derived = Derived::Full([is_full, has_both], threads, mains, full);
