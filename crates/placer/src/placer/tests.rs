@@ -1,3 +1,4 @@
+//! The loop, step by step, on a real process tree that never replaces its workers.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::io::Write as _;
@@ -10,10 +11,10 @@ use albacore_plan::{Enforcement, MainThread, Placement, Source};
 use super::*;
 use crate::RowState;
 
-/// A master of two workers that never replaces them. Each execs when it reads a line.
-struct Master(Child);
+/// An arbiter of two workers that never replaces them. Each execs when it reads a line.
+struct Arbiter(Child);
 
-impl Master {
+impl Arbiter {
     fn start() -> Self {
         let mut shell = Command::new("sh");
         let worker = "(read line <&3; exec sleep 600) &";
@@ -27,7 +28,7 @@ impl Master {
     }
 }
 
-impl Drop for Master {
+impl Drop for Arbiter {
     fn drop(&mut self) {
         let group = nix::unistd::Pid::from_raw(self.0.id() as i32);
         let _ = nix::sys::signal::killpg(group, nix::sys::signal::SIGKILL);
@@ -36,9 +37,9 @@ impl Drop for Master {
 }
 
 /// Two workers of one thread, only observed.
-fn config(master: &Master) -> SubjectConfig {
+fn config(arbiter: &Arbiter) -> SubjectConfig {
     SubjectConfig {
-        root: Pid(master.0.id() as i32),
+        root: Pid(arbiter.0.id() as i32),
         source: Source::PreFork,
         policy: Policy {
             workers: 2,
@@ -72,14 +73,14 @@ fn has_two_workers(placer: &Placer) -> bool {
 
 #[test]
 fn a_child_that_execs_after_it_was_first_seen_is_known_by_its_new_command_line() {
-    let mut master = Master::start();
+    let mut arbiter = Arbiter::start();
     let mut placer = Placer::new(Config::live()).unwrap();
-    let id = placer.add_subject(&config(&master)).unwrap();
+    let id = placer.add_subject(&config(&arbiter)).unwrap();
     step_until(&mut placer, "two children", |placer| {
         placer.subjects[&id].tree.iter().count() == 3
     });
     placer.due.tree = Micros(u64::MAX);
-    master.let_workers_exec();
+    arbiter.let_workers_exec();
     step_until(&mut placer, "two new command lines", |placer| {
         let processes = placer.subjects[&id].tree.observed();
         processes
@@ -92,10 +93,10 @@ fn a_child_that_execs_after_it_was_first_seen_is_known_by_its_new_command_line()
 
 #[test]
 fn a_death_is_followed_at_once_by_fast_looks_for_the_birth_that_it_announces() {
-    let mut master = Master::start();
-    master.let_workers_exec();
+    let mut arbiter = Arbiter::start();
+    arbiter.let_workers_exec();
     let mut placer = Placer::new(Config::live()).unwrap();
-    let id = placer.add_subject(&config(&master)).unwrap();
+    let id = placer.add_subject(&config(&arbiter)).unwrap();
     step_until(&mut placer, "two workers", has_two_workers);
     let worker = placer.table().unwrap()[0].pid.unwrap();
     let worker = nix::unistd::Pid::from_raw(worker.0);
