@@ -36,7 +36,7 @@ pub(crate) fn lessen(
             if least == Breaches::default() || out_of_budget() {
                 return;
             }
-            match better(domains, volumes, least, order) {
+            match better(domains, volumes, (least, order), out_of_budget) {
                 Some((breaches, next)) => (least, *volumes) = (breaches, next),
                 None => break,
             }
@@ -47,13 +47,16 @@ pub(crate) fn lessen(
 fn better(
     domains: &Domains,
     volumes: &Volumes,
-    least: Breaches,
-    order: fn(Breaches) -> Breaches,
+    (least, order): (Breaches, fn(Breaches) -> Breaches),
+    out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Option<(Breaches, Volumes)> {
     let candidates = unlike_cpus(domains, volumes);
     let mut trial = volumes.clone();
     let mut best = (least, None);
     for &from in &candidates {
+        if out_of_budget() {
+            break;
+        }
         for &to in &candidates {
             for step in [(0, 1), (1, 0), (1, 1), (1, -1)] {
                 if !may_move(domains, &trial, (from, to), step) {
