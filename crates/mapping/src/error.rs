@@ -80,7 +80,10 @@ pub(crate) fn validate(problem: &Problem) -> Result<(), ProblemError> {
 }
 
 /// Refuses counts that are nothing or beyond the limits.
-pub(crate) fn validate_size(workers: u16, threads: u16) -> Result<(), ProblemError> {
+///
+/// # Errors
+/// Says which count, its value and its limit.
+pub fn validate_size(workers: u16, threads: u16) -> Result<(), ProblemError> {
     if workers == 0 {
         return Err(ProblemError::NoWorkers);
     }
@@ -104,7 +107,11 @@ pub(crate) fn validate_size(workers: u16, threads: u16) -> Result<(), ProblemErr
     Ok(())
 }
 
-pub(crate) fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
+/// Refuses distances that fall with the level, or are beyond the limit.
+///
+/// # Errors
+/// Says which level, and its cycles.
+pub fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
     let &Distances {
         cpu,
         l1,

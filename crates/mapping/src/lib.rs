@@ -7,8 +7,6 @@
 //! nothing can exceed), `settle` (few moves), `reduced` (the integer program where value and bound do not meet), `label`
 //! and `name` (ranks and workers). [`round_robin()`] is the baseline. `check` judges any of them and
 //! shares no code with them; `explain` counts why a mapping is as it is.
-//!
-//! [`solve_joint()`] places all deployments of a machine together (`joint`); [`check_joint()`] judges that.
 #![forbid(unsafe_code)]
 
 mod anneal;
@@ -22,7 +20,6 @@ mod domains;
 mod error;
 mod explain;
 mod improve;
-mod joint;
 mod label;
 pub mod limits;
 mod literal;
@@ -44,14 +41,10 @@ mod wander;
 
 pub use check::{CheckReport, Violation, check, check_solution, objective};
 pub use check_bound::{counted_bound, is_confirmed};
-pub use error::ProblemError;
+pub use error::{ProblemError, validate_distances, validate_size};
 pub use explain::{
     Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place,
     Rule, Share, ThreadExplanation, difference, explain, explain_thread,
-};
-pub use joint::{
-    Deployment, JointError, JointProblem, JointReport, JointSolution, JointViolation, Obstacle,
-    check_joint, report_joint, solve_joint,
 };
 pub use method::{Method, MethodError, solve_by};
 pub use problem::{

@@ -57,36 +57,6 @@ pub(crate) const LITERAL_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
     4_000
 };
 
-/// Most deployments of a joint problem. A node runs 110 pods by default, 500 at most.
-pub const DEPLOYMENTS_MAX: usize = 1_024;
-
-/// Most threads of all deployments of a joint problem: 200 deployments of 16 x 16 and some.
-pub const JOINT_SLOTS_MAX: u32 = 65_536;
-
-/// Most workers times cpus of a joint problem. The search keeps 8 bytes for each pair: 32 MiB.
-pub const JOINT_CELLS_MAX: usize = 4_194_304;
-
-/// Most that obstacles on one cpu weigh, in threads; keeps sums of loads in a `u32`.
-pub const JOINT_WEIGHT_MAX: u32 = 65_536;
-
-/// Most placements that are enumerated: some milliseconds.
-pub(crate) const JOINT_TINY_MAX: usize = 100_000;
-
-/// Steps of an enumeration between two questions to the budget: some 20 microseconds.
-pub(crate) const JOINT_TINY_STEPS: usize = 512;
-
-/// Most work in all rounds of a joint shake, in threads times cpus: tens of milliseconds.
-pub(crate) const JOINT_SHAKE_WORK_MAX: usize = 4_000_000;
-
-/// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
-pub(crate) const JOINT_FROZEN_COST: i64 = 1 << 38;
-
-/// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
-pub(crate) const JOINT_FLIPS_MAX: usize = 64;
-
-/// Most work of the bound's flow of mains, in mains times edges: some milliseconds.
-pub(crate) const JOINT_FLOW_WORK_MAX: usize = 400_000;
-
 /// Most steps that lessen breaches. Each lowers a breach, and breaches are at most a few for every
 /// core.
 pub(crate) const RELAX_STEPS_MAX: usize = 1_000;

@@ -10,9 +10,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{
-    Deployment, JointProblem, Mode, Obstacle, Problem, Solution, check_joint, solve_joint,
-};
+use albacore_joint::{Deployment, JointProblem, Obstacle, check_joint, solve_joint};
+use albacore_mapping::{Mode, Problem, Solution};
 use albacore_plan::{Enforcement, Placement};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 

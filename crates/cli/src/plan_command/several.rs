@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use albacore_api::{policy_of, read_deployment};
-use albacore_mapping::{
-    Deployment, JointError, JointProblem, JointSolution, Mapping, Mode, Move, Obstacle, Problem,
-    Solution, check_joint, difference, solve_joint,
+use albacore_joint::{
+    Deployment, JointError, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
 };
+use albacore_mapping::{Mapping, Mode, Move, Problem, Solution, difference};
 use albacore_plan::Placement;
 use albacore_topology::{CpuSet, Distances, Topology};
 

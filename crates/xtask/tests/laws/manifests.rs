@@ -72,16 +72,17 @@ const fn row(
 }
 
 /// The matrix of ARCHITECTURE.md. What is not here is forbidden.
-const MATRIX: [Row; 16] = [
+const MATRIX: [Row; 17] = [
     row("topology", &[], &[]),
     row("mapping", &[Solver], &["topology"]),
+    row("joint", &[], &["mapping", "topology"]),
     row("plan", &[], &["mapping", "topology"]),
     row("batching", &[], &[]),
     row("trees", &[], &[]),
     row("api", &[KubeTypes], &["mapping", "plan"]),
     row("proto", &[Grpc], &[]),
     row("os", &[Kernel], &["topology"]),
-    row("placer", &[], &["mapping", "os", "plan", "topology"]),
+    row("placer", &[], &["joint", "mapping", "os", "plan", "topology"]),
     row("cluster", &[KubeClient, KubeTypes, Async], &["api"]),
     row(
         "controller",
@@ -92,7 +93,7 @@ const MATRIX: [Row; 16] = [
         "agent",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api", "cluster", "mapping", "os", "placer", "plan", "topology",
+            "api", "cluster", "joint", "mapping", "os", "placer", "plan", "topology",
         ],
     ),
     row("params", &[Async, Grpc, CommandLine], &["proto"]),
@@ -105,7 +106,7 @@ const MATRIX: [Row; 16] = [
         "cli",
         &[Async, CommandLine],
         &[
-            "api", "batching", "cluster", "mapping", "os", "placer", "plan", "topology", "trees",
+            "api", "batching", "cluster", "joint", "mapping", "os", "placer", "plan", "topology", "trees",
         ],
     ),
     row("load", &[Async, CommandLine, Random], &[]),

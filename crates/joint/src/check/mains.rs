@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Placed, loads};
-use crate::Relaxation;
-use crate::joint::JointProblem;
+use crate::JointProblem;
+use albacore_mapping::Relaxation;
 
 /// By how much each rule is broken, where it is.
 pub(super) fn relaxed(problem: &JointProblem, placed: &[Placed<'_>]) -> Vec<Relaxation> {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use albacore_topology::{CpuId, CpuSet};
 
 use super::{Deployment, JointProblem};
-use crate::error::{validate_distances, validate_size};
-use crate::limits::{
-    CPUS_MAX, DEPLOYMENTS_MAX, JOINT_CELLS_MAX, JOINT_SLOTS_MAX, JOINT_WEIGHT_MAX,
-};
-use crate::{Problem, ProblemError};
+use albacore_mapping::limits::CPUS_MAX;
+
+use crate::limits::{CELLS_MAX, DEPLOYMENTS_MAX, SLOTS_MAX, WEIGHT_MAX};
+use albacore_mapping::{Problem, ProblemError};
+use albacore_mapping::{validate_distances, validate_size};
 
 /// What is wrong with a [`JointProblem`]: names the deployment (by its index, from 0), the field,
 /// its value and the way out.
@@ -61,7 +61,7 @@ pub enum JointError {
     },
     /// The obstacles of a cpu weigh too much.
     #[error(
-        "the obstacles on cpu {cpu} weigh {weight} threads, more than {JOINT_WEIGHT_MAX}: \
+        "the obstacles on cpu {cpu} weigh {weight} threads, more than {WEIGHT_MAX}: \
          leave the cpu out of the cpusets instead"
     )]
     TooHeavy {
@@ -80,7 +80,7 @@ pub enum JointError {
     },
     /// All deployments together have too many threads.
     #[error(
-        "all deployments together have {slots} threads, more than {JOINT_SLOTS_MAX}: \
+        "all deployments together have {slots} threads, more than {SLOTS_MAX}: \
          lower workers or threads of some"
     )]
     TooManySlots {
@@ -90,7 +90,7 @@ pub enum JointError {
     /// All deployments together have too many workers for a machine of this size.
     #[error(
         "all deployments together have {workers} workers on {cpus} cpus: the product is more than \
-         {JOINT_CELLS_MAX}: lower workers of some"
+         {CELLS_MAX}: lower workers of some"
     )]
     TooManyWorkers {
         /// How many workers.
@@ -118,10 +118,10 @@ pub(super) fn validate(problem: &JointProblem) -> Result<(), JointError> {
         slots += u64::from(deployment.workers) * u64::from(deployment.threads);
         workers += u64::from(deployment.workers);
     }
-    if slots > u64::from(JOINT_SLOTS_MAX) {
+    if slots > u64::from(SLOTS_MAX) {
         return Err(JointError::TooManySlots { slots });
     }
-    if workers * cpus as u64 > JOINT_CELLS_MAX as u64 {
+    if workers * cpus as u64 > CELLS_MAX as u64 {
         return Err(JointError::TooManyWorkers { workers, cpus });
     }
     validate_obstacles(problem, &machine)
@@ -158,7 +158,7 @@ fn validate_obstacles(problem: &JointProblem, machine: &CpuSet) -> Result<(), Jo
         if seen.insert(cpu) {
             let here = problem.obstacles.iter().filter(|other| other.cpu == cpu);
             let weight: u64 = here.map(|other| u64::from(other.weight)).sum();
-            if weight > u64::from(JOINT_WEIGHT_MAX) {
+            if weight > u64::from(WEIGHT_MAX) {
                 return Err(JointError::TooHeavy { cpu, weight });
             }
         }

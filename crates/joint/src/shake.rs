@@ -6,7 +6,7 @@
 
 use super::climb::{Move, Spent, climb, look, make, mend};
 use super::search::Search;
-use crate::limits::{JOINT_SHAKE_WORK_MAX, SHAKE_TRIES_MAX, SHAKES_MAX};
+use crate::limits::{SHAKE_TRIES_MAX, SHAKE_WORK_MAX, SHAKES_MAX};
 
 /// What is small in a good state: breaches, minus value less cost of moves, minus threads that stay.
 fn key(search: &Search<'_>) -> (i64, i64, i64) {
@@ -18,7 +18,7 @@ fn key(search: &Search<'_>) -> (i64, i64, i64) {
 pub(super) fn shake(search: &mut Search<'_>, goal: i64, spent: Spent<'_>) {
     let threads = search.threads.len();
     let work = (threads + search.site.cpus) * search.site.cpus;
-    let rounds = SHAKES_MAX.min(JOINT_SHAKE_WORK_MAX / work.max(1));
+    let rounds = SHAKES_MAX.min(SHAKE_WORK_MAX / work.max(1));
     let mut best = key(search);
     let mut sequence = Sequence(0x9e37_79b9_7f4a_7c15);
     for round in 0..rounds {

@@ -1,7 +1,7 @@
 //! Is this an answer to the joint problem, and is it as good as it is said to be? Judged by code
 //! that the solver does not share.
 //!
-//! **Problem.** As in [`check`](crate::check()): no stale answer and no bug of the solver may reach
+//! **Problem.** As in [`check`](albacore_mapping::check()): no stale answer and no bug of the solver may reach
 //! a kernel. **Approach.** Count from the mappings alone: rules (1), (2), (3) a deployment at a time,
 //! distances pair by pair, mains and loads by their definitions. That loads are balanced is judged by
 //! looking for a chain of threads that could each go one cpu further so that the loads at its ends
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use albacore_topology::{Cpu, CpuId, Topology};
 
 use super::{Deployment, JointProblem, JointSolution};
-use crate::{Mapping, Mode, Problem, Relaxation, Slot, Violation};
+use albacore_mapping::{Mapping, Mode, Problem, Relaxation, Slot, Violation};
 
 /// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -242,7 +242,7 @@ fn rules_for_one(
         distances: problem.distances,
         current: None,
     };
-    match crate::check(&alone, mapping) {
+    match albacore_mapping::check(&alone, mapping) {
         Ok(report) => Ok(report.relaxed),
         Err(violations) => Err(violations.into_iter().map(of_first).collect()),
     }

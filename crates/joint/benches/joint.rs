@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{Deployment, JointProblem, JointSolution, Mode, check_joint, solve_joint};
+use albacore_joint::{Deployment, JointProblem, JointSolution, check_joint, solve_joint};
+use albacore_mapping::Mode;
 use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Distances, Topology};
 
 const RUNS: usize = 5;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use albacore_topology::{Cpu, Distances};
 
 use super::{Deployment, JointProblem};
-use crate::{Mode, Rank, Slot, WorkerIndex};
+use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 
 /// No cpu.
 pub(super) const NOWHERE: u16 = u16::MAX;

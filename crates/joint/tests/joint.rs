@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod joint_problems;
+#[path = "../../mapping/tests/machines/mod.rs"]
 mod machines;
 
-use albacore_mapping::{
-    Deployment, JointError, JointProblem, JointSolution, Mapping, Mode, Obstacle, Problem,
-    check_joint, solve, solve_joint,
+use albacore_joint::{
+    Deployment, JointError, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
 };
+use albacore_mapping::{Mapping, Mode, Problem, solve};
 use albacore_topology::{CpuId, CpuSet, Topology};
 use joint_problems::{Random, Sizes, is_alone, joint_problems, same_cpuset};
 use machines::Shape;

@@ -3,7 +3,7 @@
 
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
-use crate::{Certificate, Mapping, Mode};
+use albacore_mapping::{Certificate, Mapping, Mode};
 
 /// One server among those that share the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]

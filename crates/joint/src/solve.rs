@@ -20,8 +20,8 @@ use super::shake::shake;
 use super::site::{LEVELS, NOWHERE, Site};
 use super::volume::{Volume, balance};
 use super::{JointError, JointProblem, JointSolution};
-use crate::limits::JOINT_FROZEN_COST;
-use crate::{Certificate, Mapping, Problem, Relaxation, Solution, check, solve};
+use crate::limits::FROZEN_COST;
+use albacore_mapping::{Certificate, Mapping, Problem, Relaxation, Solution, check, solve};
 
 /// The best mappings for all deployments together that can be found before `out_of_budget` says
 /// true; whatever it says, the answer is valid and its gap to the bound is honest.
@@ -109,7 +109,7 @@ fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut()
     }
     let move_cost = search.move_cost;
     let passes = if is_joined {
-        &[JOINT_FROZEN_COST, move_cost][..]
+        &[FROZEN_COST, move_cost][..]
     } else {
         &[move_cost]
     };

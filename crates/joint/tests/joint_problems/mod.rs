@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use albacore_mapping::{Deployment, JointProblem, Mapping, Obstacle};
+use albacore_joint::{Deployment, JointProblem, Obstacle};
+use albacore_mapping::Mapping;
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 use proptest::prelude::*;
 

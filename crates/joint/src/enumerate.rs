@@ -1,7 +1,7 @@
 //! Tiny problems: every placement there is.
 //!
 //! **Problem.** A local search proves nothing and may stop short of the best or of the fewest moves.
-//! **Approach.** Where there are at most [`JOINT_TINY_MAX`] ways to put each thread on one of its
+//! **Approach.** Where there are at most [`TINY_MAX`] ways to put each thread on one of its
 //! cpus, all that keep (2), (3), (8) and (8+) are looked at. The best is that with the least breaches,
 //! then the most value less cost of moves, then the fewest moves, then the lexicographically smallest.
 //! **Limits.** The budget is asked every so many steps; cut short it proves nothing, but what it found
@@ -9,7 +9,7 @@
 
 use super::rules::Rules;
 use super::site::{CORE, NOWHERE, Site};
-use crate::limits::{JOINT_TINY_MAX, JOINT_TINY_STEPS};
+use crate::limits::{TINY_MAX, TINY_STEPS};
 
 /// mains-per-core, (12), (12+): by how much each is broken.
 pub(super) type Breaches = [u32; 3];
@@ -38,7 +38,7 @@ pub(super) fn enumerate(
     for party in &site.parties {
         for _ in 0..party.slots() {
             ways = ways.saturating_mul(party.cpus.len());
-            if ways > JOINT_TINY_MAX {
+            if ways > TINY_MAX {
                 return None;
             }
         }
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
     /// Places the slots from `slot` on in every way; false if the budget was spent.
     fn descend(&mut self, slot: usize, spent: &mut dyn FnMut() -> bool) -> bool {
         self.steps += 1;
-        if self.steps.is_multiple_of(JOINT_TINY_STEPS) && spent() {
+        if self.steps.is_multiple_of(TINY_STEPS) && spent() {
             return false;
         }
         if slot == self.slots.len() {

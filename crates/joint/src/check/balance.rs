@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use albacore_topology::CpuId;
 
 use super::{JointViolation, Placed, loads};
-use crate::joint::JointProblem;
+use crate::JointProblem;
 
 /// The first breach of (8) or else of (8+) that is found.
 pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Option<JointViolation> {

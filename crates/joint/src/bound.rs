@@ -12,7 +12,7 @@
 //! cheapest flow, because costs are convex. Loads as multisets are the same in every placement that
 //! keeps (8) and (8+), so the largest of them limits every worker. The rest is as in `bound` for one
 //! deployment. **Limits.** Which mains may lie where peers are wanted is not asked. With more work
-//! than [`JOINT_FLOW_WORK_MAX`] all mains count as one supply that may use all cpus: still a bound.
+//! than [`FLOW_WORK_MAX`] all mains count as one supply that may use all cpus: still a bound.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::enumerate::Breaches;
 use super::rules::Rules;
 use super::site::{CORE, LEVELS, Party, Site};
 use super::volume::Volume;
-use crate::limits::JOINT_FLOW_WORK_MAX;
+use crate::limits::FLOW_WORK_MAX;
 
 /// No placement that breaks no rule on mains further than by these `breaches` is above this.
 pub(super) fn upper_bound(site: &Site, rules: &Rules, volume: &Volume, breaches: Breaches) -> i64 {
@@ -214,7 +214,7 @@ impl<'a> Flow<'a> {
             .map(|(cpus, (most, workers))| (cpus.to_vec(), most, workers))
             .collect();
         let edges: usize = supplies.iter().map(|(cpus, ..)| cpus.len()).sum();
-        if supplies.len() > 1 && edges * site.workers > JOINT_FLOW_WORK_MAX {
+        if supplies.len() > 1 && edges * site.workers > FLOW_WORK_MAX {
             let all = (0..site.cpus as u16).collect();
             supplies = vec![(all, u32::MAX, site.workers)];
         }

@@ -21,10 +21,11 @@
 //!
 //! So what the rules force is moved whatever it costs, and everything else only where it gains more
 //! than it moves. **Approach.** One deployment that has the machine to itself is
-//! [`solve()`](crate::solve()). Else: threads stay where they are as far as the rules let them, new
+//! [`solve()`](albacore_mapping::solve()). Else: threads stay where they are as far as the rules let them, new
 //! ones go where least runs (`volume`), are dealt to workers (`deal`), and exchanged
 //! (`search`, `climb`, `shake`); ranks come last (`label`). Tiny problems are enumerated (`enumerate`). The
 //! bound is counted alone (`bound`); `check` judges the answer and shares no code with all this.
+#![forbid(unsafe_code)]
 
 mod bound;
 mod check;
@@ -33,6 +34,7 @@ mod deal;
 mod enumerate;
 mod error;
 mod label;
+pub mod limits;
 mod problem;
 mod rules;
 mod search;

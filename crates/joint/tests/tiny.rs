@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod joint_problems;
+#[path = "../../mapping/tests/machines/mod.rs"]
 mod machines;
 
 use std::cmp::Reverse;
 
-use albacore_mapping::{
-    JointProblem, JointReport, JointViolation, Mapping, check_joint, report_joint, solve_joint,
+use albacore_joint::{
+    JointProblem, JointReport, JointViolation, check_joint, report_joint, solve_joint,
 };
+use albacore_mapping::Mapping;
 use albacore_topology::CpuId;
 use joint_problems::{Sizes, is_alone, joint_problems, loads_from_the_largest};
 use proptest::prelude::*;

@@ -10,7 +10,7 @@
 
 use super::search::Search;
 use super::site::{NOWHERE, Party};
-use crate::limits::JOINT_FLIPS_MAX;
+use crate::limits::FLIPS_MAX;
 
 const NONE: u32 = u32::MAX;
 
@@ -149,7 +149,7 @@ impl Coloring {
         let pairs = mine
             .iter()
             .flat_map(|&mine| others.iter().map(move |&other| (mine, other)));
-        for (mine, other) in pairs.take(JOINT_FLIPS_MAX) {
+        for (mine, other) in pairs.take(FLIPS_MAX) {
             let path = self.path(cpu, mine, other);
             let renamed = |&&edge: &&usize| self.wishes[edge] == Some(self.of[edge]);
             let cost = path.iter().filter(renamed).count();
