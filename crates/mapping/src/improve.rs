@@ -50,22 +50,27 @@ impl Allowed {
                 full += u32::from(at_top && volumes.mains[cpu] > 0);
             }
         }
+        // One amount is admitted for both sides, so both may use it: what is proven is proven for all of that.
+        let (lower, upper) = domains.core_volume;
+        let off = allowed.volume_off(domains);
+        allowed.core_volume = (lower.saturating_sub(off), upper + off);
         allowed.full_mains = allowed.full_mains.max(full);
         allowed.full_core_mains = allowed.full_core_mains.max(full_cores);
         allowed
     }
 
+    /// By how much (8+) is loosened, on the side where it is more.
+    fn volume_off(&self, domains: &Domains) -> u32 {
+        let (lower, upper) = domains.core_volume;
+        let above = self.core_volume.1.saturating_sub(upper);
+        above.max(lower.saturating_sub(self.core_volume.0))
+    }
+
     /// By how much each rule is loosened.
     pub(crate) fn amounts(&self, domains: &Domains) -> [(&'static str, u32); 4] {
-        let (lower, upper) = domains.core_volume;
-        let volume = self
-            .core_volume
-            .1
-            .saturating_sub(upper)
-            .max(lower.saturating_sub(self.core_volume.0));
         let beyond = |allowed: u32, rule: Option<u32>| rule.map_or(0, |rule| allowed - rule);
         [
-            ("8+", volume),
+            ("8+", self.volume_off(domains)),
             ("mains-per-core", self.core_mains - domains.core_mains),
             ("12", beyond(self.full_mains, domains.full_mains)),
             ("12+", beyond(self.full_core_mains, domains.full_core_mains)),
