@@ -29,6 +29,7 @@ struct PlanJson {
     relaxed: Vec<RelaxedJson>,
     cpus: Vec<CpuJson>,
     assignments: Vec<AssignmentJson>,
+    proof: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     solver: Option<&'static str>,
     #[serde(flatten)]
@@ -109,6 +110,7 @@ pub(crate) fn plan(plan: &Plan) -> Result<String, Failure> {
         relaxed: certificate.relaxed.iter().map(relaxed).collect(),
         cpus: plan.problem.topology.cpus().iter().map(cpu).collect(),
         assignments: plan.solution.mapping.iter().map(assignment).collect(),
+        proof: certificate.proof.name(),
         solver: plan.solver.map(Solver::name),
         change: plan.change.as_ref().map(|change| ChangeJson {
             gained: change.gained,

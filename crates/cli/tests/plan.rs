@@ -31,7 +31,7 @@ fn json_has_the_fields_of_the_contract_in_its_order() {
     let plan = json("--workers 2 --threads 2 --mode compact", "core:2 pu:2");
     let fields: Vec<&String> = plan.as_object().unwrap().keys().collect();
     let wanted = "workers threads mode policy objective bound optimal solve_micros relaxed cpus \
-                  assignments";
+                  assignments proof";
     assert_eq!(fields, wanted.split_whitespace().collect::<Vec<_>>());
     assert_eq!(
         plan["cpus"][3].to_string(),
@@ -43,6 +43,7 @@ fn json_has_the_fields_of_the_contract_in_its_order() {
         (&plan["mode"], &plan["policy"]),
         (&"compact".into(), &"tuna".into())
     );
+    assert_eq!((&plan["optimal"], &plan["proof"]), (&true.into(), &"bound".into()));
     assert!(plan["solve_micros"].is_u64() && plan["relaxed"].is_array());
 }
 
@@ -121,7 +122,7 @@ fn the_text_shows_every_thread_on_its_core_with_mains_marked() {
     for word in [
         "objective  42 cycles",
         "bound      42",
-        "optimal    yes",
+        "optimal    yes: it meets the bound that counting gives",
         "relaxed    no rule",
     ] {
         assert!(text.contains(word), "{word}: {text}");

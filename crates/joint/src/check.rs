@@ -9,8 +9,9 @@
 //! one. **Proof sketch.** Loads that can be had are the integral points of a base polyhedron, on
 //! which being lexicographically least (from the largest) is the same as having no such chain (Frank
 //! and Murota, decreasing minimality); for cores the chain's links may pass through cores.
-//! **Limits.** The bound is compared with the value, not derived again; that the amounts of relaxed
-//! rules are the smallest is not judged.
+//! **Limits.** The bound of one deployment that has the machine to itself is counted again as
+//! [`check_solution`](albacore_mapping::check_solution) does; any other is compared with the value, not
+//! derived again. That the amounts of relaxed rules are the smallest is not judged.
 
 mod balance;
 mod mains;
@@ -20,7 +21,9 @@ use std::collections::BTreeMap;
 use albacore_topology::{Cpu, CpuId, Topology};
 
 use super::{Deployment, JointProblem, JointSolution};
-use albacore_mapping::{Mapping, Mode, Problem, Relaxation, Slot, Violation};
+use albacore_mapping::{
+    Mapping, Mode, Problem, Relaxation, Slot, Violation, contradiction, unproven,
+};
 
 /// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,10 +127,12 @@ pub fn check_joint(
         let violation = Violation::BoundTooLow { bound, objective };
         violations.push(JointViolation::Stated(violation));
     }
-    if stated.optimal && bound != objective {
-        let violation = Violation::NotProven { objective, bound };
-        violations.push(JointViolation::Stated(violation));
-    }
+    let alone = only(problem).and_then(|one| as_one(problem, one));
+    let unproven = match alone {
+        Some(alone) => unproven(&alone, stated),
+        None => contradiction(stated),
+    };
+    violations.extend(unproven.map(JointViolation::Stated));
     if solution.gained != report.gained {
         let (stated, actual) = (solution.gained, report.gained);
         violations.push(JointViolation::OtherGain { stated, actual });
@@ -161,11 +166,9 @@ pub fn report_joint(
         }]);
     }
     let placed = placed(problem, mappings)?;
-    let relaxed = match &problem.deployments[..] {
-        [one] if problem.obstacles.iter().all(|o| o.weight == 0) => {
-            rules_for_one(problem, one, &mappings[0])?
-        }
-        _ => {
+    let relaxed = match only(problem) {
+        Some(one) => rules_for_one(problem, one, &mappings[0])?,
+        None => {
             rules_together(problem, &placed)?;
             mains::relaxed(problem, &placed)
         }
@@ -231,21 +234,34 @@ fn rules_for_one(
         violation,
     };
     // an empty cpuset places nothing, which rule (1) has refused
-    let Ok(topology) = problem.topology.restrict(&deployment.cpuset) else {
+    let Some(alone) = as_one(problem, deployment) else {
         return Ok(Vec::new());
-    };
-    let alone = Problem {
-        workers: deployment.workers,
-        threads: deployment.threads,
-        mode: deployment.mode,
-        topology,
-        distances: problem.distances,
-        current: None,
     };
     match albacore_mapping::check(&alone, mapping) {
         Ok(report) => Ok(report.relaxed),
         Err(violations) => Err(violations.into_iter().map(of_first).collect()),
     }
+}
+
+/// The deployment that has the machine to itself, if one has.
+fn only(problem: &JointProblem) -> Option<&Deployment> {
+    let is_free = problem.obstacles.iter().all(|o| o.weight == 0);
+    match &problem.deployments[..] {
+        [one] if is_free => Some(one),
+        _ => None,
+    }
+}
+
+/// The only deployment as a problem, with the cpus that it may use as the machine.
+fn as_one(problem: &JointProblem, deployment: &Deployment) -> Option<Problem> {
+    Some(Problem {
+        workers: deployment.workers,
+        threads: deployment.threads,
+        mode: deployment.mode,
+        topology: problem.topology.restrict(&deployment.cpuset).ok()?,
+        distances: problem.distances,
+        current: None,
+    })
 }
 
 /// Rules (2), (3), (8) and (8+).

@@ -21,7 +21,7 @@ use super::site::{LEVELS, NOWHERE, Site};
 use super::volume::{Volume, balance};
 use super::{JointError, JointProblem, JointSolution};
 use crate::limits::FROZEN_COST;
-use albacore_mapping::{Certificate, Mapping, Problem, Relaxation, Solution, check, solve};
+use albacore_mapping::{Certificate, Mapping, Problem, Proof, Relaxation, Solution, check, solve};
 
 /// The best mappings for all deployments together that can be found before `out_of_budget` says
 /// true; whatever it says, the answer is valid and its gap to the bound is honest.
@@ -56,7 +56,7 @@ pub fn solve_joint(
             best = before;
         }
     }
-    let mut bound = goal;
+    let (mut bound, mut proof) = (goal, Proof::Bound);
     if best.key.0 != breaches {
         bound = upper_bound(&site, &rules, &volume, best.key.0);
     }
@@ -71,10 +71,13 @@ pub fn solve_joint(
             best = Placement::from(&site, key, places);
         }
         if let Some((_, most)) = tiny.most_value.filter(|_| tiny.complete) {
-            bound = most;
+            // a bound that was met by counting alone stays the proof
+            if most != bound {
+                (bound, proof) = (most, Proof::Search);
+            }
         }
     }
-    Ok(answer(problem, &site, best, bound))
+    Ok(answer(problem, &site, best, (bound, proof)))
 }
 
 /// A first placement. Where it crowds mains, another that is led by cores may not.
@@ -219,7 +222,12 @@ fn apart(site: &Site, held: &[u32]) -> i64 {
     sum
 }
 
-fn answer(problem: &JointProblem, site: &Site, best: Placement, bound: i64) -> JointSolution {
+fn answer(
+    problem: &JointProblem,
+    site: &Site,
+    best: Placement,
+    limit: (i64, Proof),
+) -> JointSolution {
     let ids = problem.topology.cpus();
     let id = |&position: &u16| ids[usize::from(position)].id;
     let mut mappings: Vec<Mapping> = Vec::new();
@@ -241,15 +249,9 @@ fn answer(problem: &JointProblem, site: &Site, best: Placement, bound: i64) -> J
         .filter(|&(_, amount)| amount > 0)
         .map(|(rule, amount)| Relaxation { rule, amount })
         .collect();
-    let bound = bound.max(best.value);
     JointSolution {
         mappings,
-        certificate: Certificate {
-            objective: best.value,
-            bound,
-            optimal: bound == best.value,
-            relaxed,
-        },
+        certificate: Certificate::of(best.value, limit, relaxed),
         gained: gained(site, &best.places),
         moved: best.key.2,
     }
@@ -311,11 +313,6 @@ fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Opti
     let stays = report.relaxed.iter().all(keeps) && gain <= moved * i64::from(move_cost);
     stays.then(|| Solution {
         mapping: current.clone(),
-        certificate: Certificate {
-            objective: report.objective,
-            bound: found.bound.max(report.objective),
-            optimal: found.bound <= report.objective,
-            relaxed: report.relaxed,
-        },
+        certificate: Certificate::of(report.objective, (found.bound, found.proof), report.relaxed),
     })
 }

@@ -7,13 +7,16 @@
 //! pair. Every rule yields one figure: how far its right-hand side would have to move for the
 //! mapping to keep it. [`check`] reports the figures, [`check_solution`] compares them with what a
 //! [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic
-//! in T and W; the bound of a certificate is compared with the value, not derived again.
+//! in T and W. A bound that is said to be counted is counted again (`check_bound`) where it is to prove
+//! something; one that was found by prices or by a search is compared with the value only.
 
 use std::collections::BTreeMap;
 
 use albacore_topology::{Cpu, CpuId, Topology};
 
-use crate::{Mapping, Mode, Problem, Relaxation, Slot, Solution};
+use crate::{
+    Certificate, Mapping, Mode, Problem, Proof, Relaxation, Slot, Solution, counted_bound,
+};
 
 /// What [`check`] found of a mapping that places every thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,6 +94,28 @@ pub enum Violation {
         /// As stated.
         bound: i64,
     },
+    /// `optimal` goes without a proof, or a proof without `optimal`.
+    #[error(
+        "optimal is {}, but the proof is {}",
+        if *optimal { "claimed" } else { "not claimed" },
+        proof.name()
+    )]
+    OtherProof {
+        /// As stated.
+        optimal: bool,
+        /// As stated.
+        proof: Proof,
+    },
+    /// The bound is said to be counted from the problem, and counting gives a greater one.
+    #[error(
+        "optimal is claimed by the counted bound {bound}, but counting gives no less than {counted}"
+    )]
+    Unconfirmed {
+        /// As stated.
+        bound: i64,
+        /// Counted here.
+        counted: i64,
+    },
 }
 
 /// The value of a mapping: clock cycles summed over pairs of mains, plus (scatter) or minus
@@ -155,7 +180,8 @@ fn count(problem: &Problem, placed: &[Placed<'_>]) -> CheckReport {
 }
 
 /// [`check`], and the mapping keeps what its certificate says: no rule is broken by more than it
-/// admits, the objective is right, and bound and `optimal` do not contradict it.
+/// admits, the objective is right, bound, `optimal` and proof do not contradict it, and a counted bound
+/// that is to prove the mapping best is confirmed by counting.
 ///
 /// # Errors
 /// Everything that is not so.
@@ -190,14 +216,39 @@ pub fn check_solution(
     if bound < objective {
         violations.push(Violation::BoundTooLow { bound, objective });
     }
-    if stated.optimal && bound != objective {
-        violations.push(Violation::NotProven { objective, bound });
-    }
+    violations.extend(unproven(problem, stated));
     if violations.is_empty() {
         Ok(report)
     } else {
         Err(violations)
     }
+}
+
+/// What is wrong with what a certificate says of its proof, for any mapping: [`check_solution`] asks
+/// it too. A counted bound that is to prove something is counted again.
+pub fn unproven(problem: &Problem, stated: &Certificate) -> Option<Violation> {
+    let contradiction = contradiction(stated);
+    if contradiction.is_some() || stated.proof != Proof::Bound {
+        return contradiction;
+    }
+    let (bound, counted) = (stated.bound, counted_bound(problem, &stated.relaxed));
+    (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
+}
+
+/// Where `optimal`, bound and proof of a certificate contradict each other.
+pub fn contradiction(stated: &Certificate) -> Option<Violation> {
+    let &Certificate {
+        objective,
+        bound,
+        optimal,
+        proof,
+        ..
+    } = stated;
+    if optimal && bound != objective {
+        return Some(Violation::NotProven { objective, bound });
+    }
+    let contradicts = optimal == (proof == Proof::None);
+    contradicts.then_some(Violation::OtherProof { optimal, proof })
 }
 
 /// W, T and how many cpus and cores there are to share.

@@ -39,7 +39,9 @@ mod solve;
 mod volumes;
 mod wander;
 
-pub use check::{CheckReport, Violation, check, check_solution, objective};
+pub use check::{
+    CheckReport, Violation, check, check_solution, contradiction, objective, unproven,
+};
 pub use check_bound::{counted_bound, is_confirmed};
 pub use error::{ProblemError, validate_distances, validate_size};
 pub use explain::{
@@ -48,7 +50,7 @@ pub use explain::{
 };
 pub use method::{Method, MethodError, solve_by};
 pub use problem::{
-    Certificate, Mapping, Mode, Problem, Rank, Relaxation, Slot, Solution, WorkerIndex,
+    Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, WorkerIndex,
 };
 pub use round_robin::round_robin;
 pub use solve::solve;

@@ -25,7 +25,7 @@ use crate::error::validate;
 use crate::limits::LITERAL_VARIABLES_MAX;
 use crate::method::engine::{ENGINE, Failure, Found, Program, run};
 use crate::method::farthest;
-use crate::{Certificate, CheckReport, Mapping, Method, MethodError, Problem, Solution};
+use crate::{Certificate, CheckReport, Mapping, Method, MethodError, Problem, Proof, Solution};
 use rules::{RULES, Rules, Slack};
 
 /// Share of the seconds that each program for the slacks may take; the products get what is left.
@@ -153,13 +153,7 @@ fn certified(problem: &Problem, found: &Found) -> Solution {
     };
     let CheckReport { objective, relaxed } = report(problem, &mapping);
     let bound = found.bound.unwrap_or_else(|| farthest(problem));
-    let bound = bound.max(objective);
-    let certificate = Certificate {
-        objective,
-        bound,
-        optimal: bound == objective,
-        relaxed,
-    };
+    let certificate = Certificate::of(objective, (bound, Proof::Search), relaxed);
     Solution {
         mapping,
         certificate,

@@ -90,6 +90,35 @@ pub struct Relaxation {
     pub amount: u32,
 }
 
+/// Why nothing is better.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Proof {
+    /// The value meets a bound that is counted from the problem. Of one deployment
+    /// [`check_solution`](crate::check_solution) counts it again and refuses what it cannot confirm.
+    Bound,
+    /// The value meets a bound that was found by prices (`prices`), below what counts alone give. It
+    /// follows from the prices by arithmetic on whole numbers, but the checker does not have them and
+    /// does not recompute it.
+    Prices,
+    /// A search, or an integer program, came to its end and found nothing better. The checker does not
+    /// run it again.
+    Search,
+    /// Nothing is proven: the bound only limits what might be better.
+    None,
+}
+
+impl Proof {
+    /// Its name in JSON: `bound`, `prices`, `search`, `none`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bound => "bound",
+            Self::Prices => "prices",
+            Self::Search => "search",
+            Self::None => "none",
+        }
+    }
+}
+
 /// What is known of a mapping's quality.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
@@ -99,8 +128,25 @@ pub struct Certificate {
     pub bound: i64,
     /// `objective == bound`, or a search was completed.
     pub optimal: bool,
+    /// Why it is optimal; [`Proof::None`] if and only if it is not.
+    pub proof: Proof,
     /// Rules that had to be loosened; empty if none.
     pub relaxed: Vec<Relaxation>,
+}
+
+impl Certificate {
+    /// Optimal, by `proof`, where the value meets the bound; a value above it (of a mapping that breaks
+    /// rules which the bound is for) raises the bound and proves nothing.
+    pub fn of(objective: i64, (bound, proof): (i64, Proof), relaxed: Vec<Relaxation>) -> Self {
+        let optimal = objective == bound && proof != Proof::None;
+        Self {
+            objective,
+            bound: bound.max(objective),
+            optimal,
+            proof: if optimal { proof } else { Proof::None },
+            relaxed,
+        }
+    }
 }
 
 /// An answer.

@@ -28,7 +28,7 @@ use crate::method::engine::{self, ENGINE, Failure, Program, run, run_microlp};
 use crate::method::farthest;
 use crate::name::name;
 use crate::volumes::volumes;
-use crate::{Certificate, CheckReport, Method, MethodError, Problem, Solution};
+use crate::{Certificate, CheckReport, Method, MethodError, Problem, Proof, Solution};
 use model::{Model, size};
 
 /// What the program found.
@@ -110,13 +110,7 @@ pub(crate) fn solve_reduced_alone(
     }
     let mapping = name(problem, &domains, &best.1);
     let CheckReport { objective, relaxed } = report(problem, &mapping);
-    let bound = bound.max(objective);
-    let certificate = Certificate {
-        objective,
-        bound,
-        optimal: bound == objective,
-        relaxed,
-    };
+    let certificate = Certificate::of(objective, (bound, Proof::Search), relaxed);
     Ok(Solution {
         mapping,
         certificate,

@@ -11,7 +11,7 @@ use crate::domains::Domains;
 use crate::error::validate;
 use crate::improve::Allowed;
 use crate::volumes::volumes;
-use crate::{Certificate, Mapping, Problem, ProblemError, Solution, check};
+use crate::{Certificate, Mapping, Problem, ProblemError, Proof, Solution, check};
 
 /// Threads over cpus in order, cyclically.
 ///
@@ -28,12 +28,12 @@ pub fn round_robin(problem: &Problem) -> Result<Solution, ProblemError> {
     let report = check::report(problem, &mapping);
     let domains = Domains::of(problem);
     let bound = upper_bound(&domains, &Allowed::by(&domains, &volumes(&domains)));
-    let certificate = Certificate {
-        objective: report.objective,
-        bound: bound.max(report.objective),
-        optimal: report.relaxed.is_empty() && report.objective == bound,
-        relaxed: report.relaxed,
+    let proof = if report.relaxed.is_empty() {
+        Proof::Bound
+    } else {
+        Proof::None
     };
+    let certificate = Certificate::of(report.objective, (bound, proof), report.relaxed);
     Ok(Solution {
         mapping,
         certificate,

@@ -8,8 +8,9 @@
 //! program if it is small (`reduced`). A mapping in force stays unless something better was found;
 //! only then a deal is brought close to it (`settle`) and named (`name`). **Proof sketch.** Optimal
 //! is said only where value and bound meet, or where the program was solved to its end and its answer
-//! was counted again. **Limits.** The caller's budget is asked between steps; once it is spent, the
-//! rest is construction without choices, O(W (T + C log C)). Every search has a bound of its own too.
+//! was counted again; which of them it was goes into the certificate (`Limit`). **Limits.** The
+//! caller's budget is asked between steps; once it is spent, the rest is construction without choices,
+//! O(W (T + C log C)). Every search has a bound of its own too.
 //! Compact with several L3 caches and volumes that leave a remainder is where value and bound most
 //! often stay apart. Ties: no thread moves if the mapping in force is as good; where it is not, moves
 //! are few but not proven fewest, and names are the smallest of the deal found, not of all deals of
@@ -30,8 +31,26 @@ use crate::shake::shake;
 use crate::volumes::volumes_within;
 use crate::wander::wander;
 use crate::{
-    Certificate, CheckReport, Mapping, Problem, ProblemError, Relaxation, Solution, check,
+    Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, Relaxation, Solution, check,
 };
+
+/// What nothing exceeds, and how that is known: the proof if a value meets it.
+#[derive(Clone, Copy)]
+struct Limit {
+    bound: i64,
+    proof: Proof,
+}
+
+impl Limit {
+    /// The lower of the two; as it was where both are the same.
+    fn lowered(self, bound: i64, proof: Proof) -> Self {
+        if bound < self.bound {
+            Self { bound, proof }
+        } else {
+            self
+        }
+    }
+}
 
 /// The best mapping that can be found before `out_of_budget` says true; whatever it says, the
 /// answer is valid and its gap to the bound is honest.
@@ -52,7 +71,8 @@ pub fn solve(
         .as_ref()
         .filter(|kept| kept.certificate.objective >= bound)
     {
-        return Ok(certified(kept, bound));
+        let proof = Proof::Bound;
+        return Ok(certified(kept, Limit { bound, proof }));
     }
     let plain = descend(&domains, &allowed, 0, out_of_budget)
         .and_then(|mut plain| (plain.repair() && plain.is_valid()).then_some(plain));
@@ -66,8 +86,8 @@ pub fn solve(
                 .unwrap_or(greedy)
         }
     };
-    let bound = pursue(&mut search, bound, out_of_budget);
-    let (value, deal, bound) = prove(&domains, &search, bound, out_of_budget);
+    let limit = pursue(&mut search, bound, out_of_budget);
+    let (value, deal, limit) = prove(&domains, &search, limit, out_of_budget);
     let kept = settled.filter(|kept| kept.certificate.objective >= value);
     let found = || {
         let deal = match &problem.current {
@@ -76,7 +96,7 @@ pub fn solve(
         };
         measured(problem, name(problem, &domains, &deal))
     };
-    Ok(certified(&kept.unwrap_or_else(found), bound))
+    Ok(certified(&kept.unwrap_or_else(found), limit))
 }
 
 /// The mapping in force, if it answers this problem and breaks no rule by more than it must.
@@ -96,12 +116,7 @@ fn settled(problem: &Problem, domains: &Domains, allowed: &Allowed) -> Option<So
             .any(|(rule, amount)| relaxed.rule == *rule && relaxed.amount <= *amount)
     };
     let keeps_all = relaxed.iter().all(keeps);
-    let certificate = Certificate {
-        objective,
-        bound: i64::MAX,
-        optimal: false,
-        relaxed,
-    };
+    let certificate = Certificate::of(objective, (i64::MAX, Proof::None), relaxed);
     keeps_all.then(|| Solution {
         mapping: current.clone(),
         certificate,
@@ -157,35 +172,38 @@ fn kept_value(
 /// A mapping with what can be counted of it; nothing is proven yet.
 fn measured(problem: &Problem, mapping: Mapping) -> Solution {
     let CheckReport { objective, relaxed } = report(problem, &mapping);
-    let certificate = Certificate {
-        objective,
-        bound: i64::MAX,
-        optimal: false,
-        relaxed,
-    };
+    let certificate = Certificate::of(objective, (i64::MAX, Proof::None), relaxed);
     Solution {
         mapping,
         certificate,
     }
 }
 
-fn certified(solution: &Solution, bound: i64) -> Solution {
-    let mut solution = solution.clone();
-    let objective = solution.certificate.objective;
-    solution.certificate.bound = bound.max(objective);
-    solution.certificate.optimal = bound == objective;
-    solution
+fn certified(solution: &Solution, limit: Limit) -> Solution {
+    let Certificate {
+        objective, relaxed, ..
+    } = solution.certificate.clone();
+    Solution {
+        mapping: solution.mapping.clone(),
+        certificate: Certificate::of(objective, (limit.bound, limit.proof), relaxed),
+    }
 }
 
-/// Better deals and better bounds in turn, until they meet or all means are used; the bound.
-fn pursue(search: &mut Search<'_>, bound: i64, out_of_budget: &mut dyn FnMut() -> bool) -> i64 {
+/// Better deals and better bounds in turn, until they meet or all means are used; what is
+/// left of the counted `bound`.
+fn pursue(search: &mut Search<'_>, bound: i64, out_of_budget: &mut dyn FnMut() -> bool) -> Limit {
+    let counted = Limit {
+        bound,
+        proof: Proof::Bound,
+    };
     let (domains, allowed) = (search.domains, search.allowed);
     let steps = CLIMB_WORK_MAX / (search.threads() + domains.cpus) + 1;
     climb_some(search, bound, steps, out_of_budget);
-    let mut bound = tightened(search, bound, out_of_budget);
+    let bound = tightened(search, bound, out_of_budget);
+    let limit = counted.lowered(bound, Proof::Prices);
     for seed in DESCENTS {
         if search.objective() >= bound || out_of_budget() {
-            return bound;
+            return limit;
         }
         let Some(mut other) = descend(domains, &allowed, seed, out_of_budget) else {
             continue;
@@ -204,9 +222,10 @@ fn pursue(search: &mut Search<'_>, bound: i64, out_of_budget: &mut dyn FnMut() -
     if search.objective() < bound {
         wander(search, bound, WANDER_MOVES_MAX, out_of_budget);
         shake(search, bound, out_of_budget);
-        bound = tightened(search, bound, out_of_budget);
+        let bound = tightened(search, bound, out_of_budget);
+        return limit.lowered(bound, Proof::Prices);
     }
-    bound
+    limit
 }
 
 /// Climbs for so many steps at most.
@@ -224,29 +243,29 @@ fn climb_some(
 }
 
 /// The reduced program where value and bound do not meet; the better value, its deal, and the
-/// bound.
+/// limit.
 fn prove(
     domains: &Domains,
     search: &Search<'_>,
-    bound: i64,
+    limit: Limit,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> (i64, Deal, i64) {
+) -> (i64, Deal, Limit) {
     let value = search.objective();
-    if value >= bound || out_of_budget() {
-        return (value, search.deal(), bound);
+    if value >= limit.bound || out_of_budget() {
+        return (value, search.deal(), limit);
     }
     let Some(Found { deal, proven }) = solve_reduced(domains, &search.allowed) else {
-        return (value, search.deal(), bound);
+        return (value, search.deal(), limit);
     };
     // the program works with floats: its deal is taken only if counting confirms it, and its proof
     // only together with its deal
     let found = Search::of(domains, &search.allowed, &deal);
     let better = found.is_valid() && found.objective() > value;
     let best = if better { found.objective() } else { value };
-    let bound = if proven && found.is_valid() && found.objective() == best {
-        best
+    let limit = if proven && found.is_valid() && found.objective() == best {
+        limit.lowered(best, Proof::Search)
     } else {
-        bound
+        limit
     };
-    (best, if better { deal } else { search.deal() }, bound)
+    (best, if better { deal } else { search.deal() }, limit)
 }

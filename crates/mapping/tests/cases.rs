@@ -35,6 +35,7 @@ fn all_72_cases_of_the_article_are_optimal_without_any_relaxation() {
                     bound,
                     optimal,
                     relaxed,
+                    ..
                 } = solved(&problem).certificate;
                 assert_eq!(
                     counted_bound(&problem, &relaxed),

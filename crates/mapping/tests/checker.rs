@@ -4,8 +4,8 @@
 mod machines;
 
 use albacore_mapping::{
-    Mapping, Mode, Problem, Rank, Relaxation, Slot, Violation, WorkerIndex, check, check_solution,
-    objective, solve,
+    Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, Violation,
+    WorkerIndex, check, check_solution, objective, solve,
 };
 use albacore_topology::CpuId;
 use machines::{Shape, problem};
@@ -176,7 +176,9 @@ fn a_certificate_that_overstates_is_refused() {
         }]
     );
     assert_eq!(
-        refused(&|stated| (stated.bound, stated.optimal) = (value - 1, false)),
+        refused(&|stated| {
+            (stated.bound, stated.optimal, stated.proof) = (value - 1, false, Proof::None);
+        }),
         [Violation::BoundTooLow {
             bound: value - 1,
             objective: value
@@ -189,4 +191,49 @@ fn a_certificate_that_overstates_is_refused() {
             bound: value + 1
         }]
     );
+    assert_eq!(honest.certificate.proof, Proof::Bound);
+    assert_eq!(
+        refused(&|stated| stated.proof = Proof::None),
+        [Violation::OtherProof {
+            optimal: true,
+            proof: Proof::None
+        }]
+    );
+    assert_eq!(
+        refused(&|stated| (stated.optimal, stated.proof) = (false, Proof::Search)),
+        [Violation::OtherProof {
+            optimal: false,
+            proof: Proof::Search
+        }]
+    );
+}
+
+#[test]
+fn a_counted_bound_that_counting_does_not_confirm_is_refused() {
+    let problem = problem(Shape([1, 1, 2, 1, 2]).topology(), (2, 2, Mode::Scatter));
+    let best = solve(&problem, &mut || false).unwrap().certificate;
+    let (mapping, objective) = (mapping(2, &[0, 2, 1, 3]), 50 + 8);
+    assert!(best.optimal && best.objective > objective);
+    // another mapping, whose value is said to be the best
+    let mut poor = Solution {
+        certificate: Certificate {
+            relaxed: check(&problem, &mapping).unwrap().relaxed,
+            objective,
+            bound: objective,
+            ..best
+        },
+        mapping,
+    };
+    assert_eq!(
+        check_solution(&problem, &poor).unwrap_err(),
+        [Violation::Unconfirmed {
+            bound: objective,
+            counted: best.bound
+        }]
+    );
+    // without the claim, or claimed by what is not counted, it is a matter of trust
+    (poor.certificate.optimal, poor.certificate.proof) = (false, Proof::None);
+    check_solution(&problem, &poor).unwrap();
+    (poor.certificate.optimal, poor.certificate.proof) = (true, Proof::Search);
+    check_solution(&problem, &poor).unwrap();
 }

@@ -1,7 +1,7 @@
 //! An explanation in sentences: how threads are shared out, how mains and workers lie and what each
 //! of them could have alone, which rule binds, the runner-up, the proof.
 
-use albacore_mapping::{Alternative, Explanation, Group, Mode, PairCounts, Share};
+use albacore_mapping::{Alternative, Explanation, Group, Mode, PairCounts, Proof, Share};
 use albacore_topology::Cpu;
 
 use super::columns::{counted, listed, paragraph, ranges};
@@ -284,10 +284,19 @@ fn proof(plan: &Plan, why: &Explanation) -> String {
             why.parts
         );
     }
+    let how = match certificate.proof {
+        Proof::Bound | Proof::None => {
+            format!("Counting what the rules leave to all of them together gives {bound} at most, and that is reached")
+        }
+        Proof::Prices => format!(
+            "Counting alone does not say how much of it they can; prices on what they compete for give {bound} at \
+             most, and that is reached"
+        ),
+        Proof::Search => format!("A search of all that the rules leave came to its end and found nothing above {bound}"),
+    };
     format!(
         "If mains and every worker had the best that each could have alone, the sum would be {}; they cannot all \
-         have it at once. Counting what the rules leave to all of them together gives {bound} at most, and that \
-         is reached: nothing can be better.",
+         have it at once. {how}: nothing can be better.",
         why.parts
     )
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use albacore_mapping::{Move, Relaxation};
+use albacore_mapping::{Move, Proof, Relaxation};
 use albacore_topology::CpuId;
 
 use super::columns::{counted, listed, paragraph};
@@ -74,10 +74,11 @@ fn head(plan: &Plan) -> String {
 
 /// The lines on an answer's quality.
 pub(super) fn quality(certificate: &albacore_mapping::Certificate, micros: u64) -> String {
-    let optimal = if certificate.optimal {
-        "yes"
-    } else {
-        "not proven"
+    let optimal = match certificate.proof {
+        Proof::Bound => "yes: it meets the bound that counting gives",
+        Proof::Prices => "yes: it meets the bound that prices give",
+        Proof::Search => "yes: a search to its end found nothing better",
+        Proof::None => "not proven",
     };
     let relaxed = relaxed_line(&certificate.relaxed);
     [

@@ -21,6 +21,7 @@ struct JointJson<'a> {
     solve_micros: u64,
     obstacles: Vec<ObstacleJson>,
     cpus: Vec<CpuJson>,
+    proof: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<&'a [String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +78,7 @@ pub(crate) fn joint(plan: &JointPlan) -> Result<String, Failure> {
             })
             .collect(),
         cpus: plan.problem.topology.cpus().iter().map(cpu).collect(),
+        proof: solution.certificate.proof.name(),
         ended: plan.has_current.then_some(plan.ended.as_slice()),
         explanation: plan.alone.as_ref().and_then(explanation::of),
     })
