@@ -4,9 +4,14 @@
 
 mod machines;
 
-use albacore_mapping::{Mode, Problem, check_solution, counted_bound, round_robin, solve};
+use albacore_mapping::{
+    Mode, Problem, Relaxation, Solution, check, check_solution, counted_bound, round_robin, solve,
+};
 use machines::{has_equal_cores, modes, problem, topologies};
 use proptest::prelude::*;
+
+/// Every rule that a certificate may relax.
+const RULES: [&str; 7] = ["2", "3", "8", "8+", "mains-per-core", "12", "12+"];
 
 fn problems() -> impl Strategy<Value = Problem> {
     let sizes = prop_oneof![
@@ -27,6 +32,55 @@ fn budget(questions: u32) -> impl FnMut() -> bool {
     }
 }
 
+/// Problems of which thousands are solved in a second.
+fn small_problems(mode: Mode) -> impl Strategy<Value = Problem> {
+    let sizes = prop_oneof![
+        8 => (1..=4u16, 1..=4u16),
+        1 => (1..=8u16, 1..=8u16),
+        1 => (1..=24u16, 1..=2u16)
+    ];
+    (topologies(16), sizes).prop_map(move |(topology, (w, t))| problem(topology, (w, t, mode)))
+}
+
+/// Whether the answer keeps its promises; `check_solution` counts a counted bound again.
+fn is_honest(problem: &Problem, solution: &Solution) -> Result<(), TestCaseError> {
+    let report = check_solution(problem, solution).map_err(|violations| {
+        TestCaseError::fail(format!("{violations:?} of {:?}", solution.certificate))
+    })?;
+    prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
+    let counted = counted_bound(problem, &report.relaxed);
+    prop_assert!(counted >= report.objective, "{counted} below a mapping");
+    for relaxed in &report.relaxed {
+        prop_assert!(!["2", "3", "8"].contains(&relaxed.rule), "{relaxed:?}");
+        if has_equal_cores(&problem.topology) {
+            prop_assert!(["12", "12+"].contains(&relaxed.rule), "{relaxed:?}");
+        }
+    }
+    Ok(())
+}
+
+// 100,000 random problems, a mode each, so that two cpus share them
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 50_000, failure_persistence: None, max_local_rejects: 100_000_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn fifty_thousand_answers_in_scatter_are_valid(
+        problem in small_problems(Mode::Scatter), questions in 0..60u32
+    ) {
+        is_honest(&problem, &solve(&problem, &mut budget(questions)).unwrap())?;
+    }
+
+    #[test]
+    fn fifty_thousand_answers_in_compact_are_valid(
+        problem in small_problems(Mode::Compact), questions in 0..60u32
+    ) {
+        is_honest(&problem, &solve(&problem, &mut budget(questions)).unwrap())?;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 3_000, failure_persistence: None, ..ProptestConfig::default()
@@ -36,17 +90,7 @@ proptest! {
     fn every_answer_is_valid_and_admits_what_it_breaks(
         problem in problems(), questions in 0..2_000u32
     ) {
-        let solution = solve(&problem, &mut budget(questions)).unwrap();
-        let report = check_solution(&problem, &solution).unwrap();
-        prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
-        let counted = counted_bound(&problem, &report.relaxed);
-        prop_assert!(counted >= report.objective, "{counted} below a mapping");
-        for relaxed in &report.relaxed {
-            prop_assert!(!["2", "3", "8"].contains(&relaxed.rule), "{relaxed:?}");
-            if has_equal_cores(&problem.topology) {
-                prop_assert!(["12", "12+"].contains(&relaxed.rule), "{relaxed:?}");
-            }
-        }
+        is_honest(&problem, &solve(&problem, &mut budget(questions)).unwrap())?;
     }
 
     #[test]
@@ -84,6 +128,32 @@ proptest! {
         let again = Problem { current: Some(first.mapping.clone()), ..problem };
         let second = solve(&again, &mut budget(300)).unwrap();
         prop_assert_eq!(first.mapping, second.mapping);
+    }
+
+    /// From any start, whoever named its workers and wherever its budget ended: no thread moves for
+    /// nothing.
+    #[test]
+    fn no_thread_moves_without_gain(
+        problem in problems(), questions in 0..60u32, turn in any::<u16>(),
+        swaps in prop::collection::vec(any::<(u16, u16)>(), 0..4)
+    ) {
+        let mut current = solve(&problem, &mut budget(questions)).unwrap().mapping;
+        let threads = usize::from(problem.threads);
+        current.cpus.rotate_left(usize::from(turn % problem.workers) * threads);
+        for (a, b) in swaps {
+            let slots = current.cpus.len();
+            current.cpus.swap(usize::from(a) % slots, usize::from(b) % slots);
+        }
+        let before = check(&problem, &current).unwrap();
+        let again = Problem { current: Some(current.clone()), ..problem };
+        let after = solve(&again, &mut budget(300)).unwrap();
+        let amount = |relaxed: &[Relaxation], rule| {
+            relaxed.iter().find(|r| r.rule == rule).map_or(0, |r| r.amount)
+        };
+        let now = &after.certificate.relaxed;
+        let breaks_less = before.relaxed.iter().any(|r| amount(now, r.rule) < r.amount);
+        let gains = after.certificate.objective > before.objective;
+        prop_assert!(after.mapping == current || gains || breaks_less, "{before:?} {after:?}");
     }
 
     #[test]
@@ -135,6 +205,46 @@ proptest! {
         let report = check_solution(&problem, &solution).unwrap();
         prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);
         prop_assert!(solution.certificate.bound >= solution.certificate.objective);
+    }
+}
+
+// Bounds: the best of more mappings is no less, so a bound has to grow with what is admitted; and a
+// sum of distances grows with a distance, which in scatter all pairs add. More cpus or more workers
+// give no such law: they change the right-hand sides of (8) to (12+), so mappings are lost too; and
+// in compact a longer distance helps mains and hurts workers.
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 3_000, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_bound_never_falls_when_a_rule_is_loosened(
+        problem in problems(), more in prop::collection::vec((0..RULES.len(), 1..4u32), 1..4)
+    ) {
+        let mut relaxed = solve(&problem, &mut budget(0)).unwrap().certificate.relaxed;
+        let mut bound = counted_bound(&problem, &relaxed);
+        for (rule, more) in more {
+            match relaxed.iter_mut().find(|r| r.rule == RULES[rule]) {
+                Some(relaxed) => relaxed.amount += more,
+                None => relaxed.push(Relaxation { rule: RULES[rule], amount: more }),
+            }
+            let loosened = counted_bound(&problem, &relaxed);
+            prop_assert!(loosened >= bound, "{loosened} below {bound} with {relaxed:?}");
+            bound = loosened;
+        }
+    }
+
+    #[test]
+    fn a_bound_of_scattered_threads_never_falls_when_the_largest_distance_grows(
+        problem in problems(), more in 1..1_000u32
+    ) {
+        let problem = Problem { mode: Mode::Scatter, ..problem };
+        let relaxed = solve(&problem, &mut budget(0)).unwrap().certificate.relaxed;
+        let mut farther = problem.clone();
+        farther.distances.beyond += more;
+        let (bound, grown) =
+            (counted_bound(&problem, &relaxed), counted_bound(&farther, &relaxed));
+        prop_assert!(grown >= bound, "{grown} below {bound}");
     }
 }
 
