@@ -109,7 +109,12 @@ struct Step {
 }
 
 /// The best way found, and whether it keeps all volumes.
-pub(crate) fn anneal(node: &Node<'_>, start: Shares, moves: usize, seed: u64) -> (Shares, bool) {
+pub(crate) fn anneal(
+    node: &Node<'_>,
+    start: Shares,
+    (moves, seed): (usize, u64),
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> (Shares, bool) {
     let marginal = |class: &&Class| {
         let steps = class.worth.windows(2).map(|pair| (pair[1] - pair[0]).abs());
         steps.max().unwrap_or(0)
@@ -135,6 +140,9 @@ pub(crate) fn anneal(node: &Node<'_>, start: Shares, moves: usize, seed: u64) ->
     for turn in 0..moves {
         if turn % 64 == 0 {
             heat *= cooling;
+            if turn % 1_024 == 0 && out_of_budget() {
+                break;
+            }
         }
         let Some(steps) = annealing.propose(&mut sequence) else {
             continue;

@@ -117,7 +117,7 @@ impl Descent<'_> {
             } else {
                 moves * cpus.len() / self.domains.cpus
             };
-            let (shares, _) = anneal(&node, start, moves, self.seed);
+            let (shares, _) = anneal(&node, start, (moves, self.seed), out_of_budget);
             shares
         };
         for child in 0..width {

@@ -53,4 +53,4 @@ pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, WorkerIndex,
 };
 pub use round_robin::round_robin;
-pub use solve::solve;
+pub use solve::{Branch, solve, solve_telling};

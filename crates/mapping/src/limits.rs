@@ -31,8 +31,10 @@ pub(crate) const SHAKE_TRIES_MAX: usize = 64;
 /// Most integer variables of the reduced program: what microlp settles within its slice.
 pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 
-/// Longest run of the integer program, seconds: it cannot be interrupted from outside.
-pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.05;
+/// Longest run of the integer program, seconds: it cannot be interrupted from outside. Small problems
+/// come to it a few milliseconds after the start, so this is what 50 ms leave to it and to the
+/// searches after it.
+pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.02;
 
 /// Longest time that may be given to a program as a method of its own: a day, far beyond what
 /// anybody waits for.

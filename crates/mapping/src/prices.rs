@@ -86,6 +86,12 @@ pub(crate) fn lowest(
     goal: i64,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> (i64, Prices) {
+    // domains that are paid nothing for mains would offer none
+    let toll = if counts_mains(classes, sizes) {
+        SCALE * last_main(classes, sizes)
+    } else {
+        0
+    };
     let start = |numerator: i64| {
         Prices::like(classes, |class, main, k| {
             let loss = if main && sizes.permits.is_some() {
@@ -93,12 +99,15 @@ pub(crate) fn lowest(
             } else {
                 0
             };
-            (class.worth[k] - loss) * SCALE * numerator / 2
+            (class.worth[k] - loss) * SCALE * numerator / 2 - i64::from(main) * toll
         })
     };
     let mut best = (i64::MAX, start(0));
     let mut first = start(0);
     for prices in [start(0), start(2), start(1)] {
+        if out_of_budget() {
+            break;
+        }
         let Bargain { bound, wanted } = bargain(classes, sizes, &prices);
         if bound < best.0 {
             best = (bound, prices);
@@ -248,6 +257,19 @@ pub(crate) fn bargain(classes: &[Class], sizes: Sizes, prices: &Prices) -> Barga
 
 /// The least closeness of all mains: one after the other to where it adds least.
 fn least_of_mains(classes: &[Class], sizes: Sizes) -> i64 {
+    let steps = steps_of_mains(classes);
+    steps.iter().take(sizes.workers as usize).sum()
+}
+
+/// What the last of all mains adds: at this price domains offer as many mains as there are workers.
+fn last_main(classes: &[Class], sizes: Sizes) -> i64 {
+    let steps = steps_of_mains(classes);
+    let last = (sizes.workers as usize).min(steps.len());
+    last.checked_sub(1).map_or(0, |last| steps[last])
+}
+
+/// What each further main adds, the least first.
+fn steps_of_mains(classes: &[Class]) -> Vec<i64> {
     let mut steps: Vec<i64> = Vec::new();
     for class in classes {
         for pair in class.mains.windows(2) {
@@ -255,7 +277,7 @@ fn least_of_mains(classes: &[Class], sizes: Sizes) -> i64 {
         }
     }
     steps.sort_unstable();
-    steps.iter().take(sizes.workers as usize).sum()
+    steps
 }
 
 /// Marks the part that holds the main.

@@ -61,6 +61,32 @@ pub fn solve(
     problem: &Problem,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<Solution, ProblemError> {
+    solve_telling(problem, out_of_budget).map(|(solution, _)| solution)
+}
+
+/// The step that an answer came from, in the order of [`solve()`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Branch {
+    /// The mapping in force was kept.
+    Settled,
+    /// The construction; nothing better was found, or needed.
+    Constructed,
+    /// Exchanges and shifts that each gain.
+    Climbed,
+    /// A search that accepts losses on its way: of counts, of threads, or by shakes.
+    Annealed,
+    /// The reduced program found it or proved it.
+    Reduced,
+}
+
+/// [`solve()`], and the step that the answer came from: for tables.
+///
+/// # Errors
+/// As [`solve()`].
+pub fn solve_telling(
+    problem: &Problem,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Result<(Solution, Branch), ProblemError> {
     validate(problem)?;
     let domains = Domains::of(problem);
     let volumes = volumes_within(&domains, out_of_budget);
@@ -72,11 +98,11 @@ pub fn solve(
         .filter(|kept| kept.certificate.objective >= bound)
     {
         let proof = Proof::Bound;
-        return Ok(certified(kept, Limit { bound, proof }));
+        return Ok((certified(kept, Limit { bound, proof }), Branch::Settled));
     }
     let plain = descend(&domains, &allowed, 0, out_of_budget)
         .and_then(|mut plain| (plain.repair() && plain.is_valid()).then_some(plain));
-    let mut search = match plain {
+    let start = match plain {
         Some(plain) if plain.objective() >= bound => plain,
         plain => {
             let dealt = deal_within(&domains, &volumes, out_of_budget);
@@ -86,17 +112,34 @@ pub fn solve(
                 .unwrap_or(greedy)
         }
     };
-    let limit = pursue(&mut search, bound, out_of_budget);
-    let (value, deal, limit) = prove(&domains, &search, limit, out_of_budget);
-    let kept = settled.filter(|kept| kept.certificate.objective >= value);
-    let found = || {
-        let deal = match &problem.current {
-            Some(now) => settle(problem, (&domains, &allowed), now, &deal, out_of_budget),
-            None => deal,
-        };
-        measured(problem, name(problem, &domains, &deal))
+    let in_force = settled.as_ref().map(|kept| kept.certificate.objective);
+    let mut pursuit = Pursuit {
+        best: start,
+        limit: Limit {
+            bound,
+            proof: Proof::Bound,
+        },
+        branch: Branch::Constructed,
     };
-    Ok(certified(&kept.unwrap_or_else(found), limit))
+    pursuit.run(in_force, out_of_budget);
+    let Pursuit {
+        best,
+        limit,
+        branch,
+    } = pursuit;
+    let value = best.objective();
+    if let Some(kept) = settled.filter(|kept| kept.certificate.objective >= value) {
+        return Ok((certified(&kept, limit), Branch::Settled));
+    }
+    let deal = match &problem.current {
+        Some(now) => {
+            let deal = best.deal();
+            settle(problem, (&domains, &allowed), now, &deal, out_of_budget)
+        }
+        None => best.deal(),
+    };
+    let found = measured(problem, name(problem, &domains, &deal));
+    Ok((certified(&found, limit), branch))
 }
 
 /// The mapping in force, if it answers this problem and breaks no rule by more than it must.
@@ -189,43 +232,113 @@ fn certified(solution: &Solution, limit: Limit) -> Solution {
     }
 }
 
-/// Better deals and better bounds in turn, until they meet or all means are used; what is
-/// left of the counted `bound`.
-fn pursue(search: &mut Search<'_>, bound: i64, out_of_budget: &mut dyn FnMut() -> bool) -> Limit {
-    let counted = Limit {
-        bound,
-        proof: Proof::Bound,
-    };
-    let (domains, allowed) = (search.domains, search.allowed);
-    let steps = CLIMB_WORK_MAX / (search.threads() + domains.cpus) + 1;
-    climb_some(search, bound, steps, out_of_budget);
-    let bound = tightened(search, bound, out_of_budget);
-    let limit = counted.lowered(bound, Proof::Prices);
-    for seed in DESCENTS {
-        if search.objective() >= bound || out_of_budget() {
-            return limit;
+/// Better deals and better bounds in turn.
+struct Pursuit<'a> {
+    best: Search<'a>,
+    limit: Limit,
+    branch: Branch,
+}
+
+impl Pursuit<'_> {
+    /// Until value and bound meet or all means are used. Where a mapping in force is worth
+    /// `in_force`, no less than exchanges reach, an earlier search has been here: the long ones are
+    /// not made again.
+    fn run(&mut self, in_force: Option<i64>, out_of_budget: &mut dyn FnMut() -> bool) {
+        let steps = CLIMB_WORK_MAX / (self.best.threads() + self.best.domains.cpus) + 1;
+        self.try_better(Branch::Climbed, |best, bound| {
+            climb_some(best, bound, steps, out_of_budget);
+        });
+        self.tighten(out_of_budget);
+        let again = in_force.is_some_and(|value| value >= self.best.objective());
+        let seeds = if again { 1 } else { DESCENTS.len() };
+        for seed in DESCENTS.into_iter().take(seeds) {
+            if self.is_over(out_of_budget) {
+                return;
+            }
+            self.descend(seed, steps, out_of_budget);
         }
+        // before the long searches: a program that is small has come here in a few milliseconds
+        self.prove(out_of_budget);
+        if again || self.is_over(out_of_budget) {
+            return;
+        }
+        self.try_better(Branch::Annealed, |best, bound| {
+            wander(best, bound, WANDER_MOVES_MAX, out_of_budget);
+            shake(best, bound, out_of_budget);
+        });
+        self.tighten(out_of_budget);
+    }
+
+    /// Lowers the bound by prices.
+    fn tighten(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        let bound = tightened(&self.best, self.limit.bound, out_of_budget);
+        self.limit = self.limit.lowered(bound, Proof::Prices);
+    }
+
+    fn is_over(&self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {
+        self.best.objective() >= self.limit.bound || out_of_budget()
+    }
+
+    /// Runs a search on the best that there is; a better one came from `branch`.
+    fn try_better(&mut self, branch: Branch, search: impl FnOnce(&mut Search<'_>, i64)) {
+        let before = self.best.objective();
+        search(&mut self.best, self.limit.bound);
+        if self.best.objective() > before {
+            self.branch = branch;
+        }
+    }
+
+    /// A start of its own, annealed and climbed.
+    fn descend(&mut self, seed: u64, steps: usize, out_of_budget: &mut dyn FnMut() -> bool) {
+        let Search {
+            domains, allowed, ..
+        } = self.best;
         let Some(mut other) = descend(domains, &allowed, seed, out_of_budget) else {
-            continue;
+            return;
         };
         other.repair();
         if other.broken() > 0 {
-            wander(&mut other, bound, WANDER_MOVES_MAX / 4, out_of_budget);
+            wander(
+                &mut other,
+                self.limit.bound,
+                WANDER_MOVES_MAX / 4,
+                out_of_budget,
+            );
         }
         if other.is_valid() {
-            climb_some(&mut other, bound, steps, out_of_budget);
-            if other.objective() > search.objective() {
-                *search = other;
+            climb_some(&mut other, self.limit.bound, steps, out_of_budget);
+            if other.objective() > self.best.objective() {
+                self.best = other;
+                self.branch = Branch::Annealed;
             }
         }
     }
-    if search.objective() < bound {
-        wander(search, bound, WANDER_MOVES_MAX, out_of_budget);
-        shake(search, bound, out_of_budget);
-        let bound = tightened(search, bound, out_of_budget);
-        return limit.lowered(bound, Proof::Prices);
+
+    /// The reduced program where it is small enough.
+    fn prove(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        if self.is_over(out_of_budget) {
+            return;
+        }
+        let domains = self.best.domains;
+        let Some(Found { deal, proven }) = solve_reduced(domains, &self.best.allowed) else {
+            return;
+        };
+        // the program works with floats: its deal is taken only if counting confirms it, and its
+        // proof only together with its deal
+        let found = Search::of(domains, &self.best.allowed, &deal);
+        if !found.is_valid() {
+            return;
+        }
+        let value = found.objective();
+        if value > self.best.objective() {
+            self.best = found;
+            self.branch = Branch::Reduced;
+        }
+        if proven && value == self.best.objective() {
+            self.limit = self.limit.lowered(value, Proof::Search);
+            self.branch = Branch::Reduced;
+        }
     }
-    limit
 }
 
 /// Climbs for so many steps at most.
@@ -240,32 +353,4 @@ fn climb_some(
         taken += 1;
         taken > steps || out_of_budget()
     });
-}
-
-/// The reduced program where value and bound do not meet; the better value, its deal, and the
-/// limit.
-fn prove(
-    domains: &Domains,
-    search: &Search<'_>,
-    limit: Limit,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) -> (i64, Deal, Limit) {
-    let value = search.objective();
-    if value >= limit.bound || out_of_budget() {
-        return (value, search.deal(), limit);
-    }
-    let Some(Found { deal, proven }) = solve_reduced(domains, &search.allowed) else {
-        return (value, search.deal(), limit);
-    };
-    // the program works with floats: its deal is taken only if counting confirms it, and its proof
-    // only together with its deal
-    let found = Search::of(domains, &search.allowed, &deal);
-    let better = found.is_valid() && found.objective() > value;
-    let best = if better { found.objective() } else { value };
-    let limit = if proven && found.is_valid() && found.objective() == best {
-        limit.lowered(best, Proof::Search)
-    } else {
-        limit
-    };
-    (best, if better { deal } else { search.deal() }, limit)
 }

@@ -144,8 +144,9 @@ fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
     };
     assert_eq!(run.reports.iter().filter(|r| born(r)).count(), 2);
     assert_eq!(run.placer.figures().new_thread_micros.count(), 2);
-    // One beyond T gets all cpus of its worker.
+    // One beyond T gets all cpus of its worker. The server's numbers of its workers need not be the placer's.
     server.order("thread 0");
+    server.order("thread 1");
     let pid = run.rows()[0].pid.unwrap();
     let planned = run
         .rows()
