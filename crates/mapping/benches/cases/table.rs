@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{Certificate, Mode, Problem, Solution, check_solution, is_confirmed, solve};
+use albacore_mapping::{
+    Branch, Certificate, Mode, Problem, Solution, check_solution, is_confirmed, solve_telling,
+};
 use albacore_topology::{Distances, Topology};
 
 /// Runs of each case: the machine that measures is busy, the least is nearest to the truth.
@@ -25,7 +27,7 @@ pub(crate) struct Row {
 /// The names of the columns.
 pub(crate) fn head() {
     println!(
-        "case\tobjective\tbound\toptimal\tgap_percent\tmicros\tagain_micros\tconfirmed\trelaxed"
+        "case\tobjective\tbound\toptimal\tgap_percent\tmicros\tagain_micros\tbranch\tconfirmed\trelaxed"
     );
 }
 
@@ -45,9 +47,9 @@ pub(crate) fn problem(topology: &Topology, (workers, threads, mode): (u16, u16, 
 /// Solves, checks, prints.
 pub(crate) fn run(name: &str, topology: &Topology, size: (u16, u16, Mode)) -> Row {
     let mut problem = problem(topology, size);
-    let (solution, micros) = timed(&problem, RUNS);
+    let (solution, branch, micros) = timed(&problem, RUNS);
     problem.current = Some(solution.mapping.clone());
-    let (_, again) = timed(&problem, RUNS);
+    let (_, _, again) = timed(&problem, RUNS);
     let stated = &solution.certificate;
     let row = Row {
         micros,
@@ -62,11 +64,12 @@ pub(crate) fn run(name: &str, topology: &Topology, size: (u16, u16, Mode)) -> Ro
         .collect();
     let (workers, threads, mode) = size;
     println!(
-        "{name} {workers}x{threads} {mode:?}\t{}\t{}\t{}\t{:.3}\t{micros}\t{again}\t{}\t{}",
+        "{name} {workers}x{threads} {mode:?}\t{}\t{}\t{}\t{:.3}\t{micros}\t{again}\t{}\t{}\t{}",
         stated.objective,
         stated.bound,
         stated.optimal,
         row.gap * 100.0,
+        label(branch),
         is_confirmed(&problem, &solution),
         relaxed.join(", ")
     );
@@ -78,21 +81,33 @@ pub(crate) fn gap(stated: &Certificate) -> f64 {
     (stated.bound - stated.objective) as f64 / stated.objective.abs().max(1) as f64
 }
 
-/// The answer, checked, and the least of the microseconds it took.
-pub(crate) fn timed(problem: &Problem, runs: usize) -> (Solution, u128) {
+/// A branch in the table.
+fn label(branch: Branch) -> &'static str {
+    match branch {
+        Branch::Settled => "settled",
+        Branch::Constructed => "constructed",
+        Branch::Climbed => "climbed",
+        Branch::Annealed => "annealed",
+        Branch::Reduced => "reduced",
+    }
+}
+
+/// The answer, checked, where it came from, and the least of the microseconds it took.
+pub(crate) fn timed(problem: &Problem, runs: usize) -> (Solution, Branch, u128) {
     let mut least = u128::MAX;
     let mut last = None;
     for _ in 0..runs {
         let start = Instant::now();
-        let solution = solve(problem, &mut || start.elapsed() > BUDGET).expect("within limits");
+        let solution =
+            solve_telling(problem, &mut || start.elapsed() > BUDGET).expect("within limits");
         least = least.min(start.elapsed().as_micros());
         last = Some(solution);
     }
-    let solution = last.expect("at least one run");
+    let (solution, branch) = last.expect("at least one run");
     if let Err(violations) = check_solution(problem, &solution) {
         println!("# WRONG: {violations:?}");
     }
-    (solution, least)
+    (solution, branch, least)
 }
 
 /// One line on many rows.
@@ -108,13 +123,15 @@ pub(crate) fn summary(name: &str, rows: &[Row]) {
     let worst = rows.iter().map(|row| row.gap).fold(0.0, f64::max);
     println!(
         "# {name}: {optimal} of {} optimal, {near} within 1 %, worst gap {:.3} %, micros median {} \
-         p99 {} max {}, again median {} max {}",
+         p99 {} max {}, again median {} \
+         p99 {} max {}",
         rows.len(),
         worst * 100.0,
         micros[micros.len() / 2],
         micros[micros.len() * 99 / 100],
         micros[micros.len() - 1],
         again[again.len() / 2],
+        again[again.len() * 99 / 100],
         again[again.len() - 1]
     );
 }
