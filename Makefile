@@ -35,7 +35,8 @@ e2e: build python ## the release binaries end to end: runs, kills, refusals, rea
 	tests/clients/run.sh target/release/albacore-server
 	target/release/xtask demo
 
-soak: build python ## the kill tests, ten times as long
+soak: build python ## the kill tests, ten times as long; the article's program on every small problem
+	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-mapping --test literal -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture
 
 crds: tools ## regenerate crds/ from the Rust types
