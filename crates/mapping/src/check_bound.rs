@@ -105,20 +105,23 @@ impl<'a> Rules<'a> {
         let distance =
             |a: &Cpu, b: &Cpu| i64::from(Topology::distance(a, b, &self.problem.distances));
         let mut held = vec![0i64; cpus.len()];
-        let mut cores: BTreeMap<u32, i64> = BTreeMap::new();
+        let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
+        let core_of = |cpu: &Cpu| {
+            let next = numbers.len();
+            *numbers.entry(cpu.core).or_insert(next)
+        };
+        let core_of: Vec<usize> = cpus.iter().map(core_of).collect();
+        let mut cores = vec![0i64; cpus.len()];
         let mut far = vec![0i64; cpus.len()];
         let mut sum = 0;
         for _ in 0..things {
-            let open = |&at: &usize| {
-                let core = cores.get(&cpus[at].core).copied().unwrap_or(0);
-                held[at] < on_cpu && core < on_core
-            };
+            let open = |&at: &usize| held[at] < on_cpu && cores[core_of[at]] < on_core;
             let Some(best) = (0..cpus.len()).filter(open).max_by_key(|&at| far[at]) else {
                 break;
             };
             sum += far[best];
             held[best] += 1;
-            *cores.entry(cpus[best].core).or_insert(0) += 1;
+            cores[core_of[best]] += 1;
             for (far, cpu) in far.iter_mut().zip(cpus) {
                 *far += distance(cpu, &cpus[best]);
             }
