@@ -91,3 +91,7 @@ pub(crate) const DESCENTS: [u64; 2] = [7_919, 15_838];
 
 /// Most moves of simulated annealing on threads: some fifty nanoseconds each.
 pub(crate) const WANDER_MOVES_MAX: usize = 200_000;
+
+/// Most looks at moves while mains are taken off full cpus and cores (some twenty nanoseconds each):
+/// a fifth of the budget of 50 ms, where a start needs more it is not worth it.
+pub(crate) const REPAIR_LOOKS_MAX: usize = 500_000;

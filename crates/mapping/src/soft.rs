@@ -4,21 +4,28 @@
 //! one good deal to the next. **Approach.** The rules on cores and on full cpus may be broken by a
 //! countable amount; the caller fines it (`wander`) or has it undone (`repair`). **Proof sketch.**
 //! (3), (8) and what ranks need hold in every state; `broken` is 0 exactly where the rest does too.
-//! **Limits.** `repair` is greedy and can fail.
+//! **Limits.** `repair` is greedy and can fail; it ends after [`REPAIR_LOOKS_MAX`].
 
 use crate::domains::{CORE, CPU};
 use crate::improve::{Search, Thread};
+use crate::limits::REPAIR_LOOKS_MAX;
 
 impl Search<'_> {
     /// Takes mains off full cpus and cores, at the least cost, until no more than allowed are left;
-    /// whether that was possible.
-    pub(crate) fn repair(&mut self) -> bool {
+    /// whether that was possible with [`REPAIR_LOOKS_MAX`] and in time.
+    pub(crate) fn repair(&mut self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {
         let target = self.allowed;
+        let mut looks = 0;
         // bound: every round takes a main off a full cpu or core
         for _ in 0..2 * self.domains.workers {
             if self.full_mains <= target.full_mains
                 && self.full_core_mains <= target.full_core_mains
             {
+                break;
+            }
+            let misplaced = self.full_mains.max(self.full_core_mains) as usize;
+            looks += misplaced * (self.threads.len() + self.domains.cpus);
+            if looks > REPAIR_LOOKS_MAX || out_of_budget() {
                 break;
             }
             let below = |now: u32, most: u32| if now > most { now - 1 } else { most };

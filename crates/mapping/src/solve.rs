@@ -101,7 +101,7 @@ pub fn solve_telling(
         return Ok((certified(kept, Limit { bound, proof }), Branch::Settled));
     }
     let plain = descend(&domains, &allowed, 0, out_of_budget)
-        .and_then(|mut plain| (plain.repair() && plain.is_valid()).then_some(plain));
+        .and_then(|mut plain| (plain.repair(out_of_budget) && plain.is_valid()).then_some(plain));
     let start = match plain {
         Some(plain) if plain.objective() >= bound => plain,
         plain => {
@@ -296,7 +296,7 @@ impl Pursuit<'_> {
         let Some(mut other) = descend(domains, &allowed, seed, out_of_budget) else {
             return;
         };
-        other.repair();
+        other.repair(out_of_budget);
         if other.broken() > 0 {
             wander(
                 &mut other,
