@@ -286,13 +286,17 @@ fn proof(plan: &Plan, why: &Explanation) -> String {
     }
     let how = match certificate.proof {
         Proof::Bound | Proof::None => {
-            format!("Counting what the rules leave to all of them together gives {bound} at most, and that is reached")
+            format!(
+                "Counting what the rules leave to all of them together gives {bound} at most, and that is reached"
+            )
         }
         Proof::Prices => format!(
             "Counting alone does not say how much of it they can; prices on what they compete for give {bound} at \
              most, and that is reached"
         ),
-        Proof::Search => format!("A search of all that the rules leave came to its end and found nothing above {bound}"),
+        Proof::Search => format!(
+            "A search of all that the rules leave came to its end and found nothing above {bound}"
+        ),
     };
     format!(
         "If mains and every worker had the best that each could have alone, the sum would be {}; they cannot all \
