@@ -43,7 +43,10 @@ fn json_has_the_fields_of_the_contract_in_its_order() {
         (&plan["mode"], &plan["policy"]),
         (&"compact".into(), &"tuna".into())
     );
-    assert_eq!((&plan["optimal"], &plan["proof"]), (&true.into(), &"bound".into()));
+    assert_eq!(
+        (&plan["optimal"], &plan["proof"]),
+        (&true.into(), &"bound".into())
+    );
     assert!(plan["solve_micros"].is_u64() && plan["relaxed"].is_array());
 }
 
