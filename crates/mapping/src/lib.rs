@@ -19,6 +19,7 @@ mod descend;
 mod domains;
 mod error;
 mod explain;
+mod image;
 mod improve;
 mod label;
 pub mod limits;

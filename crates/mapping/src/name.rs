@@ -14,6 +14,7 @@ use albacore_topology::CpuId;
 
 use crate::deal::Deal;
 use crate::domains::Domains;
+use crate::image::smallest_image;
 use crate::label::color_peers;
 use crate::{Mapping, Problem};
 
@@ -48,6 +49,8 @@ pub(crate) fn name(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping
         cpus[worker * threads + 1 + usize::from(color)] = cpu;
     }
     if current.is_none() {
+        sort_names(&mut cpus, threads);
+        cpus = smallest_image(problem, domains, &cpus);
         sort_names(&mut cpus, threads);
     }
     Mapping {

@@ -82,7 +82,11 @@ const MATRIX: [Row; 17] = [
     row("api", &[KubeTypes], &["mapping", "plan"]),
     row("proto", &[Grpc], &[]),
     row("os", &[Kernel], &["topology"]),
-    row("placer", &[], &["joint", "mapping", "os", "plan", "topology"]),
+    row(
+        "placer",
+        &[],
+        &["joint", "mapping", "os", "plan", "topology"],
+    ),
     row("cluster", &[KubeClient, KubeTypes, Async], &["api"]),
     row(
         "controller",
@@ -106,7 +110,8 @@ const MATRIX: [Row; 17] = [
         "cli",
         &[Async, CommandLine],
         &[
-            "api", "batching", "cluster", "joint", "mapping", "os", "placer", "plan", "topology", "trees",
+            "api", "batching", "cluster", "joint", "mapping", "os", "placer", "plan", "topology",
+            "trees",
         ],
     ),
     row("load", &[Async, CommandLine, Random], &[]),

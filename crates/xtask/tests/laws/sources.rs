@@ -3,7 +3,9 @@
 use crate::tree::{Offence, Source, assert_kept, sources};
 
 /// Crates that see the world as values only.
-const PURE: [&str; 7] = ["topology", "mapping", "joint", "plan", "batching", "trees", "api"];
+const PURE: [&str; 7] = [
+    "topology", "mapping", "joint", "plan", "batching", "trees", "api",
+];
 
 /// What a pure crate must not reach for, and what it takes instead.
 const IMPURE: [(&str, &str); 12] = [
