@@ -32,6 +32,7 @@ mod reduced;
 mod relax;
 mod round_robin;
 #[cfg(test)]
+#[path = "sample/tests.rs"]
 mod sample;
 mod settle;
 mod shake;
