@@ -3,10 +3,12 @@
 //!
 //! [`solve()`] goes through these steps, each a module with its theory at its head: `domains` (the
 //! problem as counts in a tree), `volumes` and `relax` (threads and mains of each cpu, the smallest
-//! relaxation), `deal` (which worker gets which), `improve` and `shake` (exchanges), `bound` (what
-//! nothing can exceed), `settle` (few moves), `reduced` (the integer program where value and bound do not meet), `label`
-//! and `name` (ranks and workers). [`round_robin()`] is the baseline. `check` judges any of them and
-//! shares no code with them; `explain` counts why a mapping is as it is.
+//! relaxation), `descend` and `deal` (which worker gets which), `improve`, `anneal`, `wander` and
+//! `shake` (exchanges), `bound`, `classes` and `prices` (what nothing can exceed), `reduced` (the integer program
+//! where value and bound do not meet), `settle` (few moves), `label`, `name` and `image` (ranks, workers and
+//! which of equal domains). [`round_robin()`] is the baseline. `check` judges any of them and `check_bound` counts
+//! the bound again; neither shares code with the solver. `explain` counts why a mapping is as it is; `method`
+//! runs the reduced program or that of the source article (`literal`) alone.
 #![forbid(unsafe_code)]
 
 mod anneal;

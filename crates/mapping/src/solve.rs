@@ -4,9 +4,9 @@
 //! its quality. **Approach.** A mapping in force that meets the bound is the answer. Else construct:
 //! workers end to end down the tree (`descend`), or dealt greedily (`volumes`, `deal`). Where value
 //! and bound differ: climb (`improve`), lower the bound by prices (`bound`, `prices`), anneal in
-//! counts (`descend`, `anneal`) and in threads (`wander`), shake (`shake`), and solve the reduced
-//! program if it is small (`reduced`). A mapping in force stays unless something better was found;
-//! only then a deal is brought close to it (`settle`) and named (`name`). **Proof sketch.** Optimal
+//! counts (`descend`, `anneal`), solve the reduced program if it is small (`reduced`), anneal in
+//! threads (`wander`) and shake (`shake`). A mapping in force stays unless something better was
+//! found; only then a deal is brought close to it (`settle`) and named (`name`). **Proof sketch.** Optimal
 //! is said only where value and bound meet, or where the program was solved to its end and its answer
 //! was counted again; which of them it was goes into the certificate (`Limit`). **Limits.** The
 //! caller's budget is asked between steps; once it is spent, the rest is construction without choices,
