@@ -49,7 +49,7 @@ pub enum TestbedError {
         source: rcgen::Error,
     },
     /// A file or folder could not be used.
-    #[error("{}", path.display())]
+    #[error("{} cannot be used", path.display())]
     File {
         /// Which.
         path: PathBuf,
