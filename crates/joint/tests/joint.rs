@@ -7,10 +7,11 @@ mod joint_problems;
 mod machines;
 
 use albacore_joint::{
-    Deployment, JointError, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
+    Deployment, JointError, JointProblem, JointSolution, JointViolation, Obstacle, check_joint,
+    solve_joint,
 };
-use albacore_mapping::{Mapping, Mode, Problem, solve};
-use albacore_topology::{CpuId, CpuSet, Topology};
+use albacore_mapping::{Mapping, Mode, Problem, Violation, solve};
+use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 use joint_problems::{Random, Sizes, is_alone, joint_problems, same_cpuset};
 use machines::Shape;
 use proptest::prelude::*;
@@ -329,4 +330,32 @@ fn errors_name_the_deployment_the_field_and_the_way_out() {
         error.starts_with("obstacle 0: cpu 7 is not a cpu of the machine"),
         "{error}"
     );
+}
+
+#[test]
+fn a_bound_of_a_lone_deployment_that_counting_does_not_confirm_is_refused() {
+    let topology = Shape([1, 2, 1, 4, 1]).topology();
+    let lone = Deployment {
+        workers: 2,
+        threads: 1,
+        mode: Mode::Scatter,
+        cpuset: topology.cpuset(),
+        current: None,
+    };
+    let problem = JointProblem {
+        topology,
+        distances: Distances::default(),
+        deployments: vec![lone],
+        obstacles: Vec::new(),
+        move_cost: 0,
+    };
+    let mut solution = solved(&problem);
+    assert_eq!(solution.certificate.objective, 200, "an L3 for each main");
+    // both mains in one L3, and a bound that would make that the best
+    solution.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
+    (solution.certificate.objective, solution.certificate.bound) = (50, 50);
+    let violations = check_joint(&problem, &solution).unwrap_err();
+    let is_it =
+        |v: &JointViolation| matches!(v, JointViolation::Stated(Violation::Unconfirmed { .. }));
+    assert!(violations.iter().any(is_it), "{violations:?}");
 }
