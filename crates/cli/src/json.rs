@@ -4,7 +4,8 @@
 mod explanation;
 mod joint;
 
-use albacore_mapping::{Move, Relaxation, Slot};
+use albacore_explain::Move;
+use albacore_mapping::{Relaxation, Slot};
 use albacore_topology::{CoreKind, Cpu, CpuId, Topology};
 use serde::Serialize;
 

@@ -70,7 +70,10 @@ pub enum ProblemError {
 }
 
 /// Refuses what no solver of this crate takes.
-pub(crate) fn validate(problem: &Problem) -> Result<(), ProblemError> {
+///
+/// # Errors
+/// Says which count or distance, its value and its limit.
+pub fn validate(problem: &Problem) -> Result<(), ProblemError> {
     validate_size(problem.workers, problem.threads)?;
     let cpus = problem.topology.cpus().len();
     if cpus > CPUS_MAX {

@@ -7,8 +7,8 @@
 //! `shake` (exchanges), `bound`, `classes` and `prices` (what nothing can exceed), `reduced` (the integer program
 //! where value and bound do not meet), `settle` (few moves), `label`, `name` and `image` (ranks, workers and
 //! which of equal domains). [`round_robin()`] is the baseline. `check` judges any of them and `check_bound` counts
-//! the bound again; neither shares code with the solver. `explain` counts why a mapping is as it is; `method`
-//! runs the reduced program or that of the source article (`literal`) alone.
+//! the bound again; neither shares code with the solver. `method` runs the reduced program or that
+//! of the source article (`literal`) alone.
 #![forbid(unsafe_code)]
 
 mod anneal;
@@ -20,7 +20,6 @@ mod deal;
 mod descend;
 mod domains;
 mod error;
-mod explain;
 mod image;
 mod improve;
 mod label;
@@ -47,11 +46,7 @@ pub use check::{
     CheckReport, Violation, check, check_solution, contradiction, objective, unproven,
 };
 pub use check_bound::{counted_bound, is_confirmed};
-pub use error::{ProblemError, validate_distances, validate_size};
-pub use explain::{
-    Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place,
-    Rule, Share, ThreadExplanation, difference, explain, explain_thread,
-};
+pub use error::{ProblemError, validate, validate_distances, validate_size};
 pub use method::{Method, MethodError, solve_by};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, WorkerIndex,

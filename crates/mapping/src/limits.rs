@@ -63,13 +63,6 @@ pub(crate) const LITERAL_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
 /// core.
 pub(crate) const RELAX_STEPS_MAX: usize = 1_000;
 
-/// Most changes that are looked at to see what one rule costs (some 50 ns each): about half a
-/// second.
-pub(crate) const EXPLAIN_CLIMB_LOOKS_MAX: usize = 10_000_000;
-
-/// What a question to the budget counts as, in looks.
-pub(crate) const EXPLAIN_LOOKS_A_QUESTION: usize = 10;
-
 /// Most steps of prices toward a lower bound: beyond, further steps hardly ever lower it (measured
 /// on the sweep of the table of cases).
 pub(crate) const PRICE_STEPS_MAX: usize = 200;

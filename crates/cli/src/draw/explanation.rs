@@ -1,7 +1,8 @@
 //! An explanation in sentences: how threads are shared out, how mains and workers lie and what each
 //! of them could have alone, which rule binds, the runner-up, the proof.
 
-use albacore_mapping::{Alternative, Explanation, Group, Mode, PairCounts, Proof, Share};
+use albacore_explain::{Alternative, Explanation, Group, PairCounts, Share};
+use albacore_mapping::{Mode, Proof};
 use albacore_topology::Cpu;
 
 use super::columns::{counted, listed, paragraph, ranges};

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use albacore_mapping::{Move, Proof, Relaxation};
+use albacore_explain::Move;
+use albacore_mapping::{Proof, Relaxation};
 use albacore_topology::CpuId;
 
 use super::columns::{counted, listed, paragraph};

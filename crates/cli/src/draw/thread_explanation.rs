@@ -1,7 +1,8 @@
 //! Why one thread is where it is, in sentences: what it would cost to sit elsewhere, cpus of which
 //! the same is true on one line.
 
-use albacore_mapping::{Mode, Nearness, Place, Slot, ThreadExplanation};
+use albacore_explain::{Nearness, Place, ThreadExplanation};
+use albacore_mapping::{Mode, Slot};
 
 use super::columns::{counted, listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};

@@ -1,8 +1,9 @@
 //! An explanation as JSON: the figures that the sentences are made of.
 
-use albacore_mapping::{
-    Alternative, Explanation, Group, Nearness, PairCounts, Place, Share, Slot, ThreadExplanation,
+use albacore_explain::{
+    Alternative, Binding, Explanation, Group, Nearness, PairCounts, Place, Share, ThreadExplanation,
 };
+use albacore_mapping::Slot;
 use serde::Serialize;
 
 use crate::plan_command::Plan;
@@ -107,7 +108,7 @@ pub(super) fn of(plan: &Plan) -> Option<ExplanationJson> {
         runner_up,
         complete,
     } = plan.explanation.as_ref()?;
-    let bound = |b: &albacore_mapping::Binding| BindingJson {
+    let bound = |b: &Binding| BindingJson {
         rule: b.rule.name(),
         gain: b.gain,
     };

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use albacore_explain::{
+    ExplainError, Explanation, Move, ThreadExplanation, difference, explain, explain_thread,
+};
 use albacore_mapping::{
-    ExplainError, Explanation, Mapping, Method, MethodError, Move, Problem, Solution,
-    ThreadExplanation, check, check_solution, difference, explain, explain_thread, round_robin,
-    solve, solve_by,
+    Mapping, Method, MethodError, Problem, Solution, check, check_solution, round_robin, solve,
+    solve_by,
 };
 use albacore_topology::{Distances, Topology};
 

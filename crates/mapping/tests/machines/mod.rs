@@ -1,4 +1,4 @@
-//! Random and regular machines for the tests of this crate.
+//! Random and regular machines for the tests of this crate and of those that know it.
 #![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
 
 use albacore_mapping::{Mode, Problem};

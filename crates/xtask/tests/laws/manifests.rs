@@ -72,9 +72,10 @@ const fn row(
 }
 
 /// The matrix of ARCHITECTURE.md. What is not here is forbidden.
-const MATRIX: [Row; 17] = [
+const MATRIX: [Row; 18] = [
     row("topology", &[], &[]),
     row("mapping", &[Solver], &["topology"]),
+    row("explain", &[], &["mapping", "topology"]),
     row("joint", &[], &["mapping", "topology"]),
     row("plan", &[], &["mapping", "topology"]),
     row("batching", &[], &[]),
@@ -110,8 +111,8 @@ const MATRIX: [Row; 17] = [
         "cli",
         &[Async, CommandLine],
         &[
-            "api", "batching", "cluster", "joint", "mapping", "os", "placer", "plan", "topology",
-            "trees",
+            "api", "batching", "cluster", "explain", "joint", "mapping", "os", "placer", "plan",
+            "topology", "trees",
         ],
     ),
     row("load", &[Async, CommandLine, Random], &[]),

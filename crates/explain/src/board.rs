@@ -7,34 +7,18 @@
 //! gets worse. **Limits.** (2) is judged as if the peers' ranks were given anew (`label`): at most
 //! ceil(W/C) mains and ceil(W/C) (T-1) peers on a cpu.
 
-use std::collections::BTreeMap;
+use albacore_mapping::{Mapping, Mode};
 
-use albacore_topology::CpuId;
-
-use super::Share;
-use super::rules::{Rule, Rules};
+use crate::Share;
 use crate::domains::{CORE, CPU, Domains, LEVELS};
-use crate::{Mapping, Mode, Problem, Rank, Slot, WorkerIndex};
+use crate::rules::{Rule, Rules};
 
-/// The slot of a thread's index.
-pub(super) fn slot(domains: &Domains, thread: usize) -> Slot {
-    Slot {
-        worker: WorkerIndex((thread / domains.threads) as u16),
-        rank: Rank((thread % domains.threads) as u16),
-    }
-}
-
-/// The id of a position.
-pub(super) fn id(problem: &Problem, domains: &Domains, position: usize) -> CpuId {
-    problem.topology.cpus()[usize::from(domains.original[position])].id
-}
-
-/// `thread` goes to position `to`; `partner`, if any, comes to where it was.
+/// `thread` goes to cpu `to`; `partner`, if any, comes to where it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Change {
-    pub(super) thread: usize,
-    pub(super) to: usize,
-    pub(super) partner: Option<usize>,
+pub(crate) struct Change {
+    pub(crate) thread: usize,
+    pub(crate) to: usize,
+    pub(crate) partner: Option<usize>,
 }
 
 /// How far each figure may go: the rules, loosened as far as the mapping loosens them.
@@ -50,12 +34,12 @@ struct Limits {
     full_cores: u32,
 }
 
-/// A mapping with its counts. Threads are numbered as in [`Mapping::cpus`], cpus are positions.
+/// A mapping with its counts. Threads are numbered as in [`Mapping::cpus`], cpus as in [`Domains`].
 #[derive(Clone)]
-pub(super) struct Board<'a> {
+pub(crate) struct Board<'a> {
     domains: &'a Domains,
     limits: Limits,
-    /// Position of every thread.
+    /// Cpu of every thread.
     at: Vec<u16>,
     /// Threads of a worker in a domain: `within[level][worker * domains + domain]`.
     within: [Vec<u32>; LEVELS],
@@ -69,15 +53,11 @@ pub(super) struct Board<'a> {
 
 impl<'a> Board<'a> {
     /// Counts a mapping of the problem's threads on the problem's cpus.
-    pub(super) fn of(
-        problem: &Problem,
+    pub(crate) fn of(
         domains: &'a Domains,
         admitted: [u32; Rule::ALL.len()],
         mapping: &Mapping,
     ) -> Self {
-        let positions: BTreeMap<CpuId, u16> = (0..domains.cpus)
-            .map(|position| (id(problem, domains, position), position as u16))
-            .collect();
         let mut board = Self {
             domains,
             limits: Limits::of(domains, admitted),
@@ -88,10 +68,10 @@ impl<'a> Board<'a> {
             full_cpus: 0,
             full_cores: 0,
         };
-        let known = mapping.cpus.iter().filter_map(|cpu| positions.get(cpu));
-        for (thread, &position) in known.enumerate() {
-            board.at.push(position);
-            board.count(thread, position.into(), 1);
+        let known = mapping.cpus.iter().filter_map(|&cpu| domains.index(cpu));
+        for (thread, cpu) in known.enumerate() {
+            board.at.push(cpu as u16);
+            board.count(thread, cpu, 1);
         }
         let full = |level| {
             let is_full = |&domain: &usize| board.is_full(level, domain, (0, 0));
@@ -102,23 +82,23 @@ impl<'a> Board<'a> {
     }
 
     /// How many threads there are.
-    pub(super) fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.at.len()
     }
 
     /// How many cpus there are.
-    pub(super) fn cpus(&self) -> usize {
-        self.domains.cpus
+    pub(crate) fn cpus(&self) -> usize {
+        self.domains.cpus()
     }
 
-    /// The position of a thread.
-    pub(super) fn position(&self, thread: usize) -> usize {
+    /// The cpu of a thread.
+    pub(crate) fn cpu(&self, thread: usize) -> usize {
         self.at[thread].into()
     }
 
     /// False if the change would give the same mapping but for the names of its threads.
-    pub(super) fn is_change(&self, change: Change) -> bool {
-        let from = self.position(change.thread);
+    pub(crate) fn is_change(&self, change: Change) -> bool {
+        let from = self.cpu(change.thread);
         let alike = |other: usize| {
             self.worker(other) == self.worker(change.thread)
                 && self.is_main(other) == self.is_main(change.thread)
@@ -127,8 +107,8 @@ impl<'a> Board<'a> {
     }
 
     /// What the objective gains.
-    pub(super) fn gain(&self, change: Change) -> i64 {
-        let (from, to) = (self.position(change.thread), change.to);
+    pub(crate) fn gain(&self, change: Change) -> i64 {
+        let (from, to) = (self.cpu(change.thread), change.to);
         let sign = if self.domains.mode == Mode::Compact {
             1
         } else {
@@ -152,8 +132,8 @@ impl<'a> Board<'a> {
     }
 
     /// Which rules the change breaks, or breaks further.
-    pub(super) fn broken(&self, change: Change) -> Rules {
-        let (from, to) = (self.position(change.thread), change.to);
+    pub(crate) fn broken(&self, change: Change) -> Rules {
+        let (from, to) = (self.cpu(change.thread), change.to);
         let mains = self.mains_of(change);
         let threads = i32::from(change.partner.is_none());
         let limits = &self.limits;
@@ -192,8 +172,8 @@ impl<'a> Board<'a> {
     }
 
     /// Makes the change.
-    pub(super) fn make(&mut self, change: Change) {
-        let from = self.position(change.thread);
+    pub(crate) fn make(&mut self, change: Change) {
+        let from = self.cpu(change.thread);
         (self.full_cpus, self.full_cores) = self.full_after(change);
         self.relocate(change.thread, change.to);
         if let Some(partner) = change.partner {
@@ -202,7 +182,7 @@ impl<'a> Board<'a> {
     }
 
     /// How the threads are shared out over cpus.
-    pub(super) fn share_of_cpus(&self) -> Share {
+    pub(crate) fn share_of_cpus(&self) -> Share {
         share(
             self.domains,
             CPU,
@@ -212,7 +192,7 @@ impl<'a> Board<'a> {
     }
 
     /// How the threads are shared out over cores.
-    pub(super) fn share_of_cores(&self) -> Share {
+    pub(crate) fn share_of_cores(&self) -> Share {
         share(
             self.domains,
             CORE,
@@ -260,7 +240,7 @@ impl<'a> Board<'a> {
 
     /// Has the worker as many threads on the cpu as it may?
     fn is_crowded(&self, worker: usize, cpu: usize) -> bool {
-        self.within[CPU][worker * self.domains.cpus + cpu] >= self.limits.own
+        self.within[CPU][worker * self.domains.cpus() + cpu] >= self.limits.own
     }
 
     /// Would a cpu or core, with so many more threads and mains, hold the most threads and a main?
@@ -276,7 +256,7 @@ impl<'a> Board<'a> {
 
     /// How many cpus and cores would hold the most threads and a main.
     fn full_after(&self, change: Change) -> (u32, u32) {
-        let from = self.position(change.thread);
+        let from = self.cpu(change.thread);
         let (n, m) = (i32::from(change.partner.is_none()), self.mains_of(change));
         let after = |level: usize, now: u32| {
             let a = self.domains.domain(level, from);
@@ -299,7 +279,7 @@ impl<'a> Board<'a> {
     }
 
     fn relocate(&mut self, thread: usize, to: usize) {
-        let from = self.position(thread);
+        let from = self.cpu(thread);
         self.count(thread, from, -1);
         self.count(thread, to, 1);
         self.at[thread] = to as u16;

@@ -1,12 +1,13 @@
 //! One thread: why it is where it is, cpu by cpu.
 
-use albacore_topology::{Cpu, CpuId};
+use albacore_mapping::{Mapping, Problem, Slot};
+use albacore_topology::{Cpu, CpuId, Topology};
 
-use super::binding::changes_of;
-use super::board::{self, Change};
-use super::rules::{Rule, Rules};
-use super::{ExplainError, Frame, sum_of_distances};
-use crate::{Mapping, Problem, Slot};
+use crate::ExplainError;
+use crate::binding::changes_of;
+use crate::board::Change;
+use crate::frame::Frame;
+use crate::rules::{Rule, Rules};
 
 /// What two cpus have in common, the nearest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -89,7 +90,7 @@ pub fn explain_thread(
         .cpu(slot)
         .and_then(|id| problem.topology.cpu(id))
         .ok_or_else(no_thread)?;
-    let board = frame.board(problem, mapping);
+    let board = frame.board(mapping);
     let thread =
         usize::from(slot.worker.0) * usize::from(problem.threads) + usize::from(slot.rank.0);
     let mut best: Vec<Option<(Change, Rules, i64)>> = vec![None; board.cpus()];
@@ -104,11 +105,11 @@ pub fn explain_thread(
         }
     }
     let place = |(change, broken, gain): (Change, Rules, i64)| {
-        let cpu = board::id(problem, &frame.domains, change.to);
+        let cpu = frame.domains.id(change.to);
         Some(Place {
             cpu,
             nearness: Nearness::of(here, problem.topology.cpu(cpu)?),
-            partner: change.partner.map(|p| board::slot(&frame.domains, p)),
+            partner: change.partner.map(|p| frame.domains.slot(p)),
             gain,
             forbidden: broken.iter().collect(),
         })
@@ -134,4 +135,15 @@ pub fn explain_thread(
         to_worker: others(&|other| other.worker == slot.worker),
         places,
     })
+}
+
+/// The distance of one cpu to others, summed.
+fn sum_of_distances<'a>(
+    problem: &Problem,
+    from: &Cpu,
+    others: impl Iterator<Item = &'a Cpu>,
+) -> i64 {
+    others
+        .map(|other| i64::from(Topology::distance(from, other, &problem.distances)))
+        .sum()
 }

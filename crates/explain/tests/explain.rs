@@ -1,11 +1,14 @@
 //! Explanations say what is so: every figure against the independent checker.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../../mapping/tests/machines/mod.rs"]
 mod machines;
 
+use albacore_explain::{
+    Binding, ExplainError, Nearness, Place, Rule, difference, explain, explain_thread,
+};
 use albacore_mapping::{
-    Binding, ExplainError, Mapping, Mode, Nearness, Place, Problem, Rank, Rule, Slot, WorkerIndex,
-    check, difference, explain, explain_thread, round_robin, solve,
+    Mapping, Mode, Problem, Rank, Slot, WorkerIndex, check, round_robin, solve,
 };
 use albacore_topology::{CpuId, CpuSet};
 use machines::{ARTICLE, Shape, modes, problem, topologies};

@@ -1,8 +1,7 @@
 //! What changes between two mappings.
 
+use albacore_mapping::{Mapping, Slot};
 use albacore_topology::CpuId;
-
-use crate::{Mapping, Slot};
 
 /// A thread that goes to another cpu.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,13 +12,13 @@ use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
 
 /// Most threads of the group on one cpu and on one core.
 #[derive(Clone, Copy)]
-pub(super) struct Caps {
-    pub(super) cpu: u32,
-    pub(super) core: u32,
+pub(crate) struct Caps {
+    pub(crate) cpu: u32,
+    pub(crate) core: u32,
 }
 
 /// The greatest (`is_far`) or least sum of distances; `None` if the caps leave no room.
-pub(super) fn best_alone(
+pub(crate) fn best_alone(
     domains: &Domains,
     things: usize,
     caps: Caps,
@@ -38,10 +38,10 @@ pub(super) fn best_alone(
         }
         table
     };
-    let mut tables: Vec<Vec<i64>> = (0..domains.cpus)
+    let mut tables: Vec<Vec<i64>> = (0..domains.cpus())
         .map(|_| grown(CPU, vec![0; things + 1]))
         .collect();
-    let mut starts: Vec<usize> = (0..domains.cpus).collect();
+    let mut starts: Vec<usize> = (0..domains.cpus()).collect();
     for level in CORE..LEVELS {
         let mut outer: Vec<Vec<i64>> = Vec::new();
         let mut first_of = Vec::new();
@@ -82,7 +82,7 @@ mod tests {
 
     use super::{Caps, best_alone};
     use crate::domains::Domains;
-    use crate::sample::problems;
+    use crate::machines::{modes, problem, topologies};
     use albacore_topology::Topology;
 
     proptest! {
@@ -92,8 +92,10 @@ mod tests {
 
         #[test]
         fn the_best_alone_is_that_of_all_arrangements(
-            problem in problems(), things in 0..5usize, cpu in 1..3u32, core in 1..4u32
+            topology in topologies(8), mode in modes(),
+            things in 0..5usize, cpu in 1..3u32, core in 1..4u32
         ) {
+            let problem = problem(topology, (1, 1, mode));
             let domains = Domains::of(&problem);
             let cpus = problem.topology.cpus();
             let (mut far, mut near) = (None, None);

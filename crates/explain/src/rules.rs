@@ -31,7 +31,7 @@ impl Rule {
         Self::FullCores,
     ];
 
-    /// Its name as in [`Relaxation::rule`](crate::Relaxation::rule).
+    /// Its name as in [`Relaxation::rule`](albacore_mapping::Relaxation::rule).
     pub fn name(self) -> &'static str {
         match self {
             Self::EqualRanks => "2",
@@ -47,34 +47,34 @@ impl Rule {
 
 /// A set of rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Rules(u8);
+pub(crate) struct Rules(u8);
 
 impl Rules {
     /// Adds `rule` if `is_in`.
-    pub(super) fn note(&mut self, rule: Rule, is_in: bool) {
+    pub(crate) fn note(&mut self, rule: Rule, is_in: bool) {
         self.0 |= u8::from(is_in) << rule as u8;
     }
 
     /// The set without `rule`.
-    pub(super) fn without(self, rule: Rule) -> Self {
+    pub(crate) fn without(self, rule: Rule) -> Self {
         Self(self.0 & !(1 << rule as u8))
     }
 
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(super) fn len(self) -> u32 {
+    pub(crate) fn len(self) -> u32 {
         self.0.count_ones()
     }
 
     /// The only rule in the set, if there is exactly one.
-    pub(super) fn only(self) -> Option<Rule> {
+    pub(crate) fn only(self) -> Option<Rule> {
         let mut rules = self.iter();
         rules.next().filter(|_| rules.next().is_none())
     }
 
-    pub(super) fn iter(self) -> impl Iterator<Item = Rule> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = Rule> {
         Rule::ALL
             .into_iter()
             .filter(move |&rule| self.0 >> rule as u8 & 1 == 1)

@@ -1,26 +1,26 @@
 //! Which rules keep the value down: every single change is tried, and where one would gain but for
 //! a single rule, a climb shows how much that rule costs.
 
-use super::board::{Board, Change};
-use super::rules::Rule;
-use crate::limits::{EXPLAIN_CLIMB_LOOKS_MAX, EXPLAIN_LOOKS_A_QUESTION};
+use crate::board::{Board, Change};
+use crate::limits::{CLIMB_LOOKS_MAX, LOOKS_A_QUESTION};
+use crate::rules::Rule;
 
 /// What all single changes would do.
-pub(super) struct Tried {
+pub(crate) struct Tried {
     /// By rule: is there a change that gains and breaks this rule alone?
-    pub(super) gains: [bool; Rule::ALL.len()],
+    pub(crate) gains: [bool; Rule::ALL.len()],
     /// Changes that keep every rule and cost nothing.
-    pub(super) equal: u64,
+    pub(crate) equal: u64,
     /// The change that keeps every rule and gains most.
-    pub(super) better: Option<(Change, i64)>,
+    pub(crate) better: Option<(Change, i64)>,
     /// The change that keeps every rule and costs least, but something.
-    pub(super) runner_up: Option<(Change, i64)>,
+    pub(crate) runner_up: Option<(Change, i64)>,
     /// Whether all changes were tried.
-    pub(super) complete: bool,
+    pub(crate) complete: bool,
 }
 
 /// Tries every exchange and every shift.
-pub(super) fn try_all(board: &Board<'_>, out_of_budget: &mut dyn FnMut() -> bool) -> Tried {
+pub(crate) fn try_all(board: &Board<'_>, out_of_budget: &mut dyn FnMut() -> bool) -> Tried {
     let mut tried = Tried {
         gains: [false; Rule::ALL.len()],
         equal: 0,
@@ -67,7 +67,7 @@ impl Tried {
 fn changes<'b>(board: &'b Board<'_>, thread: usize) -> impl Iterator<Item = Change> + 'b {
     let exchanges = (thread + 1..board.threads()).map(move |partner| Change {
         thread,
-        to: board.position(partner),
+        to: board.cpu(partner),
         partner: Some(partner),
     });
     let shifts = (0..board.cpus()).map(move |to| Change {
@@ -82,7 +82,7 @@ fn changes<'b>(board: &'b Board<'_>, thread: usize) -> impl Iterator<Item = Chan
 
 /// What changes gain that keep every rule but `rule`, until there is none that gains or the budget or
 /// the work that one rule is worth is spent.
-pub(super) fn climb_without(
+pub(crate) fn climb_without(
     board: &Board<'_>,
     rule: Option<Rule>,
     out_of_budget: &mut dyn FnMut() -> bool,
@@ -92,7 +92,7 @@ pub(super) fn climb_without(
     let count = free.threads();
     // bound: looks
     while idle < count {
-        if looks > EXPLAIN_CLIMB_LOOKS_MAX || out_of_budget() {
+        if looks > CLIMB_LOOKS_MAX || out_of_budget() {
             break;
         }
         let mut seen = 0;
@@ -101,7 +101,7 @@ pub(super) fn climb_without(
             .map(|change| (change, free.gain(change)))
             .filter(|&(change, gain)| gain > 0 && keeps_others(&free, change, rule))
             .max_by_key(|&(_, gain)| gain);
-        looks += seen + EXPLAIN_LOOKS_A_QUESTION;
+        looks += seen + LOOKS_A_QUESTION;
         match step {
             Some((change, gain)) => {
                 free.make(change);
@@ -122,13 +122,13 @@ fn keeps_others(board: &Board<'_>, change: Change, rule: Option<Rule>) -> bool {
 }
 
 /// Every exchange and every shift of a thread.
-pub(super) fn changes_of<'b>(
+pub(crate) fn changes_of<'b>(
     board: &'b Board<'_>,
     thread: usize,
 ) -> impl Iterator<Item = Change> + 'b {
     let earlier = (0..thread).map(move |partner| Change {
         thread,
-        to: board.position(partner),
+        to: board.cpu(partner),
         partner: Some(partner),
     });
     earlier
