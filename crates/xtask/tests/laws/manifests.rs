@@ -72,7 +72,7 @@ const fn row(
 }
 
 /// The matrix of ARCHITECTURE.md. What is not here is forbidden.
-const MATRIX: [Row; 18] = [
+const MATRIX: [Row; 20] = [
     row("topology", &[], &[]),
     row("mapping", &[Solver], &["topology"]),
     row("explain", &[], &["mapping", "topology"]),
@@ -80,6 +80,8 @@ const MATRIX: [Row; 18] = [
     row("plan", &[], &["mapping", "topology"]),
     row("batching", &[], &[]),
     row("trees", &[], &[]),
+    row("settings", &[], &[]),
+    row("storage", &[], &["settings"]),
     row("api", &[KubeTypes], &["mapping", "plan"]),
     row("proto", &[Grpc], &[]),
     row("os", &[Kernel], &["topology"]),
@@ -92,7 +94,7 @@ const MATRIX: [Row; 18] = [
     row(
         "controller",
         &[KubeTypes, Async, CommandLine],
-        &["api", "batching", "cluster", "plan"],
+        &["api", "batching", "cluster", "plan", "settings"],
     ),
     row(
         "agent",
@@ -105,7 +107,7 @@ const MATRIX: [Row; 18] = [
     row(
         "server",
         &[Async, Grpc, CommandLine],
-        &["batching", "os", "proto", "trees"],
+        &["batching", "os", "proto", "settings", "storage", "trees"],
     ),
     row(
         "cli",

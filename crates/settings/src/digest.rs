@@ -1,0 +1,45 @@
+//! The SHA-256 of a file, as 64 hex digits.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A SHA-256. Printed in lower case; read in either.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl FromStr for Digest {
+    type Err = String;
+
+    /// # Errors
+    /// A sentence that says what to write.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let nibble = |byte: u8| char::from(byte).to_digit(16);
+        let mut bytes = [0; 32];
+        let mut found = 0;
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let &[high, low] = pair else { break };
+            let (Some(high), Some(low)) = (nibble(high), nibble(low)) else {
+                break;
+            };
+            // Two hex digits are at most 255.
+            *byte = (high * 16 + low) as u8;
+            found += 2;
+        }
+        if found == 64 && text.len() == 64 {
+            return Ok(Self(bytes));
+        }
+        Err("is no SHA-256: write its 64 hex digits, as sha256sum prints them".to_owned())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}

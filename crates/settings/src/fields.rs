@@ -1,0 +1,149 @@
+//! Takes an object of the file apart, field by field. Each field is taken once; what is left at the
+//! end is unknown.
+
+use serde_json::{Map, Value};
+
+use crate::invalid::{Invalid, quoted};
+
+/// The fields of one object that were not taken yet.
+pub(crate) struct Fields {
+    /// Where the object is; empty for the file itself.
+    at: String,
+    left: Map<String, Value>,
+    known: Vec<&'static str>,
+}
+
+impl Fields {
+    pub(crate) fn of(at: String, value: Value) -> Result<Self, Invalid> {
+        match value {
+            Value::Object(left) => Ok(Self {
+                at,
+                left,
+                known: Vec::new(),
+            }),
+            other => {
+                let at = if at.is_empty() {
+                    "the file".to_owned()
+                } else {
+                    at
+                };
+                let problem = format!("{} is no set of fields", shown(&other));
+                Err(Invalid::of(at, problem))
+            }
+        }
+    }
+
+    /// Where a field of this object is.
+    pub(crate) fn place(&self, name: &str) -> String {
+        if self.at.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.at)
+        }
+    }
+
+    /// A field that may be absent or null, and where it is.
+    fn take(&mut self, name: &'static str) -> Option<(String, Value)> {
+        self.known.push(name);
+        let value = self.left.shift_remove(name)?;
+        (!value.is_null()).then(|| (self.place(name), value))
+    }
+
+    pub(crate) fn missing(&self, name: &str, way_out: &str) -> Invalid {
+        Invalid::of(self.place(name), format!("is missing: {way_out}"))
+    }
+
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some((_, Value::String(text))) => Ok(Some(text)),
+            Some((at, other)) => {
+                let problem = format!("{} is no text: put it in quotes", shown(&other));
+                Err(Invalid::of(at, problem))
+            }
+        }
+    }
+
+    /// A text that `parse` turns into a value or a sentence that starts with a verb.
+    pub(crate) fn parsed<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Invalid> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        match parse(&text) {
+            Ok(value) => Ok(Some(value)),
+            Err(problem) => {
+                let problem = format!("{} {problem}", quoted(&text));
+                Err(Invalid::of(self.place(name), problem))
+            }
+        }
+    }
+
+    pub(crate) fn whole(&mut self, name: &'static str) -> Result<Option<u32>, Invalid> {
+        let Some((at, value)) = self.take(name) else {
+            return Ok(None);
+        };
+        let whole = value.as_u64().and_then(|whole| u32::try_from(whole).ok());
+        let problem = || format!("{} is no whole number below 2^32", shown(&value));
+        whole
+            .map(Some)
+            .ok_or_else(|| Invalid::of(at.clone(), problem()))
+    }
+
+    pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<f64>, Invalid> {
+        let Some((at, value)) = self.take(name) else {
+            return Ok(None);
+        };
+        let problem = || format!("{} is no number", shown(&value));
+        value
+            .as_f64()
+            .map(Some)
+            .ok_or_else(|| Invalid::of(at.clone(), problem()))
+    }
+
+    pub(crate) fn object(&mut self, name: &'static str) -> Result<Option<Self>, Invalid> {
+        self.take(name)
+            .map(|(at, value)| Self::of(at, value))
+            .transpose()
+    }
+
+    pub(crate) fn list(&mut self, name: &'static str) -> Result<Vec<Self>, Invalid> {
+        let (at, value) = match self.take(name) {
+            None => return Ok(Vec::new()),
+            Some((at, Value::Array(values))) => (at, values),
+            Some((at, other)) => {
+                return Err(Invalid::of(at, format!("{} is no list", shown(&other))));
+            }
+        };
+        let entries = value.into_iter().enumerate();
+        entries
+            .map(|(index, value)| Self::of(format!("{at}[{index}]"), value))
+            .collect()
+    }
+
+    /// Refuses what nobody took.
+    pub(crate) fn end(self) -> Result<(), Invalid> {
+        match self.left.keys().next() {
+            None => Ok(()),
+            Some(name) => {
+                let known = self.known.join(", ");
+                let problem = format!("is no field: known are {known}");
+                Err(Invalid::of(self.place(&quoted(name)), problem))
+            }
+        }
+    }
+}
+
+/// A value of the wrong kind, as a message shows it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a set of fields".to_owned(),
+        Value::Null => "nothing".to_owned(),
+        Value::String(text) => quoted(text),
+        other => other.to_string(),
+    }
+}

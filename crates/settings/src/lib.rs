@@ -1,0 +1,34 @@
+//! `settings.yaml`: what a server serves and how it batches, in the one file that the controller
+//! writes, a ConfigMap carries and the server reads and watches.
+//!
+//! Pure: text in, values out. A [`Settings`] that was read or checked is right in every field;
+//! what is wrong is an [`Invalid`] that names the field, the value and the way out.
+//!
+//! ```yaml
+//! models:
+//! - name: "fraud"
+//!   path: "/models/pvc/models/fraud.ubj"   # or url: "https://..."
+//!   sha256: "9f86d0..."                    # optional, 64 hex digits
+//!   slo: {latency: "25ms", percentile: 99}
+//! batching: {policy: timeout, max_rows: 1024, max_delay: "2ms"}
+//! queue: {max_rows: 65536}
+//! ```
+#![forbid(unsafe_code)]
+
+mod check;
+mod digest;
+mod fields;
+mod invalid;
+mod limits;
+mod print;
+mod read;
+mod settings;
+mod timespan;
+
+pub use digest::Digest;
+pub use invalid::Invalid;
+pub use limits::{
+    BATCH_ROWS_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX,
+    SOURCE_CHARS_MAX,
+};
+pub use settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};

@@ -1,0 +1,118 @@
+//! Text to [`Settings`].
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::fields::Fields;
+use crate::invalid::Invalid;
+use crate::limits::{
+    BATCH_ROWS_DEFAULT, DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, QUEUE_ROWS_DEFAULT,
+};
+use crate::settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
+use crate::timespan::parse_timespan;
+
+impl Settings {
+    /// Reads the text of a file. Fields that have a default may be left out; unknown ones are
+    /// refused.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn read(text: &str) -> Result<Self, Invalid> {
+        let mut file = Fields::of(String::new(), tree(text)?)?;
+        let models = file.list("models")?;
+        let settings = Self {
+            models: models.into_iter().map(model).collect::<Result<_, _>>()?,
+            batching: batching(file.object("batching")?)?,
+            queue: queue(file.object("queue")?)?,
+        };
+        file.end()?;
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+fn tree(text: &str) -> Result<Value, Invalid> {
+    if text.len() > FILE_BYTES_MAX {
+        return Err(Invalid::TooLarge { bytes: text.len() });
+    }
+    let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
+    let options = serde_saphyr::options! { budget: budget, with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let error = error.without_snippet();
+        let line = error.location().map_or(0, |location| location.line());
+        let problem = error.to_string();
+        let problem = problem.lines().next().unwrap_or_default().to_owned();
+        Invalid::NotYaml { line, problem }
+    })
+}
+
+fn model(mut fields: Fields) -> Result<Model, Invalid> {
+    let name = fields.text("name")?;
+    let (path, url) = (fields.text("path")?, fields.text("url")?);
+    let source = match (path, url) {
+        (Some(path), None) => Source::Path(path),
+        (None, Some(url)) => Source::Url(url),
+        (None, None) => return Err(fields.missing("path", "write path or url")),
+        (Some(_), Some(_)) => {
+            let problem = "stands beside path: write one of them";
+            return Err(Invalid::of(fields.place("url"), problem));
+        }
+    };
+    let model = Model {
+        name: name.ok_or_else(|| fields.missing("name", "write the name to serve it under"))?,
+        source,
+        sha256: fields.parsed("sha256", str::parse)?,
+        slo: fields.object("slo")?.map(slo).transpose()?,
+    };
+    fields.end()?;
+    Ok(model)
+}
+
+fn slo(mut fields: Fields) -> Result<Slo, Invalid> {
+    let latency = fields.parsed("latency", parse_timespan)?;
+    let slo = Slo {
+        latency: latency.ok_or_else(|| fields.missing("latency", "write a time as \"25ms\""))?,
+        percentile: fields.number("percentile")?.unwrap_or(PERCENTILE_DEFAULT),
+    };
+    fields.end()?;
+    Ok(slo)
+}
+
+fn batching(fields: Option<Fields>) -> Result<Batching, Invalid> {
+    let Some(mut fields) = fields else {
+        return Ok(Batching::default());
+    };
+    let name = fields.text("policy")?;
+    let max_rows = fields.whole("max_rows")?.unwrap_or(BATCH_ROWS_DEFAULT);
+    let delay: Option<Duration> = fields.parsed("max_delay", parse_timespan)?;
+    let policy = match (name.as_deref().unwrap_or("auto"), delay) {
+        ("timeout", Some(delay)) => Policy::Timeout { delay },
+        ("timeout", None) => {
+            return Err(fields.missing("max_delay", "policy timeout needs it, as in \"2ms\""));
+        }
+        ("auto", None) => Policy::Auto,
+        ("deferred", None) => Policy::Deferred,
+        ("eager", None) => Policy::Eager,
+        ("auto" | "deferred" | "eager", Some(_)) => {
+            let problem = "stands beside another policy than timeout: leave it out";
+            return Err(Invalid::of(fields.place("max_delay"), problem));
+        }
+        (other, _) => {
+            let other = crate::invalid::quoted(other);
+            let problem = format!("{other} is no policy: write auto, deferred, timeout or eager");
+            return Err(Invalid::of(fields.place("policy"), problem));
+        }
+    };
+    fields.end()?;
+    Ok(Batching { policy, max_rows })
+}
+
+fn queue(fields: Option<Fields>) -> Result<Queue, Invalid> {
+    let Some(mut fields) = fields else {
+        return Ok(Queue::default());
+    };
+    let max_rows = fields.whole("max_rows")?.unwrap_or(QUEUE_ROWS_DEFAULT);
+    fields.end()?;
+    Ok(Queue { max_rows })
+}

@@ -1,0 +1,107 @@
+//! The values of the file.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::digest::Digest;
+use crate::limits::{BATCH_ROWS_DEFAULT, QUEUE_ROWS_DEFAULT};
+
+/// What a server serves and how it batches.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// The models; at least one, names unique.
+    pub models: Vec<Model>,
+    /// When waiting rows are released to a worker.
+    pub batching: Batching,
+    /// How much may wait.
+    pub queue: Queue,
+}
+
+/// A model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Model {
+    /// Its name in request paths and metrics.
+    pub name: String,
+    /// Where its file is.
+    pub source: Source,
+    /// What its file must be, if that is known.
+    pub sha256: Option<Digest>,
+    /// Its latency objective. Without one, nothing counts as late.
+    pub slo: Option<Slo>,
+}
+
+/// Where the file of a model is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// An absolute path where the server runs.
+    Path(String),
+    /// An http or https URL.
+    Url(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(text) | Self::Url(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A latency objective: so many percent of the replies within so much time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Slo {
+    /// From the arrival of a request to its reply; whole microseconds.
+    pub latency: Duration,
+    /// Percent of the requests that must keep it.
+    pub percentile: f64,
+}
+
+/// When waiting rows are released to a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batching {
+    /// The release rule.
+    pub policy: Policy,
+    /// Most rows of one batch.
+    pub max_rows: u32,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Auto,
+            max_rows: BATCH_ROWS_DEFAULT,
+        }
+    }
+}
+
+/// The release rule.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Policy {
+    /// As the server thinks best.
+    #[default]
+    Auto,
+    /// As late as the objective allows.
+    Deferred,
+    /// When the oldest row has waited so long, or the batch is full.
+    Timeout {
+        /// How long; whole microseconds, shorter than every objective. `max_delay` in the file.
+        delay: Duration,
+    },
+    /// As soon as a worker is free.
+    Eager,
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queue {
+    /// Most rows that wait; not below the most rows of a batch.
+    pub max_rows: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            max_rows: QUEUE_ROWS_DEFAULT,
+        }
+    }
+}

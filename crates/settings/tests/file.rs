@@ -1,0 +1,264 @@
+//! The file from outside: what is read, what is printed, what is refused and in which words.
+
+use std::time::Duration;
+
+use albacore_settings::{Batching, Digest, Model, Policy, Queue, Settings, Slo, Source};
+use proptest::prelude::*;
+
+const WHOLE: &str = r#"models:
+- name: "fraud"
+  path: "/models/fraud.ubj"
+  sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+  slo:
+    latency: "25ms"
+    percentile: 99.9
+- name: "spam"
+  url: "https://models.example/spam.txt?v=2"
+batching:
+  policy: timeout
+  max_rows: 512
+  max_delay: "2ms"
+queue:
+  max_rows: 4096
+"#;
+
+#[test]
+fn a_whole_file_is_read_and_printed_as_it_was() {
+    let settings = Settings::read(WHOLE).unwrap();
+    assert_eq!(settings.models.len(), 2);
+    assert_eq!(
+        settings.models[0].slo,
+        Some(Slo {
+            latency: Duration::from_millis(25),
+            percentile: 99.9
+        })
+    );
+    let url = Source::Url("https://models.example/spam.txt?v=2".to_owned());
+    assert_eq!(settings.models[1].source, url);
+    let delay = Duration::from_millis(2);
+    assert_eq!(settings.batching.policy, Policy::Timeout { delay });
+    assert_eq!(settings.print(), WHOLE);
+}
+
+#[test]
+fn what_has_a_default_may_be_left_out() {
+    let text = "models: [{name: a, path: /a, slo: {latency: 2s}}]";
+    let settings = Settings::read(text).unwrap();
+    assert_eq!(settings.batching, Batching::default());
+    assert_eq!(settings.queue, Queue::default());
+    assert_eq!(settings.models[0].slo.unwrap().percentile, 99.0);
+}
+
+/// Texts of whole files.
+const FILES: [(&str, &str); 7] = [
+    ("", "the file: nothing is no set of fields"),
+    ("[]", "the file: a list is no set of fields"),
+    ("models: [", "line "),
+    ("a: 1\n---\nb: 2", "line "),
+    ("models: []", "models: is empty: name at least one"),
+    ("models: a", "models: \"a\" is no list"),
+    ("models: [1]", "models[0]: 1 is no set of fields"),
+];
+
+/// Fields of a second model beside one with the name a.
+const MODELS: [(&str, &str); 20] = [
+    ("path: /b", "models[1].name: is missing"),
+    ("name: b", "models[1].path: is missing: write path or url"),
+    (
+        "name: b, path: b",
+        "models[1].path: \"b\" is not an absolute path",
+    ),
+    (
+        "name: b, path: /b, url: http://b",
+        "models[1].url: stands beside path",
+    ),
+    (
+        "name: b, url: ftp://b",
+        "models[1].url: \"ftp://b\" is not an http:// or",
+    ),
+    (
+        "name: b, url: 'http://'",
+        "models[1].url: \"http://\" is not",
+    ),
+    (
+        "name: b, url: 'http://b/#c'",
+        "write the checksum as sha256",
+    ),
+    (
+        "name: b, url: 'http://b/ c'",
+        "has characters that no url has",
+    ),
+    ("name: a, path: /b", "models[1].name: \"a\" is used twice"),
+    ("name: a/b, path: /b", "models[1].name: \"a/b\" is no name"),
+    (
+        "name: 7, path: /b",
+        "models[1].name: 7 is no text: put it in quotes",
+    ),
+    (
+        "name: b, path: /b, sha256: abc",
+        "models[1].sha256: \"abc\" is no SHA-256",
+    ),
+    (
+        "name: b, path: /b, slo: {}",
+        "models[1].slo.latency: is missing",
+    ),
+    (
+        "name: b, path: /b, slo: 2ms",
+        "models[1].slo: \"2ms\" is no set of fields",
+    ),
+    (
+        "name: b, path: /b, slo: {latency: 25}",
+        "slo.latency: 25 is no text",
+    ),
+    (
+        "name: b, path: /b, slo: {latency: 25m}",
+        "a whole number of us, ms or s",
+    ),
+    (
+        "name: b, path: /b, slo: {latency: 0s}",
+        "must be longer than 0",
+    ),
+    ("name: b, path: /b, slo: {latency: 601s}", "at most 600s"),
+    (
+        "name: b, path: /b, slo: {latency: 2ms, percentile: 100}",
+        "models[1].slo.percentile: 100 is not from 50 to 99.99",
+    ),
+    (
+        "name: b, path: /b, slow: 1",
+        "models[1].\"slow\": is no field: known are name,",
+    ),
+];
+
+/// What stands below a model with an objective of 2 ms.
+const REST: [(&str, &str); 10] = [
+    (
+        "batching: {policy: lazy}",
+        "batching.policy: \"lazy\" is no policy",
+    ),
+    (
+        "batching: {policy: timeout}",
+        "batching.max_delay: is missing",
+    ),
+    (
+        "batching: {max_delay: 1ms}",
+        "batching.max_delay: stands beside another",
+    ),
+    (
+        "batching: {policy: timeout, max_delay: 2ms}",
+        "batching.max_delay: \"2ms\" is not shorter than the latency objective of model a",
+    ),
+    (
+        "batching: {max_rows: 0}",
+        "batching.max_rows: 0 is not from 1 to 65536",
+    ),
+    (
+        "batching: {max_rows: -1}",
+        "batching.max_rows: -1 is no whole number",
+    ),
+    (
+        "batching: {max_rows: 1.5}",
+        "batching.max_rows: 1.5 is no whole number",
+    ),
+    (
+        "queue: {max_rows: 1000}",
+        "queue.max_rows: 1000 is below batching.max_rows",
+    ),
+    (
+        "queue: {max_rows: 9999999}",
+        "queue.max_rows: 9999999 is not from 1",
+    ),
+    (
+        "queues: {}",
+        "\"queues\": is no field: known are models, batching, queue",
+    ),
+];
+
+#[track_caller]
+fn refused(text: &str, words: &str) {
+    let taken = |settings| format!("was taken: {settings:?}");
+    let error = Settings::read(text).map_or_else(|error| error.to_string(), taken);
+    assert!(error.contains(words), "{text:.80}: {error}");
+    assert!(!error.contains('\n') && error.len() < 400, "{error}");
+}
+
+#[test]
+fn each_refusal_names_the_field_the_value_and_the_way_out() {
+    for (text, words) in FILES {
+        refused(text, words);
+    }
+    for (fields, words) in MODELS {
+        let text = format!("models: [{{name: a, path: /a}}, {{{fields}}}]");
+        refused(&text, words);
+    }
+    for (rest, words) in REST {
+        let text = format!("models: [{{name: a, path: /a, slo: {{latency: 2ms}}}}]\n{rest}");
+        refused(&text, words);
+    }
+    refused(&format!("a: {}", "b".repeat(1 << 20)), "bytes are too many");
+    refused(&format!("a: {}", "[".repeat(100)), "line ");
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    let latency = (1_001_u64..600_000_000).prop_map(Duration::from_micros);
+    let slo = (latency, 50.0..99.99).prop_map(|(latency, percentile)| Slo {
+        latency,
+        percentile,
+    });
+    let path = r"/[^\x00-\x1f\x7f-\x9f]{0,40}[^\x00-\x1f\x7f-\x9f/]".prop_map(Source::Path);
+    let url = r"https?://[a-z.:0-9]{1,20}/[!$-~]{0,40}".prop_map(Source::Url);
+    let digest = any::<[u8; 32]>().prop_map(Digest);
+    let model = (
+        "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        prop_oneof![path, url],
+        proptest::option::of(digest),
+        proptest::option::of(slo),
+    );
+    let model = model.prop_map(|(name, source, sha256, slo)| Model {
+        name,
+        source,
+        sha256,
+        slo,
+    });
+    let models = proptest::collection::vec(model, 1..5).prop_map(|mut models| {
+        models.sort_by(|a, b| a.name.cmp(&b.name));
+        models.dedup_by(|a, b| a.name == b.name);
+        models
+    });
+    let delay = (1_u64..=1_000).prop_map(Duration::from_micros);
+    let policy = prop_oneof![
+        Just(Policy::Auto),
+        Just(Policy::Deferred),
+        Just(Policy::Eager),
+        delay.prop_map(|delay| Policy::Timeout { delay }),
+    ];
+    let rows = (1_u32..=65_536).prop_flat_map(|rows| (Just(rows), rows..=4_194_304));
+    (models, policy, rows).prop_map(|(models, policy, (max_rows, waiting))| Settings {
+        models,
+        batching: Batching { policy, max_rows },
+        queue: Queue { max_rows: waiting },
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_passes_the_check_is_printed_and_read_back(settings in any_settings()) {
+        prop_assert_eq!(settings.check(), Ok(()));
+        let text = settings.print();
+        prop_assert_eq!(Settings::read(&text), Ok(settings), "{}", text);
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in ".{0,200}") {
+        let _ = Settings::read(&text);
+    }
+
+    #[test]
+    fn damage_is_refused_or_is_other_settings(at in 0..WHOLE.len(), byte in 0_u8..128) {
+        let mut bytes = WHOLE.as_bytes().to_vec();
+        bytes[at] = byte;
+        let text = String::from_utf8(bytes).unwrap();
+        if let Ok(settings) = Settings::read(&text) {
+            prop_assert_eq!(settings.check(), Ok(()));
+        }
+    }
+}
