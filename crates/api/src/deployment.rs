@@ -237,7 +237,8 @@ pub struct Model {
     #[schemars(length(max = limits::MODEL_NAME_CHARS_MAX), regex(pattern = MODEL_NAME_PATTERN))]
     pub name: String,
     /// Where its file is: `file:///path` (in the container), `file://./path` (beside the YAML file;
-    /// `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`.
+    /// `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`. With
+    /// `#sha256=` and 64 hexadecimal digits behind it, only a file with that checksum is loaded.
     pub uri: ModelUri,
     /// The latency objective that batching works towards. Without one, nothing counts as late.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@
 mod container;
 mod deployment;
 pub mod limits;
+mod node_placement;
 mod notices;
 mod one_machine;
 mod policy;
@@ -23,14 +24,17 @@ pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
     InferenceDeploymentSpec, MainThread, Mode, Model, Placement, PlacementPolicy, Queue, Slo,
 };
+pub use node_placement::{
+    BirthBucket, Drift, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
+};
 pub use one_machine::{
     ModelFile, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings, for_one_machine,
 };
 pub use policy::policy_of;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
 pub use rules::{SERVER_CONTAINER, validate};
-pub use schema::inference_deployment_crd;
-pub use status::InferenceDeploymentStatus;
+pub use schema::{inference_deployment_crd, node_placement_crd};
+pub use status::{InferenceDeploymentStatus, LatencyModel, ModelStatus, WorkerCounts};
 pub use timespan::{Timespan, TimespanError};
-pub use uri::{ModelUri, UriError};
+pub use uri::{ModelPlace, ModelUri, UriError};
 pub use violation::Violation;

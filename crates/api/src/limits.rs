@@ -24,6 +24,10 @@ pub const MODEL_NAME_CHARS_MAX: usize = 63;
 /// Longest model URI, in characters: `PATH_MAX` less the scheme, halved to bound the cost of rules.
 pub const URI_CHARS_MAX: usize = 2048;
 
+/// Most pods of one node in its `NodePlacement`; the kubelet's own bound is 110, and providers that
+/// raise it stop at 500.
+pub const NODE_PODS_MAX: usize = 512;
+
 /// Longest name of an `InferenceDeployment`: it becomes a Service and so a DNS label.
 pub const NAME_CHARS_MAX: usize = 63;
 

@@ -15,7 +15,7 @@ use crate::deployment::{BatchingPolicy, InferenceDeployment, InferenceDeployment
 use crate::notices::notices;
 use crate::policy::policy_of;
 use crate::timespan::Timespan;
-use crate::uri::ModelUri;
+use crate::uri::ModelPlace;
 use crate::violation::Violation;
 
 /// What one machine runs.
@@ -155,8 +155,8 @@ fn built_in(
 ) -> Option<ServerSettings> {
     let mut models = Vec::with_capacity(spec.models.len());
     for (index, model) in spec.models.iter().enumerate() {
-        let path = match &model.uri {
-            ModelUri::File { path } => folder.join(path.strip_prefix("./").unwrap_or(path)),
+        let path = match &model.uri.place {
+            ModelPlace::File { path } => folder.join(path.strip_prefix("./").unwrap_or(path)),
             other => {
                 let problem = format!(
                     "is \"{other}\", which needs a cluster; under `albacore run` a model is a \
@@ -166,6 +166,11 @@ fn built_in(
                 continue;
             }
         };
+        if model.uri.sha256.is_some() {
+            let problem = "has a checksum, which is checked in a cluster only; remove \"#sha256=\" \
+                           and what follows it";
+            refused.push(Violation::new(format!("spec.models[{index}].uri"), problem));
+        }
         models.push(ModelFile {
             name: model.name.clone(),
             path,

@@ -28,10 +28,11 @@ pub(crate) struct Rule {
     pub(crate) message: &'static str,
     /// The field that the API server names, relative to `at`.
     pub(crate) field: Option<&'static str>,
-    check: fn(&InferenceDeployment) -> Option<Violation>,
+    /// `None` for a rule on a change, which only the API server sees.
+    check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 11] = [
+pub(crate) const RULES: [Rule; 12] = [
     Rule {
         at: "",
         cel: Some(
@@ -41,14 +42,14 @@ pub(crate) const RULES: [Rule; 11] = [
         message: "metadata.name becomes the name of a Service: at most 63 lower-case letters, \
                   digits and \"-\", beginning with a letter and not ending with \"-\"",
         field: None,
-        check: name_is_a_label,
+        check: Some(name_is_a_label),
     },
     Rule {
         at: "spec",
         cel: Some("self.workers * self.threads <= 2048"),
         message: "workers x threads is at most 2048",
         field: Some(".threads"),
-        check: shape_is_bounded,
+        check: Some(shape_is_bounded),
     },
     Rule {
         at: "spec",
@@ -59,7 +60,7 @@ pub(crate) const RULES: [Rule; 11] = [
         ),
         message: "needs models, or a template with a container named \"server\"",
         field: Some(".models"),
-        check: something_is_served,
+        check: Some(something_is_served),
     },
     Rule {
         at: "spec",
@@ -72,7 +73,7 @@ pub(crate) const RULES: [Rule; 11] = [
         message: "models are served by the built-in server: remove models, or command and args of \
                   the container \"server\"",
         field: Some(".template"),
-        check: one_server,
+        check: Some(one_server),
     },
     Rule {
         at: "spec",
@@ -83,21 +84,21 @@ pub(crate) const RULES: [Rule; 11] = [
         ),
         message: "batching and queue are of the built-in server: remove them, or serve models",
         field: Some(".batching"),
-        check: batching_has_a_server,
+        check: Some(batching_has_a_server),
     },
     Rule {
         at: "spec.models",
         cel: None,
         message: "",
         field: None,
-        check: names_are_unique,
+        check: Some(names_are_unique),
     },
     Rule {
         at: "spec.batching",
         cel: Some("self.policy == 'Timeout' ? has(self.maxDelay) : !has(self.maxDelay)"),
         message: "maxDelay goes with policy Timeout: needed there, refused with any other",
         field: None,
-        check: delay_goes_with_timeout,
+        check: Some(delay_goes_with_timeout),
     },
     Rule {
         at: "spec",
@@ -107,7 +108,7 @@ pub(crate) const RULES: [Rule; 11] = [
         ),
         message: "batching.maxDelay must be shorter than the slo.latency of every model",
         field: Some(".batching.maxDelay"),
-        check: delay_is_below_objectives,
+        check: Some(delay_is_below_objectives),
     },
     Rule {
         at: "spec",
@@ -117,21 +118,33 @@ pub(crate) const RULES: [Rule; 11] = [
         ),
         message: "batching.policy Deferred needs slo.latency for every model",
         field: Some(".batching.policy"),
-        check: deferred_has_objectives,
+        check: Some(deferred_has_objectives),
     },
     Rule {
         at: "spec",
         cel: Some("self.queue.maxRows >= self.batching.maxRows"),
         message: "queue.maxRows must hold one batch: at least batching.maxRows",
         field: Some(".queue.maxRows"),
-        check: queue_holds_a_batch,
+        check: Some(queue_holds_a_batch),
     },
     Rule {
         at: "spec.autoscaling",
         cel: Some("self.minReplicas <= self.maxReplicas"),
         message: "minReplicas must not be above maxReplicas",
         field: Some(".minReplicas"),
-        check: replicas_are_ordered,
+        check: Some(replicas_are_ordered),
+    },
+    // Half of the pods would speak another protocol behind one Service while the change rolls.
+    Rule {
+        at: "spec",
+        cel: Some(
+            "(has(self.models) && size(self.models) > 0) == \
+             (has(oldSelf.models) && size(oldSelf.models) > 0)",
+        ),
+        message: "a deployment stays with the built-in server (models) or with a server of its \
+                  own: create another one and move the traffic",
+        field: Some(".models"),
+        check: None,
     },
 ];
 
@@ -140,7 +153,7 @@ pub(crate) const RULES: [Rule; 11] = [
 pub fn validate(deployment: &InferenceDeployment) -> Vec<Violation> {
     RULES
         .iter()
-        .filter_map(|rule| (rule.check)(deployment))
+        .filter_map(|rule| rule.check?(deployment))
         .collect()
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::deployment::{
     BatchingPolicy, Enforcement, InferenceDeployment, MainThread, Mode, PlacementPolicy,
 };
+use crate::node_placement::{self, Isolation};
 use crate::quantity;
 use crate::rules::RULES;
 
@@ -30,11 +31,7 @@ pub fn inference_deployment_crd() -> Value {
     let mut crd = serde_json::to_value(InferenceDeployment::crd()).expect("a CRD is JSON");
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     mark_quantities(schema);
-    each(schema, &mut |map| {
-        map.remove("nullable");
-        name_known_format(map);
-        join_lines(map);
-    });
+    make_fit(schema);
     describe_values(&mut schema["properties"]["spec"]);
     let template = &mut schema["properties"]["spec"]["properties"]["template"];
     for part in ["metadata", "spec"] {
@@ -58,6 +55,28 @@ pub fn inference_deployment_crd() -> Value {
         }
     }
     crd
+}
+
+/// The CustomResourceDefinition of [`crate::NodePlacement`], as it is written to `crds/`.
+pub fn node_placement_crd() -> Value {
+    let mut crd = node_placement::definition();
+    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    make_fit(schema);
+    let isolation = &mut schema["properties"]["status"]["properties"]["pods"]["items"];
+    describe(
+        &mut isolation["properties"]["isolation"],
+        &schema_for!(Isolation).to_value(),
+    );
+    crd
+}
+
+/// What every schema needs.
+fn make_fit(schema: &mut Value) {
+    each(schema, &mut |map| {
+        map.remove("nullable");
+        name_known_format(map);
+        join_lines(map);
+    });
 }
 
 /// The schema inside the CRD, for objects read from a file.
@@ -148,19 +167,23 @@ fn describe_values(spec: &mut Value) {
         ("placement.mainThread", schema_for!(MainThread)),
         ("batching.policy", schema_for!(BatchingPolicy)),
     ] {
-        let values = values.to_value();
-        let described = values["oneOf"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|value| {
-                let (name, text) = (value["const"].as_str()?, value["description"].as_str()?);
-                Some(format!("\n\n{name}: {}", text.replace('\n', " ")))
-            });
-        let described: String = described.collect();
-        if let Value::String(text) = &mut at(spec, path)["description"] {
-            text.push_str(&described);
-        }
+        describe(at(spec, path), &values.to_value());
+    }
+}
+
+/// Adds what each of the enumeration's `values` means to the field's description.
+fn describe(field: &mut Value, values: &Value) {
+    let described = values["oneOf"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|value| {
+            let (name, text) = (value["const"].as_str()?, value["description"].as_str()?);
+            Some(format!("\n\n{name}: {}", text.replace('\n', " ")))
+        });
+    let described: String = described.collect();
+    if let Value::String(text) = &mut field["description"] {
+        text.push_str(&described);
     }
 }
 

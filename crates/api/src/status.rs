@@ -35,6 +35,13 @@ pub struct InferenceDeploymentStatus {
     /// Threads verified on their planned cpu, of all threads: `32/32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
+    /// Worker processes of all pods, as far as their pods and nodes tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<WorkerCounts>,
+    /// The models of the built-in server, in the order of the spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub models: Vec<ModelStatus>,
     /// Where to send requests over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -54,4 +61,54 @@ pub struct InferenceDeploymentStatus {
     /// Late, shed and failed requests, of all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad_rate: Option<String>,
+    /// What autoscaling goes by: pods needed for the present load, as a multiple of those there
+    /// are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_factor: Option<String>,
+}
+
+/// Worker processes of all pods.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerCounts {
+    /// Pods that exist x workers per pod.
+    pub wanted: i32,
+    /// Alive, as their pods say.
+    pub live: i32,
+    /// With a cpu planned for each thread, as their nodes say.
+    pub placed: i32,
+    /// With each thread read back on its planned cpu, as their nodes say.
+    pub verified: i32,
+}
+
+/// A model, as the pods see it.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelStatus {
+    /// Its name in the spec.
+    pub name: String,
+    /// Pods that have loaded what the spec names, of pods wanted: `2/2`.
+    pub loaded: String,
+    /// SHA-256 of the file in force, where all pods agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Why a pod could not load it, and which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What a batch costs, learned from batches served; the median over pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
+    pub latency: Vec<LatencyModel>,
+}
+
+/// A batch of b rows takes `perRow` x b + `perBatch`.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencyModel {
+    /// What is computed: value, margin, contribs, interactions or leaf.
+    pub kind: String,
+    /// alpha, as in `1.8us`.
+    pub per_row: String,
+    /// beta, as in `45us`.
+    pub per_batch: String,
 }

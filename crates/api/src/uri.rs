@@ -1,5 +1,8 @@
 //! Where a model comes from: the `uri` of a model, taken apart.
 //!
+//! A checksum may follow any of them as a fragment, `#sha256=` and 64 hexadecimal digits; what is
+//! loaded then has that SHA-256 or is refused.
+//!
 //! Nothing is decoded: a path is used as it is written, so that `kubectl get` shows the very name
 //! that the server opens.
 
@@ -9,11 +12,20 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::limits::URI_CHARS_MAX;
+use crate::limits::{QUOTED_CHARS_MAX, URI_CHARS_MAX};
+
+/// The place of a model file, and what its bytes must be.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ModelUri {
+    /// The place.
+    pub place: ModelPlace,
+    /// SHA-256 of the file's bytes, 64 lower-case hexadecimal digits; `None` for any bytes.
+    pub sha256: Option<String>,
+}
 
 /// The place of a model file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum ModelUri {
+pub enum ModelPlace {
     /// `file:///models/fraud.ubj`: an absolute path where the server runs; or `file://./fraud.ubj`,
     /// `file://../fraud.ubj`: relative to the YAML file, for `albacore run` only.
     File {
@@ -34,7 +46,7 @@ pub enum ModelUri {
         /// The key in `data` or `binaryData`.
         key: String,
     },
-    /// `http://...` or `https://...`, whole.
+    /// `http://...` or `https://...`, without the fragment.
     Http {
         /// The URL as written.
         url: String,
@@ -43,10 +55,11 @@ pub enum ModelUri {
 
 /// What the schema says of a URI; [`ModelUri::from_str`] accepts the same texts.
 pub(crate) const PATTERN: &str = concat!(
-    r"^(file://(\.\.?)?/[^\x00-\x1f]*[^\x00-\x1f/]",
-    r"|pvc://[a-z0-9][a-z0-9.-]*/[^\x00-\x1f]*[^\x00-\x1f/]",
+    r"^(file://(\.\.?)?/[^\x00-\x1f#]*[^\x00-\x1f/#]",
+    r"|pvc://[a-z0-9][a-z0-9.-]*/[^\x00-\x1f#]*[^\x00-\x1f/#]",
     r"|configmap://[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+",
-    r"|https?://[^\x00-\x20/][^\x00-\x20]*)$"
+    r"|https?://[^\x00-\x20/#][^\x00-\x20#]*)",
+    r"(#sha256=[0-9a-f]{64})?$"
 );
 
 /// Why a text is not a [`ModelUri`]; each message says what to write instead.
@@ -67,6 +80,12 @@ pub enum UriError {
     /// A part is missing or holds what it must not.
     #[error("is not of the form {0}")]
     Form(&'static str),
+    /// What follows `#` is not a checksum.
+    #[error(
+        "has {0:?} after its path; only a checksum may follow: \"#sha256=\" and 64 lower-case \
+         hexadecimal digits, as sha256sum prints them"
+    )]
+    Checksum(String),
     /// Too long.
     #[error("is longer than {URI_CHARS_MAX} characters")]
     Length,
@@ -79,6 +98,19 @@ impl FromStr for ModelUri {
         if text.chars().count() > URI_CHARS_MAX {
             return Err(UriError::Length);
         }
+        let (place, sha256) = match text.split_once('#') {
+            None => (text, None),
+            Some((place, fragment)) => (place, Some(parse_checksum(fragment)?)),
+        };
+        let place = place.parse()?;
+        Ok(Self { place, sha256 })
+    }
+}
+
+impl FromStr for ModelPlace {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
         let (scheme, rest) = text.split_once("://").ok_or(UriError::Scheme)?;
         match scheme {
             "file" => parse_file(rest),
@@ -117,7 +149,18 @@ impl FromStr for ModelUri {
     }
 }
 
-fn parse_file(rest: &str) -> Result<ModelUri, UriError> {
+fn parse_checksum(fragment: &str) -> Result<String, UriError> {
+    let is_digit = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+    match fragment.strip_prefix("sha256=") {
+        Some(digits) if digits.len() == 64 && digits.bytes().all(is_digit) => Ok(digits.to_owned()),
+        _ => {
+            let shown = fragment.chars().take(QUOTED_CHARS_MAX).collect();
+            Err(UriError::Checksum(shown))
+        }
+    }
+}
+
+fn parse_file(rest: &str) -> Result<ModelPlace, UriError> {
     if !(rest.starts_with('/') || rest.starts_with("./") || rest.starts_with("../")) {
         return Err(UriError::FileHost(rest.to_owned()));
     }
@@ -125,7 +168,7 @@ fn parse_file(rest: &str) -> Result<ModelUri, UriError> {
     if !is_path(below.strip_prefix('/').unwrap_or(below)) {
         return Err(UriError::Form("file:///path/to/model.ubj"));
     }
-    Ok(ModelUri::File {
+    Ok(ModelPlace::File {
         path: rest.to_owned(),
     })
 }
@@ -150,6 +193,16 @@ fn is_key(text: &str) -> bool {
 }
 
 impl fmt::Display for ModelUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)?;
+        match &self.sha256 {
+            Some(digits) => write!(f, "#sha256={digits}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ModelPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path } => write!(f, "file://{path}"),
@@ -203,7 +256,13 @@ mod tests {
             "http://models:8080/fraud.ubj",
             "https://example.org/fraud.ubj?version=2",
         ] {
-            assert_eq!(text.parse::<ModelUri>().unwrap().to_string(), text);
+            let plain: ModelUri = text.parse().unwrap();
+            assert_eq!((plain.to_string().as_str(), plain.sha256), (text, None));
+            let digits = "0123456789abcdef".repeat(4);
+            let text = format!("{text}#sha256={digits}");
+            let checked: ModelUri = text.parse().unwrap();
+            assert_eq!((checked.to_string(), checked.sha256), (text, Some(digits)));
+            assert_eq!(checked.place, plain.place);
         }
     }
 
@@ -222,6 +281,9 @@ mod tests {
             ("pvc://models/", "of the form pvc://claim/path"),
             ("configmap://Fraud/key", "of the form configmap://name/key"),
             ("https:///x", "of the form http(s)://host/path"),
+            ("file:///m#sha256=12", "\"#sha256=\" and 64"),
+            ("http://host/m#part", "has \"part\" after its path"),
+            ("pvc://models/#sha256=", "\"#sha256=\" and 64"),
         ] {
             let error = text.parse::<ModelUri>().unwrap_err().to_string();
             assert!(error.contains(part), "{text:?}: {error}");

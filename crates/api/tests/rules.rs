@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 /// the reader then names.
 type Example = (&'static str, Value, Value, &'static str);
 
+/// The rule on changes.
+const STAYS: &str = "a deployment stays with the built-in server (models) or with a server of its \
+                     own: create another one and move the traffic";
+
 fn examples() -> Vec<Example> {
     server_examples()
         .into_iter()
@@ -164,10 +168,12 @@ fn every_rule_of_the_schema_has_its_example() {
         &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
         &mut found,
     );
-    assert!(found.len() >= 11, "{found:?}");
+    assert!(found.len() >= 12, "{found:?}");
     let has_example = |message: &String| {
-        // The rule on the name is exercised with names.
-        message.starts_with("metadata.name") || examples().iter().any(|e| e.0 == message)
+        // The rule on the name is exercised with names, the one on changes by changing.
+        message.starts_with("metadata.name")
+            || message == STAYS
+            || examples().iter().any(|e| e.0 == message)
     };
     let without: Vec<_> = found
         .iter()
@@ -176,20 +182,18 @@ fn every_rule_of_the_schema_has_its_example() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// Applies `object` without storing it; what the API server has against it.
+/// Creates `object` without storing it; what the API server has against it.
 fn ask(plane: &ControlPlane, object: &Value) -> Result<(), String> {
+    tell(plane, &["create", "--dry-run=server"], object)
+}
+
+/// `kubectl` with `arguments` and `object` as its file; what the API server has against it.
+fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     std::fs::write(file.path(), object.to_string()).unwrap();
     let path = file.path().to_str().unwrap();
-    let output = plane
-        .kubectl(&[
-            "create",
-            "--dry-run=server",
-            "--validate=strict",
-            "-f",
-            path,
-        ])
-        .unwrap();
+    let arguments = [arguments, &["--validate=strict", "-f", path]].concat();
+    let output = plane.kubectl(&arguments).unwrap();
     if output.status.success() {
         return Ok(());
     }
@@ -232,8 +236,21 @@ fn an_api_server_judges_as_the_reader_does() {
             "{name}: {message}"
         );
     }
+    change_the_kind_of_server(&plane);
     let mut unknown = object("m", spec);
     unknown["spec"]["batchng"] = json!({});
     let message = ask(&plane, &unknown).unwrap_err();
     assert!(message.contains("spec.batchng"), "{message}");
+}
+
+fn change_the_kind_of_server(plane: &ControlPlane) {
+    let own = json!({"template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}});
+    let two = json!({"models": [model(), {"name": "n", "uri": "file:///n"}]});
+    let put = |name: &str, spec: &Value| tell(plane, &["replace"], &object(name, spec));
+    for (name, first, other) in [("models", &two, &own), ("own", &own, &two)] {
+        tell(plane, &["create"], &object(name, first)).unwrap();
+        let message = put(name, other).unwrap_err();
+        assert!(message.contains(STAYS), "{name}: {message}");
+    }
+    assert_eq!(put("models", &models(json!({}))), Ok(()));
 }

@@ -13,12 +13,16 @@ const HEAD: &str = "# Written by `make crds` from crates/api; a test compares. D
 
 /// Every file of `crds/`: its path below `root` and its text.
 pub fn generate() -> Vec<(PathBuf, String)> {
-    let mut crd = albacore_api::inference_deployment_crd();
-    crd.sort_all_objects();
-    vec![(
-        PathBuf::from("crds/inferencedeployments.albacore.dev.yaml"),
-        yaml(&crd),
-    )]
+    let crds = [
+        albacore_api::inference_deployment_crd(),
+        albacore_api::node_placement_crd(),
+    ];
+    let file = |mut crd: Value| {
+        crd.sort_all_objects();
+        let name = crd["metadata"]["name"].as_str().unwrap_or_default();
+        (PathBuf::from(format!("crds/{name}.yaml")), yaml(&crd))
+    };
+    crds.map(file).into()
 }
 
 /// Writes `crds/` below `root`.

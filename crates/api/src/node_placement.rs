@@ -1,0 +1,216 @@
+//! The `NodePlacement`: what the agent of one node planned, verified and saw drift. One object per
+//! node, of the node's name, written by that node's agent alone.
+//!
+//! There is nothing to wish for, so there is no spec; and 20 pods must fit into 4 KiB, so an entry
+//! tells counts and hashes, and `albacore-agent dump` the rest.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+use kube::Resource;
+use kube::core::schema::StructuralSchemaRewriter;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::limits::NODE_PODS_MAX;
+
+/// What the agent of a node planned, verified and saw drift.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlacement {
+    /// `albacore.dev/v1alpha1`.
+    #[serde(default = "api_version")]
+    pub api_version: String,
+    /// `NodePlacement`.
+    #[serde(default = "kind")]
+    pub kind: String,
+    /// The name is that of the node.
+    pub metadata: ObjectMeta,
+    /// What was observed last; `None` before the agent's first report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<NodePlacementStatus>,
+}
+
+fn api_version() -> String {
+    "albacore.dev/v1alpha1".to_owned()
+}
+
+fn kind() -> String {
+    "NodePlacement".to_owned()
+}
+
+/// What the agent observed last.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlacementStatus {
+    /// Enforcing while masks are written and Degraded with the cause while they cannot be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// Hash of the cpus, cores and caches that plans are made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<String>,
+    /// Threads with a planned cpu, of all pods.
+    #[serde(default)]
+    pub planned: i32,
+    /// Threads read back on their planned cpu, of all pods.
+    #[serde(default)]
+    pub verified: i32,
+    /// Masks found other than planned, since the agent started.
+    #[serde(default)]
+    pub drifts: i64,
+    /// Time from a thread's birth to its verified mask, since the agent started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub births: Vec<BirthBucket>,
+    /// The pods of this node that opted in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = NODE_PODS_MAX))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["pod"]))]
+    pub pods: Vec<PodPlacement>,
+}
+
+/// How many threads were verified within a time of their birth: a histogram's bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BirthBucket {
+    /// Upper end, in milliseconds; absent for the last bucket, which has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<i32>,
+    /// Threads up to this end and above the one before.
+    pub threads: i64,
+}
+
+/// The placement of one pod.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodPlacement {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Workers found.
+    pub workers: i32,
+    /// Workers with every thread read back on its planned cpu.
+    pub workers_verified: i32,
+    /// Threads with a planned cpu.
+    pub planned: i32,
+    /// Threads read back on their planned cpu.
+    pub verified: i32,
+    /// The cpus that the pod may use, as in `0-7,16-23`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpuset: Option<String>,
+    /// Whether the pod shares its cpus.
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// Hash of the plan in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// Since when this plan is verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// The last drift, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
+    /// Why the pod, or a part of it, is not placed; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Masks found other than planned.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Drift {
+    /// How many, since the agent first saw the pod.
+    pub count: i64,
+    /// Of the last one: `CpusetChange`, `Respawn`, `NewThread`, `ForeignWrite`, `Hotplug`.
+    pub cause: String,
+}
+
+/// Whether a pod shares its cpus.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum Isolation {
+    /// With everything on the node: the pins give order, not isolation.
+    #[default]
+    None,
+    /// With the other pods of the kubelet's shared pool.
+    SharedPool,
+    /// With nobody: the kubelet's static policy gave them to this pod alone.
+    Exclusive,
+}
+
+impl Resource for NodePlacement {
+    type DynamicType = ();
+    type Scope = k8s_openapi::ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "NodePlacement".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "albacore.dev".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1alpha1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "nodeplacements".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+const ABOUT: &str = "What the Albacore agent of a node planned, verified and saw drift. Named as \
+                     the node; written by its agent alone.";
+
+/// The CustomResourceDefinition as the derive would make it, had it a form without a spec.
+pub(crate) fn definition() -> Value {
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let generator = settings.with_transform(StructuralSchemaRewriter);
+    let mut status = generator
+        .into_generator()
+        .into_root_schema_for::<NodePlacementStatus>()
+        .to_value();
+    status.as_object_mut().map(|status| status.remove("title"));
+    let column = |name: &str, kind: &str, path: &str, text: &str| json!({"name": name, "type": kind, "jsonPath": path, "description": text});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "nodeplacements.albacore.dev"},
+        "spec": {
+            "group": "albacore.dev",
+            "scope": "Cluster",
+            "names": {
+                "kind": "NodePlacement", "plural": "nodeplacements", "singular": "nodeplacement",
+                "shortNames": ["npl"], "categories": ["albacore"],
+            },
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    column("Planned", "integer", ".status.planned", "Threads with a planned cpu."),
+                    column("Verified", "integer", ".status.verified",
+                        "Threads read back on their planned cpu."),
+                    column("Drifts", "integer", ".status.drifts",
+                        "Masks found other than planned, since the agent started."),
+                    column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
+                ],
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "title": "NodePlacement", "description": ABOUT,
+                    "properties": {"status": status},
+                }},
+            }],
+        },
+    })
+}
