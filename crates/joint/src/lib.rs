@@ -25,6 +25,7 @@
 //! ones go where least runs (`volume`), are dealt to workers (`deal`), and exchanged
 //! (`search`, `climb`, `shake`); ranks come last (`label`). Tiny problems are enumerated (`enumerate`). The
 //! bound is counted alone (`bound`); `check` judges the answer and shares no code with all this.
+//! [`Standing`] answers a question that was answered before.
 #![forbid(unsafe_code)]
 
 mod bound;
@@ -42,9 +43,11 @@ mod shake;
 mod share;
 mod site;
 mod solve;
+mod standing;
 mod volume;
 
 pub use check::{JointReport, JointViolation, check_joint, report_joint};
 pub use error::JointError;
 pub use problem::{Deployment, JointProblem, JointSolution, Obstacle};
 pub use solve::solve_joint;
+pub use standing::Standing;

@@ -10,10 +10,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use albacore_joint::{Deployment, JointProblem, Obstacle, check_joint, solve_joint};
-use albacore_mapping::{Mode, Problem, Solution};
+use albacore_joint::{
+    Deployment, JointProblem, JointSolution, Obstacle, Standing, check_joint, solve_joint,
+};
+use albacore_mapping::{Problem, Solution};
 use albacore_plan::{Enforcement, Placement};
-use albacore_topology::{CpuId, CpuSet, Distances, Topology};
+use albacore_topology::{CpuId, Distances, Topology};
 
 use crate::limits::{JOINT_MOVE_COST, SOLVE_BUDGET, SOLVE_PAUSE_RATIO};
 use crate::subject::{Subject, Surroundings};
@@ -26,25 +28,16 @@ pub(crate) struct Together {
     subjects: Vec<SubjectId>,
     /// Mappings that had been solved by then: a new round robin is a new obstacle.
     solves: u64,
-    asked: Option<Question>,
+    /// The answer that stands, also over respawns: nothing is solved again for them.
+    standing: Option<Standing>,
     not_before: Option<Instant>,
 }
 
-/// Everything that an answer depends on but the mappings in force.
-#[derive(Debug, PartialEq)]
+/// What is asked, and which subject each deployment is.
+#[derive(Debug)]
 struct Question {
-    machine: Topology,
-    members: Vec<Member>,
-    obstacles: Vec<Obstacle>,
-}
-
-#[derive(Debug, PartialEq)]
-struct Member {
-    subject: SubjectId,
-    workers: u16,
-    threads: u16,
-    mode: Mode,
-    cpuset: CpuSet,
+    members: Vec<SubjectId>,
+    problem: JointProblem,
 }
 
 impl Together {
@@ -66,9 +59,9 @@ impl Together {
         self.solves = around.figures.solves;
         let question = Question::of(subjects, around.machine);
         let is_joint = question.members.len() > 1
-            || (question.members.len() == 1 && !question.obstacles.is_empty());
+            || (question.members.len() == 1 && !question.problem.obstacles.is_empty());
         for subject in subjects.values_mut() {
-            if is_joint && question.members.iter().any(|m| m.subject == subject.id) {
+            if is_joint && question.members.contains(&subject.id) {
                 subject.solved.join();
             } else {
                 subject.is_dirty |= subject.solved.leave();
@@ -76,10 +69,11 @@ impl Together {
         }
         self.subjects = subjects.keys().copied().collect();
         if !is_joint {
-            self.asked = None;
+            self.standing = None;
             return Ok(());
         }
-        if self.asked.as_ref() == Some(&question) {
+        let standing = self.standing.as_ref();
+        if standing.is_some_and(|standing| standing.is_in_force(&question.problem)) {
             return Ok(());
         }
         let start = Instant::now();
@@ -88,15 +82,17 @@ impl Together {
             self.subjects.clear();
             return Ok(());
         }
-        let solved = question.solve(subjects, start);
+        let solved = question.solve(start);
         let took = start.elapsed();
         self.not_before = Some(start + took * (1 + SOLVE_PAUSE_RATIO));
-        for (member, (problem, solution)) in question.members.iter().zip(solved?) {
-            if let Some(subject) = subjects.get_mut(&member.subject) {
+        let solved = solved?;
+        for (member, (problem, solution)) in question.members.iter().zip(question.answers(&solved))
+        {
+            if let Some(subject) = subjects.get_mut(member) {
                 tell_if_new(subject, problem, solution, took, around);
             }
         }
-        self.asked = Some(question);
+        self.standing = Some(Standing::new(question.problem, solved));
         Ok(())
     }
 }
@@ -117,7 +113,7 @@ fn tell_if_new(
 impl Question {
     fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology) -> Self {
         let online = machine.cpuset();
-        let mut members = Vec::new();
+        let (mut members, mut deployments) = (Vec::new(), Vec::new());
         let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
         for subject in subjects.values() {
             let cpuset = subject.cpuset.cpus.intersection(&online);
@@ -133,53 +129,46 @@ impl Question {
                     *weights.entry(cpu).or_insert(0) += 1;
                 }
             } else if !cpuset.is_empty() {
-                members.push(Member {
-                    subject: subject.id,
+                members.push(subject.id);
+                let in_force = subject.solved.solution();
+                deployments.push(Deployment {
                     workers: subject.policy.workers,
                     threads: subject.policy.threads,
                     mode: subject.policy.mode,
                     cpuset,
+                    current: in_force.map(|solution| solution.mapping.clone()),
                 });
             }
         }
         let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
         Self {
-            machine: machine.clone(),
             members,
-            obstacles: weights.into_iter().map(obstacle).collect(),
+            problem: JointProblem {
+                topology: machine.clone(),
+                distances: Distances::default(),
+                deployments,
+                obstacles: weights.into_iter().map(obstacle).collect(),
+                move_cost: JOINT_MOVE_COST,
+            },
         }
     }
 
-    /// The answer of each member, checked, with the problem that it answers.
-    fn solve(
-        &self,
-        subjects: &BTreeMap<SubjectId, Subject>,
-        start: Instant,
-    ) -> Result<Vec<(Problem, Solution)>, PlacerError> {
-        let deployment = |member: &Member| Deployment {
-            workers: member.workers,
-            threads: member.threads,
-            mode: member.mode,
-            cpuset: member.cpuset.clone(),
-            current: subjects
-                .get(&member.subject)
-                .and_then(|subject| subject.solved.solution())
-                .map(|solution| solution.mapping.clone()),
-        };
-        let problem = JointProblem {
-            topology: self.machine.clone(),
-            distances: Distances::default(),
-            deployments: self.members.iter().map(deployment).collect(),
-            obstacles: self.obstacles.clone(),
-            move_cost: JOINT_MOVE_COST,
-        };
-        let joint = solve_joint(&problem, &mut || start.elapsed() >= SOLVE_BUDGET)?;
-        check_joint(&problem, &joint)
+    /// The answer, checked.
+    fn solve(&self, start: Instant) -> Result<JointSolution, PlacerError> {
+        let problem = &self.problem;
+        let joint = solve_joint(problem, &mut || start.elapsed() >= SOLVE_BUDGET)?;
+        check_joint(problem, &joint)
             .map_err(|violations| PlacerError::JointCheck { violations })?;
+        Ok(joint)
+    }
+
+    /// The answer of each member, with the problem that it answers.
+    fn answers(&self, joint: &JointSolution) -> Vec<(Problem, Solution)> {
+        let problem = &self.problem;
         let mut answers = Vec::with_capacity(problem.deployments.len());
-        for (deployment, mapping) in problem.deployments.into_iter().zip(joint.mappings) {
+        for (deployment, mapping) in problem.deployments.iter().zip(&joint.mappings) {
             // members have a cpu of the machine, so none is left out
-            let Ok(topology) = self.machine.restrict(&deployment.cpuset) else {
+            let Ok(topology) = problem.topology.restrict(&deployment.cpuset) else {
                 continue;
             };
             let own = Problem {
@@ -188,9 +177,9 @@ impl Question {
                 mode: deployment.mode,
                 topology,
                 distances: problem.distances,
-                current: deployment.current,
+                current: deployment.current.clone(),
             };
-            let certificate = joint.certificate.clone();
+            let (mapping, certificate) = (mapping.clone(), joint.certificate.clone());
             answers.push((
                 own,
                 Solution {
@@ -199,7 +188,7 @@ impl Question {
                 },
             ));
         }
-        Ok(answers)
+        answers
     }
 }
 
