@@ -9,12 +9,17 @@ mod batch;
 mod limits;
 mod policy;
 mod queue;
+mod scaling;
 mod scheduler;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
 pub use limits::BLAME_MAX;
 pub use policy::{Candidate, Policy, Window};
+pub use scaling::{
+    Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED, GROWTH_PAUSE,
+    GROWTH_PODS_FREE, Load, ReplicaBounds, SHRINK_DELAY, load_factor,
+};
 pub use scheduler::{Config, Event, QueueFull, Scheduler};
 pub use units::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 

@@ -1,0 +1,161 @@
+//! The rule by its figures, and its laws over random histories.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn at(seconds: u64) -> Nanos {
+    Nanos(seconds * SECOND)
+}
+
+fn load(pods: u32, bad_rate: f64, idle_share: f64) -> Load {
+    Load {
+        pods,
+        requests: 1_000_000,
+        bad: (bad_rate * 1e6) as u64,
+        idle_share,
+        bad_rate_allowed: 0.01,
+    }
+}
+
+const BOUNDS: ReplicaBounds = ReplicaBounds { min: 1, max: 100 };
+
+#[test]
+fn a_first_advice_follows_the_rule() {
+    for (pods, bad_rate, idle, replicas, cause) in [
+        (4, 0.5, 0.0, 8, Cause::BadRate),
+        (10, 0.2, 0.0, 13, Cause::BadRate),
+        (10, 0.95, 0.0, 20, Cause::BadRate), // ten times as many, but a step doubles at most
+        (1, 0.9, 0.0, 5, Cause::BadRate),    // or adds four
+        (10, 0.02, 0.0, 12, Cause::BadRate), // beyond the objective: outside the dead band
+        (10, 0.009, 0.5, 10, Cause::Steady), // within it
+        (10, 0.0, 0.09, 10, Cause::Steady),
+        (10, 0.0, 0.5, 10, Cause::Stabilizing),
+        (90, 0.5, 0.0, 100, Cause::BadRate),
+        (100, 0.5, 0.0, 100, Cause::Steady),
+    ] {
+        let found = Autoscaler::default().advise(at(0), &BOUNDS, pods, &load(pods, bad_rate, idle));
+        assert_eq!(
+            found,
+            Advice { replicas, cause },
+            "{pods} {bad_rate} {idle}"
+        );
+    }
+}
+
+#[test]
+fn one_overload_is_answered_once_a_window() {
+    let mut rule = Autoscaler::default();
+    let mut size = 4;
+    let mut grown = Vec::new();
+    for second in (0..130).step_by(10) {
+        let advice = rule.advise(at(second), &BOUNDS, size, &load(4, 0.4, 0.0));
+        if advice.replicas > size {
+            grown.push((second, advice.replicas));
+        }
+        size = advice.replicas;
+    }
+    // Four pods report all the time: what they ask for is there after the first step.
+    assert_eq!(grown, [(0, 7)]);
+    let advice = rule.advise(at(140), &BOUNDS, 7, &load(7, 0.4, 0.0));
+    assert_eq!((advice.replicas, advice.cause), (12, Cause::BadRate));
+    let advice = rule.advise(at(150), &BOUNDS, 12, &load(12, 0.4, 0.0));
+    assert_eq!((advice.replicas, advice.cause), (12, Cause::Growing));
+}
+
+#[test]
+fn pods_are_taken_away_when_five_minutes_were_idle_and_only_as_far_as_the_busiest_allows() {
+    let mut rule = Autoscaler::default();
+    for second in (0..300).step_by(10) {
+        let idle = if second == 100 { 0.4 } else { 0.8 };
+        let advice = rule.advise(at(second), &BOUNDS, 10, &load(10, 0.0, idle));
+        assert_eq!((advice.replicas, advice.cause), (10, Cause::Stabilizing));
+    }
+    let advice = rule.advise(at(300), &BOUNDS, 10, &load(10, 0.0, 0.8));
+    assert_eq!((advice.replicas, advice.cause), (6, Cause::Idle));
+    let advice = rule.advise(at(310), &BOUNDS, 6, &load(6, 0.0, 0.67));
+    assert_eq!((advice.replicas, advice.cause), (6, Cause::Stabilizing));
+    let advice = rule.advise(at(410), &BOUNDS, 6, &load(6, 0.0, 0.67));
+    assert_eq!((advice.replicas, advice.cause), (2, Cause::Idle));
+}
+
+#[test]
+fn nothing_shrinks_while_a_pod_is_silent_or_says_nonsense() {
+    let mut rule = Autoscaler::default();
+    for second in (0..1000).step_by(10) {
+        let reported = if second % 20 == 0 { 9 } else { 0 };
+        let advice = rule.advise(at(second), &BOUNDS, 10, &load(reported, 0.0, 0.9));
+        assert_eq!(advice.replicas, 10);
+        let mut broken = load(10, 0.0, f64::NAN);
+        broken.requests = 0;
+        let advice = rule.advise(at(second), &BOUNDS, 10, &broken);
+        assert_eq!((advice.replicas, advice.cause), (10, Cause::Steady));
+    }
+}
+
+#[test]
+fn a_size_outside_its_bounds_is_brought_back_at_once() {
+    let bounds = ReplicaBounds { min: 2, max: 5 };
+    for (current, replicas) in [(0, 2), (1, 2), (9, 5)] {
+        let advice = Autoscaler::default().advise(at(0), &bounds, current, &load(0, 0.0, 0.0));
+        assert_eq!((advice.replicas, advice.cause), (replicas, Cause::Bounds));
+    }
+}
+
+fn any_load() -> impl Strategy<Value = Load> {
+    (0..50u32, 0..1000u64, 0..1200u64, -0.5..1.5f64, 0.0..0.5f64).prop_map(
+        |(pods, requests, bad, idle_share, bad_rate_allowed)| Load {
+            pods,
+            requests,
+            bad,
+            idle_share,
+            bad_rate_allowed,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_history_keeps_the_bounds_the_steps_and_the_pauses(
+        min in 1..20u32,
+        more in 0..50u32,
+        history in prop::collection::vec((any_load(), 1..40u64), 1..200),
+    ) {
+        let bounds = ReplicaBounds { min, max: min + more };
+        let (mut rule, mut now, mut size) = (Autoscaler::default(), 0, min);
+        let mut grown: Option<u64> = None;
+        for (mut load, pause) in history {
+            now += pause;
+            load.pods = load.pods.min(size);
+            let advice = rule.advise(at(now), &bounds, size, &load);
+            prop_assert!((bounds.min..=bounds.max).contains(&advice.replicas));
+            prop_assert!(advice.replicas <= (2 * size).max(size + GROWTH_PODS_FREE));
+            if advice.replicas > size {
+                prop_assert!(load.bad > 0);
+                prop_assert!(grown.is_none_or(|then| at(now - then) >= GROWTH_PAUSE));
+                grown = Some(now);
+            }
+            if advice.replicas < size {
+                prop_assert!(load.pods == size && load.idle_share > DEAD_BAND);
+                prop_assert!(at(now) >= SHRINK_DELAY);
+            }
+            prop_assert!(rule.enough.len() <= 61, "the memory is bounded");
+            size = advice.replicas;
+        }
+    }
+
+    #[test]
+    fn more_bad_requests_never_ask_for_fewer_pods(pods in 1..50u32, a in 0.0..1.0f64, b in 0.0..1.0f64) {
+        let (less, more) = (a.min(b), a.max(b));
+        let advise = |r| Autoscaler::default().advise(at(0), &BOUNDS, pods, &load(pods, r, 0.0));
+        prop_assert!(advise(less).replicas <= advise(more).replicas);
+    }
+
+    #[test]
+    fn the_factor_is_a_number_within_its_bounds(load in any_load()) {
+        let factor = load_factor(&load);
+        prop_assert!((0.0..=10.0 + 1e-9).contains(&factor), "{factor}");
+    }
+}
