@@ -1,7 +1,7 @@
 //! From a problem to a certified mapping: volumes, deal, exchanges, bound, ranks.
 //!
 //! **Problem.** The best mapping there is, or the best that can be had in time, with what is known of
-//! its quality. **Approach.** A mapping in force that meets the bound is the answer. Else construct:
+//! its quality. **Approach.** A mapping in force that meets the bound is the answer (`kept`). Else construct:
 //! workers end to end down the tree (`descend`), or dealt greedily (`volumes`, `deal`). Where value
 //! and bound differ: climb (`improve`), lower the bound by prices (`bound`, `prices`), anneal in
 //! counts (`descend`, `anneal`), solve the reduced program if it is small (`reduced`), anneal in
@@ -18,11 +18,12 @@
 
 use crate::bound::{tightened, upper_bound};
 use crate::check::report;
-use crate::deal::{Deal, deal_within};
+use crate::deal::deal_within;
 use crate::descend::descend;
 use crate::domains::Domains;
 use crate::error::validate;
 use crate::improve::{Allowed, Search};
+use crate::kept::{Kept, strict};
 use crate::limits::{CLIMB_WORK_MAX, DESCENTS, WANDER_MOVES_MAX};
 use crate::name::name;
 use crate::reduced::{Found, solve_reduced};
@@ -30,9 +31,7 @@ use crate::settle::settle;
 use crate::shake::shake;
 use crate::volumes::volumes_within;
 use crate::wander::wander;
-use crate::{
-    Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, Relaxation, Solution, check,
-};
+use crate::{Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, Solution};
 
 /// What nothing exceeds, and how that is known: the proof if a value meets it.
 #[derive(Clone, Copy)]
@@ -89,16 +88,19 @@ pub fn solve_telling(
 ) -> Result<(Solution, Branch), ProblemError> {
     validate(problem)?;
     let domains = Domains::of(problem);
+    let kept = Kept::of(problem, &domains);
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.is_strict()) {
+        let bound = upper_bound(&domains, &strict(&domains));
+        if kept.objective >= bound {
+            return Ok((kept.solution((bound, Proof::Bound)), Branch::Settled));
+        }
+    }
     let volumes = volumes_within(&domains, out_of_budget);
     let allowed = Allowed::by(&domains, &volumes);
     let bound = upper_bound(&domains, &allowed);
-    let settled = settled(problem, &domains, &allowed);
-    if let Some(kept) = settled
-        .as_ref()
-        .filter(|kept| kept.certificate.objective >= bound)
-    {
-        let proof = Proof::Bound;
-        return Ok((certified(kept, Limit { bound, proof }), Branch::Settled));
+    let kept = kept.filter(|kept| kept.is_within(&domains, &allowed));
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.objective >= bound) {
+        return Ok((kept.solution((bound, Proof::Bound)), Branch::Settled));
     }
     let plain = descend(&domains, &allowed, 0, out_of_budget)
         .and_then(|mut plain| (plain.repair(out_of_budget) && plain.is_valid()).then_some(plain));
@@ -112,7 +114,7 @@ pub fn solve_telling(
                 .unwrap_or(greedy)
         }
     };
-    let in_force = settled.as_ref().map(|kept| kept.certificate.objective);
+    let in_force = kept.as_ref().map(|kept| kept.objective);
     let mut pursuit = Pursuit {
         best: start,
         limit: Limit {
@@ -128,8 +130,9 @@ pub fn solve_telling(
         branch,
     } = pursuit;
     let value = best.objective();
-    if let Some(kept) = settled.filter(|kept| kept.certificate.objective >= value) {
-        return Ok((certified(&kept, limit), Branch::Settled));
+    if let Some(kept) = kept.filter(|kept| kept.objective >= value) {
+        let kept = kept.solution((limit.bound, limit.proof));
+        return Ok((kept, Branch::Settled));
     }
     let deal = match &problem.current {
         Some(now) => {
@@ -138,97 +141,17 @@ pub fn solve_telling(
         }
         None => best.deal(),
     };
-    let found = measured(problem, name(problem, &domains, &deal));
-    Ok((certified(&found, limit), branch))
+    let mapping = name(problem, &domains, &deal);
+    Ok((certified(problem, mapping, limit), branch))
 }
 
-/// The mapping in force, if it answers this problem and breaks no rule by more than it must.
-fn settled(problem: &Problem, domains: &Domains, allowed: &Allowed) -> Option<Solution> {
-    let current = problem.current.as_ref()?;
-    let report = match kept_value(problem, domains, allowed, current) {
-        Some(objective) => CheckReport {
-            objective,
-            relaxed: Vec::new(),
-        },
-        None => check(problem, current).ok()?,
-    };
-    let CheckReport { objective, relaxed } = report;
-    let must = allowed.amounts(domains);
-    let keeps = |relaxed: &Relaxation| {
-        must.iter()
-            .any(|(rule, amount)| relaxed.rule == *rule && relaxed.amount <= *amount)
-    };
-    let keeps_all = relaxed.iter().all(keeps);
-    let certificate = Certificate::of(objective, (i64::MAX, Proof::None), relaxed);
-    keeps_all.then(|| Solution {
-        mapping: current.clone(),
-        certificate,
-    })
-}
-
-/// The value of a mapping that keeps every rule, counted in tables: the way that most re-solves go,
-/// several times faster than [`check`].
-fn kept_value(
-    problem: &Problem,
-    domains: &Domains,
-    allowed: &Allowed,
-    current: &Mapping,
-) -> Option<i64> {
-    let strict = allowed
-        .amounts(domains)
-        .iter()
-        .all(|&(_, amount)| amount == 0);
-    let threads = domains.threads;
-    let whole = current.cpus.len() == domains.workers * threads;
-    if !strict || !whole || current.threads != problem.threads {
-        return None;
-    }
-    let cpus = problem.topology.cpus();
-    let mut position = vec![None; usize::from(cpus.last()?.id.0) + 1];
-    for (place, &original) in domains.original.iter().enumerate() {
-        position[usize::from(cpus[usize::from(original)].id.0)] = Some(place as u16);
-    }
-    let mut of_rank = vec![0u16; domains.cpus * threads];
-    let mut deal = Deal {
-        mains: Vec::with_capacity(domains.workers),
-        peers: Vec::with_capacity(domains.workers),
-    };
-    for row in current.cpus.chunks(threads) {
-        let mut places = Vec::with_capacity(threads);
-        for (rank, cpu) in row.iter().enumerate() {
-            let place = position.get(usize::from(cpu.0)).copied().flatten()?;
-            let held = &mut of_rank[usize::from(place) * threads + rank];
-            *held += 1;
-            if u32::from(*held) > domains.rank_cap {
-                return None;
-            }
-            places.push(place);
-        }
-        deal.mains.push(places[0]);
-        places.remove(0);
-        deal.peers.push(places);
-    }
-    let search = Search::of(domains, allowed, &deal);
-    search.is_valid().then(|| search.objective())
-}
-
-/// A mapping with what can be counted of it; nothing is proven yet.
-fn measured(problem: &Problem, mapping: Mapping) -> Solution {
+/// A mapping with what can be counted of it.
+fn certified(problem: &Problem, mapping: Mapping, limit: Limit) -> Solution {
     let CheckReport { objective, relaxed } = report(problem, &mapping);
-    let certificate = Certificate::of(objective, (i64::MAX, Proof::None), relaxed);
+    let certificate = Certificate::of(objective, (limit.bound, limit.proof), relaxed);
     Solution {
         mapping,
         certificate,
-    }
-}
-
-fn certified(solution: &Solution, limit: Limit) -> Solution {
-    let Certificate {
-        objective, relaxed, ..
-    } = solution.certificate.clone();
-    Solution {
-        mapping: solution.mapping.clone(),
-        certificate: Certificate::of(objective, (limit.bound, limit.proof), relaxed),
     }
 }
 
