@@ -34,6 +34,7 @@ pub(super) fn deal(search: &mut Search<'_>, volume: &Volume, crowded: bool) {
             left: (0..search.site.cpus)
                 .map(|cpu| volume.count(index, cpu))
                 .collect(),
+            open: party.cpus.clone(),
         };
         hand.keep(search, true);
         hand.deal_mains(search);
@@ -54,6 +55,8 @@ struct Hand<'a> {
     mains: u32,
     /// Threads that each cpu still has to get.
     left: Vec<u32>,
+    /// The cpus that may have to get some.
+    open: Vec<u16>,
 }
 
 impl Hand<'_> {
@@ -147,22 +150,19 @@ impl Hand<'_> {
         }
     }
 
-    fn best_for_peer(&self, search: &Search<'_>, thread: usize) -> Option<usize> {
-        let id = search.threads[thread].worker;
-        let open = self
-            .party
-            .cpus
-            .iter()
-            .map(|&cpu| usize::from(cpu))
-            .filter(|&cpu| {
-                self.left[cpu] > 0
-                    && search.has_room(self.index, id, cpu)
-                    && search.has_ranks(self.index, cpu, 0, 1)
-            });
-        open.max_by_key(|&cpu| {
-            let pull = self.party.sign * i64::from(search.pull[search.cell(id, cpu)]);
-            (pull, self.left[cpu], usize::MAX - cpu)
-        })
+    fn best_for_peer(&mut self, search: &Search<'_>, thread: usize) -> Option<usize> {
+        let left = &self.left;
+        self.open.retain(|&cpu| left[usize::from(cpu)] > 0);
+        let cells = search.cells(search.threads[thread].worker);
+        let (pull, held) = (&search.pull[cells.clone()], &search.held[cells]);
+        let peers = search.own_peers(self.index);
+        let (worker_cap, peers_cap) = (self.party.worker_cap, self.party.peers_cap());
+        let open = self.open.iter().map(|&cpu| usize::from(cpu));
+        open.filter(|&cpu| held[cpu] < worker_cap && peers[cpu] < peers_cap)
+            .max_by_key(|&cpu| {
+                let pull = self.party.sign * i64::from(pull[cpu]);
+                (pull, left[cpu], usize::MAX - cpu)
+            })
     }
 
     /// The worker takes a peer's place from another worker, who takes one from another, until one

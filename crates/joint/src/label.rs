@@ -8,17 +8,18 @@
 //! colors is flipped: of several the one with fewest peers that stay. **Proof sketch.** Koenig, as
 //! there. **Limits.** Few peers are renamed, not always the fewest.
 
-use super::search::Search;
 use super::site::{NOWHERE, Party};
 use crate::limits::FLIPS_MAX;
 
 const NONE: u32 = u32::MAX;
 
-/// The position of every slot of a party, worker by worker, rank by rank.
-pub(super) fn label(search: &Search<'_>, index: usize) -> Vec<u16> {
-    let party = &search.site.parties[index];
-    let threads = &search.threads[search.starts[index]..search.starts[index + 1]];
-    let mut places: Vec<u16> = threads.iter().map(|thread| thread.cpu).collect();
+/// The position of every slot of a party, worker by worker, rank by rank, from the positions of its
+/// threads: worker by worker, the main first.
+pub(super) fn label(party: &Party, threads: &[u16]) -> Vec<u16> {
+    let mut places = threads.to_vec();
+    if keeps_rank_cap(party, threads) && threads == party.homes {
+        return places;
+    }
     if party.threads > 1 {
         let colored = Coloring::of(party, &places).color();
         for (worker, row) in places.chunks_mut(party.threads).enumerate() {
@@ -35,6 +36,17 @@ pub(super) fn label(search: &Search<'_>, index: usize) -> Vec<u16> {
         places = rows.concat();
     }
     places
+}
+
+/// Whether ranks in this order keep rule (2).
+pub(super) fn keeps_rank_cap(party: &Party, places: &[u16]) -> bool {
+    let cpus = party.allows.len();
+    let mut held = vec![0u16; cpus * party.threads];
+    places.iter().enumerate().all(|(slot, &cpu)| {
+        let held = &mut held[slot % party.threads * cpus + usize::from(cpu)];
+        *held += 1;
+        *held <= party.rank_cap
+    })
 }
 
 /// A coloring in the making: a peer is an edge between its worker and a copy of its cpu.

@@ -34,6 +34,7 @@ mod climb;
 mod deal;
 mod enumerate;
 mod error;
+mod flow;
 mod label;
 pub mod limits;
 mod problem;
@@ -43,6 +44,7 @@ mod shake;
 mod share;
 mod site;
 mod solve;
+mod spread;
 mod standing;
 mod volume;
 

@@ -126,8 +126,14 @@ fn least_crowd(site: &Site) -> (u32, Vec<u32>) {
             room[row + site.core(cpu.into())] += u32::from(party.rank_cap);
         }
         for _ in 0..party.workers {
-            let open = (0..cores).filter(|&core| held[row + core] < room[row + core]);
-            if let Some(core) = open.min_by_key(|&core| mains[core]) {
+            let counts = held[row..][..cores].iter().zip(&room[row..][..cores]);
+            let counts = counts.zip(&mains).zip(0u64..);
+            let open = counts.map(|(((held, room), &mains), core)| match held < room {
+                true => (u64::from(mains) << 32) + core,
+                false => u64::MAX,
+            });
+            if let Some(best) = open.min().filter(|&best| best < u64::MAX) {
+                let core = (best & u64::from(u32::MAX)) as usize;
                 held[row + core] += 1;
                 mains[core] += 1;
             }

@@ -118,6 +118,16 @@ impl<'a> Search<'a> {
         worker as usize * self.site.cpus + cpu
     }
 
+    /// The cells of a worker.
+    pub(super) fn cells(&self, worker: u32) -> std::ops::Range<usize> {
+        self.cell(worker, 0)..self.cell(worker + 1, 0)
+    }
+
+    /// Peers of a party, by cpu.
+    pub(super) fn own_peers(&self, party: u16) -> &[u32] {
+        &self.own_peers[self.row(party, 0)..][..self.site.cpus]
+    }
+
     fn row(&self, party: u16, cpu: usize) -> usize {
         usize::from(party) * self.site.cpus + cpu
     }

@@ -44,8 +44,30 @@ pub(super) fn share(site: &Site) -> Option<Vec<u32>> {
 /// How many threads each cpu shall get.
 fn places(site: &Site, cpus: &[u16]) -> Vec<u32> {
     let mut loads = site.obstacles.clone();
+    let mut left = site.slots;
+    let missing = |loads: &[u32], level: u32| -> usize {
+        let of = |&cpu: &u16| level.saturating_sub(loads[usize::from(cpu)]) as usize;
+        cpus.iter().map(of).sum()
+    };
+    // the highest level to which all can be filled; between the least load and what is left above it
+    let least = cpus.iter().map(|&cpu| loads[usize::from(cpu)]).min();
+    let (mut level, mut beyond) = (least.unwrap_or(0), least.unwrap_or(0) + left as u32 + 1);
+    while level + 1 < beyond {
+        let middle = level.midpoint(beyond);
+        if missing(&loads, middle) <= left {
+            level = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    left -= missing(&loads, level);
+    for &cpu in cpus {
+        let load = &mut loads[usize::from(cpu)];
+        *load = level.max(*load);
+    }
     let mut cores = site.core_loads(&loads);
-    for _ in 0..site.slots {
+    // bound: less than one thread a cpu
+    for _ in 0..left {
         let open = cpus.iter().map(|&cpu| usize::from(cpu));
         let least = open.min_by_key(|&cpu| {
             let [l2, l3] = [2, 3].map(|level| site.of[level][cpu]);
@@ -132,25 +154,37 @@ impl Share<'_> {
     fn scatter(&mut self, index: usize) -> Option<()> {
         let (site, party) = (self.site, &self.site.parties[index]);
         let mut own = vec![0; site.cpus];
-        let mut of_l3 = vec![0u32; site.counts[3]];
         let mut of_core = vec![0u32; site.counts[1]];
+        // of each L3: its cpus, how many own threads, the best of its open cpus
+        let mut l3s: Vec<(Vec<usize>, u32, Option<Wish>)> =
+            vec![(Vec::new(), 0, None); site.counts[3]];
+        for &cpu in &party.cpus {
+            let cpu = usize::from(cpu);
+            l3s[usize::from(site.of[3][cpu])].0.push(cpu);
+        }
+        for (cpus, _, best) in &mut l3s {
+            *best = self.best_of(index, &own, &of_core, cpus);
+        }
         for _ in 0..party.threads {
-            let open = party.cpus.iter().map(|&cpu| usize::from(cpu));
-            let cpu = open
-                .filter(|&cpu| self.room(index, &own, cpu) > 0)
-                .min_by_key(|&cpu| {
-                    let l3 = usize::from(site.of[3][cpu]);
-                    (
-                        of_l3[l3],
-                        of_core[site.core(cpu)],
-                        u32::MAX - self.left[cpu],
-                        cpu,
-                    )
-                })?;
+            let open = l3s.iter().enumerate();
+            let open = open.filter_map(|(l3, &(_, held, best))| Some((held, best?, l3)));
+            let (_, (.., cpu), l3) = open.min()?;
             self.take(index, &mut own, cpu);
-            of_l3[usize::from(site.of[3][cpu])] += 1;
             of_core[site.core(cpu)] += 1;
+            let (cpus, held, best) = &mut l3s[l3];
+            *held += 1;
+            *best = self.best_of(index, &own, &of_core, cpus);
         }
         Some(())
     }
+
+    /// The cpu that a scattered worker takes next among some.
+    fn best_of(&self, index: usize, own: &[u32], cores: &[u32], cpus: &[usize]) -> Option<Wish> {
+        let open = cpus.iter().filter(|&&cpu| self.room(index, own, cpu) > 0);
+        let wish = |&cpu: &usize| (cores[self.site.core(cpu)], u32::MAX - self.left[cpu], cpu);
+        open.map(wish).min()
+    }
 }
+
+/// What is small in the cpu that a scattered worker takes: own threads on the core, minus places left.
+type Wish = (u32, u32, usize);

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use albacore_topology::{Cpu, Distances};
+use albacore_topology::{Cpu, CpuId, Distances};
 
 use super::{Deployment, JointProblem};
 use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
@@ -56,6 +56,11 @@ impl Party {
         of_workers.min(self.threads as u32 * u32::from(self.rank_cap))
     }
 
+    /// Where its mains run.
+    pub(super) fn mains(&self) -> impl Iterator<Item = u16> + '_ {
+        self.homes.iter().step_by(self.threads).copied()
+    }
+
     /// All its threads.
     pub(super) fn slots(&self) -> usize {
         self.workers * self.threads
@@ -76,6 +81,10 @@ pub(super) struct Site {
     pub(super) beyond: i64,
     /// Distance of two positions, row by row.
     distance: Vec<u32>,
+    /// Domains of the level below, domain by domain, and where those of each domain start.
+    inner: [(Vec<u16>, Vec<u16>); LEVELS],
+    /// Which positions any party may use.
+    pub(super) is_used: Vec<bool>,
     /// Weight of the obstacles of each position.
     pub(super) obstacles: Vec<u32>,
     /// The deployments.
@@ -95,18 +104,28 @@ impl Site {
         let keys: [fn(&Cpu) -> u32; LEVELS] =
             [|c| u32::from(c.id.0), |c| c.core, |c| c.l2, |c| c.l3];
         let numbered = keys.map(|key| number(cpus, key));
-        let of = numbered.clone().map(|(of, _)| of);
+        let counts = numbered.each_ref().map(|&(_, count)| count);
+        let of = numbered.map(|(of, _)| of);
+        let inner = std::array::from_fn(|level| match level {
+            0 => (Vec::new(), vec![0; counts[0] + 1]),
+            _ => inner(
+                (&of[level - 1], counts[level - 1]),
+                (&of[level], counts[level]),
+            ),
+        });
         let table = &problem.distances;
         let [cpu, l1, l2, l3, beyond] =
             [table.cpu, table.l1, table.l2, table.l3, table.beyond].map(i64::from);
-        let distance = distances(&of, table);
+        let distance = distances((&of, &counts), table);
         let mut site = Self {
             cpus: cpus.len(),
             of,
-            counts: numbered.map(|(_, count)| count),
+            counts,
+            inner,
             gain: [l1 - cpu, l2 - l1, l3 - l2, beyond - l3],
             beyond,
             distance,
+            is_used: vec![false; cpus.len()],
             obstacles: vec![0; cpus.len()],
             parties: Vec::with_capacity(problem.deployments.len()),
             workers: 0,
@@ -121,10 +140,21 @@ impl Site {
         }
         let mut order: Vec<usize> = (0..problem.deployments.len()).collect();
         order.sort_by(|&a, &b| compare(&problem.deployments[a], &problem.deployments[b]));
+        let positions = positions(cpus);
         for index in order {
             let first_worker = site.workers;
-            let mut party = party(problem, index);
+            let before = site.parties.last();
+            let own = before
+                .filter(|party| {
+                    problem.deployments[party.original].cpuset == problem.deployments[index].cpuset
+                })
+                .map(|party| (party.cpus.clone(), party.allows.clone()));
+            let own = own.unwrap_or_else(|| usable(cpus, &problem.deployments[index]));
+            let mut party = party(problem, index, own, &positions);
             party.first_worker = first_worker;
+            for &cpu in &party.cpus {
+                site.is_used[usize::from(cpu)] = true;
+            }
             site.workers += party.workers;
             site.slots += party.slots();
             site.parties.push(party);
@@ -140,6 +170,13 @@ impl Site {
     /// Distances from a position to all.
     pub(super) fn distances(&self, from: usize) -> &[u32] {
         &self.distance[from * self.cpus..][..self.cpus]
+    }
+
+    /// The domains of the level below that a domain holds; none of cpus.
+    pub(super) fn inner(&self, level: usize, domain: usize) -> impl Iterator<Item = usize> + '_ {
+        let (inner, starts) = &self.inner[level];
+        let (from, to) = (usize::from(starts[domain]), usize::from(starts[domain + 1]));
+        inner[from..to].iter().map(|&domain| usize::from(domain))
     }
 
     /// The core of a position.
@@ -158,38 +195,101 @@ impl Site {
 }
 
 /// Distances of all pairs of positions, row by row: that of the nearest domain that both are in.
-fn distances(of: &[Vec<u16>; LEVELS], table: &Distances) -> Vec<u32> {
+fn distances((of, counts): (&[Vec<u16>; LEVELS], &[usize; LEVELS]), table: &Distances) -> Vec<u32> {
     let count = of[0].len();
+    let mut members = [1, 2, 3].map(|level: usize| vec![Vec::new(); counts[level]]);
+    for (members, of) in members.iter_mut().zip(&of[1..]) {
+        for (position, &domain) in of.iter().enumerate() {
+            members[usize::from(domain)].push(position);
+        }
+    }
+    let [cores, l2s, l3s] = &members;
     let mut all = vec![table.beyond; count * count];
     for (a, row) in all.chunks_mut(count.max(1)).enumerate() {
-        for (domains, distance) in of
-            .iter()
-            .zip([table.cpu, table.l1, table.l2, table.l3])
-            .rev()
-        {
-            for (to, &domain) in row.iter_mut().zip(domains) {
-                *to = if domain == domains[a] { distance } else { *to };
-            }
+        for (mates, distance) in [
+            (&l3s[usize::from(of[3][a])], table.l3),
+            (&l2s[usize::from(of[2][a])], table.l2),
+            (&cores[usize::from(of[1][a])], table.l1),
+        ] {
+            mates.iter().for_each(|&b| row[b] = distance);
         }
+        row[a] = table.cpu;
     }
     all
 }
 
 /// The domain of each cpu by a key, numbered densely in order of the lowest cpu.
 fn number(cpus: &[Cpu], key: fn(&Cpu) -> u32) -> (Vec<u16>, usize) {
-    let mut numbers = std::collections::BTreeMap::new();
-    let mut of = Vec::with_capacity(cpus.len());
-    for cpu in cpus {
-        let next = numbers.len() as u16;
-        of.push(*numbers.entry(key(cpu)).or_insert(next));
+    let mut order: Vec<(u32, u16)> = cpus.iter().map(key).zip(0..).collect();
+    order.sort();
+    // each cpu's domain is known by its lowest cpu
+    let mut lowest = vec![0u16; cpus.len()];
+    for mates in order.chunk_by(|a, b| a.0 == b.0) {
+        for &(_, cpu) in mates {
+            lowest[usize::from(cpu)] = mates[0].1;
+        }
     }
-    (of, numbers.len())
+    let mut count = 0;
+    let mut of: Vec<u16> = Vec::with_capacity(cpus.len());
+    for (cpu, &lowest) in lowest.iter().enumerate() {
+        if usize::from(lowest) == cpu {
+            of.push(count);
+            count += 1;
+        } else {
+            of.push(of[usize::from(lowest)]);
+        }
+    }
+    (of, count.into())
+}
+
+/// The domains of a level that each of the next one holds, and where each starts.
+fn inner((of, count): (&[u16], usize), (outer, outers): (&[u16], usize)) -> (Vec<u16>, Vec<u16>) {
+    let mut holder = vec![0; count];
+    for (&domain, &outer) in of.iter().zip(outer) {
+        holder[usize::from(domain)] = outer;
+    }
+    let mut inner: Vec<u16> = (0..count as u16).collect();
+    inner.sort_by_key(|&domain| holder[usize::from(domain)]);
+    let mut starts = vec![0; outers + 1];
+    holder
+        .iter()
+        .for_each(|&outer| starts[usize::from(outer) + 1] += 1);
+    for domain in 0..outers {
+        starts[domain + 1] += starts[domain];
+    }
+    (inner, starts)
+}
+
+/// The position of each cpu id, up to the highest.
+fn positions(cpus: &[Cpu]) -> Vec<u16> {
+    let ids = cpus.last().map_or(0, |cpu| usize::from(cpu.id.0) + 1);
+    let mut positions = vec![NOWHERE; ids];
+    for (cpu, position) in cpus.iter().zip(0..) {
+        positions[usize::from(cpu.id.0)] = position;
+    }
+    positions
+}
+
+/// The positions that a deployment may use, and the same as a table.
+fn usable(cpus: &[Cpu], deployment: &Deployment) -> (Vec<u16>, Vec<bool>) {
+    let allows: Vec<bool> = cpus
+        .iter()
+        .map(|c| deployment.cpuset.contains(c.id))
+        .collect();
+    let own = (0u16..)
+        .zip(&allows)
+        .filter(|&(_, &allowed)| allowed)
+        .map(|(position, _)| position)
+        .collect();
+    (own, allows)
 }
 
 /// An order by content: deployments that compare equal are the same problem.
 fn compare(a: &Deployment, b: &Deployment) -> Ordering {
     let scatter = |d: &Deployment| d.mode == Mode::Scatter;
-    let current = |d: &Deployment| d.current.as_ref().map(|c| (c.threads, c.cpus.clone()));
+    fn current(d: &Deployment) -> Option<(u16, &[CpuId])> {
+        d.current.as_ref().map(|c| (c.threads, &c.cpus[..]))
+    }
     // who runs comes first, then who has fewest cpus to choose from, then who needs most
     (b.current.is_some().cmp(&a.current.is_some()))
         .then_with(|| a.cpuset.len().cmp(&b.cpuset.len()))
@@ -199,22 +299,18 @@ fn compare(a: &Deployment, b: &Deployment) -> Ordering {
         .then_with(|| current(a).cmp(&current(b)))
 }
 
-fn party(problem: &JointProblem, index: usize) -> Party {
+fn party(
+    problem: &JointProblem,
+    index: usize,
+    (own, allows): (Vec<u16>, Vec<bool>),
+    positions: &[u16],
+) -> Party {
     let deployment = &problem.deployments[index];
     let (workers, threads) = (deployment.workers, deployment.threads);
-    let cpus = problem.topology.cpus();
-    let allows: Vec<bool> = cpus
-        .iter()
-        .map(|c| deployment.cpuset.contains(c.id))
-        .collect();
-    let own: Vec<u16> = (0u16..)
-        .zip(&allows)
-        .filter(|&(_, &allowed)| allowed)
-        .map(|(position, _)| position)
-        .collect();
     let count = own.len().max(1) as u16;
-    let mut homes = Vec::with_capacity(usize::from(workers) * usize::from(threads));
-    let mut had_cpu = Vec::with_capacity(homes.capacity());
+    let slots = usize::from(workers) * usize::from(threads);
+    let mut homes = Vec::with_capacity(slots);
+    let mut had_cpu = Vec::with_capacity(slots);
     for worker in 0..workers {
         for rank in 0..threads {
             let slot = Slot {
@@ -226,9 +322,9 @@ fn party(problem: &JointProblem, index: usize) -> Party {
                 .as_ref()
                 .and_then(|current| current.cpu(slot));
             let position = id
-                .and_then(|id| cpus.binary_search_by_key(&id, |cpu| cpu.id).ok())
-                .filter(|&position| allows[position]);
-            homes.push(position.map_or(NOWHERE, |position| position as u16));
+                .and_then(|id| positions.get(usize::from(id.0)).copied())
+                .filter(|&position| position != NOWHERE && allows[usize::from(position)]);
+            homes.push(position.unwrap_or(NOWHERE));
             had_cpu.push(id.is_some());
         }
     }

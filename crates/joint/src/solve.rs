@@ -1,6 +1,7 @@
 //! From a joint problem to certified mappings.
 //!
-//! The steps are in the head of `joint`. **Proof sketch.** Optimal is said only where the value meets
+//! The steps are in the head of `joint`; what is in force, keeps all rules and meets the bound is known
+//! to be the answer before a search is set up. **Proof sketch.** Optimal is said only where the value meets
 //! the bound, or where every placement was looked at. A climb starts from what the rules leave of the
 //! mappings in force; if it found nothing that is worth its moves once they are counted with ranks,
 //! that start is the answer. **Limits.** The budget is asked between steps of the search; balancing
@@ -11,13 +12,13 @@
 use super::bound::upper_bound;
 use super::climb::{climb, mend};
 use super::deal::deal;
-use super::enumerate::{Key, enumerate};
+use super::enumerate::{Breaches, Key, enumerate};
 use super::error::{alone, validate};
-use super::label::label;
+use super::label::{keeps_rank_cap, label};
 use super::rules::Rules;
 use super::search::Search;
 use super::shake::shake;
-use super::site::{LEVELS, NOWHERE, Site};
+use super::site::{CORE, LEVELS, NOWHERE, Party, Site};
 use super::volume::{Volume, balance};
 use super::{JointError, JointProblem, JointSolution};
 use crate::limits::FROZEN_COST;
@@ -42,33 +43,79 @@ pub fn solve_joint(
     }
     let rules = Rules::of(problem, &site);
     let volume = balance(&site);
-    let mut search = dealt(&site, &rules, &volume, out_of_budget);
+    if let Some((best, limit)) = settled(&site, &rules, &volume) {
+        return Ok(answer(problem, &site, best, limit));
+    }
+    let (best, limit) = sought(&site, &rules, &volume, out_of_budget);
+    Ok(answer(problem, &site, best, limit))
+}
+
+/// A bound, and what it comes from.
+type Limit = (i64, Proof);
+
+/// What is in force, if it keeps all rules and meets the bound.
+fn settled(site: &Site, rules: &Rules, volume: &Volume) -> Option<(Placement, Limit)> {
+    let keeps_ranks = |party: &Party| keeps_rank_cap(party, &party.homes);
+    if !volume.is_settled(site) || !site.parties.iter().all(keeps_ranks) {
+        return None;
+    }
+    let homes = site.parties.iter().flat_map(|party| &party.homes);
+    let places: Vec<u16> = homes.copied().collect();
+    let mut mains = vec![0; site.cpus];
+    let mut core_mains = vec![0; site.counts[CORE]];
+    let of_parties = site.parties.iter().flat_map(Party::mains);
+    for main in of_parties.map(usize::from) {
+        mains[main] += 1;
+        core_mains[site.core(main)] += 1;
+    }
+    let cores = site.core_loads(&volume.loads);
+    let breaches = rules.breaches((&volume.loads, &mains), (&cores, &core_mains));
+    let within = |party: &Party| within(site, party, &party.homes);
+    let value = apart(site, &mains) + site.parties.iter().map(within).sum::<i64>();
+    if breaches != [0; 3] || value < upper_bound(site, rules, volume, breaches) {
+        return None;
+    }
+    let key = (breaches, -value, 0);
+    let best = Placement { key, value, places };
+    Some((best, (value, Proof::Bound)))
+}
+
+/// The best that is found by search.
+fn sought(
+    site: &Site,
+    rules: &Rules,
+    volume: &Volume,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> (Placement, Limit) {
+    let mut search = dealt(site, rules, volume, out_of_budget);
     // ranks may cost moves that a climb does not foresee: then its start may be the better answer
     let is_joined = site.parties.iter().any(|party| party.is_running);
-    let start = is_joined.then(|| search.clone());
+    let start = is_joined.then(|| Sketch::of(&search));
     let breaches = search.breaches();
-    let goal = upper_bound(&site, &rules, &volume, breaches);
+    let goal = upper_bound(site, rules, volume, breaches);
     find_best(&mut search, goal, out_of_budget);
-    let mut best = Placement::of(&search);
-    if let Some(start) = start.filter(|start| start.value != search.value) {
-        let before = Placement::of(&start);
+    let found = Sketch::of(&search);
+    drop(search);
+    let mut best = found.labeled(site);
+    if let Some(start) = start.filter(|start| start.value != found.value) {
+        let before = start.labeled(site);
         if before.key <= best.key {
             best = before;
         }
     }
     let (mut bound, mut proof) = (goal, Proof::Bound);
     if best.key.0 != breaches {
-        bound = upper_bound(&site, &rules, &volume, best.key.0);
+        bound = upper_bound(site, rules, volume, best.key.0);
     }
-    let is_settled = best.value >= bound && best.key.2 == least_moves(&site);
+    let is_settled = best.value >= bound && best.key.2 == least_moves(site);
     let tiny = if is_settled {
         None
     } else {
-        enumerate(&site, &rules, &volume.loads, out_of_budget)
+        enumerate(site, rules, &volume.loads, out_of_budget)
     };
     if let Some(tiny) = tiny {
         if let Some((key, places)) = tiny.best.filter(|(key, _)| *key < best.key) {
-            best = Placement::from(&site, key, places);
+            best = Placement::from(site, key, places);
         }
         if let Some((_, most)) = tiny.most_value.filter(|_| tiny.complete) {
             // a bound that was met by counting alone stays the proof
@@ -77,7 +124,7 @@ pub fn solve_joint(
             }
         }
     }
-    Ok(answer(problem, &site, best, (bound, proof)))
+    (best, (bound, proof))
 }
 
 /// A first placement. Where it crowds mains, another that is led by cores may not.
@@ -126,7 +173,7 @@ fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut()
 /// Threads that cannot stay.
 fn least_moves(site: &Site) -> u32 {
     let gone = |(had_cpu, home): (&bool, &u16)| *had_cpu && *home == NOWHERE;
-    let of = |party: &super::site::Party| {
+    let of = |party: &Party| {
         party
             .had_cpu
             .iter()
@@ -145,20 +192,41 @@ struct Placement {
     places: Vec<u16>,
 }
 
-impl Placement {
+/// A state of the search without its tables.
+struct Sketch {
+    breaches: Breaches,
+    value: i64,
+    /// Cpu of each thread, worker by worker, the main first.
+    threads: Vec<u16>,
+}
+
+impl Sketch {
     fn of(search: &Search<'_>) -> Self {
-        let site = search.site;
-        let parties = 0..site.parties.len();
-        let places: Vec<u16> = parties.flat_map(|party| label(search, party)).collect();
-        let moved = moved(site, &places);
-        let worth = search.value - site.move_cost * i64::from(moved);
         Self {
-            key: (search.breaches(), -worth, moved),
+            breaches: search.breaches(),
             value: search.value,
-            places,
+            threads: search.threads.iter().map(|thread| thread.cpu).collect(),
         }
     }
 
+    /// With ranks.
+    fn labeled(&self, site: &Site) -> Placement {
+        let mut places = Vec::with_capacity(site.slots);
+        for party in &site.parties {
+            let own = &self.threads[places.len()..][..party.slots()];
+            places.extend(label(party, own));
+        }
+        let moved = moved(site, &places);
+        let worth = self.value - site.move_cost * i64::from(moved);
+        Placement {
+            key: (self.breaches, -worth, moved),
+            value: self.value,
+            places,
+        }
+    }
+}
+
+impl Placement {
     fn from(site: &Site, key: Key, places: Vec<u16>) -> Self {
         Self {
             value: site.move_cost * i64::from(key.2) - key.1,
@@ -194,17 +262,26 @@ fn gained(site: &Site, places: &[u16]) -> i64 {
             .zip(&mut mains)
             .zip([&party.homes[..], after])
         {
+            *value += within(site, party, places);
             for worker in places.chunks(party.threads) {
                 mains[usize::from(worker[0])] += 1;
-                for (i, &a) in worker.iter().enumerate() {
-                    let distances = site.distances(a.into());
-                    let of = |&b: &u16| i64::from(distances[usize::from(b)]);
-                    *value += party.sign * worker[i + 1..].iter().map(of).sum::<i64>();
-                }
             }
         }
     }
     values[1] + apart(site, &mains[1]) - values[0] - apart(site, &mains[0])
+}
+
+/// What the pairs within the workers of a party add to the objective.
+fn within(site: &Site, party: &Party, places: &[u16]) -> i64 {
+    let mut sum = 0;
+    for worker in places.chunks(party.threads) {
+        for (i, &a) in worker.iter().enumerate() {
+            let distances = site.distances(a.into());
+            let of = |&b: &u16| i64::from(distances[usize::from(b)]);
+            sum += worker[i + 1..].iter().map(of).sum::<i64>();
+        }
+    }
+    party.sign * sum
 }
 
 /// Distances of all pairs of mains, `held` on each cpu: all of them beyond, less what the domains of
@@ -222,12 +299,7 @@ fn apart(site: &Site, held: &[u32]) -> i64 {
     sum
 }
 
-fn answer(
-    problem: &JointProblem,
-    site: &Site,
-    best: Placement,
-    limit: (i64, Proof),
-) -> JointSolution {
+fn answer(problem: &JointProblem, site: &Site, best: Placement, limit: Limit) -> JointSolution {
     let ids = problem.topology.cpus();
     let id = |&position: &u16| ids[usize::from(position)].id;
     let mut mappings: Vec<Mapping> = Vec::new();

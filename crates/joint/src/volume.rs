@@ -81,6 +81,11 @@ pub(super) fn balance(site: &Site) -> Volume {
 }
 
 impl Volume {
+    /// Whether every thread stays where it runs.
+    pub(super) fn is_settled(&self, site: &Site) -> bool {
+        self.settled.iter().sum::<u32>() as usize == site.slots
+    }
+
     /// Threads of a party that a cpu shall hold.
     pub(super) fn count(&self, party: usize, cpu: usize) -> u32 {
         self.counts[party * self.cpus + cpu]
@@ -193,6 +198,10 @@ impl Volume {
 
     /// A chain from a cpu to one that carries at least 2 less.
     fn chain_of_cpus(&self, site: &Site, may_move: bool) -> Option<Vec<Link>> {
+        let usable = (0..self.cpus).filter(|&cpu| site.is_used[cpu]);
+        if is_even(usable.map(|cpu| self.loads[cpu])) {
+            return None;
+        }
         let mut order: Vec<usize> = (0..self.cpus).collect();
         order.sort_by_key(|&cpu| std::cmp::Reverse(self.loads[cpu]));
         let mut walk = Walk::new(1, self.cpus, site.parties.len());
@@ -228,6 +237,10 @@ impl Volume {
     /// by exchanging some.
     fn chain_of_cores(&self, site: &Site, may_move: bool) -> Option<Vec<Link>> {
         let cores = site.core_loads(&self.loads);
+        let usable = (0..self.cpus).filter(|&cpu| site.is_used[cpu]);
+        if is_even(usable.map(|cpu| cores[site.core(cpu)])) {
+            return None;
+        }
         let mut members = vec![Vec::new(); cores.len()];
         (0..self.cpus).for_each(|cpu| members[site.core(cpu)].push(cpu));
         let mut levels = self.loads.clone();
@@ -279,6 +292,12 @@ impl Volume {
         }
         None
     }
+}
+
+/// Whether no two loads differ by 2: then no chain has anything to even out.
+fn is_even(loads: impl Iterator<Item = u32>) -> bool {
+    let (least, most) = loads.fold((u32::MAX, 0), |(a, b), load| (a.min(load), b.max(load)));
+    most <= least.saturating_add(1)
 }
 
 /// How a cpu was reached.
