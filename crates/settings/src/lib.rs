@@ -20,10 +20,11 @@ mod digest;
 mod fields;
 mod invalid;
 mod limits;
-mod print;
+
 mod read;
 mod settings;
 mod timespan;
+mod yaml;
 
 pub use digest::Digest;
 pub use invalid::Invalid;

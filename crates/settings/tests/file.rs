@@ -37,7 +37,7 @@ fn a_whole_file_is_read_and_printed_as_it_was() {
     assert_eq!(settings.models[1].source, url);
     let delay = Duration::from_millis(2);
     assert_eq!(settings.batching.policy, Policy::Timeout { delay });
-    assert_eq!(settings.print(), WHOLE);
+    assert_eq!(settings.to_yaml(), WHOLE);
 }
 
 #[test]
@@ -243,7 +243,7 @@ proptest! {
     #[test]
     fn what_passes_the_check_is_printed_and_read_back(settings in any_settings()) {
         prop_assert_eq!(settings.check(), Ok(()));
-        let text = settings.print();
+        let text = settings.to_yaml();
         prop_assert_eq!(Settings::read(&text), Ok(settings), "{}", text);
     }
 

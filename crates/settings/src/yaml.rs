@@ -13,7 +13,7 @@ impl Settings {
     /// The text of the file; what [`Settings::read`] reads as these settings, if they pass
     /// [`Settings::check`].
     #[must_use]
-    pub fn print(&self) -> String {
+    pub fn to_yaml(&self) -> String {
         let mut text = String::from("models:\n");
         for model in &self.models {
             let (field, source) = match &model.source {

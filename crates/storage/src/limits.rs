@@ -1,0 +1,27 @@
+//! Every bound of the crate, with its reason.
+
+use std::time::Duration;
+
+/// Most bytes of a model when nothing is said: beyond any forest that answers in milliseconds.
+pub const BYTES_DEFAULT: u64 = 2 << 30;
+
+/// Bytes read at once: so often a transfer asks whether it is still wanted.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
+
+/// Longest wait for a connection, its TLS handshake included.
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Longest wait for the head of a response: stores may have to wake a volume.
+pub(crate) const RESPONSE_MAX: Duration = Duration::from_secs(30);
+
+/// Longest silence inside a body.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Longest transfer, from first to last: 2 GiB at 4 MB/s.
+pub(crate) const TRANSFER_MAX: Duration = Duration::from_secs(600);
+
+/// Redirects followed: a shortener, a store and its region are three.
+pub(crate) const REDIRECTS_MAX: u32 = 5;
+
+/// Largest file of trusted roots: the whole list of Mozilla is 220 KiB.
+pub(crate) const ROOTS_BYTES_MAX: u64 = 4 << 20;

@@ -1,0 +1,113 @@
+//! The one face of both sources.
+
+use std::path::Path;
+
+use albacore_settings::{Digest, Source};
+use ureq::Agent;
+
+use crate::error::StorageError;
+use crate::receive::Terms;
+use crate::{file, web};
+
+/// Where models come from.
+#[derive(Debug)]
+pub struct Storage {
+    agent: Agent,
+    bytes_max: u64,
+}
+
+/// A file, whole.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Their SHA-256.
+    pub sha256: Digest,
+}
+
+impl Storage {
+    /// Files of at most `bytes_max` bytes; servers that `roots` (a PEM file) vouch for, or those of
+    /// Mozilla.
+    ///
+    /// # Errors
+    /// [`StorageError::Roots`].
+    pub fn new(bytes_max: u64, roots: Option<&Path>) -> Result<Self, StorageError> {
+        let agent = web::agent(roots)?;
+        Ok(Self { agent, bytes_max })
+    }
+
+    /// Reads a file. Blocks, bounded by `limits.rs`; `is_wanted` is asked between two pieces.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn fetch(
+        &self,
+        source: &Source,
+        wanted: Option<Digest>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Fetched, StorageError> {
+        let place = shown(source);
+        let terms = Terms {
+            place: &place,
+            bytes_max: self.bytes_max,
+            announced: None,
+            is_wanted,
+        };
+        let (bytes, found) = match source {
+            Source::Path(path) => file::read(path, terms)?,
+            Source::Url(url) => web::fetch(&self.agent, url, terms)?,
+        };
+        match wanted.filter(|wanted| *wanted != found) {
+            None => Ok(Fetched {
+                bytes,
+                sha256: found,
+            }),
+            Some(wanted) => Err(StorageError::Digest {
+                place,
+                wanted,
+                found,
+            }),
+        }
+    }
+}
+
+/// A source as messages show it: a URL without credentials and query, which may hold secrets.
+#[must_use]
+pub fn shown(source: &Source) -> String {
+    let url = match source {
+        Source::Path(path) => return path.clone(),
+        Source::Url(url) => url,
+    };
+    let (url, has_query) = match url.split_once('?') {
+        Some((url, _)) => (url, true),
+        None => (url.as_str(), false),
+    };
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or(host);
+    let query = if has_query { "?..." } else { "" };
+    format!("{scheme}://{host}{path}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_url_are_not_shown() {
+        for (url, text) in [
+            ("https://a.example/m.ubj", "https://a.example/m.ubj"),
+            ("https://a.example", "https://a.example"),
+            (
+                "https://me:word@a.example/m@1.ubj",
+                "https://a.example/m@1.ubj",
+            ),
+            (
+                "https://a.example/m.ubj?sig=x/@y",
+                "https://a.example/m.ubj?...",
+            ),
+        ] {
+            assert_eq!(shown(&Source::Url(url.to_owned())), text);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Real files and real servers on the loopback interface: what is fetched, what is refused, and in
+//! which words.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use albacore_settings::{Digest, Source};
+use albacore_storage::{Fetched, Storage, StorageError, sha256};
+
+const MODEL: &[u8] = b"the bytes of a model";
+
+/// Answers one request: its path, and where to write.
+type Answer = fn(&str, &mut dyn Write) -> std::io::Result<()>;
+
+/// Serves on a free port until the test ends; how many requests came.
+fn serve(answer: Answer) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let counted = Arc::clone(&counted);
+            // A client that goes away ends its thread.
+            std::thread::spawn(move || converse(stream, answer, &counted).is_ok());
+        }
+    });
+    (address, requests)
+}
+
+fn converse(stream: TcpStream, answer: Answer, counted: &AtomicUsize) -> std::io::Result<()> {
+    let mut writer = stream.try_clone()?;
+    let path = request(stream)?;
+    counted.fetch_add(1, Ordering::Relaxed);
+    answer(&path, &mut writer)
+}
+
+fn request(stream: impl Read) -> std::io::Result<String> {
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    Ok(first.split(' ').nth(1).unwrap_or_default().to_owned())
+}
+
+fn reply(out: &mut dyn Write, head: &str, body: &[u8]) -> std::io::Result<()> {
+    let length = body.len();
+    write!(
+        out,
+        "HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    out.write_all(body)
+}
+
+fn store(path: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    match path {
+        "/model" => reply(out, "200 OK", MODEL),
+        "/moved" => reply(out, "302 Found\r\nLocation: /model", b""),
+        "/loop" => reply(out, "302 Found\r\nLocation: /loop", b""),
+        "/nowhere" => reply(out, "302 Found", b""),
+        "/busy" => reply(out, "503 Service Unavailable", b""),
+        "/secret" => reply(out, "403 Forbidden", b""),
+        "/part" => reply(out, "206 Partial Content", b"the"),
+        "/cut" => write!(out, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"),
+        "/garbage" => write!(out, "this is not HTTP\r\n\r\n"),
+        "/large" => reply(out, "200 OK", &[7; 5000]),
+        "/endless" => {
+            write!(out, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+            loop {
+                out.write_all(&[7; 1000])?;
+            }
+        }
+        "/dripping" => {
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")?;
+            loop {
+                out.write_all(&[7])?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        _ => reply(out, "404 Not Found", b""),
+    }
+}
+
+fn fetch(source: &Source, wanted: Option<Digest>) -> Result<Fetched, StorageError> {
+    Storage::new(4096, None)?.fetch(source, wanted, &|| true)
+}
+
+fn url(address: SocketAddr, path: &str) -> Source {
+    Source::Url(format!("http://{address}{path}"))
+}
+
+#[test]
+fn files_and_urls_are_read_and_checked() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, MODEL).unwrap();
+    let (address, _) = serve(store);
+    for source in [
+        Source::Path(file.path().to_str().unwrap().to_owned()),
+        url(address, "/model"),
+        url(address, "/moved"),
+    ] {
+        let right = sha256(MODEL);
+        let fetched = fetch(&source, Some(right)).unwrap();
+        assert_eq!((fetched.bytes.as_slice(), fetched.sha256), (MODEL, right));
+        assert_eq!(fetch(&source, None).unwrap().sha256, right);
+        let wrong = fetch(&source, Some(sha256(b"other"))).unwrap_err();
+        assert!(matches!(wrong, StorageError::Digest { found, .. } if found == right));
+        assert!(wrong.to_string().contains(&right.to_string()), "{wrong}");
+    }
+    let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(sha256(b"abc").to_string(), known);
+}
+
+#[test]
+fn what_a_server_does_wrong_is_said_with_the_way_out() {
+    let (address, requests) = serve(store);
+    for (path, words, is_transient) in [
+        (
+            "/absent",
+            "answered 404: there is no such file; correct the URL",
+            false,
+        ),
+        ("/secret", "answered 403: the file is not public", false),
+        ("/busy", "answered 503: the server has a problem", true),
+        ("/part", "answered 206: only 200", false),
+        ("/nowhere", "", false),
+        (
+            "/loop",
+            "redirects more than 5 times: name the last URL itself",
+            false,
+        ),
+        ("/cut", "cannot be fetched:", true),
+        ("/garbage", "cannot be fetched:", true),
+        ("/large", "has more than 4096 bytes", false),
+        ("/endless", "has more than 4096 bytes", false),
+    ] {
+        let error = fetch(&url(address, path), None).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(words) && text.contains(path),
+            "{path}: {text}"
+        );
+        assert!(
+            path == "/nowhere" || error.is_transient() == is_transient,
+            "{path}: {text}"
+        );
+    }
+    assert!(
+        requests.load(Ordering::Relaxed) < 30,
+        "a loop of redirects ends"
+    );
+    let error = fetch(&url("127.0.0.1:1".parse().unwrap(), "/model"), None).unwrap_err();
+    assert!(
+        error.is_transient() && error.to_string().contains("cannot be fetched"),
+        "{error}"
+    );
+    let nobody = Source::Url("http://name.invalid/model".to_owned());
+    assert!(fetch(&nobody, None).unwrap_err().is_transient());
+}
+
+#[test]
+fn what_is_no_file_is_refused_without_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| Source::Path(folder.path().join(name).to_str().unwrap().to_owned());
+    let large = folder.path().join("large");
+    std::fs::write(&large, [0; 5000]).unwrap();
+    let fifo = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("pipe"))
+        .status();
+    assert!(fifo.unwrap().success());
+    for (name, words) in [
+        ("absent", "cannot be read: No such file"),
+        ("", "is not a file: name the model file itself"),
+        ("pipe", "is not a file"),
+        ("large", "has more than 4096 bytes"),
+    ] {
+        let text = fetch(&path(name), None).unwrap_err().to_string();
+        assert!(text.contains(words), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_transfer_that_nobody_wants_any_more_ends_soon() {
+    let (address, _) = serve(store);
+    let start = Instant::now();
+    let storage = Storage::new(1 << 20, None).unwrap();
+    let is_wanted = || start.elapsed() < Duration::from_millis(200);
+    let error = storage
+        .fetch(&url(address, "/dripping"), None, &is_wanted)
+        .unwrap_err();
+    assert!(matches!(error, StorageError::Cancelled { .. }), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+/// An https server with a certificate that `roots` vouches for.
+fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
+    let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let roots = folder.join("roots.pem");
+    std::fs::write(&roots, signed.cert.pem()).unwrap();
+    let key = signed.signing_key.serialize_der().try_into().unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![signed.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut tls = rustls::StreamOwned::new(connection, stream);
+            let Ok(path) = request(&mut tls) else {
+                continue;
+            };
+            let answered = match path.as_str() {
+                "/down" => reply(
+                    &mut tls,
+                    "302 Found\r\nLocation: http://localhost/model",
+                    b"",
+                ),
+                _ => reply(&mut tls, "200 OK", MODEL),
+            };
+            tls.conn.send_close_notify();
+            // The client may be gone.
+            let _ = answered.and_then(|()| tls.flush());
+        }
+    });
+    (address, roots)
+}
+
+#[test]
+fn https_trusts_the_roots_it_was_given_and_never_falls_back_to_http() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, roots) = serve_tls(folder.path());
+    let url = |path: &str| Source::Url(format!("https://localhost:{}{path}", address.port()));
+    let storage = Storage::new(4096, Some(&roots)).unwrap();
+    let fetched = storage.fetch(&url("/model"), None, &|| true).unwrap();
+    assert_eq!(fetched.bytes, MODEL);
+    let error = storage.fetch(&url("/down"), None, &|| true).unwrap_err();
+    assert!(matches!(error, StorageError::Downgrade { .. }), "{error}");
+    let error = fetch(&url("/model"), None).unwrap_err();
+    assert!(matches!(error, StorageError::Network { .. }), "{error}");
+    std::fs::write(&roots, "nothing").unwrap();
+    let error = Storage::new(4096, Some(&roots)).unwrap_err().to_string();
+    assert!(
+        error.contains("roots.pem holds no roots to trust"),
+        "{error}"
+    );
+}
+
+#[test]
+fn proxies_of_the_environment_are_not_used() {
+    // A process of its own: variables belong to all threads. It is this test program again.
+    if std::env::var_os("ALBACORE_TEST_PROXY").is_some() {
+        let (address, _) = serve(store);
+        assert_eq!(fetch(&url(address, "/model"), None).unwrap().bytes, MODEL);
+        return;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "proxies_of_the_environment_are_not_used"]);
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"] {
+        again.env(name, "http://127.0.0.1:1");
+    }
+    for name in ["no_proxy", "NO_PROXY"] {
+        again.env_remove(name);
+    }
+    let output = again.env("ALBACORE_TEST_PROXY", "1").output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
