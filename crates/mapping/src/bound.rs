@@ -20,7 +20,8 @@ use crate::classes::{Permits, beside, classes};
 use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
 use crate::improve::{Allowed, Search};
 use crate::prices::{Sizes, lowest};
-use crate::volumes::{main_limits, no_counts, spread};
+use crate::spread::{no_counts, spread};
+use crate::volumes::main_limits;
 
 /// A bound that is at most `bound`, by bargaining (`prices`) in every group of levels; what the deal
 /// of `search` has reached guides the prices.
@@ -78,8 +79,8 @@ fn closeness(domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> i64 {
 fn least_closeness_of_mains(domains: &Domains, allowed: &Allowed) -> i64 {
     let (_, most) = main_limits(domains);
     let mut counts = no_counts(domains);
-    spread(domains, &mut counts, domains.workers, &|counts, cpu| {
-        counts[CPU][cpu] < most && counts[CORE][domains.core(cpu)] < allowed.core_mains
+    spread(domains, &mut counts, domains.workers, &|on_cpu, on_core| {
+        on_cpu < most && on_core < allowed.core_mains
     });
     closeness(domains, &counts)
 }
@@ -130,8 +131,8 @@ fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<Room> {
 fn least_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     let mut counts = no_counts(domains);
     let most_on_core = allowed.core_volume.1;
-    spread(domains, &mut counts, domains.threads, &|counts, cpu| {
-        counts[CPU][cpu] < domains.worker_cap && counts[CORE][domains.core(cpu)] < most_on_core
+    spread(domains, &mut counts, domains.threads, &|on_cpu, on_core| {
+        on_cpu < domains.worker_cap && on_core < most_on_core
     });
     let alone = domains.workers as i64 * closeness(domains, &counts);
     let together: i64 = (0..LEVELS)

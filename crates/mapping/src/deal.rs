@@ -14,7 +14,8 @@ use std::cmp::Reverse;
 
 use crate::Mode;
 use crate::domains::{CORE, CPU, Domains, LEVELS};
-use crate::volumes::{Volumes, add, no_counts};
+use crate::spread::{add, no_counts};
+use crate::volumes::Volumes;
 
 /// Who is where: the main's cpu and the peers' cpus of every worker, as positions.
 #[derive(Clone, PartialEq, Eq, Debug)]

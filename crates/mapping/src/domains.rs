@@ -7,7 +7,7 @@
 //! is how many of the things lie in the domain. So everything below counts closeness in domains and
 //! never looks at a pair.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use albacore_topology::{Cpu, Distances};
 
@@ -100,7 +100,7 @@ impl Domains {
     }
 
     /// The positions of a domain.
-    pub(crate) fn members(&self, level: usize, domain: usize) -> std::ops::Range<usize> {
+    pub(crate) fn members(&self, level: usize, domain: usize) -> Range<usize> {
         usize::from(self.starts[level][domain])..usize::from(self.starts[level][domain + 1])
     }
 
@@ -142,48 +142,79 @@ fn full_mains(workers: u32, slots: u32, units: u32) -> Option<u32> {
 /// by their lowest cpu. So two machines that differ only in the names of their cpus have the same
 /// positions.
 fn tree_order(cpus: &[Cpu]) -> Vec<u16> {
-    let mut nodes: Vec<Node> = (0..cpus.len() as u16)
-        .map(|index| Node {
-            sizes: vec![1],
-            members: vec![index],
-        })
-        .collect();
+    let mut order: Vec<u16> = (0..cpus.len() as u16).collect();
+    let mut nodes: Vec<Node> = (0..cpus.len()).map(Node::of_cpu).collect();
     for domain in [
         |cpu: &Cpu| cpu.core,
         |cpu: &Cpu| cpu.l2,
         |cpu: &Cpu| cpu.l3,
         |_: &Cpu| 0,
     ] {
-        let mut parents: BTreeMap<u32, Vec<Node>> = BTreeMap::new();
-        for node in nodes {
-            let parent = domain(&cpus[usize::from(node.members[0])]);
-            parents.entry(parent).or_default().push(node);
+        let parent = |node: &Node| domain(&cpus[node.lowest]);
+        nodes.sort_unstable_by_key(|node| (parent(node), node.shape, node.lowest));
+        let mut moved = Vec::with_capacity(order.len());
+        let mut outer: Vec<Node> = Vec::with_capacity(nodes.len());
+        for (part, node) in nodes.iter().enumerate() {
+            let start = moved.len();
+            moved.extend_from_slice(&order[node.members.clone()]);
+            match outer.last_mut() {
+                Some(last) if parent(last) == parent(node) => {
+                    last.members.end = moved.len();
+                    last.parts.end = part + 1;
+                    last.lowest = last.lowest.min(node.lowest);
+                }
+                _ => outer.push(Node {
+                    members: start..moved.len(),
+                    parts: part..part + 1,
+                    lowest: node.lowest,
+                    shape: 0,
+                }),
+            }
         }
-        nodes = parents.into_values().map(Node::around).collect();
+        number_shapes(&mut outer, &nodes);
+        (order, nodes) = (moved, outer);
     }
-    nodes.into_iter().flat_map(|node| node.members).collect()
+    order
 }
 
 /// A domain while the order is found.
 struct Node {
-    /// How many cpus, then the sizes of the parts in their order: equal for domains of equal shape.
-    sizes: Vec<u32>,
-    /// Indices of the cpus in the order found so far.
-    members: Vec<u16>,
+    /// Its cpus, as a part of the order found so far.
+    members: Range<usize>,
+    /// Its parts, among the nodes one level in.
+    parts: Range<usize>,
+    /// The lowest index of its cpus.
+    lowest: usize,
+    /// Equal for domains of equal shape, smaller for larger ones.
+    shape: usize,
 }
 
 impl Node {
-    fn around(mut parts: Vec<Self>) -> Self {
-        let lowest = |node: &Self| node.members.iter().min().copied();
-        parts.sort_by(|a, b| {
-            b.sizes
-                .cmp(&a.sizes)
-                .then_with(|| lowest(a).cmp(&lowest(b)))
-        });
-        let members: Vec<u16> = parts.iter().flat_map(|part| part.members.clone()).collect();
-        let mut sizes = vec![members.len() as u32];
-        sizes.extend(parts.into_iter().flat_map(|part| part.sizes));
-        Self { sizes, members }
+    fn of_cpu(index: usize) -> Self {
+        Self {
+            members: index..index + 1,
+            parts: 0..0,
+            lowest: index,
+            shape: 0,
+        }
+    }
+}
+
+/// Numbers the shapes of domains: by how many cpus, then by the shapes of their parts, which are in
+/// order.
+fn number_shapes(nodes: &mut [Node], inner: &[Node]) {
+    let compare = |a: &Node, b: &Node| {
+        let shapes = |node: &Node| inner[node.parts.clone()].iter().map(|part| part.shape);
+        let by_size = b.members.len().cmp(&a.members.len());
+        by_size.then_with(|| shapes(a).cmp(shapes(b)))
+    };
+    let mut sorted: Vec<usize> = (0..nodes.len()).collect();
+    sorted.sort_unstable_by(|&a, &b| compare(&nodes[a], &nodes[b]));
+    let mut shape = 0;
+    for at in 1..sorted.len() {
+        let (before, now) = (sorted[at - 1], sorted[at]);
+        shape += usize::from(compare(&nodes[before], &nodes[now]).is_ne());
+        nodes[now].shape = shape;
     }
 }
 

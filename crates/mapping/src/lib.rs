@@ -2,7 +2,7 @@
 //! but for good_lp.
 //!
 //! [`solve()`] goes through these steps, each a module with its theory at its head: `domains` (the
-//! problem as counts in a tree), `kept` (what the mapping in force is worth), `volumes` and `relax` (threads and mains of each cpu, the smallest
+//! problem as counts in a tree), `kept` (what the mapping in force is worth), `spread` (things far apart), `volumes` and `relax` (threads and mains of each cpu, the smallest
 //! relaxation), `descend` and `deal` (which worker gets which), `improve`, `anneal`, `wander` and
 //! `shake` (exchanges), `bound`, `classes` and `prices` (what nothing can exceed), `reduced` (the integer program
 //! where value and bound do not meet), `settle` (few moves), `label`, `name` and `image` (ranks, workers and
@@ -40,6 +40,7 @@ mod settle;
 mod shake;
 mod soft;
 mod solve;
+mod spread;
 mod volumes;
 mod wander;
 

@@ -4,8 +4,8 @@
 //! (12+), with the mains as far apart as can be, and such that workers and ranks can be dealt
 //! afterwards. **Approach.** Mains first, one at a time to the cpu that adds least closeness. Every
 //! cpu holds floor(WT/C) threads; the remaining r "extras" go one at a time to the core and the cpu
-//! where they break least. **Proof sketch.** Closeness is a sum of convex functions of the counts
-//! of nested domains, so one-at-a-time is exact for the mains. Dealing needs m <= n and n - m <=
+//! where they break least. **Proof sketch.** One main at a time is exact
+//! (`spread`). Dealing needs m <= n and n - m <=
 //! rank_cap (T-1) on every cpu and nothing else (`deal`, `label`), so both are limits here and the
 //! rest is free. On equal cores every core gets floor(r/P) extras and r mod P cores one more; each
 //! costs its own breaches, so the cheapest are right. **Limits.** With unequal cores the core rules
@@ -14,6 +14,7 @@
 use crate::Mode;
 use crate::domains::{CORE, CPU, Domains, LEVELS};
 use crate::relax::lessen;
+use crate::spread::{add, no_counts, spread};
 
 /// Threads and mains of each cpu.
 #[derive(Clone)]
@@ -48,43 +49,6 @@ pub(crate) fn main_limits(domains: &Domains) -> (u32, u32) {
     (lower.saturating_sub(peers), domains.rank_cap.min(upper))
 }
 
-/// Adds things one by one where they come closest to the fewest; `open` says where one more may go.
-pub(crate) fn spread(
-    domains: &Domains,
-    counts: &mut [Vec<u32>; LEVELS],
-    things: usize,
-    open: &dyn Fn(&[Vec<u32>; LEVELS], usize) -> bool,
-) -> usize {
-    for placed in 0..things {
-        let best = (0..domains.cpus)
-            .filter(|&cpu| open(counts, cpu))
-            .min_by_key(|&cpu| {
-                let held = |level: usize| counts[level][domains.domain(level, cpu)];
-                let added: i64 = (0..LEVELS)
-                    .map(|level| domains.gain[level] * i64::from(held(level)))
-                    .sum();
-                (added, held(0), held(1), cpu)
-            });
-        match best {
-            Some(cpu) => add(domains, counts, cpu),
-            None => return placed,
-        }
-    }
-    things
-}
-
-/// Counts of nothing.
-pub(crate) fn no_counts(domains: &Domains) -> [Vec<u32>; LEVELS] {
-    std::array::from_fn(|level| vec![0; domains.count(level)])
-}
-
-/// One more thing on `cpu`.
-pub(crate) fn add(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], cpu: usize) {
-    for (level, counts) in counts.iter_mut().enumerate() {
-        counts[domains.domain(level, cpu)] += 1;
-    }
-}
-
 /// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to
 /// keep it. Where an extra needs one more main on its cpu (its peers alone would be too many for
 /// T-1 ranks), so many cpus get one first.
@@ -114,8 +78,8 @@ fn spread_capped(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], mains: usiz
     let mut left = mains;
     // bound: no core holds more than all mains, so at the latest a cap of W leaves none
     for cap in domains.core_mains..=domains.workers as u32 {
-        left -= spread(domains, counts, left, &|counts, cpu| {
-            counts[CPU][cpu] < most && counts[CORE][domains.core(cpu)] < cap
+        left -= spread(domains, counts, left, &|on_cpu, on_core| {
+            on_cpu < most && on_core < cap
         });
         if left == 0 {
             return;
@@ -186,94 +150,4 @@ fn harm(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
         domains.full_mains.is_some() && mains > 0,
         full,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{no_counts, spread};
-    use crate::check::objective;
-    use crate::domains::{CPU, Domains, LEVELS, pairs};
-    use crate::sample::problems;
-    use crate::{Mapping, Mode, Problem};
-
-    fn closeness(domains: &Domains, held: &[u32]) -> i64 {
-        let domain = |level: usize, domain: usize| {
-            pairs(domains.members(level, domain).map(|cpu| held[cpu]).sum())
-        };
-        let level = |l: usize| (0..domains.count(l)).map(|d| domain(l, d)).sum::<i64>();
-        (0..LEVELS).map(|l| domains.gain[l] * level(l)).sum()
-    }
-
-    /// All ways to put `things` on cpus with at most `cap` on each.
-    fn every_way(cpus: usize, things: u32, cap: u32) -> Vec<Vec<u32>> {
-        if cpus == 0 {
-            return if things == 0 {
-                vec![Vec::new()]
-            } else {
-                Vec::new()
-            };
-        }
-        let with = |first: u32| {
-            every_way(cpus - 1, things - first, cap)
-                .into_iter()
-                .map(move |mut rest| {
-                    rest.insert(0, first);
-                    rest
-                })
-        };
-        (0..=cap.min(things)).flat_map(with).collect()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig {
-            cases: 300, failure_persistence: None, ..ProptestConfig::default()
-        })]
-
-        #[test]
-        fn spreading_one_by_one_is_the_least_close(
-            problem in problems(), things in 1..6u32, cap in 1..3u32
-        ) {
-            let domains = Domains::of(&problem);
-            let mut counts = no_counts(&domains);
-            let placed = spread(&domains, &mut counts, things as usize, &|counts, cpu| {
-                counts[CPU][cpu] < cap
-            });
-            let ways = every_way(domains.cpus, things, cap);
-            match ways.iter().map(|held| closeness(&domains, held)).min() {
-                Some(least) => prop_assert_eq!(closeness(&domains, &counts[CPU]), least),
-                None => prop_assert!(placed < things as usize),
-            }
-        }
-
-        #[test]
-        fn closeness_in_domains_is_the_sum_over_pairs(
-            problem in problems(), seed in proptest::collection::vec(0..64usize, 36)
-        ) {
-            let domains = Domains::of(&problem);
-            let threads = domains.threads;
-            let slots = domains.workers * threads;
-            let places: Vec<usize> = (0..slots).map(|i| seed[i % 36] % domains.cpus).collect();
-            let id = |&p: &usize| problem.topology.cpus()[usize::from(domains.original[p])].id;
-            let mapping = Mapping {
-                threads: problem.threads,
-                cpus: places.iter().map(id).collect(),
-            };
-            let held = |places: &mut dyn Iterator<Item = usize>| {
-                let mut held = vec![0; domains.cpus];
-                places.for_each(|place| held[place] += 1);
-                closeness(&domains, &held)
-            };
-            let mains = held(&mut places.iter().step_by(threads).copied());
-            let within =
-                places.chunks(threads).map(|row| held(&mut row.iter().copied())).sum();
-            for mode in [Mode::Scatter, Mode::Compact] {
-                let problem = Problem { mode, ..problem.clone() };
-                let domains = Domains::of(&problem);
-                let pairwise = objective(&problem, &mapping).unwrap();
-                prop_assert_eq!(domains.objective(mains, within), pairwise);
-            }
-        }
-    }
 }
