@@ -9,11 +9,13 @@
 //! one. **Proof sketch.** Loads that can be had are the integral points of a base polyhedron, on
 //! which being lexicographically least (from the largest) is the same as having no such chain (Frank
 //! and Murota, decreasing minimality); for cores the chain's links may pass through cores.
-//! **Limits.** The bound of one deployment that has the machine to itself is counted again as
-//! [`check_solution`](albacore_mapping::check_solution) does; any other is compared with the value, not
-//! derived again. That the amounts of relaxed rules are the smallest is not judged.
+//! A bound is refused as *wrong* where the mappings exceed it, and as *unconfirmed* where it is to
+//! prove something and counting it again (`bound`) gives more. **Limits.** What a search proved is not
+//! searched again. That the amounts of relaxed rules are the smallest is not judged.
 
+mod apart;
 mod balance;
+mod bound;
 mod mains;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,8 @@ use albacore_topology::{Cpu, CpuId, Topology};
 
 use super::{Deployment, JointProblem, JointSolution};
 use albacore_mapping::{
-    Mapping, Mode, Problem, Relaxation, Slot, Violation, contradiction, unproven,
+    Mapping, Mode, Problem, Proof, Relaxation, Slot, Violation, contradiction, counted_bound,
+    unproven,
 };
 
 /// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
@@ -130,7 +133,7 @@ pub fn check_joint(
     let alone = only(problem).and_then(|one| as_one(problem, one));
     let unproven = match alone {
         Some(alone) => unproven(&alone, stated),
-        None => contradiction(stated),
+        None => contradiction(stated).or_else(|| unconfirmed(problem, solution)),
     };
     violations.extend(unproven.map(JointViolation::Stated));
     if solution.gained != report.gained {
@@ -145,6 +148,30 @@ pub fn check_joint(
         Ok(report)
     } else {
         Err(violations)
+    }
+}
+
+/// A counted bound that proves something, and is below what counting it again gives.
+fn unconfirmed(problem: &JointProblem, solution: &JointSolution) -> Option<Violation> {
+    let stated = &solution.certificate;
+    if stated.proof != Proof::Bound {
+        return None;
+    }
+    let (bound, counted) = (stated.bound, counted_joint_bound(problem, solution)?);
+    (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
+}
+
+/// No mappings that relax no rule beyond what the solution admits have a greater objective: counted
+/// from the problem and the loads that every balanced placement has. `None` for mappings that are not
+/// placed on the cpusets. The solution's own bound may be lower where it rests on a search.
+pub fn counted_joint_bound(problem: &JointProblem, solution: &JointSolution) -> Option<i64> {
+    let admitted = &solution.certificate.relaxed;
+    match only(problem).and_then(|one| as_one(problem, one)) {
+        Some(alone) => Some(counted_bound(&alone, admitted)),
+        None => {
+            let placed = placed(problem, &solution.mappings).ok()?;
+            Some(bound::counted(problem, &placed, admitted))
+        }
     }
 }
 
@@ -302,11 +329,10 @@ fn rules_together(
 
 /// How often the most frequent key occurs.
 fn most_alike<K: Ord>(keys: impl Iterator<Item = K>) -> u32 {
-    let mut counts = BTreeMap::new();
-    for key in keys {
-        *counts.entry(key).or_insert(0u32) += 1;
-    }
-    counts.into_values().max().unwrap_or(0)
+    let mut keys: Vec<K> = keys.collect();
+    keys.sort_unstable();
+    let counts = keys.chunk_by(|a, b| a == b).map(|alike| alike.len() as u32);
+    counts.max().unwrap_or(0)
 }
 
 /// Loads of cpus by id: threads and obstacles.
@@ -345,7 +371,25 @@ fn value_of(problem: &JointProblem, placed: &[Placed<'_>], which: &[usize]) -> i
             };
         }
     }
-    sum + pair_distances(problem, &mains)
+    sum + pair_distances_of_many(problem, &mains)
+}
+
+/// The same as [`pair_distances`] where many share a cpu: pairs of cpus instead of pairs of threads.
+fn pair_distances_of_many(problem: &JointProblem, cpus: &[&Cpu]) -> i64 {
+    let mut held: BTreeMap<CpuId, (&Cpu, i64)> = BTreeMap::new();
+    for &cpu in cpus {
+        held.entry(cpu.id).or_insert((cpu, 0)).1 += 1;
+    }
+    let distance = |a, b| i64::from(Topology::distance(a, b, &problem.distances));
+    let held: Vec<(&Cpu, i64)> = held.into_values().collect();
+    let mut sum = 0;
+    for (i, &(a, of_a)) in held.iter().enumerate() {
+        sum += of_a * (of_a - 1) / 2 * distance(a, a);
+        for &(b, of_b) in &held[i + 1..] {
+            sum += of_a * of_b * distance(a, b);
+        }
+    }
+    sum
 }
 
 fn pair_distances(problem: &JointProblem, cpus: &[&Cpu]) -> i64 {

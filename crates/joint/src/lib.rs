@@ -48,7 +48,7 @@ mod spread;
 mod standing;
 mod volume;
 
-pub use check::{JointReport, JointViolation, check_joint, report_joint};
+pub use check::{JointReport, JointViolation, check_joint, counted_joint_bound, report_joint};
 pub use error::JointError;
 pub use problem::{Deployment, JointProblem, JointSolution, Obstacle};
 pub use solve::solve_joint;

@@ -30,6 +30,9 @@ pub(crate) const FLIPS_MAX: usize = 64;
 /// Most work of the bound's flow of mains, in mains times edges: some milliseconds.
 pub(crate) const FLOW_WORK_MAX: usize = 400_000;
 
+/// Most circles of mains that the checker turns: an answer that is proven needs none.
+pub(crate) const CIRCLES_MAX: usize = 400;
+
 /// Most rounds of shake and climb: beyond, further rounds hardly ever found more (measured on the
 /// table of cases).
 pub(crate) const SHAKES_MAX: usize = 400;

@@ -8,9 +8,9 @@ mod machines;
 
 use albacore_joint::{
     Deployment, JointError, JointProblem, JointSolution, JointViolation, Obstacle, check_joint,
-    solve_joint,
+    counted_joint_bound, solve_joint,
 };
-use albacore_mapping::{Mapping, Mode, Problem, Violation, solve};
+use albacore_mapping::{Certificate, Mapping, Mode, Problem, Proof, Violation, solve};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 use joint_problems::{Random, Sizes, is_alone, joint_problems, same_cpuset};
 use machines::Shape;
@@ -52,6 +52,18 @@ proptest! {
         let solution = solve_joint(&problem, &mut budget(questions)).unwrap();
         let report = check_joint(&problem, &solution).unwrap();
         prop_assert_eq!(report.relaxed, solution.certificate.relaxed);
+    }
+
+    #[test]
+    fn what_the_solver_counted_the_checker_counts_again(
+        problem in joint_problems(Sizes::SMALL), questions in 0..300u32
+    ) {
+        prop_assume!(!is_alone(&problem));
+        let solution = solve_joint(&problem, &mut budget(questions)).unwrap();
+        let stated = &solution.certificate;
+        let counted = counted_joint_bound(&problem, &solution).unwrap();
+        let is_searched = stated.proof == Proof::Search;
+        prop_assert!(is_searched || counted <= stated.bound, "{counted} {stated:?}");
     }
 
     #[test]
@@ -358,4 +370,52 @@ fn a_bound_of_a_lone_deployment_that_counting_does_not_confirm_is_refused() {
     let is_it =
         |v: &JointViolation| matches!(v, JointViolation::Stated(Violation::Unconfirmed { .. }));
     assert!(violations.iter().any(is_it), "{violations:?}");
+}
+
+#[test]
+fn a_bound_of_several_that_counting_does_not_confirm_is_refused_and_so_is_one_that_is_exceeded() {
+    let topology = Shape([1, 2, 1, 4, 1]).topology();
+    let sizes = [(1, 2, Mode::Compact), (1, 2, Mode::Scatter)];
+    let problem = same_cpuset(&topology, &sizes);
+    let best = solved(&problem);
+    assert_eq!(best.certificate.proof, Proof::Bound);
+    let violation = |solution: &JointSolution| match &check_joint(&problem, solution).unwrap_err()[..]
+    {
+        [JointViolation::Stated(violation)] => violation.clone(),
+        other => panic!("{other:?}"),
+    };
+    // both mains in the first L3, and a bound that would make that the best
+    let mut crowded = best.clone();
+    crowded.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
+    crowded.mappings[1].cpus = vec![CpuId(2), CpuId(4)];
+    let objective = 50 - 50 + 200;
+    crowded.certificate = Certificate {
+        objective,
+        bound: objective,
+        ..best.certificate.clone()
+    };
+    let counted = best.certificate.bound;
+    let bound = objective;
+    assert_eq!(
+        violation(&crowded),
+        Violation::Unconfirmed { bound, counted }
+    );
+    // nothing is claimed of it: then it is only no best mapping
+    crowded.certificate = Certificate {
+        bound: counted,
+        optimal: false,
+        proof: Proof::None,
+        ..crowded.certificate
+    };
+    check_joint(&problem, &crowded).unwrap();
+    // a bound that the mappings exceed is wrong, whatever is claimed
+    let mut wrong = best;
+    let objective = wrong.certificate.objective;
+    let bound = objective - 1;
+    wrong.certificate.bound = bound;
+    (wrong.certificate.optimal, wrong.certificate.proof) = (false, Proof::None);
+    assert_eq!(
+        violation(&wrong),
+        Violation::BoundTooLow { bound, objective }
+    );
 }

@@ -8,7 +8,8 @@ mod machines;
 use std::cmp::Reverse;
 
 use albacore_joint::{
-    JointProblem, JointReport, JointViolation, check_joint, report_joint, solve_joint,
+    JointProblem, JointReport, JointViolation, check_joint, counted_joint_bound, report_joint,
+    solve_joint,
 };
 use albacore_mapping::Mapping;
 use albacore_topology::CpuId;
@@ -132,11 +133,15 @@ proptest! {
         if problem.move_cost == 0 {
             prop_assert!(solution.certificate.optimal, "proven");
         }
+        let counted = counted_joint_bound(&problem, &solution).unwrap();
+        prop_assert!(counted >= best.most.1.0, "no mapping exceeds what the checker counts");
         // without enumeration the bound is counted
         let hasty = solve_joint(&problem, &mut || true).unwrap();
         let report = check_joint(&problem, &hasty).unwrap();
         let bound = hasty.certificate.bound;
         prop_assert!(breaches(&report) > best.most.0 || bound >= best.most.1.0, "a bound");
+        let counted = counted_joint_bound(&problem, &hasty).unwrap();
+        prop_assert!(counted >= best.most.1.0 || breaches(&report) > best.most.0, "a count");
     }
 }
 

@@ -17,6 +17,9 @@ use crate::JointProblem;
 
 /// The first breach of (8) or else of (8+) that is found.
 pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Option<JointViolation> {
+    if is_even(problem, placed) {
+        return None;
+    }
     let links = Links::of(problem, placed);
     let reached: Vec<Vec<usize>> = (0..links.load.len()).map(|cpu| links.from(cpu)).collect();
     let ids: Vec<CpuId> = problem.topology.cpus().iter().map(|cpu| cpu.id).collect();
@@ -36,6 +39,29 @@ pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Optio
         from: ids[from],
         to: ids[to],
     })
+}
+
+/// Whether no two cpus that anybody may use, and no two of their cores, have loads that differ by 2:
+/// then there is nothing to even out.
+fn is_even(problem: &JointProblem, placed: &[Placed<'_>]) -> bool {
+    let load = loads(problem, placed);
+    let mut of_cores: BTreeMap<u32, u32> = BTreeMap::new();
+    let (mut cpus, mut cores) = (Vec::new(), Vec::new());
+    for cpu in problem.topology.cpus() {
+        *of_cores.entry(cpu.core).or_insert(0) += load[&cpu.id];
+    }
+    for cpu in problem.topology.cpus() {
+        if problem
+            .deployments
+            .iter()
+            .any(|d| d.cpuset.contains(cpu.id))
+        {
+            cpus.push(load[&cpu.id]);
+            cores.push(of_cores[&cpu.core]);
+        }
+    }
+    let spread = |loads: &[u32]| loads.iter().max() <= loads.iter().min().map(|l| l + 1).as_ref();
+    spread(&cpus) && spread(&cores)
 }
 
 /// Which thread may go where, by positions in the topology's list of cpus.

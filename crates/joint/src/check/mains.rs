@@ -1,6 +1,8 @@
 //! The rules on mains in their joint form: mains-per-core, (12) and (12+).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use albacore_topology::CpuSet;
 
 use super::{Placed, loads};
 use crate::JointProblem;
@@ -22,94 +24,167 @@ pub(super) fn relaxed(problem: &JointProblem, placed: &[Placed<'_>]) -> Vec<Rela
 
 /// Mains on the most crowded core beyond the least number with which all mains can be placed.
 fn crowded_cores(problem: &JointProblem, placed: &[Placed<'_>]) -> u32 {
+    most_on_core(placed) - least_on_core(problem, placed)
+}
+
+fn most_on_core(placed: &[Placed<'_>]) -> u32 {
     let mut mains: BTreeMap<u32, u32> = BTreeMap::new();
-    for (slot, cpu) in placed.iter().flatten() {
-        *mains.entry(cpu.core).or_insert(0) += u32::from(slot.rank.0 == 0);
+    for (_, cpu) in placed.iter().flatten().filter(|(s, _)| s.rank.0 == 0) {
+        *mains.entry(cpu.core).or_insert(0) += 1;
     }
-    let most = mains.into_values().max().unwrap_or(0);
-    // bound: `most` is reached by the mappings at hand, so the least number is not above it
-    let least = (0..most)
-        .find(|&limit| fits(problem, limit))
-        .unwrap_or(most);
-    most - least
+    mains.into_values().max().unwrap_or(0)
 }
 
-/// Can every deployment place its mains, ceil(W/C) on a cpu, with at most `limit` on a core?
-fn fits(problem: &JointProblem, limit: u32) -> bool {
-    // a flow: deployment -> core, as much as its cpus there can take
-    let mut room: Vec<BTreeMap<u32, u32>> = Vec::new();
-    let mut held: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut flow: Vec<BTreeMap<u32, u32>> = Vec::new();
-    for deployment in &problem.deployments {
-        let most = u32::from(deployment.workers).div_ceil(deployment.cpuset.len() as u32);
-        let mut own = BTreeMap::new();
-        for cpu in problem.topology.cpus() {
-            if deployment.cpuset.contains(cpu.id) {
-                *own.entry(cpu.core).or_insert(0) += most;
-            }
-        }
-        room.push(own);
-        flow.push(BTreeMap::new());
-    }
-    for (deployment, asked) in problem.deployments.iter().enumerate() {
-        for _ in 0..asked.workers {
-            let mut seen = BTreeSet::new();
-            if !push(deployment, limit, &room, (&mut flow, &mut held), &mut seen) {
-                return false;
-            }
-        }
-    }
-    true
-}
-
-type Flow<'a> = (&'a mut Vec<BTreeMap<u32, u32>>, &'a mut BTreeMap<u32, u32>);
-
-/// Places one more main of a deployment, moving others out of the way where it must.
-fn push(
-    deployment: usize,
-    limit: u32,
-    room: &[BTreeMap<u32, u32>],
-    (flow, held): Flow<'_>,
-    seen: &mut BTreeSet<u32>,
-) -> bool {
-    for (&core, &most) in &room[deployment] {
-        let here = flow[deployment].get(&core).copied().unwrap_or(0);
-        if here >= most || !seen.insert(core) {
-            continue;
-        }
-        let is_free = held.get(&core).copied().unwrap_or(0) < limit;
-        let other = if is_free {
-            None
+/// The least number of mains on a core with which every deployment can place its mains.
+pub(super) fn least_on_core(problem: &JointProblem, placed: &[Placed<'_>]) -> u32 {
+    let crowd = Crowd::of(problem);
+    // the mappings at hand reach `most`, and no number below the average is enough
+    let mut most = most_on_core(placed);
+    let mut least = crowd.average();
+    while least < most {
+        let middle = least.midpoint(most);
+        if crowd.fits(middle) {
+            most = middle;
         } else {
-            let mut others = 0..flow.len();
-            let leaves = others.find(|&other| {
-                other != deployment
-                    && flow[other].get(&core).is_some_and(|&n| n > 0)
-                    && push(other, limit, room, (&mut *flow, &mut *held), seen)
-            });
-            if leaves.is_none() {
-                continue;
+            least = middle + 1;
+        }
+    }
+    most
+}
+
+/// Deployments of one kind (same cpuset, same W) place their mains alike: what they can do together,
+/// each of them can do, in equal shares.
+struct Crowd {
+    cores: usize,
+    /// Of each kind its mains, and what each core takes of them: ceil(W/C) on a cpu.
+    kinds: Vec<(u32, Vec<u32>)>,
+}
+
+impl Crowd {
+    fn of(problem: &JointProblem) -> Self {
+        let cpus = problem.topology.cpus();
+        let mut numbers = BTreeMap::new();
+        for cpu in cpus {
+            let next = numbers.len();
+            numbers.entry(cpu.core).or_insert(next);
+        }
+        let mut kinds: BTreeMap<(&CpuSet, u16), u32> = BTreeMap::new();
+        for deployment in &problem.deployments {
+            let alike = (&deployment.cpuset, deployment.workers);
+            *kinds.entry(alike).or_insert(0) += 1;
+        }
+        let kind = |((cpuset, workers), count): ((&CpuSet, u16), u32)| {
+            let on_cpu = u32::from(workers).div_ceil(cpuset.len() as u32);
+            let mut room = vec![0; numbers.len()];
+            for cpu in cpus.iter().filter(|cpu| cpuset.contains(cpu.id)) {
+                room[numbers[&cpu.core]] += count * on_cpu;
             }
-            leaves
+            (count * u32::from(workers), room)
         };
-        *flow[deployment].entry(core).or_insert(0) += 1;
-        match other {
-            Some(other) => {
-                if let Some(count) = flow[other].get_mut(&core) {
-                    *count -= 1;
+        Self {
+            cores: numbers.len(),
+            kinds: kinds.into_iter().map(kind).collect(),
+        }
+    }
+
+    /// Mains for each core that takes any, rounded up.
+    fn average(&self) -> u32 {
+        let mains: u32 = self.kinds.iter().map(|&(mains, _)| mains).sum();
+        let takes = |&core: &usize| self.kinds.iter().any(|(_, room)| room[core] > 0);
+        let cores = (0..self.cores).filter(takes).count();
+        mains.div_ceil(cores.max(1) as u32)
+    }
+
+    /// Can all mains be placed with at most `limit` on a core? A flow from kinds to cores.
+    fn fits(&self, limit: u32) -> bool {
+        let mut flow = vec![vec![0; self.cores]; self.kinds.len()];
+        let mut held = vec![0; self.cores];
+        for (kind, (mains, room)) in self.kinds.iter().enumerate() {
+            let mut left = *mains;
+            for core in 0..self.cores {
+                let more = room[core].min(limit - held[core]).min(left);
+                flow[kind][core] = more;
+                held[core] += more;
+                left -= more;
+            }
+            // bound: each path places a main at least
+            while left > 0 {
+                match self.push(kind, (limit, left), (&mut flow, &mut held)) {
+                    0 => return false,
+                    more => left -= more,
                 }
             }
-            None => *held.entry(core).or_insert(0) += 1,
         }
-        return true;
+        true
     }
-    false
+
+    /// Places more mains of a kind, others going elsewhere where they must; how many.
+    fn push(&self, kind: usize, (limit, left): (u32, u32), (flow, held): Flow<'_>) -> u32 {
+        let mut to_core: Vec<Option<usize>> = vec![None; self.cores];
+        let mut off_core: Vec<Option<usize>> = vec![None; self.kinds.len()];
+        let mut seen = vec![false; self.kinds.len()];
+        seen[kind] = true;
+        let mut queue = VecDeque::from([kind]);
+        // bound: each kind is seen once
+        while let Some(at) = queue.pop_front() {
+            for core in 0..self.cores {
+                if to_core[core].is_some() || flow[at][core] >= self.kinds[at].1[core] {
+                    continue;
+                }
+                to_core[core] = Some(at);
+                if held[core] < limit {
+                    let more = left.min(limit - held[core]);
+                    let more = self.carry((core, more), (&to_core, &off_core), flow);
+                    held[core] += more;
+                    return more;
+                }
+                for other in 0..self.kinds.len() {
+                    if flow[other][core] > 0 && !std::mem::replace(&mut seen[other], true) {
+                        off_core[other] = Some(core);
+                        queue.push_back(other);
+                    }
+                }
+            }
+        }
+        0
+    }
+
+    /// Takes as much as all links of the path to a core allow; how much.
+    fn carry(
+        &self,
+        (end, most): (usize, u32),
+        (to_core, off_core): (&[Option<usize>], &[Option<usize>]),
+        flow: &mut [Vec<u32>],
+    ) -> u32 {
+        let (mut more, mut core) = (most, end);
+        // bound: a path sees no core twice
+        while let Some(kind) = to_core[core] {
+            more = more.min(self.kinds[kind].1[core] - flow[kind][core]);
+            let Some(from) = off_core[kind] else { break };
+            more = more.min(flow[kind][from]);
+            core = from;
+        }
+        core = end;
+        while let Some(kind) = to_core[core] {
+            flow[kind][core] += more;
+            let Some(from) = off_core[kind] else { break };
+            flow[kind][from] -= more;
+            core = from;
+        }
+        more
+    }
 }
 
-/// (12) and (12+): cpus and cores with the most threads and a main, beyond what the counts force.
-fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) {
+type Flow<'a> = (&'a mut Vec<Vec<u32>>, &'a mut Vec<u32>);
+
+/// (12) and (12+): of units (cpus or cores) that share all threads, those with `.0` threads are full,
+/// and `.1` of them may hold a main.
+type Full = Option<(u32, u32)>;
+
+/// Both rules, where they bind: all deployments have the same cpus and nothing else runs there.
+fn full_rules(problem: &JointProblem) -> (Full, Full) {
     let Some(first) = problem.deployments.first() else {
-        return (0, 0);
+        return (None, None);
     };
     let cpus = problem.topology.cpus();
     let own = |id| first.cpuset.contains(id);
@@ -120,14 +195,33 @@ fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) 
         obstacle.weight > 0 && core.is_some_and(|core| cores.contains(&core))
     });
     if apart || beside {
+        return (None, None);
+    }
+    let (mut workers, mut threads) = (0, 0);
+    for deployment in &problem.deployments {
+        workers += u32::from(deployment.workers);
+        threads += u32::from(deployment.workers) * u32::from(deployment.threads);
+    }
+    let rule = |units: u32| {
+        let rest = threads % units;
+        let binds = rest > 0 && threads >= units && workers <= units;
+        let through = (workers + rest).saturating_sub(units);
+        binds.then(|| (threads.div_ceil(units), through))
+    };
+    (rule(first.cpuset.len() as u32), rule(cores.len() as u32))
+}
+
+/// (12+), where it binds: threads of a full core, and how many full cores may hold a main.
+pub(super) fn full_core_rule(problem: &JointProblem) -> Full {
+    full_rules(problem).1
+}
+
+/// (12) and (12+): cpus and cores with the most threads and a main, beyond what the counts force.
+fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) {
+    let (of_cpus, of_cores) = full_rules(problem);
+    if of_cpus.is_none() && of_cores.is_none() {
         return (0, 0);
     }
-    let workers: u32 = problem
-        .deployments
-        .iter()
-        .map(|d| u32::from(d.workers))
-        .sum();
-    let threads: u32 = placed.iter().map(|own| own.len() as u32).sum();
     let mut main_cpus = BTreeSet::new();
     let mut main_cores = BTreeSet::new();
     for (_, cpu) in placed.iter().flatten().filter(|(s, _)| s.rank.0 == 0) {
@@ -136,22 +230,19 @@ fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) 
     }
     let load = loads(problem, placed);
     let mut core_load: BTreeMap<u32, u32> = BTreeMap::new();
-    for cpu in cpus {
+    for cpu in problem.topology.cpus() {
         *core_load.entry(cpu.core).or_insert(0) += load[&cpu.id];
     }
-    let beyond = |units: u32, full_with_main: &dyn Fn(u32) -> usize| {
-        let rest = threads % units;
-        if rest == 0 || threads < units || workers > units {
-            return 0;
-        }
-        let allowed = (workers + rest).saturating_sub(units);
-        (full_with_main(threads.div_ceil(units)) as u32).saturating_sub(allowed)
+    let beyond = |rule: Full, full_with_main: &dyn Fn(u32) -> usize| {
+        rule.map_or(0, |(full, through)| {
+            (full_with_main(full) as u32).saturating_sub(through)
+        })
     };
     (
-        beyond(first.cpuset.len() as u32, &|full| {
+        beyond(of_cpus, &|full| {
             main_cpus.iter().filter(|id| load[id] >= full).count()
         }),
-        beyond(cores.len() as u32, &|full| {
+        beyond(of_cores, &|full| {
             main_cores
                 .iter()
                 .filter(|core| core_load[core] >= full)
