@@ -6,6 +6,7 @@
 
 mod actions;
 mod batch;
+mod latency;
 mod limits;
 mod policy;
 mod queue;
@@ -14,6 +15,7 @@ mod scheduler;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
+pub use latency::{LatencyLine, LatencyModel};
 pub use limits::BLAME_MAX;
 pub use policy::{Candidate, Policy, Window};
 pub use scaling::{

@@ -60,13 +60,18 @@ pub enum Event {
         /// Its name.
         key: RequestKey,
     },
-    /// A worker is up and free.
+    /// A worker is up and free, or is held no longer.
     WorkerReady {
         /// Which.
         worker: WorkerIndex,
     },
     /// A worker is done with its batch and free.
     BatchDone {
+        /// Which.
+        worker: WorkerIndex,
+    },
+    /// A worker takes no further batch until it is ready again; one that runs is run to its end.
+    WorkerHeld {
         /// Which.
         worker: WorkerIndex,
     },
@@ -98,6 +103,8 @@ enum Worker {
     Absent,
     Free,
     Busy(Batch),
+    /// Busy, and absent after that.
+    Held(Batch),
 }
 
 /// The state of the scheduler.
@@ -111,6 +118,8 @@ pub struct Scheduler {
     replays: VecDeque<Batch>,
     /// Rows reserved or waiting, replays not among them.
     queued_rows: usize,
+    /// Workers that are free.
+    idle: usize,
     /// Empty vectors of finished batches, so that the steady state does not allocate.
     spare: Vec<Vec<Entry>>,
     now: Nanos,
@@ -125,10 +134,26 @@ impl Scheduler {
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
             queued_rows: 0,
+            idle: 0,
             spare: Vec::with_capacity(config.workers),
             now: Nanos(0),
             config,
         }
+    }
+
+    /// Another release rule and other bounds from the next step on. What waits stays, also rows
+    /// beyond a lower bound and requests beyond a smaller batch, which run as batches of their own.
+    pub fn set_rules(&mut self, policy: Policy, batch_rows_max: usize, queue_rows_max: usize) {
+        self.config.policy = policy;
+        self.config.batch_rows_max = batch_rows_max;
+        self.config.queue_rows_max = queue_rows_max;
+    }
+
+    /// One queue more; the others keep their names.
+    pub fn add_queue(&mut self) -> QueueIndex {
+        self.queues.push(Queue::default());
+        self.config.queues = self.queues.len();
+        QueueIndex(self.queues.len() - 1)
     }
 
     /// Takes room for rows that may arrive later.
@@ -166,8 +191,21 @@ impl Scheduler {
     pub fn busy_workers(&self) -> usize {
         self.workers
             .iter()
-            .filter(|worker| matches!(worker, Worker::Busy(_)))
+            .filter(|worker| matches!(worker, Worker::Busy(_) | Worker::Held(_)))
             .count()
+    }
+
+    /// Workers that are up and free.
+    #[must_use]
+    pub fn idle_workers(&self) -> usize {
+        self.idle
+    }
+
+    /// Whether this worker is up.
+    #[must_use]
+    pub fn is_present(&self, worker: WorkerIndex) -> bool {
+        let state = self.workers.get(worker.0);
+        state.is_some_and(|state| !matches!(state, Worker::Absent))
     }
 
     /// Workers that are up.
@@ -195,11 +233,8 @@ impl Scheduler {
                 debug_assert!(is_queued, "{queue:?} {key:?} with {rows} rows");
             }
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
-            Event::WorkerReady { worker } => {
-                if let Some(state @ Worker::Absent) = self.workers.get_mut(worker.0) {
-                    *state = Worker::Free;
-                }
-            }
+            Event::WorkerReady { worker } => self.welcome(worker),
+            Event::WorkerHeld { worker } => self.hold(worker),
             Event::BatchDone { worker } => self.finish(worker),
             Event::WorkerLost { worker, blame } => self.lose(worker, blame, actions),
             Event::Timer => {}
@@ -213,7 +248,7 @@ impl Scheduler {
             // What runs is not stopped, but if its worker dies it is not run again.
             None => {
                 let running = self.workers.iter_mut().filter_map(|worker| match worker {
-                    Worker::Busy(batch) => Some(batch),
+                    Worker::Busy(batch) | Worker::Held(batch) => Some(batch),
                     Worker::Absent | Worker::Free => None,
                 });
                 for batch in self.replays.iter_mut().chain(running) {
@@ -226,11 +261,46 @@ impl Scheduler {
         }
     }
 
+    fn welcome(&mut self, worker: WorkerIndex) {
+        let Some(state) = self.workers.get_mut(worker.0) else {
+            return;
+        };
+        *state = match std::mem::replace(state, Worker::Free) {
+            Worker::Absent => {
+                self.idle += 1;
+                Worker::Free
+            }
+            Worker::Held(batch) => Worker::Busy(batch),
+            state @ (Worker::Free | Worker::Busy(_)) => state,
+        };
+    }
+
+    fn hold(&mut self, worker: WorkerIndex) {
+        let Some(state) = self.workers.get_mut(worker.0) else {
+            return;
+        };
+        *state = match std::mem::replace(state, Worker::Absent) {
+            Worker::Free => {
+                self.idle -= 1;
+                Worker::Absent
+            }
+            Worker::Busy(batch) => Worker::Held(batch),
+            state @ (Worker::Absent | Worker::Held(_)) => state,
+        };
+    }
+
     fn finish(&mut self, worker: WorkerIndex) {
-        if let Some(state @ Worker::Busy(_)) = self.workers.get_mut(worker.0)
-            && let Worker::Busy(batch) = std::mem::replace(state, Worker::Free)
-        {
-            self.recycle(batch.entries);
+        let Some(state) = self.workers.get_mut(worker.0) else {
+            return;
+        };
+        match std::mem::replace(state, Worker::Absent) {
+            Worker::Busy(batch) => {
+                *state = Worker::Free;
+                self.idle += 1;
+                self.recycle(batch.entries);
+            }
+            Worker::Held(batch) => self.recycle(batch.entries),
+            other @ (Worker::Absent | Worker::Free) => *state = other,
         }
     }
 
@@ -238,7 +308,9 @@ impl Scheduler {
         let Some(state) = self.workers.get_mut(worker.0) else {
             return;
         };
-        if let Worker::Busy(mut batch) = std::mem::replace(state, Worker::Absent) {
+        let lost = std::mem::replace(state, Worker::Absent);
+        self.idle -= usize::from(matches!(lost, Worker::Free));
+        if let Worker::Busy(mut batch) | Worker::Held(mut batch) = lost {
             batch.losses = batch.losses.saturating_add(1);
             batch.blame = batch.blame.saturating_add(blame);
             if batch.blame < BLAME_MAX && !batch.entries.is_empty() {
@@ -282,6 +354,7 @@ impl Scheduler {
                 batch.losses,
             );
             self.workers[index] = Worker::Busy(batch);
+            self.idle -= 1;
         }
         // No worker is free: the next one to be free looks at every queue again.
         actions.timer = None;

@@ -229,6 +229,61 @@ fn a_busy_or_unknown_worker_cannot_become_ready_twice() {
     assert_eq!(driver.done(1, 4), [], "it has no batch");
 }
 
+#[test]
+fn a_held_worker_ends_its_batch_and_takes_no_other() {
+    let mut driver = Driver::new(config(Policy::Eager));
+    let held = |worker| Event::WorkerHeld {
+        worker: WorkerIndex(worker),
+    };
+    driver.ready(0, 0);
+    assert_eq!(driver.arrive(1, 1), [(0, vec![0])]);
+    driver.step(held(0), 2);
+    assert!(driver.scheduler.is_present(WorkerIndex(0)), "it runs");
+    assert_eq!(driver.arrive(1, 3), []);
+    assert_eq!(driver.done(0, 4), [], "it is held");
+    assert!(!driver.scheduler.is_present(WorkerIndex(0)));
+    assert_eq!(driver.ready(0, 5), [(0, vec![1])]);
+    driver.step(held(0), 6);
+    driver.ready(0, 7);
+    assert_eq!(driver.arrive(1, 8), []);
+    assert_eq!(driver.done(0, 9), [(0, vec![2])], "it is held no longer");
+    driver.step(held(0), 10);
+    assert_eq!(driver.lost(0, 11), []);
+    assert_eq!(
+        driver.ready(1, 12),
+        [(1, vec![2])],
+        "its batch runs elsewhere"
+    );
+    driver.step(held(7), 13);
+}
+
+#[test]
+fn rules_change_for_what_waits_and_queues_are_added() {
+    let mut driver = Driver::new(config(Policy::Timeout { delay: Nanos(100) }));
+    driver.ready(0, 0);
+    assert_eq!(driver.arrive(6, 10), []);
+    driver.scheduler.set_rules(Policy::Eager, 4, 5);
+    assert_eq!(
+        driver.step(Event::Timer, 11),
+        [(0, vec![0])],
+        "larger than a batch"
+    );
+    assert!(driver.scheduler.reserve(6).is_err());
+    let queue = driver.scheduler.add_queue();
+    assert_eq!(queue, QueueIndex(1));
+    driver.scheduler.reserve(1).unwrap();
+    let key = RequestKey(9);
+    driver.step(
+        Event::Arrived {
+            queue,
+            key,
+            rows: 1,
+        },
+        12,
+    );
+    assert_eq!(driver.done(0, 13), [(0, vec![9])]);
+}
+
 /// One request of the twin.
 #[derive(Clone, Debug)]
 struct TwinRequest {
@@ -255,6 +310,8 @@ struct Twin {
     requests: Vec<TwinRequest>,
     /// Per worker: absent, or the number of its batch, or free.
     workers: Vec<Option<Option<usize>>>,
+    /// Per worker: absent after its batch.
+    held: Vec<bool>,
     /// Per batch number. Replays run in the order of `replays`.
     blames: Vec<u32>,
     replays: Vec<usize>,
@@ -278,6 +335,7 @@ impl Twin {
 
     fn lose(&mut self, worker: usize, blame: u32) -> Vec<u64> {
         let mut abandoned = Vec::new();
+        self.held[worker] = false;
         if let Some(Some(batch)) = self.workers[worker].take() {
             self.blames[batch] += blame;
             let is_over = self.blames[batch] >= 8;
@@ -322,10 +380,17 @@ impl Twin {
             }
             Event::WorkerReady { worker } => {
                 self.workers[worker.0].get_or_insert(None);
+                self.held[worker.0] = false;
             }
+            Event::WorkerHeld { worker } => match self.workers[worker.0] {
+                Some(Some(_)) => self.held[worker.0] = true,
+                Some(None) => self.workers[worker.0] = None,
+                None => {}
+            },
             Event::BatchDone { worker } => {
                 if let Some(Some(batch)) = self.workers[worker.0] {
-                    self.workers[worker.0] = Some(None);
+                    let is_held = std::mem::take(&mut self.held[worker.0]);
+                    self.workers[worker.0] = (!is_held).then_some(None);
                     for i in self.in_place(Place::Running(batch)) {
                         self.requests[i].place = Place::Gone;
                     }
@@ -408,7 +473,7 @@ impl Twin {
 }
 
 fn event_strategy() -> impl Strategy<Value = (u8, usize, usize, u64)> {
-    (0..8_u8, 0..4_usize, 1..12_usize, 0..60_u64)
+    (0..10_u8, 0..4_usize, 1..12_usize, 0..60_u64)
 }
 
 fn policy_strategy() -> impl Strategy<Value = Policy> {
@@ -421,6 +486,28 @@ fn policy_strategy() -> impl Strategy<Value = Policy> {
     ]
 }
 
+/// Both take the event in; all that can be seen of them is equal.
+fn same_step(
+    driver: &mut Driver,
+    twin: &mut Twin,
+    event: Event,
+    now: u64,
+) -> Result<(), TestCaseError> {
+    let dispatches = driver.step(event, now);
+    let abandoned: Vec<u64> = driver.actions.abandoned.iter().map(|a| a.key.0).collect();
+    let timer = driver.actions.timer.map(|timer| timer.0);
+    prop_assert!(
+        timer.is_none_or(|timer| timer > now),
+        "no timer in the past"
+    );
+    prop_assert_eq!((dispatches, abandoned, timer), twin.event(event, now));
+    prop_assert_eq!(driver.scheduler.queued_rows(), twin.waiting_rows());
+    prop_assert!(driver.scheduler.queued_rows() <= 64);
+    let idle = twin.workers.iter().filter(|worker| **worker == Some(None));
+    prop_assert_eq!(driver.scheduler.idle_workers(), idle.count());
+    Ok(())
+}
+
 fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(), TestCaseError> {
     let config = Config {
         queues: 2,
@@ -431,6 +518,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
     let mut driver = Driver::new(config.clone());
     let mut twin = Twin {
         workers: vec![None; config.workers],
+        held: vec![false; config.workers],
         config,
         requests: Vec::new(),
         blames: Vec::new(),
@@ -472,18 +560,15 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
                 worker,
                 blame: size as u32,
             },
+            8 => Event::WorkerHeld { worker },
+            9 => {
+                twin.config.batch_rows_max = size;
+                driver.scheduler.set_rules(twin.config.policy, size, 64);
+                Event::Timer
+            }
             _ => Event::Timer,
         };
-        let dispatches = driver.step(event, now);
-        let abandoned: Vec<u64> = driver.actions.abandoned.iter().map(|a| a.key.0).collect();
-        let timer = driver.actions.timer.map(|timer| timer.0);
-        prop_assert!(
-            timer.is_none_or(|timer| timer > now),
-            "no timer in the past"
-        );
-        prop_assert_eq!((dispatches, abandoned, timer), twin.event(event, now));
-        prop_assert_eq!(driver.scheduler.queued_rows(), twin.waiting_rows());
-        prop_assert!(driver.scheduler.queued_rows() <= 64);
+        same_step(&mut driver, &mut twin, event, now)?;
     }
     Ok(())
 }
