@@ -62,7 +62,10 @@ proptest! {
         let solution = solve_joint(&problem, &mut budget(questions)).unwrap();
         let stated = &solution.certificate;
         let counted = counted_joint_bound(&problem, &solution).unwrap();
-        let is_searched = stated.proof == Proof::Search;
+        // tiny problems are enumerated, which gives more than counts
+        let ways = |d: &Deployment| (d.cpuset.len() as f64).powi((d.workers * d.threads).into());
+        let is_tiny = problem.deployments.iter().map(ways).product::<f64>() <= 100_000.0;
+        let is_searched = is_tiny && stated.proof != Proof::Bound;
         prop_assert!(is_searched || counted <= stated.bound, "{counted} {stated:?}");
     }
 
