@@ -1,19 +1,23 @@
 //! Prints one table: case, objective, bound, optimal, gap, micros, micros with the mapping in force
-//! given (a respawn), the branch that the answer came from, whether counts alone confirm the bound, what had to be relaxed; then a sweep over random problems.
+//! given, the branch that the answer came from, whether counts alone confirm the bound, what had to
+//! be relaxed; then how long it takes to solve again after a respawn, a sweep over random problems,
+//! and the most memory that all of it had.
 //!
 //! The 72 cases of the source article (W, T in {2,4,6,8,12,16}, both modes, one socket, 16 cores x
 //! 2 cpus, one L3), every kind of machine, 64 x 64 on 256 cpus. Each case is solved several times;
 //! micros is the least. Every answer is checked. `cargo bench -p albacore-mapping -- sweep 5000 7`
-//! sweeps over 5,000 problems from seed 7 only.
+//! sweeps over 5,000 problems from seed 7 only, `-- respawn` only solves again.
 #![allow(clippy::expect_used)] // a benchmark has nobody to return an error to
 
 mod machines;
+mod respawn;
 mod sweep;
 mod table;
 
 use albacore_mapping::Mode;
 
 use machines::{ARTICLE, LARGE, hybrid, machine, unequal_caches, within};
+use respawn::respawn;
 use table::{peak_kib, run, summary};
 
 const SIZES: [u16; 6] = [2, 4, 6, 8, 12, 16];
@@ -26,6 +30,9 @@ fn main() {
     let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
     if words.first().is_some_and(|word| word == "sweep") {
         return sweep::sweep(number(1).unwrap_or(SWEEP), number(2).unwrap_or(1).into());
+    }
+    if words.first().is_some_and(|word| word == "respawn") {
+        return respawns();
     }
     table::head();
     if words.first().is_some_and(|word| word == "one") {
@@ -81,8 +88,17 @@ fn main() {
         }
     }
     summary("other machines", &rows);
+    respawns();
     sweep::sweep(SWEEP, 1);
-    println!("# peak resident memory: {} KiB", peak_kib());
+    println!("# peak resident memory of all this: {} KiB", peak_kib());
+}
+
+/// The sizes that are to be solved again within 200 microseconds.
+fn respawns() {
+    for mode in MODES {
+        respawn("1x1x16x1x2", &machine(ARTICLE), (16, 16, mode));
+        respawn("256 cpus, 16 L3", &machine(LARGE), (64, 64, mode));
+    }
 }
 
 /// `one 1,4,2,1,2 0-6,8-15 4 4 compact`: one case, on a machine and a cpuset of one's own.

@@ -1,0 +1,38 @@
+//! Solved again after one respawn: problem and mapping in force are what they were.
+
+use std::time::{Duration, Instant};
+
+use albacore_mapping::{Branch, Mode, solve_telling};
+use albacore_topology::Topology;
+
+use crate::table::{BUDGET, problem, timed};
+
+/// Runs of each line: enough for a 99th percentile.
+const RUNS: usize = 2_000;
+
+/// Prints one line: median and 99th percentile.
+pub(crate) fn respawn(name: &str, topology: &Topology, size: (u16, u16, Mode)) {
+    let mut problem = problem(topology, size);
+    let (first, ..) = timed(&problem, 1);
+    problem.current = Some(first.mapping.clone());
+    let mut took: Vec<Duration> = (0..RUNS)
+        .map(|_| {
+            let start = Instant::now();
+            let (again, branch) =
+                solve_telling(&problem, &mut || start.elapsed() > BUDGET).expect("within limits");
+            let took = start.elapsed();
+            if branch != Branch::Settled || again.mapping != first.mapping {
+                println!("# WRONG: threads move though nothing changed");
+            }
+            took
+        })
+        .collect();
+    took.sort_unstable();
+    let micros = |percent: usize| took[(RUNS - 1) * percent / 100].as_nanos() as f64 / 1e3;
+    let (workers, threads, mode) = size;
+    println!(
+        "# re-solve after one respawn, {name} {workers}x{threads} {mode:?}: micros p50 {:.1} p99 {:.1}",
+        micros(50),
+        micros(99)
+    );
+}
