@@ -1,0 +1,236 @@
+//! The layer that every request passes: counted, within the budget, after the pauses that the API server asks for, and,
+//! if it writes, only while this process may.
+//!
+//! It is the outermost layer, and retries nothing: a write that somebody below sent again would pass no check.
+
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use hyper::http::header::RETRY_AFTER;
+use hyper::{Request, Response, StatusCode};
+use kube_client::client::Body;
+use tower::{BoxError, Layer, Service};
+
+use crate::budget::Budget;
+use crate::limits::{BUDGET_WAIT_MAX, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
+use crate::metrics::{Asked, Metrics};
+use crate::permit::Permit;
+use crate::request::Described;
+
+/// The exit code of a process that was killed, for tests that crash a program after a write.
+const KILLED: i32 = 137;
+
+/// Why a request ended here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// A write of a process that does not hold its lease.
+    NotLeading,
+    /// No answer within [`REQUEST_TIME_MAX`].
+    TimedOut,
+    /// The budget is spent for more than [`BUDGET_WAIT_MAX`].
+    OverBudget,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotLeading => "this process does not hold its lease",
+            Self::TimedOut => "no answer in time",
+            Self::OverBudget => "the budget of requests is spent",
+        })
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// What all requests of a program have in common.
+#[derive(Debug)]
+pub(crate) struct Gatekeeper {
+    started: Instant,
+    budget: Mutex<Budget>,
+    permit: Permit,
+    writes: AtomicU64,
+    crash_after_writes: Option<NonZeroU64>,
+    metrics: Metrics,
+}
+
+impl Gatekeeper {
+    pub(crate) fn new(
+        permit: Permit,
+        crash_after_writes: Option<NonZeroU64>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            started: Instant::now(),
+            budget: Mutex::default(),
+            permit,
+            writes: AtomicU64::new(0),
+            crash_after_writes,
+            metrics,
+        }
+    }
+
+    pub(crate) fn permit(&self) -> &Permit {
+        &self.permit
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pause that the API server asked for and that is not over.
+    pub(crate) fn pause_left(&self) -> Duration {
+        self.budget().pause_left(self.started.elapsed())
+    }
+
+    async fn wait(&self) -> Result<(), Stopped> {
+        let leaves = self.budget().reserve(self.started.elapsed());
+        let wait = leaves.saturating_sub(self.started.elapsed());
+        if wait > BUDGET_WAIT_MAX.max(RETRY_AFTER_MAX) {
+            return Err(Stopped::OverBudget);
+        }
+        tokio::time::sleep(wait).await;
+        // A pause may have been asked for meanwhile; one is never longer than RETRY_AFTER_MAX.
+        tokio::time::sleep(self.pause_left()).await;
+        Ok(())
+    }
+
+    /// What is due before a request leaves.
+    async fn before(&self, described: &Described) -> Result<(), Stopped> {
+        if described.is_lease() {
+            return Ok(());
+        }
+        self.wait().await?;
+        match described.is_write() && !self.permit.is_valid(Instant::now()) {
+            true => Err(Stopped::NotLeading),
+            false => Ok(()),
+        }
+    }
+
+    /// What an answer means for those to come.
+    fn after<B>(&self, described: &Described, answer: &Response<B>) {
+        let header = answer.headers().get(RETRY_AFTER);
+        let seconds = header.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let pause = match (answer.status(), seconds) {
+            (StatusCode::TOO_MANY_REQUESTS, None) => Some(RETRY_AFTER_DEFAULT),
+            (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
+                Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+            }
+            _ => None,
+        };
+        if let Some(pause) = pause {
+            self.budget().pause(self.started.elapsed() + pause);
+        }
+        if described.is_write() && !described.is_lease() {
+            let writes = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+            if self.crash_after_writes.is_some_and(|n| n.get() == writes) {
+                // As a crash: nobody below or above learns what was answered.
+                std::process::exit(KILLED);
+            }
+        }
+    }
+
+    fn count(&self, described: Described, code: String) {
+        let Described { verb, resource } = described;
+        let asked = Asked {
+            verb,
+            resource,
+            code,
+        };
+        let requests = &self.metrics.counts().requests;
+        requests.get_or_create(&asked).inc();
+    }
+}
+
+/// Puts the gatekeeper around a client.
+pub(crate) struct Gate(pub(crate) Arc<Gatekeeper>);
+
+impl<S> Layer<S> for Gate {
+    type Service = Kept<S>;
+
+    fn layer(&self, inner: S) -> Kept<S> {
+        let inner = Arc::new(tokio::sync::Mutex::new(inner));
+        let keeper = self.0.clone();
+        Kept { inner, keeper }
+    }
+}
+
+/// A client behind the gatekeeper.
+pub(crate) struct Kept<S> {
+    /// Held only while a request is handed over.
+    inner: Arc<tokio::sync::Mutex<S>>,
+    keeper: Arc<Gatekeeper>,
+}
+
+type Answering<B> = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+impl<S, B> Service<Request<Body>> for Kept<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Answering<B>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // Every request waits for itself.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answering<B> {
+        let (inner, keeper) = (self.inner.clone(), self.keeper.clone());
+        Box::pin(async move {
+            let described = Described::of(request.method(), request.uri(), request.headers());
+            if let Err(stopped) = keeper.before(&described).await {
+                keeper.count(described, "refused".to_owned());
+                return Err(stopped.into());
+            }
+            match tokio::time::timeout(REQUEST_TIME_MAX, send(&inner, request)).await {
+                Ok(Ok(answer)) => {
+                    keeper.after(&described, &answer);
+                    keeper.count(described, answer.status().as_u16().to_string());
+                    Ok(answer)
+                }
+                Ok(Err(error)) => {
+                    keeper.count(described, "failed".to_owned());
+                    Err(error)
+                }
+                Err(_) => {
+                    keeper.count(described, "failed".to_owned());
+                    Err(Stopped::TimedOut.into())
+                }
+            }
+        })
+    }
+}
+
+async fn send<S, B>(
+    inner: &tokio::sync::Mutex<S>,
+    request: Request<Body>,
+) -> Result<Response<B>, BoxError>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    let answering = {
+        let mut inner = inner.lock().await;
+        std::future::poll_fn(|context| inner.poll_ready(context))
+            .await
+            .map_err(Into::into)?;
+        inner.call(request)
+    };
+    answering.await.map_err(Into::into)
+}
