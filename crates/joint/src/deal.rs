@@ -114,25 +114,38 @@ impl Hand<'_> {
             if search.threads[thread].cpu != NOWHERE {
                 continue;
             }
-            let open = self.party.cpus.iter().map(|&cpu| usize::from(cpu));
-            let open =
-                open.filter(|&cpu| self.left[cpu] > 0 && search.has_ranks(self.index, cpu, 1, 0));
-            let best = open.max_by_key(|&cpu| {
-                let room = match &self.cores {
-                    Some(cores) => cores[search.site.core(cpu)] > 0,
-                    None => search.rules.core_mains > search.mains_near(cpu),
-                };
-                let light = !search.rules.is_full_cpu(search.loads[cpu], 1);
-                let light_core = !search
-                    .rules
-                    .is_full_core(search.core_loads[search.site.core(cpu)], 1);
-                let fits = (self.needed(cpu) > 0, room, light, light_core);
-                (fits, search.field(cpu), usize::MAX - cpu)
-            });
-            if let Some(cpu) = best {
+            let left = &self.left;
+            self.open.retain(|&cpu| left[usize::from(cpu)] > 0);
+            let mut best = (i64::MIN, None);
+            for cpu in self.open.iter().map(|&cpu| usize::from(cpu)) {
+                if search.has_ranks(self.index, cpu, 1, 0) {
+                    let key = self.main_worth(search, cpu);
+                    if key > best.0 {
+                        best = (key, Some(cpu));
+                    }
+                }
+            }
+            if let Some(cpu) = best.1 {
                 self.place(search, thread, cpu);
             }
         }
+    }
+
+    /// How much a cpu wants the next main, as one number: need of it, the rules on mains, distance.
+    fn main_worth(&self, search: &Search<'_>, cpu: usize) -> i64 {
+        let core = search.site.core(cpu);
+        let has_room = match &self.cores {
+            Some(cores) => cores[core] > 0,
+            None => search.rules.core_mains > search.mains_near(cpu),
+        };
+        let is_light = !search.rules.is_full_cpu(search.loads[cpu], 1);
+        let is_light_core = !search.rules.is_full_core(search.core_loads[core], 1);
+        let bits = [self.needed(cpu) > 0, has_room, is_light, is_light_core];
+        let fits = bits
+            .into_iter()
+            .fold(0, |all, bit| 2 * all + i64::from(bit));
+        // no sum of distances of mains needs more bits
+        (fits << 56) + search.field(cpu)
     }
 
     fn deal_peers(&mut self, search: &mut Search<'_>) {
@@ -158,11 +171,17 @@ impl Hand<'_> {
         let peers = search.own_peers(self.index);
         let (worker_cap, peers_cap) = (self.party.worker_cap, self.party.peers_cap());
         let open = self.open.iter().map(|&cpu| usize::from(cpu));
-        open.filter(|&cpu| held[cpu] < worker_cap && peers[cpu] < peers_cap)
-            .max_by_key(|&cpu| {
-                let pull = self.party.sign * i64::from(pull[cpu]);
-                (pull, left[cpu], usize::MAX - cpu)
-            })
+        // as one number: pull before places left before the lowest cpu
+        let mut best = (i64::MIN, None);
+        for cpu in open {
+            let pull = (self.party.sign * i64::from(pull[cpu])) << 18;
+            let key = pull + i64::from(left[cpu]);
+            let is_open = held[cpu] < worker_cap && peers[cpu] < peers_cap;
+            if is_open && key > best.0 {
+                best = (key, Some(cpu));
+            }
+        }
+        best.1
     }
 
     /// The worker takes a peer's place from another worker, who takes one from another, until one

@@ -154,37 +154,50 @@ impl Share<'_> {
     fn scatter(&mut self, index: usize) -> Option<()> {
         let (site, party) = (self.site, &self.site.parties[index]);
         let mut own = vec![0; site.cpus];
-        let mut of_core = vec![0u32; site.counts[1]];
-        // of each L3: its cpus, how many own threads, the best of its open cpus
-        let mut l3s: Vec<(Vec<usize>, u32, Option<Wish>)> =
-            vec![(Vec::new(), 0, None); site.counts[3]];
+        let mut of_core = vec![0u64; site.counts[1]];
+        let mut wishes = vec![NEVER; site.cpus];
+        // of each L3: its cpus, how many own threads, the best of its cpus
+        let mut l3s: Vec<(Vec<usize>, u32, u64)> = vec![(Vec::new(), 0, NEVER); site.counts[3]];
         for &cpu in &party.cpus {
             let cpu = usize::from(cpu);
-            l3s[usize::from(site.of[3][cpu])].0.push(cpu);
-        }
-        for (cpus, _, best) in &mut l3s {
-            *best = self.best_of(index, &own, &of_core, cpus);
+            wishes[cpu] = self.wish(index, &own, &of_core, cpu);
+            let l3 = &mut l3s[usize::from(site.of[3][cpu])];
+            l3.0.push(cpu);
+            l3.2 = l3.2.min(wishes[cpu]);
         }
         for _ in 0..party.threads {
             let open = l3s.iter().enumerate();
-            let open = open.filter_map(|(l3, &(_, held, best))| Some((held, best?, l3)));
-            let (_, (.., cpu), l3) = open.min()?;
+            let open = open.filter(|(_, (.., best))| *best < NEVER);
+            let (l3, &(.., best)) = open.min_by_key(|&(l3, &(_, held, best))| (held, best, l3))?;
+            let cpu = (best & CPU_BITS) as usize;
             self.take(index, &mut own, cpu);
             of_core[site.core(cpu)] += 1;
             let (cpus, held, best) = &mut l3s[l3];
             *held += 1;
-            *best = self.best_of(index, &own, &of_core, cpus);
+            *best = NEVER;
+            for &other in cpus.iter() {
+                if site.core(other) == site.core(cpu) {
+                    wishes[other] = self.wish(index, &own, &of_core, other);
+                }
+                *best = wishes[other].min(*best);
+            }
         }
         Some(())
     }
 
-    /// The cpu that a scattered worker takes next among some.
-    fn best_of(&self, index: usize, own: &[u32], cores: &[u32], cpus: &[usize]) -> Option<Wish> {
-        let open = cpus.iter().filter(|&&cpu| self.room(index, own, cpu) > 0);
-        let wish = |&cpu: &usize| (cores[self.site.core(cpu)], u32::MAX - self.left[cpu], cpu);
-        open.map(wish).min()
+    /// What is small in the cpu that a scattered worker takes, as one number: own threads on the core,
+    /// minus places left, the cpu.
+    fn wish(&self, index: usize, own: &[u32], cores: &[u64], cpu: usize) -> u64 {
+        if self.room(index, own, cpu) == 0 {
+            return NEVER;
+        }
+        let left = u64::from(u32::MAX - self.left[cpu]);
+        (cores[self.site.core(cpu)] << 48) + (left << 16) + cpu as u64
     }
 }
 
-/// What is small in the cpu that a scattered worker takes: own threads on the core, minus places left.
-type Wish = (u32, u32, usize);
+/// The wish for a cpu that takes nothing more.
+const NEVER: u64 = u64::MAX;
+
+/// The bits of a wish that name the cpu.
+const CPU_BITS: u64 = 0xffff;
