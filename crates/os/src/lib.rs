@@ -4,6 +4,7 @@
 
 mod alarm;
 mod cgroup;
+mod channel;
 mod child;
 mod clock;
 mod cpus;
@@ -29,6 +30,7 @@ mod uevent;
 
 pub use alarm::Alarm;
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, find_cgroup};
+pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
 pub use clock::{Clock, Micros};
 pub use cpus::{SchedExt, read_online, read_sched_ext};

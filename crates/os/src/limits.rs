@@ -24,3 +24,6 @@ pub(crate) const UEVENTS_AT_ONCE_MAX: usize = 1024;
 
 /// Orphans reaped at once: more stay for the next call.
 pub(crate) const ORPHANS_AT_ONCE_MAX: usize = 256;
+
+/// Bytes of one message between two processes: orders for a worker name 500 models at most.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 10;

@@ -1,0 +1,156 @@
+//! Messages between two processes of which each may carry a descriptor: how a running worker is
+//! handed a memory file that did not exist when it was started.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
+};
+
+use crate::OsError;
+use crate::limits::MESSAGE_BYTES_MAX;
+
+/// One end of a pair. Messages keep their borders and their order; neither end ever waits.
+#[derive(Debug)]
+pub struct Channel {
+    socket: OwnedFd,
+}
+
+/// A message as it arrives.
+#[derive(Debug)]
+pub struct Message {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its descriptor.
+    pub fd: Option<OwnedFd>,
+}
+
+impl Channel {
+    /// Two ends.
+    ///
+    /// # Errors
+    /// There are no file descriptors left.
+    pub fn pair() -> Result<(Self, Self), OsError> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
+            .map_err(|e| OsError::call("socketpair", e))?;
+        Ok((Self { socket: one }, Self { socket: other }))
+    }
+
+    /// The end that this process inherited.
+    #[must_use]
+    pub fn inherited(fd: OwnedFd) -> Self {
+        Self { socket: fd }
+    }
+
+    /// Sends `bytes` (one at least, 4 KiB at most) and a duplicate of `fd`.
+    ///
+    /// # Errors
+    /// The other end is closed, or has not received what was sent before.
+    pub fn send(&self, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), OsError> {
+        if bytes.is_empty() || bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(OsError::call("sendmsg", Errno::EMSGSIZE));
+        }
+        let fds: Vec<_> = fd.iter().map(AsRawFd::as_raw_fd).collect();
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let control = if fds.is_empty() { &[][..] } else { &rights };
+        let flags = MsgFlags::MSG_NOSIGNAL;
+        let parts = [IoSlice::new(bytes)];
+        sendmsg::<()>(self.socket.as_raw_fd(), &parts, control, flags, None)
+            .map(drop)
+            .map_err(|e| OsError::call("sendmsg", e))
+    }
+
+    /// Receives a message; `None` if none is there.
+    ///
+    /// # Errors
+    /// The other end is closed, or sent what is no message.
+    pub fn receive(&self) -> Result<Option<Message>, OsError> {
+        let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+        let mut control = cmsg_space!([std::os::fd::RawFd; 1]);
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let socket = self.socket.as_raw_fd();
+        let received = match recvmsg::<()>(socket, &mut parts, Some(&mut control), flags) {
+            Ok(received) => received,
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(e) => return Err(OsError::call("recvmsg", e)),
+        };
+        let mut fds = Vec::new();
+        let messages = received.cmsgs().map_err(|e| OsError::call("recvmsg", e))?;
+        for message in messages {
+            if let ControlMessageOwned::ScmRights(numbers) = message {
+                // SAFETY: the kernel has just opened these for us alone.
+                fds.extend(
+                    numbers
+                        .iter()
+                        .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) }),
+                );
+            }
+        }
+        let length = received.bytes;
+        if length == 0 {
+            return Err(OsError::call("recvmsg", Errno::ECONNRESET));
+        }
+        bytes.truncate(length);
+        let fd = fds.pop();
+        Ok(Some(Message { bytes, fd }))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SharedMemory;
+
+    #[test]
+    fn messages_keep_borders_and_order_and_carry_memory() {
+        let (front, worker) = Channel::pair().unwrap();
+        assert!(worker.receive().unwrap().is_none());
+        let memory = SharedMemory::holding("test", b"model").unwrap();
+        front.send(b"one", Some(memory.as_fd())).unwrap();
+        front.send(b"two", None).unwrap();
+        let one = worker.receive().unwrap().unwrap();
+        assert_eq!(one.bytes, b"one");
+        let theirs = SharedMemory::open(one.fd.unwrap()).unwrap();
+        assert_eq!(theirs.map_read().unwrap().as_slice(), b"model");
+        let two = worker.receive().unwrap().unwrap();
+        assert_eq!(
+            (two.bytes.as_slice(), two.fd.is_none()),
+            (&b"two"[..], true)
+        );
+        assert!(worker.receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_closed_end_and_a_message_too_long_are_errors() {
+        let (front, worker) = Channel::pair().unwrap();
+        assert!(front.send(&[0; MESSAGE_BYTES_MAX + 1], None).is_err());
+        assert!(front.send(&[], None).is_err());
+        front.send(&[7; MESSAGE_BYTES_MAX], None).unwrap();
+        drop(front);
+        assert_eq!(
+            worker.receive().unwrap().unwrap().bytes.len(),
+            MESSAGE_BYTES_MAX
+        );
+        assert!(worker.receive().is_err());
+        assert!(worker.send(b"x", None).is_err());
+    }
+
+    #[test]
+    fn a_reader_that_sleeps_is_not_waited_for() {
+        let (front, _worker) = Channel::pair().unwrap();
+        let sent = (0..10_000).take_while(|_| front.send(&[7; MESSAGE_BYTES_MAX], None).is_ok());
+        assert!((1..10_000).contains(&sent.count()));
+    }
+}
