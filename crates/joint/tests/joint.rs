@@ -391,7 +391,9 @@ fn a_bound_of_several_that_counting_does_not_confirm_is_refused_and_so_is_one_th
     let mut crowded = best.clone();
     crowded.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
     crowded.mappings[1].cpus = vec![CpuId(2), CpuId(4)];
-    let objective = 50 - 50 + 200;
+    // each worker within an L3 or across both, and the two mains
+    let [compact, scatter, mains] = [-50, 200, 50];
+    let objective = compact + scatter + mains;
     crowded.certificate = Certificate {
         objective,
         bound: objective,
