@@ -28,6 +28,18 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Serve a deployment on this machine and keep every thread where the plan says
     Run(RunArgs),
+    /// Give the threads of processes all cpus of their cgroup again, whoever pinned them
+    Restore(RestoreArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    /// Processes of this machine; those below them are meant too
+    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pids: Vec<i32>,
+    /// Only tell how many threads it would be
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Which machine is meant.

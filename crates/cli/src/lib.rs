@@ -11,6 +11,7 @@ mod npy;
 mod plan_command;
 mod predict_command;
 mod print;
+mod restore_command;
 mod run;
 mod topology_command;
 
@@ -40,5 +41,6 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Plan(args) => plan_command::run(args),
         Command::Predict(args) => predict_command::run(args),
         Command::Run(args) => run::run(args),
+        Command::Restore(args) => restore_command::run(args),
     }
 }

@@ -29,3 +29,12 @@ pub(crate) const EXPLAIN_BUDGET: Duration = Duration::from_secs(5);
 
 /// Largest file of `--current` in bytes: the plan of as many threads as are allowed takes less than 1 MiB.
 pub(crate) const PLAN_BYTES_MAX: u64 = 64 << 20;
+
+/// Most looks of `albacore restore`: each finds only what was born with an old mask during the one before.
+pub(crate) const RESTORE_LOOKS_MAX: usize = 5;
+
+/// Most processes below a PID of `albacore restore`: as many as a kernel has by default.
+pub(crate) const RESTORE_PROCESSES_MAX: usize = 65_536;
+
+/// Errors that `albacore restore` tells; the rest is only counted.
+pub(crate) const RESTORE_TOLD_MAX: usize = 5;
