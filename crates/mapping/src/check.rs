@@ -3,16 +3,13 @@
 //!
 //! **Problem.** A mapping decides where a server runs; neither a solver's bug nor a stale answer
 //! may reach a kernel. **Approach.** Count from the mapping alone, with the rules as they are
-//! written in the source article (numbers in brackets): no tree, no reduction, distances pair by
-//! pair. Every rule yields one figure: how far its right-hand side would have to move for the
+//! written in the source article (numbers in brackets): no tree, no reduction, pair by pair. Every rule yields one figure: how far its right-hand side would have to move for the
 //! mapping to keep it. [`check`] reports the figures, [`check_solution`] compares them with what a
 //! [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic
 //! in T and W. A bound that is said to be counted is counted again (`check_bound`) where it is to prove
 //! something; one that was found by prices or by a search is compared with the value only.
 
-use std::collections::BTreeMap;
-
-use albacore_topology::{Cpu, CpuId, Topology};
+use albacore_topology::{Cpu, CpuId, Distances};
 
 use crate::{
     Certificate, Mapping, Mode, Problem, Proof, Relaxation, Slot, Solution, counted_bound,
@@ -139,34 +136,25 @@ pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<Vi
 
 /// The report on a mapping made of the problem's own cpus, one for each thread.
 pub(crate) fn report(problem: &Problem, mapping: &Mapping) -> CheckReport {
-    let known = mapping
-        .iter()
-        .filter_map(|(slot, cpu)| Some((slot, problem.topology.cpu(cpu)?)));
-    count(problem, &known.collect::<Vec<_>>())
+    let cpus = problem.topology.cpus();
+    let known = |&id: &CpuId| cpus.binary_search_by_key(&id, |cpu| cpu.id).ok();
+    count(
+        problem,
+        &mapping.cpus.iter().filter_map(known).collect::<Vec<_>>(),
+    )
 }
 
-fn count(problem: &Problem, placed: &[Placed<'_>]) -> CheckReport {
-    let size = Size::of(problem);
+fn count(problem: &Problem, placed: &[usize]) -> CheckReport {
+    let threads = Threads::of(problem, placed);
+    let (cpus, cores) = (threads.cpus(), threads.cores());
     let excesses = [
-        ("2", equal_ranks_apart(&size, placed)),
-        ("3", worker_apart(&size, placed)),
-        (
-            "8",
-            volume(&size, size.cpus, problem, placed, |cpu| u32::from(cpu.id.0)),
-        ),
-        (
-            "12",
-            overloaded_mains(&size, size.cpus, placed, |cpu| u32::from(cpu.id.0)),
-        ),
-        (
-            "8+",
-            volume(&size, size.cores, problem, placed, |cpu| cpu.core),
-        ),
-        ("mains-per-core", mains_per_core(&size, placed)),
-        (
-            "12+",
-            overloaded_mains(&size, size.cores, placed, |cpu| cpu.core),
-        ),
+        ("2", threads.equal_ranks_apart()),
+        ("3", threads.worker_apart()),
+        ("8", cpus.uneven()),
+        ("12", cpus.overloaded_mains()),
+        ("8+", cores.uneven()),
+        ("mains-per-core", cores.crowded_mains()),
+        ("12+", cores.overloaded_mains()),
     ];
     let relaxed = excesses
         .into_iter()
@@ -251,30 +239,9 @@ pub fn contradiction(stated: &Certificate) -> Option<Violation> {
     contradicts.then_some(Violation::OtherProof { optimal, proof })
 }
 
-/// W, T and how many cpus and cores there are to share.
-struct Size {
-    workers: u32,
-    threads: u32,
-    cpus: u32,
-    cores: u32,
-}
-
-impl Size {
-    fn of(problem: &Problem) -> Self {
-        Self {
-            workers: problem.workers.into(),
-            threads: problem.threads.into(),
-            cpus: problem.topology.cpus().len() as u32,
-            cores: problem.topology.core_count() as u32,
-        }
-    }
-}
-
-/// A thread and its cpu.
-type Placed<'a> = (Slot, &'a Cpu);
-
-/// Rule (1): every thread of the problem on exactly one of its cpus.
-fn placed<'a>(problem: &'a Problem, mapping: &Mapping) -> Result<Vec<Placed<'a>>, Vec<Violation>> {
+/// Rule (1): every thread of the problem on exactly one of its cpus. Indices of the cpus in the
+/// topology, worker by worker, rank by rank.
+fn placed(problem: &Problem, mapping: &Mapping) -> Result<Vec<usize>, Vec<Violation>> {
     if mapping.threads != problem.threads {
         let (mapping, problem) = (mapping.threads, problem.threads);
         return Err(vec![Violation::OtherThreads { mapping, problem }]);
@@ -286,12 +253,13 @@ fn placed<'a>(problem: &'a Problem, mapping: &Mapping) -> Result<Vec<Placed<'a>>
             asked,
         }]);
     }
+    let cpus = problem.topology.cpus();
     let mut placed = Vec::with_capacity(asked);
     let mut violations = Vec::new();
     for (slot, cpu) in mapping.iter() {
-        match problem.topology.cpu(cpu) {
-            Some(cpu) => placed.push((slot, cpu)),
-            None => violations.push(Violation::OutsideCpuset { slot, cpu }),
+        match cpus.binary_search_by_key(&cpu, |known| known.id) {
+            Ok(index) => placed.push(index),
+            Err(_) => violations.push(Violation::OutsideCpuset { slot, cpu }),
         }
     }
     if violations.is_empty() {
@@ -301,116 +269,201 @@ fn placed<'a>(problem: &'a Problem, mapping: &Mapping) -> Result<Vec<Placed<'a>>
     }
 }
 
-/// How many times each key occurs.
-fn tally<K: Ord>(keys: impl Iterator<Item = K>) -> BTreeMap<K, u32> {
-    let mut counts = BTreeMap::new();
-    for key in keys {
-        *counts.entry(key).or_insert(0) += 1;
+/// W x T threads on their cpus.
+struct Threads<'a> {
+    workers: u32,
+    /// T.
+    each: usize,
+    /// Index of the cpu of each thread.
+    placed: &'a [usize],
+    /// Number of the core of each cpu.
+    core_of: Vec<usize>,
+}
+
+impl<'a> Threads<'a> {
+    fn of(problem: &Problem, placed: &'a [usize]) -> Self {
+        let cpus = problem.topology.cpus();
+        let mut cores: Vec<u32> = cpus.iter().map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        let number = |cpu: &Cpu| cores.partition_point(|&core| core < cpu.core);
+        Self {
+            workers: problem.workers.into(),
+            each: usize::from(problem.threads).max(1),
+            placed,
+            core_of: cpus.iter().map(number).collect(),
+        }
     }
-    counts
-}
 
-/// The most above `limit` among `counts`.
-fn excess<K: Ord>(counts: &BTreeMap<K, u32>, limit: u32) -> u32 {
-    counts
-        .values()
-        .map(|count| count.saturating_sub(limit))
-        .max()
-        .unwrap_or(0)
-}
-
-/// Rule (2): equal ranks of different workers on distinct cpus; at most ceil(W/C) together where W
-/// > C.
-fn equal_ranks_apart(size: &Size, placed: &[Placed<'_>]) -> u32 {
-    let counts = tally(placed.iter().map(|(slot, cpu)| (slot.rank, cpu.id)));
-    excess(&counts, size.workers.div_ceil(size.cpus))
-}
-
-/// Rule (3): threads of one worker on distinct cpus; at most ceil(T/C) together where T > C.
-fn worker_apart(size: &Size, placed: &[Placed<'_>]) -> u32 {
-    let counts = tally(placed.iter().map(|(slot, cpu)| (slot.worker, cpu.id)));
-    excess(&counts, size.threads.div_ceil(size.cpus))
-}
-
-/// Rules (8) and (8+): every unit (cpu or core) holds floor(WT/units) to ceil(WT/units) threads.
-fn volume(
-    size: &Size,
-    units: u32,
-    problem: &Problem,
-    placed: &[Placed<'_>],
-    unit: fn(&Cpu) -> u32,
-) -> u32 {
-    let threads = size.workers * size.threads;
-    let (lower, upper) = (threads / units, threads.div_ceil(units));
-    let counts = tally(placed.iter().map(|(_, cpu)| unit(cpu)));
-    let of = |cpu: &Cpu| counts.get(&unit(cpu)).copied().unwrap_or(0);
-    let off = |count: u32| lower.saturating_sub(count).max(count.saturating_sub(upper));
-    problem
-        .topology
-        .cpus()
-        .iter()
-        .map(|cpu| off(of(cpu)))
-        .max()
-        .unwrap_or(0)
-}
-
-/// At most ceil(W/P) mains on one core.
-fn mains_per_core(size: &Size, placed: &[Placed<'_>]) -> u32 {
-    let mains = placed.iter().filter(|(slot, _)| slot.rank.0 == 0);
-    excess(
-        &tally(mains.map(|(_, cpu)| cpu.core)),
-        size.workers.div_ceil(size.cores),
-    )
-}
-
-/// Rules (9)-(12) and (12+): where the threads exceed the units and leave a remainder r, at most
-/// max(0, W - units + r) units hold both ceil(WT/units) threads and a main. For cores (fewer units
-/// than cpus, or as many) the rule is stated for W <= P; for cpus with W > C its right-hand side is
-/// at least r and it holds of itself.
-fn overloaded_mains(size: &Size, units: u32, placed: &[Placed<'_>], unit: fn(&Cpu) -> u32) -> u32 {
-    let threads = size.workers * size.threads;
-    let rest = threads % units;
-    if rest == 0 || threads < units || size.workers > units {
-        return 0;
+    fn cpus(&self) -> Units {
+        self.units(self.core_of.len(), |cpu| cpu)
     }
-    let counts = tally(placed.iter().map(|(_, cpu)| unit(cpu)));
-    let mains = placed.iter().filter(|(slot, _)| slot.rank.0 == 0);
-    let holds_main = tally(mains.map(|(_, cpu)| unit(cpu)));
-    let full = threads.div_ceil(units);
-    let both = holds_main
-        .keys()
-        .filter(|unit| counts.get(unit).copied() >= Some(full))
-        .count();
-    (both as u32).saturating_sub((size.workers + rest).saturating_sub(units))
+
+    fn cores(&self) -> Units {
+        let count = self.core_of.iter().max().map_or(0, |last| last + 1);
+        self.units(count, |cpu| self.core_of[cpu])
+    }
+
+    fn units(&self, count: usize, unit: impl Fn(usize) -> usize) -> Units {
+        let mut units = Units {
+            workers: self.workers,
+            threads: self.placed.len() as u32,
+            volume: vec![0; count],
+            mains: vec![0; count],
+        };
+        for worker in self.placed.chunks(self.each) {
+            units.mains[unit(worker[0])] += 1;
+            worker.iter().for_each(|&cpu| units.volume[unit(cpu)] += 1);
+        }
+        units
+    }
+
+    /// Rule (2): equal ranks of different workers on distinct cpus; at most ceil(W/C) together where
+    /// W > C.
+    fn equal_ranks_apart(&self) -> u32 {
+        let of_rank = |rank: usize| self.placed[rank..].iter().step_by(self.each);
+        let ranks = 0..self.each.min(self.placed.len());
+        let limit = self.workers.div_ceil(self.core_of.len() as u32);
+        self.most_on_a_cpu(ranks.map(of_rank)).saturating_sub(limit)
+    }
+
+    /// Rule (3): threads of one worker on distinct cpus; at most ceil(T/C) together where T > C.
+    fn worker_apart(&self) -> u32 {
+        let workers = self.placed.chunks(self.each).map(|worker| worker.iter());
+        let limit = self.each.div_ceil(self.core_of.len()) as u32;
+        self.most_on_a_cpu(workers).saturating_sub(limit)
+    }
+
+    /// The most threads of one group on one cpu.
+    fn most_on_a_cpu<'t, G>(&self, groups: impl Iterator<Item = G>) -> u32
+    where
+        G: Iterator<Item = &'t usize> + Clone,
+    {
+        let mut held = vec![0; self.core_of.len()];
+        let mut most = 0;
+        for group in groups {
+            for &cpu in group.clone() {
+                held[cpu] += 1;
+                most = most.max(held[cpu]);
+            }
+            group.for_each(|&cpu| held[cpu] = 0);
+        }
+        most
+    }
+}
+
+/// What threads are shared out to: cpus or cores.
+struct Units {
+    workers: u32,
+    threads: u32,
+    /// Threads of each.
+    volume: Vec<u32>,
+    /// Mains of each.
+    mains: Vec<u32>,
+}
+
+impl Units {
+    fn count(&self) -> u32 {
+        self.volume.len() as u32
+    }
+
+    /// Rules (8) and (8+): every unit holds floor(WT/units) to ceil(WT/units) threads.
+    fn uneven(&self) -> u32 {
+        let lower = self.threads / self.count();
+        let upper = self.threads.div_ceil(self.count());
+        let off = |&held: &u32| lower.saturating_sub(held).max(held.saturating_sub(upper));
+        self.volume.iter().map(off).max().unwrap_or(0)
+    }
+
+    /// At most ceil(W/units) mains on one unit; a rule of cores.
+    fn crowded_mains(&self) -> u32 {
+        let most = self.mains.iter().copied().max().unwrap_or(0);
+        most.saturating_sub(self.workers.div_ceil(self.count()))
+    }
+
+    /// Rules (9)-(12) and (12+): where the threads exceed the units and leave a remainder r, at most
+    /// max(0, W - units + r) units hold both ceil(WT/units) threads and a main. For cores (fewer
+    /// units than cpus, or as many) the rule is stated for W <= P; for cpus with W > C its
+    /// right-hand side is at least r and it holds of itself.
+    fn overloaded_mains(&self) -> u32 {
+        let rest = self.threads % self.count();
+        if rest == 0 || self.threads < self.count() || self.workers > self.count() {
+            return 0;
+        }
+        let full = self.threads.div_ceil(self.count());
+        let both = self.volume.iter().zip(&self.mains);
+        let both = both.filter(|&(&held, &mains)| held >= full && mains > 0);
+        (both.count() as u32).saturating_sub((self.workers + rest).saturating_sub(self.count()))
+    }
 }
 
 /// The objective, pair by pair.
-fn value(problem: &Problem, placed: &[Placed<'_>]) -> i64 {
-    let mains: Vec<&Cpu> = placed
-        .iter()
-        .filter(|(slot, _)| slot.rank.0 == 0)
-        .map(|&(_, cpu)| cpu)
-        .collect();
-    let within: i64 = placed
-        .chunks(usize::from(problem.threads).max(1))
-        .map(|worker| {
-            let cpus: Vec<&Cpu> = worker.iter().map(|&(_, cpu)| cpu).collect();
-            pair_distances(problem, &cpus)
-        })
-        .sum();
-    pair_distances(problem, &mains)
+fn value(problem: &Problem, placed: &[usize]) -> i64 {
+    let cpus = problem.topology.cpus();
+    let each = usize::from(problem.threads).max(1);
+    let mains: Vec<&Cpu> = placed.iter().step_by(each).map(|&at| &cpus[at]).collect();
+    let mut pairs = Pairs::default();
+    pairs.count(&mains);
+    let mains = pairs.distances(&problem.distances);
+    let mut pairs = Pairs::default();
+    let mut worker: Vec<&Cpu> = Vec::with_capacity(each);
+    for row in placed.chunks(each) {
+        worker.clear();
+        worker.extend(row.iter().map(|&at| &cpus[at]));
+        pairs.count(&worker);
+    }
+    let within = pairs.distances(&problem.distances);
+    mains
         + match problem.mode {
             Mode::Scatter => within,
             Mode::Compact => -within,
         }
 }
 
-fn pair_distances(problem: &Problem, cpus: &[&Cpu]) -> i64 {
-    let mut sum = 0;
-    for (i, a) in cpus.iter().enumerate() {
-        for b in &cpus[i + 1..] {
-            sum += i64::from(Topology::distance(a, b, &problem.distances));
-        }
+/// Pairs of threads by what their cpus have in common. Two cpus that share something share all that
+/// is around it too: a [`Topology`](albacore_topology::Topology) where that is not so is refused.
+#[derive(Default)]
+struct Pairs {
+    all: i64,
+    same_cpu: i64,
+    same_core: i64,
+    same_l2: i64,
+    same_l3: i64,
+}
+
+impl Pairs {
+    /// Looks at every pair of a group.
+    fn count(&mut self, group: &[&Cpu]) {
+        let n = group.len() as i64;
+        self.all += n * (n - 1) / 2;
+        let alike = |number: fn(&Cpu) -> u32| {
+            // one number beside the other, so that many are compared at a time
+            let numbers: Vec<u32> = group.iter().map(|cpu| number(cpu)).collect();
+            let later = |(at, &a): (usize, &u32)| {
+                let same = numbers[at + 1..].iter().map(|&b| u32::from(a == b));
+                i64::from(same.sum::<u32>())
+            };
+            numbers.iter().enumerate().map(later).sum::<i64>()
+        };
+        self.same_cpu += alike(|cpu| cpu.id.0.into());
+        self.same_core += alike(|cpu| cpu.core);
+        self.same_l2 += alike(|cpu| cpu.l2);
+        self.same_l3 += alike(|cpu| cpu.l3);
     }
-    sum
+
+    /// Each pair at the distance of the nearest thing that it shares.
+    fn distances(&self, distances: &Distances) -> i64 {
+        let Self {
+            all,
+            same_cpu,
+            same_core,
+            same_l2,
+            same_l3,
+        } = *self;
+        i64::from(distances.cpu) * same_cpu
+            + i64::from(distances.l1) * (same_core - same_cpu)
+            + i64::from(distances.l2) * (same_l2 - same_core)
+            + i64::from(distances.l3) * (same_l3 - same_l2)
+            + i64::from(distances.beyond) * (all - same_l3)
+    }
 }
