@@ -1,0 +1,95 @@
+//! How pods are reached: Service, NetworkPolicy and, where Prometheus' operator is, ServiceMonitor.
+
+use serde_json::{Value, json};
+
+use super::selector;
+use crate::limits::METRICS_SECONDS;
+use crate::names::{GRPC, GRPC_PORT, HTTP, HTTP_PORT, SERVER};
+use crate::validate::Valid;
+
+/// The container ports behind the ports of the Service: a name or a number.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Ports {
+    /// Behind [`HTTP_PORT`].
+    pub(super) http: Option<Value>,
+    /// Behind [`GRPC_PORT`].
+    pub(super) grpc: Option<Value>,
+}
+
+/// The ports of the server in the finished template `pod`: those of the names `http` and `grpc`;
+/// without an `http`, the first one that has neither name.
+pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
+    if valid.spec.is_built_in() {
+        return Ports {
+            http: Some(HTTP.into()),
+            grpc: Some(GRPC.into()),
+        };
+    }
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let mut servers = containers.filter(|c| c["name"] == SERVER);
+    let ports = servers.next().and_then(|c| c["ports"].as_array());
+    let tcp = || {
+        let ports = ports.into_iter().flatten();
+        ports.filter(|p| p["protocol"].is_null() || p["protocol"] == "TCP")
+    };
+    let named = |name: &str| tcp().find(|p| p["name"] == name);
+    let first = || tcp().find(|p| p["name"] != GRPC);
+    Ports {
+        http: named(HTTP)
+            .or_else(first)
+            .map(|p| p["containerPort"].clone()),
+        grpc: named(GRPC).map(|p| p["containerPort"].clone()),
+    }
+}
+
+/// `None` for a server that names no port: there is nothing to send requests to.
+pub(super) fn service(valid: &Valid, ports: &Ports) -> Option<Value> {
+    let mut served = Vec::new();
+    let mut push = |name: &str, number: u16, protocol: &str, target: &Option<Value>| {
+        if let Some(target) = target {
+            served.push(json!({
+                "name": name, "port": number, "protocol": "TCP", "targetPort": target,
+                "appProtocol": protocol,
+            }));
+        }
+    };
+    push(HTTP, HTTP_PORT, "http", &ports.http);
+    push(GRPC, GRPC_PORT, "kubernetes.io/h2c", &ports.grpc);
+    (!served.is_empty()).then(
+        || json!({"spec": {"type": "ClusterIP", "selector": selector(valid), "ports": served}}),
+    )
+}
+
+/// Everybody may reach the ports that containers name, and no other. `None` where a container that
+/// runs with the pods names none: what it listens on is then unknown.
+pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
+    let containers = pod["spec"]["containers"].as_array()?;
+    let mut open = Vec::new();
+    for container in containers {
+        let ports = container["ports"].as_array();
+        if container["name"] == SERVER && ports.is_none_or(Vec::is_empty) {
+            return None;
+        }
+        for port in ports.into_iter().flatten() {
+            let protocol = port["protocol"].as_str().unwrap_or("TCP");
+            open.push(json!({"port": port["containerPort"], "protocol": protocol}));
+        }
+    }
+    Some(json!({"spec": {
+        "podSelector": {"matchLabels": selector(valid)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": open}],
+    }}))
+}
+
+/// `None` for a server of the user's own, which may have no metrics.
+pub(super) fn service_monitor(valid: &Valid) -> Option<Value> {
+    valid.spec.is_built_in().then(|| {
+        json!({"spec": {
+            "selector": {"matchLabels": selector(valid)},
+            "endpoints": [{
+                "port": HTTP, "path": "/metrics", "interval": format!("{METRICS_SECONDS}s"),
+            }],
+        }})
+    })
+}

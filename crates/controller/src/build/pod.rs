@@ -1,0 +1,60 @@
+//! The pod template: what PodSecurity *restricted* asks for, a way out that loses no request, pods
+//! spread over nodes, the server, and the user's template laid over all of it.
+
+use serde_json::{Value, json};
+
+use super::{labels, overlay, selector, server};
+use crate::limits::{GRACE_SECONDS, LEAVE_SECONDS};
+use crate::validate::Valid;
+
+/// Who runs in the containers: nobody that the node knows.
+const USER: i64 = 65_532;
+
+/// The template of the pods of `valid`.
+pub(super) fn template(valid: &Valid, image: &str) -> Value {
+    let user = valid.spec.template.as_ref();
+    let user = serde_json::to_value(user).unwrap_or_default();
+    let mut metadata = json!({ "labels": labels(valid) });
+    overlay::lay(&mut metadata, &user["metadata"]);
+    let mut pod = pod(valid, image);
+    overlay::lay(&mut pod, &user["spec"]);
+    if let Some(containers) = pod["containers"].as_array_mut() {
+        order(containers);
+    }
+    json!({"metadata": metadata, "spec": pod})
+}
+
+fn pod(valid: &Valid, image: &str) -> Value {
+    let mut container = server::container(valid, image);
+    container["securityContext"] = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": true,
+    });
+    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": LEAVE_SECONDS}}});
+    json!({
+        "serviceAccountName": valid.name,
+        "automountServiceAccountToken": false,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector(valid)},
+        }],
+        "containers": [container],
+        "volumes": server::volumes(valid),
+    })
+}
+
+/// The server stands first: it is the container that `kubectl logs` and `kubectl exec` take.
+fn order(containers: &mut [Value]) {
+    containers.sort_by_key(|container| container["name"] != "server");
+}

@@ -1,0 +1,148 @@
+//! What differs between the built-in server and one of the user's own: command, ports, probes and
+//! the ConfigMap.
+
+use albacore_api::thread_counts;
+use serde_json::{Map, Value, json};
+
+use crate::limits::{LIVENESS_MISSES_MAX, PROBE_SECONDS, STARTUP_PROBES_MAX};
+use crate::names::{
+    GRPC, GRPC_PORT, HTTP, HTTP_PORT, SETTINGS_FOLDER, SETTINGS_KEY, THREADS_VARIABLE,
+    VOLUME_PREFIX, WORKERS_VARIABLE,
+};
+use crate::settings::{ModelVolume, model_volumes};
+use crate::validate::Valid;
+
+/// The settings of the built-in server; the thread counts of a server of the user's own that reads
+/// its environment from elsewhere; else none.
+pub(super) fn config_map(valid: &Valid) -> Option<Value> {
+    if let Some(settings) = &valid.settings {
+        return Some(json!({"data": {SETTINGS_KEY: settings}}));
+    }
+    reads_environment(valid).then(|| {
+        let counts = thread_counts(valid.spec.workers, valid.spec.threads).into_iter();
+        let data: Map<_, _> = counts.map(|(name, count)| (name, count.into())).collect();
+        json!({ "data": data })
+    })
+}
+
+/// Whether the server's environment comes from ConfigMaps or Secrets too, whose names for it cannot
+/// be seen here.
+fn reads_environment(valid: &Valid) -> bool {
+    let server = valid.spec.server_container();
+    server.is_some_and(|c| c.env_from.as_ref().is_some_and(|from| !from.is_empty()))
+}
+
+/// The container `server` before the template is laid over it.
+pub(super) fn container(valid: &Valid, image: &str) -> Value {
+    let mut container = match valid.spec.is_built_in() {
+        true => built_in(valid, image),
+        false => own(valid),
+    };
+    if let Some(resources) = &valid.spec.resources {
+        container["resources"] = serde_json::to_value(resources).unwrap_or_default();
+    }
+    container
+}
+
+/// W and T alone: everything else may change without a restart.
+fn built_in(valid: &Valid, image: &str) -> Value {
+    let mut mounts = vec![json!({
+        "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
+    })];
+    for (index, folder) in model_volumes(&valid.spec.models).into_values().enumerate() {
+        mounts.push(json!({
+            "name": model_volume_name(index), "mountPath": folder, "readOnly": true,
+        }));
+    }
+    let probe = |path: &str| json!({"path": path, "port": HTTP});
+    json!({
+        "name": "server",
+        "image": image,
+        "args": ["--settings", format!("{SETTINGS_FOLDER}/{SETTINGS_KEY}")],
+        "ports": [
+            {"name": HTTP, "containerPort": HTTP_PORT, "protocol": "TCP"},
+            {"name": GRPC, "containerPort": GRPC_PORT, "protocol": "TCP"},
+        ],
+        "env": [
+            {"name": WORKERS_VARIABLE, "value": valid.spec.workers.to_string()},
+            {"name": THREADS_VARIABLE, "value": valid.spec.threads.to_string()},
+        ],
+        "volumeMounts": mounts,
+        "startupProbe": {
+            "httpGet": probe("/v2/health/live"),
+            "periodSeconds": 1,
+            "failureThreshold": STARTUP_PROBES_MAX,
+        },
+        "readinessProbe": {
+            "httpGet": probe("/v2/health/ready"),
+            "periodSeconds": PROBE_SECONDS,
+            "failureThreshold": 2,
+        },
+        "livenessProbe": {
+            "httpGet": probe("/v2/health/live"),
+            "periodSeconds": PROBE_SECONDS,
+            "timeoutSeconds": PROBE_SECONDS,
+            "failureThreshold": LIVENESS_MISSES_MAX,
+        },
+    })
+}
+
+/// Thread counts as variables; where the user's own variables may come from elsewhere, as the first
+/// of the sources, because a later source and every variable goes before it.
+fn own(valid: &Valid) -> Value {
+    let (workers, threads) = (valid.spec.workers, valid.spec.threads);
+    let is_ours = |name: &str| [WORKERS_VARIABLE, THREADS_VARIABLE].contains(&name);
+    let counts = thread_counts(workers, threads).into_iter();
+    // W and T stand in the template in any case: a change of them starts new pods.
+    let variables: Vec<Value> = counts
+        .filter(|(name, _)| is_ours(name) || !reads_environment(valid))
+        .map(|(name, count)| json!({"name": name, "value": count}))
+        .collect();
+    let mut container = json!({
+        "name": "server",
+        "env": variables,
+        "volumeMounts": [{"name": temporary_volume_name(), "mountPath": "/tmp"}],
+    });
+    if reads_environment(valid) {
+        container["envFrom"] = json!([{"configMapRef": {"name": valid.name}}]);
+    }
+    let server = valid.spec.server_container();
+    let ports = server.and_then(|c| c.ports.as_ref());
+    if let Some(port) = ports.and_then(|ports| ports.first()) {
+        container["readinessProbe"] = json!({
+            "tcpSocket": {"port": port.container_port},
+            "periodSeconds": PROBE_SECONDS,
+            "failureThreshold": 2,
+        });
+    }
+    container
+}
+
+/// The volumes that [`container`] mounts.
+pub(super) fn volumes(valid: &Valid) -> Vec<Value> {
+    if !valid.spec.is_built_in() {
+        return vec![json!({"name": temporary_volume_name(), "emptyDir": {}})];
+    }
+    let settings = json!({
+        "name": format!("{VOLUME_PREFIX}settings"), "configMap": {"name": valid.name},
+    });
+    let models = model_volumes(&valid.spec.models).into_keys().enumerate();
+    let models = models.map(|(index, volume)| {
+        let name = model_volume_name(index);
+        match volume {
+            ModelVolume::Claim(claim) => {
+                json!({"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": true}})
+            }
+            ModelVolume::ConfigMap(map) => json!({"name": name, "configMap": {"name": map}}),
+        }
+    });
+    std::iter::once(settings).chain(models).collect()
+}
+
+fn model_volume_name(index: usize) -> String {
+    format!("{VOLUME_PREFIX}model-{index}")
+}
+
+fn temporary_volume_name() -> String {
+    format!("{VOLUME_PREFIX}tmp")
+}

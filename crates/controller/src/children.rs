@@ -1,0 +1,109 @@
+//! The objects that belong to a deployment: their kinds, and one as it is wanted.
+
+use serde_json::{Map, Value, json};
+
+use crate::digest::digest_of;
+use crate::names::APPLIED_ANNOTATION;
+
+/// The kinds of children, each with one object of the deployment's own name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ChildKind {
+    /// Who the pods are; without a token.
+    ServiceAccount,
+    /// The settings of the built-in server, or the thread counts of a server of the user's own.
+    ConfigMap,
+    /// The address.
+    Service,
+    /// Who may talk to the pods: everybody, to their ports alone.
+    NetworkPolicy,
+    /// How many pods an eviction may take at once.
+    PodDisruptionBudget,
+    /// The pods.
+    Deployment,
+    /// Where Prometheus looks, if its operator is installed.
+    ServiceMonitor,
+}
+
+impl ChildKind {
+    /// Every kind, in the order in which children are applied.
+    pub const ALL: [Self; 7] = [
+        Self::ServiceAccount,
+        Self::ConfigMap,
+        Self::Service,
+        Self::NetworkPolicy,
+        Self::PodDisruptionBudget,
+        Self::Deployment,
+        Self::ServiceMonitor,
+    ];
+
+    /// `apiVersion` of its objects.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::ServiceAccount | Self::ConfigMap | Self::Service => "v1",
+            Self::NetworkPolicy => "networking.k8s.io/v1",
+            Self::PodDisruptionBudget => "policy/v1",
+            Self::Deployment => "apps/v1",
+            Self::ServiceMonitor => "monitoring.coreos.com/v1",
+        }
+    }
+
+    /// `kind` of its objects.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::ServiceAccount => "ServiceAccount",
+            Self::ConfigMap => "ConfigMap",
+            Self::Service => "Service",
+            Self::NetworkPolicy => "NetworkPolicy",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::Deployment => "Deployment",
+            Self::ServiceMonitor => "ServiceMonitor",
+        }
+    }
+
+    /// The name of its objects in paths of the API.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::ServiceAccount => "serviceaccounts",
+            Self::ConfigMap => "configmaps",
+            Self::Service => "services",
+            Self::NetworkPolicy => "networkpolicies",
+            Self::PodDisruptionBudget => "poddisruptionbudgets",
+            Self::Deployment => "deployments",
+            Self::ServiceMonitor => "servicemonitors",
+        }
+    }
+}
+
+/// A child as it is wanted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Child {
+    /// Its kind.
+    pub kind: ChildKind,
+    /// Exactly the fields that the controller owns, with the annotation that carries `digest`.
+    pub body: Value,
+    /// Of everything in `body` but the annotation: a child whose annotation says the same was
+    /// applied as it is wanted.
+    pub digest: String,
+}
+
+impl Child {
+    /// Its name, which is that of the deployment.
+    pub fn name(&self) -> &str {
+        self.body["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// A child of `metadata` and the fields of `body`.
+    pub(crate) fn new(kind: ChildKind, metadata: Value, body: Value) -> Self {
+        let mut whole = Map::new();
+        whole.insert("apiVersion".into(), kind.api_version().into());
+        whole.insert("kind".into(), kind.kind().into());
+        whole.insert("metadata".into(), metadata);
+        if let Value::Object(fields) = body {
+            whole.extend(fields);
+        }
+        let mut body = Value::Object(whole);
+        let digest = digest_of(&body);
+        body["metadata"]["annotations"] = json!({ APPLIED_ANNOTATION: digest });
+        Self { kind, body, digest }
+    }
+}

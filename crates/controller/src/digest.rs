@@ -1,0 +1,21 @@
+//! A short, stable name for a JSON value, and the SHA-256 of a text.
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// Hexadecimal digits of a digest that tells one wish from another; 64 bits: two wishes for one
+/// object never meet by chance.
+const DIGITS: usize = 16;
+
+/// A digest of `value`; equal for equal values in every version of this program.
+pub(crate) fn digest_of(value: &Value) -> String {
+    let mut digest = sha256_of(value.to_string().as_bytes());
+    digest.truncate(DIGITS);
+    digest
+}
+
+/// The SHA-256 of `bytes` as 64 hexadecimal digits.
+pub(crate) fn sha256_of(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,112 @@
+//! A spec as `settings.yaml`, and where the files of its models are mounted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use albacore_api::{BatchingPolicy, InferenceDeploymentSpec, Model, ModelPlace, Violation};
+use albacore_settings::{Batching, Policy, Queue, Settings, Slo, Source};
+
+use crate::names::MODELS_FOLDER;
+
+/// What is mounted for models.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum ModelVolume {
+    /// A PersistentVolumeClaim, by name.
+    Claim(String),
+    /// A ConfigMap, by name.
+    ConfigMap(String),
+}
+
+impl ModelVolume {
+    /// Where it is mounted.
+    pub(crate) fn folder(&self) -> String {
+        match self {
+            Self::Claim(name) => format!("{MODELS_FOLDER}/pvc/{name}"),
+            Self::ConfigMap(name) => format!("{MODELS_FOLDER}/configmap/{name}"),
+        }
+    }
+}
+
+/// The volumes of the models, each once, with where they are mounted.
+pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
+    let volumes = models.iter().filter_map(|model| match &model.uri.place {
+        ModelPlace::Pvc { claim, .. } => Some(ModelVolume::Claim(claim.clone())),
+        ModelPlace::ConfigMap { name, .. } => Some(ModelVolume::ConfigMap(name.clone())),
+        ModelPlace::File { .. } | ModelPlace::Http { .. } => None,
+    });
+    volumes
+        .map(|volume| (volume.clone(), volume.folder()))
+        .collect()
+}
+
+/// The text of `settings.yaml` for a spec that keeps the rules.
+///
+/// # Errors
+/// What the server would refuse: its reader is asked before anything is written.
+pub(crate) fn settings_of(spec: &InferenceDeploymentSpec) -> Result<String, Violation> {
+    let models = spec.models.iter().enumerate().map(settings_of_model);
+    let policy = match spec.batching.policy {
+        BatchingPolicy::Auto => Policy::Auto,
+        BatchingPolicy::Deferred => Policy::Deferred,
+        BatchingPolicy::Eager => Policy::Eager,
+        BatchingPolicy::Timeout => Policy::Timeout {
+            // The rules want a delay here; without one the check below refuses a zero.
+            delay: spec
+                .batching
+                .max_delay
+                .map_or(Duration::ZERO, |d| d.duration()),
+        },
+    };
+    let settings = Settings {
+        models: models.collect::<Result<_, _>>()?,
+        batching: Batching {
+            policy,
+            max_rows: spec.batching.max_rows,
+        },
+        queue: Queue {
+            max_rows: spec.queue.max_rows,
+        },
+    };
+    settings.check().map_err(|invalid| Violation {
+        field: "spec".to_owned(),
+        problem: format!("makes settings that the server would refuse: {invalid}"),
+        line: None,
+    })?;
+    Ok(settings.to_yaml())
+}
+
+fn settings_of_model(
+    (index, model): (usize, &Model),
+) -> Result<albacore_settings::Model, Violation> {
+    let digest = model.uri.sha256.as_deref().map(str::parse).transpose();
+    let sha256 = digest.map_err(|problem: String| Violation {
+        field: format!("spec.models[{index}].uri"),
+        problem,
+        line: None,
+    })?;
+    Ok(albacore_settings::Model {
+        name: model.name.clone(),
+        source: source_of(&model.uri.place),
+        sha256,
+        slo: model.slo.map(|slo| Slo {
+            latency: slo.latency.duration(),
+            percentile: slo.percentile,
+        }),
+    })
+}
+
+/// Where the server finds the file of a place.
+pub(crate) fn source_of(place: &ModelPlace) -> Source {
+    match place {
+        ModelPlace::File { path } => Source::Path(path.clone()),
+        ModelPlace::Pvc { claim, path } => {
+            let folder = ModelVolume::Claim(claim.clone()).folder();
+            Source::Path(format!("{folder}/{path}"))
+        }
+        ModelPlace::ConfigMap { name, key } => {
+            let folder = ModelVolume::ConfigMap(name.clone()).folder();
+            Source::Path(format!("{folder}/{key}"))
+        }
+        ModelPlace::Http { url } => Source::Url(url.clone()),
+    }
+}

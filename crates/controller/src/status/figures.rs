@@ -1,0 +1,95 @@
+//! Measured figures: taken over all pods, rounded to two digits so that noise does not show.
+
+use albacore_batching::{Load, load_factor as factor_of};
+
+use super::Facts;
+use crate::state::ServerState;
+
+/// Figures are those of pods that serve.
+fn states<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a ServerState> {
+    facts.ready_pods().filter_map(|pod| pod.state.as_ref())
+}
+
+/// The load of all pods that told theirs.
+pub(crate) fn load(facts: &Facts<'_>) -> Load {
+    let mut load = Load {
+        pods: 0,
+        requests: 0,
+        bad: 0,
+        idle_share: 0.0,
+        bad_rate_allowed: bad_rate_allowed(facts),
+    };
+    for state in states(facts) {
+        load.pods += 1;
+        load.requests = load.requests.saturating_add(state.requests.all());
+        load.bad = load.bad.saturating_add(state.requests.bad());
+        load.idle_share += state.idle_share;
+    }
+    load.idle_share /= f64::from(load.pods.max(1));
+    load
+}
+
+/// The strictest share of bad requests that an objective allows; all of them without one.
+fn bad_rate_allowed(facts: &Facts<'_>) -> f64 {
+    let objectives = facts.deployment.spec.models.iter().filter_map(|m| m.slo);
+    let allowed = objectives.map(|slo| 1.0 - slo.percentile / 100.0);
+    allowed.fold(1.0, f64::min)
+}
+
+/// Whether the objective is kept; `None` where nothing is known or no request came.
+pub(super) fn is_objective_kept(facts: &Facts<'_>) -> Option<bool> {
+    let load = load(facts);
+    // Without rounding 1 - 99/100 would refuse the very last request allowed.
+    let allowed = load.bad_rate_allowed * load.requests as f64 + 1e-6;
+    (load.requests > 0).then(|| load.bad as f64 <= allowed)
+}
+
+pub(super) fn goodput(facts: &Facts<'_>) -> Option<String> {
+    let mut states = states(facts).map(|s| s.goodput_per_second).peekable();
+    states.peek()?;
+    Some(format!("{}/s", two_digits(states.sum())))
+}
+
+/// Of the slowest pod.
+pub(super) fn latency_p99(facts: &Facts<'_>) -> Option<String> {
+    let worst = states(facts)
+        .filter_map(|s| s.latency_p99_ms)
+        .reduce(f64::max)?;
+    Some(time(worst * 1_000.0))
+}
+
+pub(super) fn bad_rate(facts: &Facts<'_>) -> Option<String> {
+    let load = load(facts);
+    let all = load.requests.max(1) as f64;
+    (load.pods > 0).then(|| format!("{}%", two_digits(100.0 * load.bad as f64 / all)))
+}
+
+pub(super) fn load_factor(facts: &Facts<'_>) -> Option<String> {
+    let load = load(facts);
+    (load.pods > 0).then(|| two_digits(factor_of(&load)))
+}
+
+/// Two digits that count, without an exponent: 1234 is 1200, 0.01234 is 0.012.
+pub(super) fn two_digits(number: f64) -> String {
+    if !number.is_finite() || number.abs() < 1e-6 {
+        return "0".to_owned();
+    }
+    let exponent = number.abs().log10().floor() as i32;
+    let unit = 10f64.powi(exponent - 1);
+    let rounded = (number / unit).round() * unit;
+    let decimals = usize::try_from(1 - exponent).unwrap_or(0);
+    let text = format!("{rounded:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// A time in the unit that reads best.
+pub(super) fn time(micros: f64) -> String {
+    match micros {
+        m if m >= 1e6 => format!("{}s", two_digits(m / 1e6)),
+        m if m >= 1e3 => format!("{}ms", two_digits(m / 1e3)),
+        m => format!("{}us", two_digits(m)),
+    }
+}

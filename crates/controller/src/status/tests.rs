@@ -1,0 +1,454 @@
+//! What the status says of given facts, and the rules of kstatus over random ones.
+
+use albacore_api::{InferenceDeployment, PodPlacement, read_deployment};
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::observed::Told;
+use crate::settings::source_of;
+use crate::state::{Latency, Loading, ModelState, Requests, ServerState, Workers};
+use crate::validate::validate;
+
+const SETTINGS: &str = "in force";
+
+fn deployment() -> InferenceDeployment {
+    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": "fraud", "namespace": "bank", "uid": "u", "generation": 3},
+        "spec": {"workers": 2, "threads": 4, "models": [
+            {"name": "m", "uri": "file:///m", "slo": {"latency": "25ms", "percentile": 99}}]}});
+    read_deployment(&object.to_string(), "f.yaml").unwrap()
+}
+
+fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
+    let told = |status: &str, reason: &str| {
+        Some(Told {
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: "as told".to_owned(),
+        })
+    };
+    let is_complete = updated == wanted && available == wanted;
+    Workload {
+        is_observed: true,
+        wanted,
+        replicas: wanted,
+        updated,
+        ready: available,
+        available,
+        is_available: told(
+            if available > 0 { "True" } else { "False" },
+            "MinimumReplicas",
+        ),
+        is_progressing: told(
+            "True",
+            if is_complete {
+                "NewReplicaSetAvailable"
+            } else {
+                "ReplicaSetUpdated"
+            },
+        ),
+    }
+}
+
+fn state(alive: u32) -> ServerState {
+    let model = ModelState {
+        name: "m".to_owned(),
+        source: source_of(&deployment().spec.models[0].uri.place).to_string(),
+        sha256: Some("ab".to_owned()),
+        state: Loading::Loaded,
+        error: None,
+        latency: vec![Latency {
+            kind: "value".to_owned(),
+            alpha_us: 1.849,
+            beta_us: 1234.0,
+            samples: 9,
+        }],
+    };
+    ServerState {
+        settings_sha256: SETTINGS.to_owned(),
+        workers: Workers { wanted: 2, alive },
+        models: vec![model],
+        window_seconds: 60.0,
+        goodput_per_second: 1234.0,
+        idle_share: 0.4,
+        latency_p99_ms: Some(11.26),
+        requests: Requests {
+            good: 990,
+            late: 10,
+            shed: 0,
+            failed: 0,
+        },
+    }
+}
+
+fn pod(name: &str, state: Option<ServerState>) -> PodSeen {
+    let placement = PodPlacement {
+        pod: format!("bank/{name}"),
+        workers: 2,
+        workers_verified: 2,
+        planned: 8,
+        verified: 8,
+        ..PodPlacement::default()
+    };
+    PodSeen {
+        name: name.to_owned(),
+        is_ready: true,
+        is_ending: false,
+        state,
+        placement: Some(placement),
+    }
+}
+
+fn time(second: i64) -> Time {
+    Time(Timestamp::from_second(second).unwrap())
+}
+
+struct Case {
+    deployment: InferenceDeployment,
+    verdict: Verdict,
+    workload: Option<Workload>,
+    pods: Vec<PodSeen>,
+}
+
+impl Case {
+    fn well() -> Self {
+        Self {
+            deployment: deployment(),
+            verdict: Verdict::Applied,
+            workload: Some(workload(2, 2, 2)),
+            pods: vec![pod("a", Some(state(2))), pod("b", Some(state(2)))],
+        }
+    }
+
+    fn status_at(&self, second: i64) -> InferenceDeploymentStatus {
+        let valid = validate(&self.deployment).ok();
+        let facts = Facts {
+            deployment: &self.deployment,
+            valid: valid.as_ref(),
+            verdict: &self.verdict,
+            served: (true, true),
+            settings_sha256: Some(SETTINGS),
+            workload: self.workload.as_ref(),
+            pods: &self.pods,
+        };
+        status_of(&facts, &time(second))
+    }
+
+    fn status(&self) -> InferenceDeploymentStatus {
+        self.status_at(100)
+    }
+
+    /// `status/reason` of a condition, empty if it is absent.
+    fn says(&self, kind: &str) -> String {
+        let status = self.status();
+        let found = status.conditions.iter().find(|c| c.type_ == kind);
+        found
+            .map(|c| format!("{}/{}", c.status, c.reason))
+            .unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_well_deployment_says_how_to_call_it_and_that_it_is_placed() {
+    let case = Case::well();
+    let status = case.status();
+    assert_eq!(status.observed_generation, Some(3));
+    assert_eq!(status.ready.as_deref(), Some("2/2"));
+    assert_eq!(status.shape.as_deref(), Some("2x4"));
+    assert_eq!(status.pinned.as_deref(), Some("16/16"));
+    assert_eq!(
+        status.selector.as_deref(),
+        Some("albacore.dev/deployment=fraud")
+    );
+    assert_eq!(status.url.as_deref(), Some("http://fraud.bank.svc:8080"));
+    assert_eq!(status.grpc_url.as_deref(), Some("fraud.bank.svc:8081"));
+    assert_eq!(status.goodput.as_deref(), Some("2500/s"));
+    assert_eq!(status.latency_p99.as_deref(), Some("11ms"));
+    assert_eq!(status.bad_rate.as_deref(), Some("1%"));
+    assert_eq!(status.load_factor.as_deref(), Some("1"));
+    let counts = status.workers.unwrap();
+    assert_eq!(
+        (counts.wanted, counts.live, counts.placed, counts.verified),
+        (4, 4, 4, 4)
+    );
+    let model = &status.models[0];
+    assert_eq!(
+        (model.loaded.as_str(), model.sha256.as_deref()),
+        ("2/2", Some("ab"))
+    );
+    assert_eq!(model.latency[0].per_row, "1.8us");
+    assert_eq!(model.latency[0].per_batch, "1.2ms");
+    for (kind, says) in [
+        ("Ready", "True/Serving"),
+        ("Available", "True/MinimumReplicas"),
+        ("Progressing", "True/NewReplicaSetAvailable"),
+        ("ModelLoaded", "True/Loaded"),
+        ("Placed", "True/Verified"),
+        ("SLOMet", "True/Met"),
+        ("Reconciling", ""),
+        ("Stalled", ""),
+    ] {
+        assert_eq!(case.says(kind), says, "{kind}");
+    }
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|c| c.observed_generation == Some(3))
+    );
+}
+
+#[test]
+fn the_selector_is_there_from_the_first_reconcile_on() {
+    let mut case = Case::well();
+    case.workload = None;
+    case.pods.clear();
+    let status = case.status();
+    assert_eq!(
+        (status.replicas, status.ready.as_deref()),
+        (Some(0), Some("0/0"))
+    );
+    assert!(status.selector.is_some());
+    assert_eq!(case.says("Ready"), "False/Creating");
+    assert_eq!(case.says("Reconciling"), "True/Creating");
+}
+
+#[test]
+fn without_a_live_worker_nothing_is_ready() {
+    let mut case = Case::well();
+    case.pods = vec![pod("a", Some(state(0))), pod("b", Some(state(0)))];
+    assert_eq!(case.says("Ready"), "False/NoLiveWorkers");
+    case.pods[1].state = Some(state(1));
+    assert_eq!(case.says("Ready"), "True/Serving");
+    case.pods = vec![pod("a", None), pod("b", None)];
+    assert_eq!(case.says("Ready"), "Unknown/StateUnread");
+    assert_eq!(case.says("SLOMet"), "Unknown/StateUnread");
+}
+
+#[test]
+fn a_rollout_is_not_ready_and_a_change_of_size_is() {
+    let mut case = Case::well();
+    case.workload = Some(workload(2, 1, 2));
+    assert_eq!(case.says("Ready"), "False/RollingOut");
+    assert_eq!(case.says("Reconciling"), "True/RollingOut");
+    let mut scaling = workload(2, 2, 2);
+    scaling.wanted = 3;
+    case.workload = Some(scaling);
+    assert_eq!(case.says("Ready"), "True/Serving");
+    assert_eq!(case.says("Reconciling"), "True/Scaling");
+    let mut stuck = workload(2, 1, 1);
+    stuck.is_progressing.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
+    case.workload = Some(stuck);
+    assert_eq!(case.says("Stalled"), "True/ProgressDeadlineExceeded");
+    assert_eq!(case.says("Reconciling"), "");
+}
+
+#[test]
+fn at_zero_pods_there_is_nothing_to_be_ready() {
+    let mut case = Case::well();
+    case.workload = Some(workload(0, 0, 0));
+    case.pods.clear();
+    assert_eq!(case.says("Ready"), "");
+    assert_eq!(case.says("Reconciling"), "");
+    assert_eq!(case.says("ModelLoaded"), "Unknown/ScaledToZero");
+    assert_eq!(case.says("Placed"), "Unknown/ScaledToZero");
+}
+
+#[test]
+fn every_hindrance_is_named() {
+    let mut case = Case::well();
+    case.verdict = Verdict::Taken(ChildKind::Service);
+    assert_eq!(case.says("Stalled"), "True/NameTaken");
+    assert_eq!(case.says("Ready"), "False/NameTaken");
+    case.verdict = Verdict::Refused(ChildKind::Deployment, "spec.x: no".to_owned());
+    assert_eq!(case.says("Stalled"), "True/ChildRefused");
+    let violation = Violation {
+        field: "spec.x".to_owned(),
+        problem: "is 1".to_owned(),
+        line: None,
+    };
+    case.verdict = Verdict::Invalid(vec![violation]);
+    let status = case.status();
+    let stalled = status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "Stalled")
+        .unwrap();
+    assert_eq!(
+        (stalled.reason.as_str(), stalled.message.as_str()),
+        ("InvalidSpec", "spec.x is 1")
+    );
+    case.verdict = Verdict::Collecting(ChildKind::Service);
+    assert_eq!(case.says("Reconciling"), "True/Collecting");
+}
+
+#[test]
+fn a_broken_model_is_named_with_its_pod() {
+    let mut case = Case::well();
+    let mut broken = state(2);
+    broken.models[0].state = Loading::Failed;
+    broken.models[0].error = Some("no such file".to_owned());
+    case.pods[1].state = Some(broken);
+    assert_eq!(case.says("Ready"), "False/ModelFailed");
+    assert_eq!(case.says("ModelLoaded"), "False/LoadFailed");
+    let status = case.status();
+    assert_eq!(status.models[0].error.as_deref(), Some("b: no such file"));
+    assert_eq!(status.models[0].loaded, "1/2");
+}
+
+#[test]
+fn settings_that_have_not_arrived_are_reconciled() {
+    let mut case = Case::well();
+    case.pods[0].state.as_mut().unwrap().settings_sha256 = "older".to_owned();
+    assert_eq!(case.says("Reconciling"), "True/SettingsPending");
+    assert_eq!(case.says("Ready"), "True/Serving");
+}
+
+#[test]
+fn the_objective_is_judged_over_all_pods() {
+    let mut case = Case::well();
+    case.pods[0].state.as_mut().unwrap().requests.late = 11;
+    assert_eq!(case.says("SLOMet"), "False/Missed");
+    for pod in &mut case.pods {
+        pod.state.as_mut().unwrap().requests = Requests::default();
+    }
+    assert_eq!(case.says("SLOMet"), "True/NoRequests");
+}
+
+#[test]
+fn placement_tells_what_is_missing() {
+    let mut case = Case::well();
+    case.pods[1].placement.as_mut().unwrap().verified = 7;
+    case.pods[1].placement.as_mut().unwrap().reason = Some("not enough cpus".to_owned());
+    assert_eq!(case.says("Placed"), "False/NotVerified");
+    case.pods[1].placement = None;
+    assert_eq!(case.says("Placed"), "Unknown/NoReport");
+    case.deployment.spec.placement.policy = albacore_api::PlacementPolicy::None;
+    assert_eq!(case.says("Placed"), "True/PolicyNone");
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_its_status_changes() {
+    let mut case = Case::well();
+    case.deployment.status = Some(case.status_at(100));
+    case.pods[0].state.as_mut().unwrap().requests.late = 500;
+    let since = |status: &InferenceDeploymentStatus, kind: &str| {
+        let found = status.conditions.iter().find(|c| c.type_ == kind).unwrap();
+        found.last_transition_time.clone()
+    };
+    let status = case.status_at(200);
+    assert_eq!(since(&status, "Ready"), time(100));
+    assert_eq!(since(&status, "SLOMet"), time(200));
+}
+
+#[test]
+fn numbers_have_two_digits() {
+    for (number, text) in [
+        (0.0, "0"),
+        (1234.0, "1200"),
+        (0.012345, "0.012"),
+        (9.96, "10"),
+        (99.6, "100"),
+        (7.0, "7"),
+        (0.1, "0.1"),
+        (f64::NAN, "0"),
+        (1e9, "1000000000"),
+        (-3.14, "-3.1"),
+    ] {
+        assert_eq!(figures::two_digits(number), text, "{number}");
+    }
+}
+
+/// As the library kstatus judges an object (Flux, kpt, `kustomize apply`).
+fn kstatus(deployment: &InferenceDeployment, status: &InferenceDeploymentStatus) -> &'static str {
+    let is = |kind: &str, value: &str| {
+        status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == kind && c.status == value)
+    };
+    let has = |kind: &str| status.conditions.iter().any(|c| c.type_ == kind);
+    match () {
+        () if status.observed_generation != deployment.metadata.generation => "InProgress",
+        () if is("Reconciling", "True") => "InProgress",
+        () if is("Stalled", "True") => "Failed",
+        () if has("Ready") && !is("Ready", "True") => "InProgress",
+        () => "Current",
+    }
+}
+
+fn any_verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        6 => Just(Verdict::Applied),
+        1 => Just(Verdict::Invalid(Vec::new())),
+        1 => Just(Verdict::Taken(ChildKind::Service)),
+        1 => Just(Verdict::Collecting(ChildKind::Service)),
+        1 => Just(Verdict::Refused(ChildKind::Deployment, "no".to_owned())),
+    ]
+}
+
+fn any_pod() -> impl Strategy<Value = PodSeen> {
+    (
+        any::<bool>(),
+        any::<bool>(),
+        prop::option::of(0..3u32),
+        any::<bool>(),
+        0..4u64,
+    )
+        .prop_map(|(is_ready, is_ending, alive, is_told, late)| {
+            let mut pod = pod("p", alive.map(state));
+            pod.is_ready = is_ready;
+            pod.is_ending = is_ending;
+            if let Some(state) = &mut pod.state {
+                state.requests.late *= late;
+            }
+            pod.placement = pod.placement.filter(|_| is_told);
+            pod
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_status_never_contradicts_itself(
+        verdict in any_verdict(),
+        counts in prop::option::of((0..4i32, 0..4i32, 0..4i32)),
+        pods in prop::collection::vec(any_pod(), 0..4),
+    ) {
+        let case = Case {
+            deployment: deployment(),
+            verdict,
+            workload: counts.map(|(wanted, updated, available)| workload(wanted, updated, available)),
+            pods,
+        };
+        let status = case.status();
+        let is = |kind: &str, value: &str| {
+            status.conditions.iter().any(|c| c.type_ == kind && c.status == value)
+        };
+        // Abnormal conditions exist only while they are true, and exclude each other.
+        for kind in [RECONCILING, STALLED] {
+            prop_assert!(!is(kind, "False") && !is(kind, "Unknown"), "{kind}");
+        }
+        prop_assert!(!(is(RECONCILING, "True") && is(STALLED, "True")));
+        // Ready is never true without a live worker, nor while anything is stalled.
+        let alive: i32 = status.workers.map_or(0, |w| w.live);
+        if is("Ready", "True") {
+            prop_assert!(alive > 0);
+            prop_assert!(!is(STALLED, "True"));
+        }
+        match kstatus(&case.deployment, &status) {
+            "Current" => {
+                let is_at_zero = case.workload.as_ref().is_some_and(|w| w.wanted == 0);
+                prop_assert!(is("Ready", "True") || is_at_zero, "{:?}", status.conditions);
+            }
+            "Failed" => prop_assert!(is(STALLED, "True")),
+            _ => prop_assert!(is(RECONCILING, "True") || !is("Ready", "True")),
+        }
+        // The same facts later, with that status: nothing to write.
+        let mut later = case;
+        later.deployment.status = Some(status.clone());
+        prop_assert_eq!(later.status_at(900), status);
+    }
+}

@@ -1,0 +1,258 @@
+//! From what is written to what can be run here: a [`Valid`] deployment, or every reason why not.
+//!
+//! The rules of the schema come first (an API server that serves an older schema may have let
+//! something through), then what only a cluster can be asked for: a file beside a YAML file, and
+//! parts of the template that would break what the rest of Albacore relies on. Pure.
+
+use albacore_api::{
+    BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, ModelPlace, SERVER_CONTAINER,
+    Violation, validate as broken_rules,
+};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+use crate::names::{
+    DEPLOYMENT_LABEL, GRPC, GRPC_PORT, HTTP, HTTP_PORT, INSTANCE_LABEL, MANAGED_BY_LABEL,
+    MODELS_FOLDER, NAME_LABEL, SETTINGS_FOLDER, THREADS_VARIABLE, VOLUME_PREFIX, WORKERS_VARIABLE,
+};
+use crate::settings::settings_of;
+
+/// A deployment that can be built.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Valid {
+    /// Its name, a DNS label.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its uid; owns the children.
+    pub uid: String,
+    /// What is wanted.
+    pub spec: InferenceDeploymentSpec,
+    /// The text of `settings.yaml`; `None` for a server of the user's own.
+    pub settings: Option<String>,
+}
+
+/// What `deployment` asks for, if it can be run.
+///
+/// # Errors
+/// Every field that is wrong, with the way out.
+pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation>> {
+    let mut violations = broken_rules(deployment);
+    let spec = &deployment.spec;
+    refuse_what_servers_cannot_do(spec, &mut violations);
+    refuse_relative_files(spec, &mut violations);
+    refuse_metadata(deployment, &mut violations);
+    if let Some(pod) = spec.template.as_ref().and_then(|t| t.spec.as_ref()) {
+        refuse_volumes(pod, &mut violations);
+        for (index, container) in pod.containers.iter().enumerate() {
+            let at = format!("spec.template.spec.containers[{index}]");
+            if container.name == SERVER_CONTAINER {
+                refuse_parts_of_server(spec, container, &at, &mut violations);
+            }
+        }
+    }
+    // A text is made of what keeps the rules only.
+    let settings = match violations.is_empty() && spec.is_built_in() {
+        true => match settings_of(spec) {
+            Ok(text) => Some(text),
+            Err(violation) => {
+                violations.push(violation);
+                None
+            }
+        },
+        false => None,
+    };
+    if !violations.is_empty() {
+        return Err(violations);
+    }
+    let metadata = &deployment.metadata;
+    Ok(Valid {
+        name: metadata.name.clone().unwrap_or_default(),
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        spec: spec.clone(),
+        settings,
+    })
+}
+
+fn violation(field: impl Into<String>, problem: impl Into<String>) -> Violation {
+    Violation {
+        field: field.into(),
+        problem: problem.into(),
+        line: None,
+    }
+}
+
+fn refuse_what_servers_cannot_do(spec: &InferenceDeploymentSpec, refused: &mut Vec<Violation>) {
+    if spec.batching.policy == BatchingPolicy::Deferred {
+        let problem = "is Deferred, which the server of this version cannot do yet; choose Auto, \
+                       Timeout or Eager";
+        refused.push(violation("spec.batching.policy", problem));
+    }
+    if !spec.is_built_in() && spec.autoscaling.is_some() {
+        let problem = "goes by what the built-in server measures, and this deployment runs a \
+                       server of its own; remove it and let an HPA write the scale subresource";
+        refused.push(violation("spec.autoscaling", problem));
+    }
+}
+
+fn refuse_relative_files(spec: &InferenceDeploymentSpec, refused: &mut Vec<Violation>) {
+    for (index, model) in spec.models.iter().enumerate() {
+        let field = format!("spec.models[{index}].uri");
+        match &model.uri.place {
+            ModelPlace::File { path } if !path.starts_with('/') => {
+                let problem = format!(
+                    "is \"{}\", a file beside the YAML file, which only `albacore run` can read; \
+                     in a cluster name a claim (pvc://claim/path), a ConfigMap \
+                     (configmap://name/key), a URL or an absolute path in the container",
+                    model.uri
+                );
+                refused.push(violation(field, problem));
+            }
+            ModelPlace::Pvc { path, .. } if climbs(path) => {
+                let problem = format!(
+                    "is \"{}\", which leaves its volume by \"..\"; name the file from the root of \
+                     the volume",
+                    model.uri
+                );
+                refused.push(violation(field, problem));
+            }
+            ModelPlace::File { .. }
+            | ModelPlace::Pvc { .. }
+            | ModelPlace::ConfigMap { .. }
+            | ModelPlace::Http { .. } => {}
+        }
+    }
+}
+
+fn climbs(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
+/// Of a template's metadata a pod takes labels, annotations and finalizers; some labels are not the
+/// user's.
+fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation>) {
+    let template = deployment.spec.template.as_ref();
+    let Some(metadata) = template.and_then(|t| t.metadata.as_ref()) else {
+        return;
+    };
+    let field = |part: &str| format!("spec.template.metadata.{part}");
+    let taken = serde_json::to_value(metadata).unwrap_or_default();
+    let takes = ["labels", "annotations", "finalizers"];
+    let parts = taken.as_object().into_iter().flatten();
+    for (part, _) in parts.filter(|(part, _)| !takes.contains(&part.as_str())) {
+        let problem = "is not passed on to pods, which take labels, annotations and finalizers \
+                       only; remove it";
+        refused.push(violation(field(part), problem));
+    }
+    let ours = [
+        DEPLOYMENT_LABEL,
+        NAME_LABEL,
+        INSTANCE_LABEL,
+        MANAGED_BY_LABEL,
+    ];
+    for (label, _) in metadata.labels.iter().flatten() {
+        if ours.contains(&label.as_str()) {
+            let problem = "is set by Albacore, and its pods are found by it; remove it";
+            refused.push(violation(field(&format!("labels[{label}]")), problem));
+        }
+    }
+}
+
+fn refuse_volumes(pod: &PodSpec, refused: &mut Vec<Violation>) {
+    for (index, volume) in pod.volumes.iter().flatten().enumerate() {
+        if volume.name.starts_with(VOLUME_PREFIX) {
+            let problem = format!(
+                "is \"{}\"; names that begin with \"{VOLUME_PREFIX}\" are Albacore's own; choose \
+                 another one",
+                volume.name
+            );
+            let field = format!("spec.template.spec.volumes[{index}].name");
+            refused.push(violation(field, problem));
+        }
+    }
+}
+
+fn refuse_parts_of_server(
+    spec: &InferenceDeploymentSpec,
+    server: &Container,
+    at: &str,
+    refused: &mut Vec<Violation>,
+) {
+    for (index, variable) in server.env.iter().flatten().enumerate() {
+        let instead = match variable.name.as_str() {
+            WORKERS_VARIABLE => "spec.workers",
+            THREADS_VARIABLE => "spec.threads",
+            _ => continue,
+        };
+        let problem = format!("is {}; set {instead} instead", variable.name);
+        refused.push(violation(format!("{at}.env[{index}].name"), problem));
+    }
+    if spec.resources.is_some() && server.resources.is_some() {
+        let problem = "clashes with spec.resources, which means the same; remove the one or the \
+                       other";
+        refused.push(violation(format!("{at}.resources"), problem));
+    }
+    if spec.is_built_in() {
+        refuse_parts_of_built_in(server, at, refused);
+    }
+}
+
+fn refuse_parts_of_built_in(server: &Container, at: &str, refused: &mut Vec<Violation>) {
+    for (index, mount) in server.volume_mounts.iter().flatten().enumerate() {
+        let is_below = |folder: &str| {
+            let rest = mount.mount_path.strip_prefix(folder);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let ours = [
+            SETTINGS_FOLDER.to_owned(),
+            format!("{MODELS_FOLDER}/pvc"),
+            format!("{MODELS_FOLDER}/configmap"),
+        ];
+        if ours.iter().any(|folder| is_below(folder)) {
+            let problem = format!(
+                "is \"{}\", where Albacore mounts settings and models itself; choose another \
+                 folder",
+                mount.mount_path
+            );
+            let field = format!("{at}.volumeMounts[{index}].mountPath");
+            refused.push(violation(field, problem));
+        }
+    }
+    for (index, port) in server.ports.iter().flatten().enumerate() {
+        let named = [(HTTP, HTTP_PORT), (GRPC, GRPC_PORT)];
+        let clashes = named.iter().any(|&(name, number)| {
+            let is_named = port.name.as_deref() == Some(name);
+            let is_number = port.container_port == i32::from(number);
+            is_named != is_number
+        });
+        if clashes {
+            let problem = format!(
+                "is {} with the name \"{}\"; the built-in server has {HTTP_PORT} as \"{HTTP}\" and \
+                 {GRPC_PORT} as \"{GRPC}\", and the Service finds them by name; remove it",
+                port.container_port,
+                port.name.as_deref().unwrap_or_default()
+            );
+            refused.push(violation(format!("{at}.ports[{index}]"), problem));
+        }
+    }
+    for (index, variable) in server.env.iter().flatten().enumerate() {
+        if let Some(instead) = instead_of_variable(&variable.name) {
+            let problem = format!("is {}; {instead}", variable.name);
+            refused.push(violation(format!("{at}.env[{index}].name"), problem));
+        }
+    }
+}
+
+/// Variables of the built-in server that say what the spec or the contract says.
+fn instead_of_variable(name: &str) -> Option<&'static str> {
+    match name {
+        "ALBACORE_HTTP" | "ALBACORE_GRPC" => {
+            Some("the Service and the probes rely on the usual ports; remove it")
+        }
+        "ALBACORE_POLICY" => Some("set spec.batching.policy instead"),
+        "ALBACORE_MAX_ROWS" => Some("set spec.batching.maxRows instead"),
+        "ALBACORE_MAX_DELAY" => Some("set spec.batching.maxDelay instead"),
+        "ALBACORE_QUEUE_ROWS" => Some("set spec.queue.maxRows instead"),
+        _ => None,
+    }
+}
