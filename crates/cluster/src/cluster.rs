@@ -67,7 +67,7 @@ impl Cluster {
         options: &ConnectOptions,
         metrics: &Metrics,
     ) -> Result<Self, ClusterError> {
-        let mut config = match &options.kubeconfig {
+        let config = match &options.kubeconfig {
             Some(path) => {
                 let source = |source| ClusterError::Kubeconfig {
                     path: path.clone(),
@@ -83,6 +83,15 @@ impl Cluster {
                 source: Box::new(source),
             })?,
         };
+        Self::with(config, options, metrics)
+    }
+
+    /// The connection that `config` describes.
+    pub(crate) fn with(
+        mut config: Config,
+        options: &ConnectOptions,
+        metrics: &Metrics,
+    ) -> Result<Self, ClusterError> {
         config.connect_timeout = Some(CONNECT_TIME_MAX);
         config.read_timeout = Some(READ_TIME_MAX);
         config.reset_reader_on_write = true;
