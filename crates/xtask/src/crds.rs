@@ -1,31 +1,36 @@
-//! `xtask crds`: the custom resources of `crates/api` as the YAML files of `crds/`.
-//!
-//! JSON is YAML, but nobody reads a CRD as JSON: the writer below prints block style with every
-//! text that YAML could misread in double quotes. It covers what JSON can hold, nothing more.
+//! `xtask crds`: the custom resources of `crates/api` as the YAML files of `crds/`, and the same
+//! files in the chart, which can read nothing outside its folder.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::yaml;
 use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
 
 const HEAD: &str = "# Written by `make crds` from crates/api; a test compares. DO NOT EDIT.\n";
 
-/// Every file of `crds/`: its path below `root` and its text.
+/// Where the definitions lie: for everybody, and for the chart.
+const FOLDERS: [&str; 2] = ["crds", "charts/albacore/files/crds"];
+
+/// Every file with a definition: its path below `root` and its text.
 pub fn generate() -> Vec<(PathBuf, String)> {
     let crds = [
         albacore_api::inference_deployment_crd(),
         albacore_api::node_placement_crd(),
     ];
-    let file = |mut crd: Value| {
+    let mut files = Vec::new();
+    for mut crd in crds {
         crd.sort_all_objects();
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
-        (PathBuf::from(format!("crds/{name}.yaml")), yaml(&crd))
-    };
-    crds.map(file).into()
+        let text = format!("{HEAD}{}", yaml::document(&crd));
+        files.extend(FOLDERS.map(|folder| {
+            let path = PathBuf::from(format!("{folder}/{name}.yaml"));
+            (path, text.clone())
+        }));
+    }
+    files
 }
 
-/// Writes `crds/` below `root`.
+/// Writes them below `root`.
 pub fn write(root: &Path) -> Result<()> {
     for (path, text) in generate() {
         let path = root.join(path);
@@ -48,109 +53,4 @@ pub fn check(root: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// `value` as a YAML document with its head comment.
-fn yaml(value: &Value) -> String {
-    let mut text = HEAD.to_owned();
-    write_value(&mut text, value, 0);
-    text
-}
-
-fn write_value(text: &mut String, value: &Value, indent: usize) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            for (key, value) in fields {
-                let _ = write!(text, "{:indent$}{}:", "", scalar_text(key));
-                write_field(text, value, indent);
-            }
-        }
-        Value::Array(items) if !items.is_empty() => {
-            for item in items {
-                let _ = write!(text, "{:indent$}-", "");
-                write_item(text, item, indent);
-            }
-        }
-        scalar => {
-            let _ = writeln!(text, "{:indent$}{}", "", scalar_value(scalar));
-        }
-    }
-}
-
-fn is_block(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => !fields.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        _ => false,
-    }
-}
-
-fn write_field(text: &mut String, value: &Value, indent: usize) {
-    if !is_block(value) {
-        let _ = writeln!(text, " {}", scalar_value(value));
-        return;
-    }
-    text.push('\n');
-    // A list stands at the column of its key, as kubectl prints it.
-    let below = if value.is_array() { indent } else { indent + 2 };
-    write_value(text, value, below);
-}
-
-fn write_item(text: &mut String, value: &Value, indent: usize) {
-    if !is_block(value) {
-        let _ = writeln!(text, " {}", scalar_value(value));
-        return;
-    }
-    let start = text.len();
-    write_value(text, value, indent + 2);
-    // The first line of the block follows the dash: its indentation becomes one space.
-    text.replace_range(start..start + indent + 2, " ");
-}
-
-fn scalar_value(value: &Value) -> String {
-    match value {
-        Value::String(text) => scalar_text(text),
-        // Bounds of integers are kept as f64: 256.0 is written 256.
-        Value::Number(n)
-            if n.as_f64()
-                .is_some_and(|f| f.fract() == 0.0 && f.abs() < 1e15) =>
-        {
-            n.as_f64().map(|f| format!("{f:.0}")).unwrap_or_default()
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A text, plain where no reader of YAML can take it for anything else.
-fn scalar_text(text: &str) -> String {
-    const TAKEN: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        && !TAKEN.contains(&text.to_ascii_lowercase().as_str());
-    if is_plain {
-        text.to_owned()
-    } else {
-        Value::from(text).to_string()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read_back_the_same() {
-        let value = serde_json::json!({
-            "plain": "text", "number": 1.5, "whole": 256, "empty": {}, "none": [],
-            "yes": "no", "x y": "a: b",
-            "lines": "one\ntwo \"three\"", "list": [1, [2, {"a": 1, "b": [3]}], {"c": {"d": null}}],
-            "": "", "2": "2", "colon:": "-", "pattern": "^[\\x00-\\x1f]$",
-        });
-        assert_eq!(
-            serde_saphyr::from_str::<Value>(&yaml(&value)).unwrap(),
-            value
-        );
-    }
 }

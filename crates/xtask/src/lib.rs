@@ -4,5 +4,8 @@
 pub mod bench_placement;
 pub mod crds;
 pub mod demo;
+pub mod images;
+pub mod manifests;
 pub mod proto;
 pub mod service;
+mod yaml;

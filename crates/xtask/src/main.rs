@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use albacore_xtask::{bench_placement, crds, demo, proto};
+use albacore_xtask::{bench_placement, crds, demo, images, manifests, proto};
 
-const USAGE: &str = "usage: xtask bench-placement [ONLY] | crds | demo | proto";
+const USAGE: &str =
+    "usage: xtask bench-placement [ONLY] | charts | crds | demo | images | manifests | proto";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -19,8 +20,11 @@ fn main() -> ExitCode {
         "bench-placement" => {
             bench_placement::run(root, &std::env::args().nth(2).unwrap_or_default())
         }
+        "charts" => manifests::package(root),
         "crds" => crds::write(root),
         "demo" => demo::run(root),
+        "images" => images::run(root, &root.join("target/images")),
+        "manifests" => manifests::write(root),
         "proto" => proto::write(root),
         _ => {
             eprintln!("{USAGE}");

@@ -1,0 +1,169 @@
+//! Compiles a program into one static file that is the same wherever the checkout lies.
+//!
+//! Static means musl: glibc's static `getaddrinfo` loads libraries at run time, which an image with
+//! nothing else in it does not have, while musl reads `/etc/resolv.conf` by itself. The linker is
+//! the toolchain's own, so that the machine's binutils leave no trace. What the C code of a few
+//! crates becomes is up to the machine's C compiler.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use super::Image;
+
+/// The profile of Cargo.toml.
+const PROFILE: &str = "image";
+
+/// What the checkout and the toolchain need to compile for an image.
+pub(super) struct Compiler {
+    root: PathBuf,
+    target: String,
+    folder: PathBuf,
+    /// Folders of this machine and the names that they have in what is compiled.
+    renamed: BTreeMap<PathBuf, String>,
+}
+
+impl Compiler {
+    /// Looks for what is needed.
+    ///
+    /// # Errors
+    /// No cargo, no standard library for musl, no C compiler for it.
+    pub(super) fn find(root: &Path) -> Result<Self> {
+        let target = target();
+        let system = PathBuf::from(said(Command::new("rustc").args(["--print", "sysroot"]))?);
+        let library = system.join("lib/rustlib").join(&target);
+        ensure!(
+            library.is_dir(),
+            "{} is missing, and static programs need it: run `rustup target add {target}` where \
+             static.rust-lang.org can be reached",
+            library.display()
+        );
+        ensure!(
+            said(Command::new("musl-gcc").arg("-dumpversion")).is_ok(),
+            "musl-gcc is missing, and some crates hold C code: run `apt-get install musl-tools`"
+        );
+        let version = said(Command::new("rustc").arg("-vV"))?;
+        let commit = version
+            .lines()
+            .find_map(|l| l.strip_prefix("commit-hash: "));
+        let commit = commit.context("rustc -vV says no commit-hash")?;
+        let metadata = Command::new(cargo())
+            .args(["metadata", "--format-version", "1", "--no-deps"])
+            .current_dir(root)
+            .output()
+            .context("cannot run cargo")?;
+        let metadata: Value = serde_json::from_slice(&metadata.stdout)
+            .context("cargo metadata does not print JSON: run it to see why")?;
+        let folder = metadata["target_directory"].as_str();
+        let folder = PathBuf::from(folder.context("cargo metadata names no target directory")?);
+        let renamed = BTreeMap::from([
+            (root.canonicalize()?, "/albacore".to_owned()),
+            (folder.clone(), "/target".to_owned()),
+            (cargo_home()?, "/cargo".to_owned()),
+            // What rustc itself writes where the sources of the standard library are not installed.
+            (
+                system.join("lib/rustlib/src/rust"),
+                format!("/rustc/{commit}"),
+            ),
+        ]);
+        Ok(Self {
+            root: root.to_owned(),
+            target,
+            folder,
+            renamed,
+        })
+    }
+
+    /// Compiles the program of `image` and gives its path. Each package is compiled alone: built
+    /// together, they would get each other's features.
+    ///
+    /// # Errors
+    /// The compiler's.
+    pub(super) fn compile(&self, image: &Image) -> Result<PathBuf> {
+        let mut command = Command::new(cargo());
+        command
+            .args(["build", "--locked", "--profile", PROFILE])
+            .args(["--target", &self.target, "--package", image.package])
+            .args(["--bin", image.program])
+            .current_dir(&self.root);
+        // Settings of the caller's that would get into the program.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PROFILE_") || text.starts_with("CARGO_TARGET_X86") {
+                command.env_remove(&name);
+            }
+        }
+        command
+            .env("CARGO_INCREMENTAL", "0")
+            .env("CARGO_ENCODED_RUSTFLAGS", self.rust_flags())
+            .env(
+                format!("CFLAGS_{}", self.target.replace('-', "_")),
+                self.c_flags(),
+            );
+        let status = command.status().context("cannot run cargo")?;
+        if !status.success() {
+            bail!("{} does not compile for {}", image.package, self.target);
+        }
+        let folder = self.folder.join(&self.target).join(PROFILE);
+        Ok(folder.join(image.program))
+    }
+
+    /// Later renamings win in rustc, so the longest paths come last, as the map has them.
+    fn rust_flags(&self) -> OsString {
+        let mut flags = OsString::from("-Clinker=rust-lld");
+        for (path, name) in &self.renamed {
+            flags.push("\u{1f}--remap-path-prefix=");
+            flags.push(path);
+            flags.push("=");
+            flags.push(name);
+        }
+        flags
+    }
+
+    fn c_flags(&self) -> OsString {
+        let mut flags = OsString::from("-g0");
+        for (path, name) in &self.renamed {
+            flags.push(" -ffile-prefix-map=");
+            flags.push(path);
+            flags.push("=");
+            flags.push(name);
+        }
+        flags
+    }
+}
+
+/// musl on this machine's kind of cpu.
+pub(super) fn target() -> String {
+    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
+}
+
+/// The cargo that runs this program, or the one on the path.
+pub(super) fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn cargo_home() -> Result<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
+    let given = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    given
+        .or_else(home)
+        .context("neither CARGO_HOME nor HOME is set: set one")
+}
+
+/// What `command` prints, if it succeeds.
+pub(super) fn said(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    ensure!(
+        output.status.success(),
+        "{} failed: {}",
+        command.get_program().display(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,100 @@
+//! `xtask images`: container images without a container builder.
+//!
+//! Each program is compiled into a static file, laid alone into a layer, and written as an archive
+//! of the OCI image layout, with its bill of materials beside. What goes in is named here and
+//! nowhere else; equal sources and compilers give equal bytes, so anybody can check an image by
+//! building it (`tests/images/rebuilt.sh`).
+
+mod archive;
+mod compile;
+mod layer;
+mod sbom;
+mod source;
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+pub use archive::{Written, write};
+pub use layer::layer;
+pub use sbom::bill;
+pub use source::Source;
+
+/// One image: a program and what a runtime must know to start it.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    /// The package that holds the program; the image's name, too.
+    pub package: &'static str,
+    /// The program: the only file, at the root.
+    pub program: &'static str,
+    /// `uid:gid`, in numbers: Kubernetes can only see of numbers that they are not root.
+    pub user: &'static str,
+    /// TCP ports on which it listens unless told otherwise.
+    pub ports: &'static [u16],
+    /// One sentence for whoever lists images.
+    pub description: &'static str,
+}
+
+/// A user that no system has: it owns nothing, on the node neither.
+const NOBODY: &str = "65532:65532";
+
+/// Every image that is built.
+pub const IMAGES: [Image; 3] = [
+    Image {
+        package: "albacore-server",
+        program: "albacore-server",
+        user: NOBODY,
+        ports: &[8080, 8081],
+        description: "Serves tree models over the Open Inference Protocol",
+    },
+    Image {
+        package: "albacore-controller",
+        program: "albacore-controller",
+        user: NOBODY,
+        ports: &[9090],
+        description: "Turns InferenceDeployments into running services",
+    },
+    Image {
+        package: "albacore-cli",
+        program: "albacore",
+        user: NOBODY,
+        ports: &[],
+        description: "Plans, explains and reports placements",
+    },
+];
+
+/// Where the images are named to live: the registry of `charts/albacore/values.yaml`.
+pub const REGISTRY: &str = "registry.albacore.dev/albacore";
+
+impl Image {
+    /// The name that runtimes and charts use: registry, repository and tag.
+    #[must_use]
+    pub fn reference(&self, source: &Source) -> String {
+        format!("{REGISTRY}/{}:{}", self.package, source.version)
+    }
+}
+
+/// Compiles every image's program from the checkout at `root` and writes archives and bills
+/// of materials to `folder`.
+///
+/// # Errors
+/// A missing target or C compiler, code that does not compile, a folder that cannot be written.
+pub fn run(root: &Path, folder: &Path) -> Result<()> {
+    let source = Source::read(root)?;
+    let compiler = compile::Compiler::find(root)?;
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for image in &IMAGES {
+        let file = compiler.compile(image)?;
+        let program = std::fs::read(&file).with_context(|| file.display().to_string())?;
+        let archive = folder.join(format!("{}.tar", image.package));
+        let written = write(image, &source, &program)?;
+        std::fs::write(&archive, &written.bytes).with_context(|| archive.display().to_string())?;
+        let bill_file = folder.join(format!("{}.cdx.json", image.package));
+        std::fs::write(&bill_file, bill(root, image, &source, &program)?)
+            .with_context(|| bill_file.display().to_string())?;
+        let mebibytes = written.bytes.len() as f64 / f64::from(1 << 20);
+        println!("wrote {} ({mebibytes:.1} MiB)", archive.display());
+        println!("      {}@{}", image.reference(&source), written.digest);
+    }
+    Ok(())
+}

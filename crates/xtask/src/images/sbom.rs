@@ -1,0 +1,194 @@
+//! The bill of materials of a program: the crates that are linked into it, as CycloneDX JSON.
+//!
+//! Cargo says which crates those are (the package alone, on the image's target, without macros and
+//! build scripts, which run on the builder), `Cargo.lock` what their files hash to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::archive::hex;
+use super::compile::{cargo, said, target};
+use super::{Image, Source};
+
+/// A crate by name and version.
+type Name = (String, String);
+
+/// A crate of a program.
+#[derive(Default)]
+struct Crate {
+    license: String,
+    needs: BTreeSet<Name>,
+}
+
+/// The bill of materials of `program`, the program of `image` built from the checkout at `root`.
+///
+/// # Errors
+/// No cargo, no `Cargo.lock`, or one that is older than the manifests.
+pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Result<String> {
+    let tree = said(
+        Command::new(cargo())
+            .args(["tree", "--locked", "--package", image.package])
+            .args(["--target", &target(), "--edges", "normal,no-proc-macro"])
+            .args(["--prefix", "depth", "--format", "\t{p}\t{l}"])
+            .current_dir(root),
+    )?;
+    let crates = parse_tree(&tree)?;
+    let lock = root.join("Cargo.lock");
+    let lock = std::fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
+    let sums = parse_lock(&lock);
+    let library = said(Command::new("rustc").arg("--version"))?;
+    let library = library.split(' ').nth(1).unwrap_or_default();
+
+    let itself = (image.package.to_owned(), source.version.clone());
+    let standard = ("rust-std".to_owned(), library.to_owned());
+    let mut components: Vec<Value> = crates
+        .iter()
+        .filter(|(name, _)| **name != itself)
+        .map(|(name, krate)| component(name, &krate.license, sums.get(name)))
+        .collect();
+    components.push(json!({
+        "type": "library",
+        "bom-ref": reference(&standard),
+        "name": "rust-std",
+        "version": library,
+        "description": format!("Rust's standard library for {}, with musl in it", target()),
+        "licenses": [{"expression": "(MIT OR Apache-2.0) AND MIT"}],
+    }));
+    let edges = crates.iter().map(|(name, krate)| {
+        let needs = krate.needs.iter().chain([&standard]).map(reference);
+        json!({"ref": reference(name), "dependsOn": needs.collect::<Vec<_>>()})
+    });
+    let mut bill = json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "timestamp": source.created(),
+            "component": {
+                "type": "application",
+                "bom-ref": reference(&itself),
+                "name": image.program,
+                "version": source.version,
+                "description": image.description,
+                "licenses": [{"expression": env!("CARGO_PKG_LICENSE")}],
+                "hashes": [{"alg": "SHA-256", "content": hex(program)}],
+            },
+        },
+        "components": components,
+        "dependencies": edges.collect::<Vec<_>>(),
+    });
+    bill.sort_all_objects();
+    Ok(format!("{bill:#}\n"))
+}
+
+fn component(name: &Name, license: &str, sum: Option<&String>) -> Value {
+    let mut component = json!({
+        "type": "library",
+        "bom-ref": reference(name),
+        "name": name.0,
+        "version": name.1,
+        // A slash is how old manifests write "OR".
+        "licenses": [{"expression": license.replace('/', " OR ")}],
+    });
+    // Our own crates are in no registry.
+    if let Some(sum) = sum {
+        component["purl"] = json!(format!("pkg:cargo/{}@{}", name.0, name.1));
+        component["hashes"] = json!([{"alg": "SHA-256", "content": sum}]);
+    }
+    component
+}
+
+fn reference((name, version): &Name) -> String {
+    format!("{name}@{version}")
+}
+
+/// Reads `DEPTH\tNAME vVERSION ...\tLICENSE` lines, a crate below the one that needs it. A crate
+/// that was listed before comes without what it needs.
+fn parse_tree(text: &str) -> Result<BTreeMap<Name, Crate>> {
+    let mut crates = BTreeMap::<Name, Crate>::new();
+    let mut way = Vec::<Name>::new();
+    for line in text.lines() {
+        let told = || format!("cargo tree printed {line:?}");
+        let mut parts = line.split('\t');
+        let depth: usize = parts
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .with_context(told)?;
+        let mut words = parts.next().unwrap_or_default().split(' ');
+        let (name, version) = (words.next(), words.next().and_then(|v| v.strip_prefix('v')));
+        let name = name.zip(version).with_context(told)?;
+        let name = (name.0.to_owned(), name.1.to_owned());
+        let license = parts.next().with_context(told)?.trim_end_matches(" (*)");
+        ensure!(depth <= way.len() && !license.is_empty(), told());
+        way.truncate(depth);
+        if let Some(above) = way.last() {
+            let above = crates.entry(above.clone()).or_default();
+            above.needs.insert(name.clone());
+        }
+        crates.entry(name.clone()).or_default().license = license.to_owned();
+        way.push(name);
+    }
+    Ok(crates)
+}
+
+/// The SHA-256 of the crates in a `Cargo.lock`.
+fn parse_lock(text: &str) -> BTreeMap<Name, String> {
+    let mut sums = BTreeMap::new();
+    for package in text.split("[[package]]").skip(1) {
+        let field = |name: &str| {
+            let start = format!("{name} = \"");
+            let line = package.lines().find_map(|line| line.strip_prefix(&start));
+            line.and_then(|rest| rest.strip_suffix('"'))
+                .map(str::to_owned)
+        };
+        if let (Some(name), Some(version), Some(sum)) =
+            (field("name"), field("version"), field("checksum"))
+        {
+            sums.insert((name, version), sum);
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_needs_what_is_listed_below_it() {
+        let text = "0\ta v1.0.0 (/a)\tMIT\n1\tb v2.0.0\tMIT/Apache-2.0\n2\tc v3.0.0\tISC\n\
+                    1\tc v3.0.0\tISC (*)\n";
+        let crates = parse_tree(text).unwrap();
+        let edges: Vec<String> = crates
+            .iter()
+            .flat_map(|(name, krate)| {
+                let start = reference(name);
+                krate
+                    .needs
+                    .iter()
+                    .map(move |n| format!("{start} {}", reference(n)))
+            })
+            .collect();
+        assert_eq!(
+            edges,
+            ["a@1.0.0 b@2.0.0", "a@1.0.0 c@3.0.0", "b@2.0.0 c@3.0.0"]
+        );
+        assert!(crates.values().all(|krate| !krate.license.contains('*')));
+        assert!(parse_tree("0\ta 1.0.0\tMIT").is_err(), "no version");
+        assert!(parse_tree("0\ta v1.0.0\t").is_err(), "no license");
+    }
+
+    #[test]
+    fn sums_are_those_of_cargo_lock() {
+        let text = "version = 4\n[[package]]\nname = \"a\"\nversion = \"1.0.0\"\n\n[[package]]\n\
+                    name = \"b\"\nversion = \"2.0.0\"\nchecksum = \"12ab\"\ndependencies = [\n]\n";
+        let sums = parse_lock(text);
+        let b = ("b".to_owned(), "2.0.0".to_owned());
+        assert_eq!(sums, BTreeMap::from([(b, "12ab".to_owned())]));
+    }
+}

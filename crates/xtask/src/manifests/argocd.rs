@@ -1,0 +1,30 @@
+//! The health check for Argo CD, as the ConfigMap that it reads.
+//!
+//! `health.lua` lies where Argo CD's own repository would keep it, with fixtures in that repository's form.
+
+use std::fmt::Write as _;
+
+/// The check.
+pub(super) const HEALTH: &str =
+    "manifests/examples/argocd/resource_customizations/albacore.dev/InferenceDeployment/health.lua";
+
+/// The ConfigMap made of it.
+pub(super) const CONFIG: &str = "manifests/examples/argocd/argocd-cm.yaml";
+
+/// A part of Argo CD's own ConfigMap, for `kubectl patch`.
+pub(super) fn config(health: &str) -> String {
+    let mut text = String::from(
+        "# Written by `make manifests` from health.lua beside it; a test compares. DO NOT EDIT.\n\
+         # kubectl -n argocd patch configmap argocd-cm --patch-file argocd-cm.yaml\n\
+         apiVersion: v1\n\
+         kind: ConfigMap\n\
+         metadata:\n  name: argocd-cm\n  namespace: argocd\n\
+         data:\n  resource.customizations.health.albacore.dev_InferenceDeployment: |\n",
+    );
+    for line in health.lines() {
+        let indent = if line.is_empty() { "" } else { "    " };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{indent}{line}");
+    }
+    text
+}

@@ -1,0 +1,318 @@
+//! The Grafana dashboard: a table of panels, and the JSON that Grafana imports.
+//!
+//! Panels name metrics of `crates/server` and `crates/cluster`; a test asks the running programs for each of them.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// Panels side by side.
+const COLUMNS: usize = 3;
+
+/// Grafana's grid is 24 wide.
+const WIDTH: usize = 24 / COLUMNS;
+const HEIGHT: usize = 8;
+
+/// A row with a heading.
+struct Row {
+    title: &'static str,
+    panels: &'static [Panel],
+}
+
+/// One chart over time. `SERVERS` stands for the selector of the chosen deployments' pods, `CONTROLLER` for that of the
+/// controller's.
+struct Panel {
+    title: &'static str,
+    about: &'static str,
+    /// Grafana's name of a unit.
+    unit: &'static str,
+    /// Query and legend.
+    queries: &'static [(&'static str, &'static str)],
+}
+
+const SERVERS: &str = r#"namespace=~"$namespace", service=~"$deployment""#;
+const CONTROLLER: &str = r#"job=~".*albacore-controller""#;
+
+const SERVICE: Row = Row {
+    title: "Service",
+    panels: &[
+        Panel {
+            title: "Goodput",
+            about: "Replies within the latency objective, per second.",
+            unit: "reqps",
+            queries: &[(
+                "sum by (service, model) (rate(albacore_answered_total{SERVERS}[$__rate_interval])) - \
+                 sum by (service, model) (rate(albacore_late_total{SERVERS}[$__rate_interval]))",
+                "{{service}} {{model}}",
+            )],
+        },
+        Panel {
+            title: "Bad requests",
+            about: "Late, shed and failed requests per second. Late: answered after the objective. Shed: refused at the \
+                    door. Failed: accepted and not answered.",
+            unit: "reqps",
+            queries: &[
+                (
+                    "sum(rate(albacore_late_total{SERVERS}[$__rate_interval]))",
+                    "late",
+                ),
+                (
+                    "sum(rate(albacore_shed_total{SERVERS}[$__rate_interval]))",
+                    "shed",
+                ),
+                (
+                    "sum(rate(albacore_failed_total{SERVERS}[$__rate_interval]))",
+                    "failed",
+                ),
+            ],
+        },
+        Panel {
+            title: "Latency",
+            about: "From a request's arrival to its reply, in the server.",
+            unit: "s",
+            queries: &[
+                (
+                    "histogram_quantile(0.5, sum by (le, model) \
+                     (rate(albacore_total_duration_seconds_bucket{SERVERS}[$__rate_interval])))",
+                    "p50 {{model}}",
+                ),
+                (
+                    "histogram_quantile(0.99, sum by (le, model) \
+                     (rate(albacore_total_duration_seconds_bucket{SERVERS}[$__rate_interval])))",
+                    "p99 {{model}}",
+                ),
+            ],
+        },
+        Panel {
+            title: "Load factor",
+            about: "Pods needed for the present load, as a multiple of those there are. Above 1: too few.",
+            unit: "none",
+            queries: &[(
+                "avg by (service) (albacore_load_factor{SERVERS})",
+                "{{service}}",
+            )],
+        },
+        Panel {
+            title: "Replies by code",
+            about: "Infer calls by protocol and code, refused ones included.",
+            unit: "reqps",
+            queries: &[(
+                "sum by (protocol, code) (rate(albacore_requests_total{SERVERS}[$__rate_interval]))",
+                "{{protocol}} {{code}}",
+            )],
+        },
+        Panel {
+            title: "Rows",
+            about: "Rows submitted per second.",
+            unit: "rowsps",
+            queries: &[(
+                "sum by (service, model) (rate(albacore_rows_total{SERVERS}[$__rate_interval]))",
+                "{{service}} {{model}}",
+            )],
+        },
+    ],
+};
+
+const BATCHING: Row = Row {
+    title: "Batching",
+    panels: &[
+        Panel {
+            title: "Rows of a batch",
+            about: "Mean size of the batches that workers run.",
+            unit: "none",
+            queries: &[(
+                "sum by (service, model) (rate(albacore_batch_rows_sum{SERVERS}[$__rate_interval])) / \
+                 sum by (service, model) (rate(albacore_batch_rows_count{SERVERS}[$__rate_interval]))",
+                "{{service}} {{model}}",
+            )],
+        },
+        Panel {
+            title: "Waiting and computing, p99",
+            about: "Time from submission to dispatch, and time in the compute threads.",
+            unit: "s",
+            queries: &[
+                (
+                    "histogram_quantile(0.99, sum by (le) \
+                     (rate(albacore_queue_duration_seconds_bucket{SERVERS}[$__rate_interval])))",
+                    "waiting",
+                ),
+                (
+                    "histogram_quantile(0.99, sum by (le) \
+                     (rate(albacore_compute_duration_seconds_bucket{SERVERS}[$__rate_interval])))",
+                    "computing",
+                ),
+            ],
+        },
+        Panel {
+            title: "Queue",
+            about: "Rows reserved or waiting for a worker, as a share of the bound at which requests are shed.",
+            unit: "percentunit",
+            queries: &[(
+                "max by (service, pod) (albacore_queue_rows{SERVERS} / albacore_queue_rows_max{SERVERS})",
+                "{{pod}}",
+            )],
+        },
+    ],
+};
+
+const WORKERS: Row = Row {
+    title: "Workers",
+    panels: &[
+        Panel {
+            title: "Workers",
+            about: "Worker processes that are up and that run a batch, of those configured.",
+            unit: "none",
+            queries: &[
+                ("sum(albacore_workers{SERVERS})", "configured"),
+                ("sum(albacore_workers_ready{SERVERS})", "up"),
+                ("sum(albacore_workers_busy{SERVERS})", "busy"),
+            ],
+        },
+        Panel {
+            title: "Deaths",
+            about: "Workers started again after a death, and the batches that ran again because of it. No request is lost.",
+            unit: "none",
+            queries: &[
+                (
+                    "sum by (pod) (increase(albacore_worker_restarts_total{SERVERS}[$__rate_interval]))",
+                    "workers {{pod}}",
+                ),
+                (
+                    "sum by (pod) (increase(albacore_replayed_batches_total{SERVERS}[$__rate_interval]))",
+                    "batches {{pod}}",
+                ),
+            ],
+        },
+        Panel {
+            title: "Shared memory",
+            about: "Shared memory for rows and results in use, of what there is.",
+            unit: "bytes",
+            queries: &[
+                (
+                    "sum by (pod) (albacore_arena_used_bytes{SERVERS})",
+                    "used {{pod}}",
+                ),
+                (
+                    "sum by (pod) (albacore_arena_bytes{SERVERS})",
+                    "all {{pod}}",
+                ),
+            ],
+        },
+    ],
+};
+
+const OPERATOR: Row = Row {
+    title: "Controller",
+    panels: &[
+        Panel {
+            title: "Requests to the API server",
+            about: "By verb and code. A settled cluster shows no writes.",
+            unit: "reqps",
+            queries: &[(
+                "sum by (verb, code) (rate(albacore_kube_requests_total{CONTROLLER}[$__rate_interval]))",
+                "{{verb}} {{code}}",
+            )],
+        },
+        Panel {
+            title: "Work",
+            about: "Deployments that wait to be looked at, and those that had to be looked at again.",
+            unit: "none",
+            queries: &[
+                (
+                    "sum by (name) (albacore_queue_waiting{CONTROLLER})",
+                    "waiting {{name}}",
+                ),
+                (
+                    "sum by (name) (rate(albacore_queue_worked_again_total{CONTROLLER}[$__rate_interval]))",
+                    "again/s {{name}}",
+                ),
+            ],
+        },
+        Panel {
+            title: "Leader and watches",
+            about: "Who holds the lease (1), and objects that a watch cannot read.",
+            unit: "none",
+            queries: &[
+                (
+                    "max by (pod) (albacore_leading{CONTROLLER})",
+                    "leading {{pod}}",
+                ),
+                (
+                    "max by (name) (albacore_watched_malformed_objects{CONTROLLER})",
+                    "malformed {{name}}",
+                ),
+            ],
+        },
+    ],
+};
+
+/// The dashboard as the text of its file.
+pub(super) fn text() -> Result<String> {
+    let mut text = serde_json::to_string_pretty(&dashboard())?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn dashboard() -> Value {
+    let mut panels = Vec::new();
+    let mut top = 0;
+    for row in [SERVICE, BATCHING, WORKERS, OPERATOR] {
+        let id = panels.len() + 1;
+        panels.push(json!({
+            "id": id, "type": "row", "title": row.title, "collapsed": false, "panels": [],
+            "gridPos": {"x": 0, "y": top, "w": 24, "h": 1},
+        }));
+        top += 1;
+        for (index, panel) in row.panels.iter().enumerate() {
+            let (x, y) = (index % COLUMNS * WIDTH, top + index / COLUMNS * HEIGHT);
+            let id = panels.len() + 1;
+            panels.push(chart(panel, id, x, y));
+        }
+        top += row.panels.len().div_ceil(COLUMNS) * HEIGHT;
+    }
+    json!({
+        "uid": "albacore",
+        "title": "Albacore",
+        "description": "CPU inference: what is served in time, how it is batched, who serves it.",
+        "tags": ["albacore", "inference"],
+        "schemaVersion": 39,
+        "editable": true,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": [
+            {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"},
+            variable("namespace", "label_values(albacore_workers, namespace)"),
+            variable("deployment", "label_values(albacore_workers{namespace=~\"$namespace\"}, service)"),
+        ]},
+        "panels": panels,
+    })
+}
+
+fn source() -> Value {
+    json!({"type": "prometheus", "uid": "${datasource}"})
+}
+
+fn variable(name: &str, query: &str) -> Value {
+    json!({
+        "name": name, "type": "query", "datasource": source(), "query": query, "refresh": 2, "sort": 1,
+        "multi": true, "includeAll": true, "current": {"text": "All", "value": "$__all"},
+    })
+}
+
+fn chart(panel: &Panel, id: usize, x: usize, y: usize) -> Value {
+    let target = |(index, (query, legend)): (usize, &(&str, &str))| {
+        let query = query
+            .replace("SERVERS", SERVERS)
+            .replace("CONTROLLER", CONTROLLER);
+        let letters = ["A", "B", "C", "D"];
+        json!({"refId": letters[index % letters.len()], "datasource": source(), "expr": query, "legendFormat": legend})
+    };
+    let targets: Vec<Value> = panel.queries.iter().enumerate().map(target).collect();
+    json!({
+        "id": id, "type": "timeseries", "title": panel.title, "description": panel.about,
+        "datasource": source(),
+        "gridPos": {"x": x, "y": y, "w": WIDTH, "h": HEIGHT},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": targets,
+    })
+}

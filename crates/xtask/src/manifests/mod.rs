@@ -1,0 +1,154 @@
+//! `xtask manifests` and `xtask charts`: what is made from `charts/albacore`, so that it is said once.
+//!
+//! `manifests/install.yaml` and `manifests/monitoring/` are the chart rendered with its default values, without what
+//! only Helm needs. The dashboard is a table in `dashboard.rs`; the chart and `manifests/` carry it as JSON.
+
+mod argocd;
+mod dashboard;
+pub mod helm;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use crate::yaml;
+
+const HEAD: &str =
+    "# Written by `make manifests` from charts/albacore; a test compares. DO NOT EDIT.\n";
+
+/// Where the plain install goes.
+const NAMESPACE: &str = "albacore-system";
+
+/// Labels and annotations that mean something to Helm alone.
+const OF_HELM: [&str; 2] = ["helm.sh/chart", "helm.sh/resource-policy"];
+
+/// Every file that is made from the chart, and the dashboard: path below `root` and text.
+///
+/// # Errors
+/// Helm cannot be had, or does not accept the chart.
+pub fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let health = root.join(argocd::HEALTH);
+    let health = std::fs::read_to_string(&health).with_context(|| health.display().to_string())?;
+    let dashboard = dashboard::text()?;
+    let file = |path: &str, text: String| (PathBuf::from(path), text);
+    Ok(vec![
+        file("charts/albacore/files/dashboard.json", dashboard.clone()),
+        file("manifests/install.yaml", install(root)?),
+        file("manifests/monitoring/dashboard.json", dashboard),
+        file("manifests/monitoring/rules.yaml", rules(root)?),
+        file(argocd::CONFIG, argocd::config(&health)),
+    ])
+}
+
+/// Writes them below `root`.
+///
+/// # Errors
+/// As [`generate`], or a file cannot be written.
+pub fn write(root: &Path) -> Result<()> {
+    for (path, text) in generate(root)? {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap_or(root))?;
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        println!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
+/// Fails if a committed file differs from what would be written.
+///
+/// # Errors
+/// As [`generate`], or a file differs: the error names it.
+pub fn check(root: &Path) -> Result<()> {
+    for (path, text) in generate(root)? {
+        let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
+        if committed != text {
+            bail!(
+                "{} is not what the chart says: run `make manifests`",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// `xtask charts`: lints the chart and packs it into `target/charts`.
+///
+/// # Errors
+/// A committed file is old, or Helm finds fault with the chart.
+pub fn package(root: &Path) -> Result<()> {
+    check(root)?;
+    let chart = root.join(helm::CHART);
+    let chart = chart.to_string_lossy();
+    let folder = root.join("target/charts");
+    let folder = folder.to_string_lossy();
+    print!("{}", helm::run(&["lint", "--strict", &chart])?);
+    print!(
+        "{}",
+        helm::run(&["package", &chart, "--destination", &folder])?
+    );
+    Ok(())
+}
+
+fn install(root: &Path) -> Result<String> {
+    let rendered = helm::template(root, NAMESPACE, &[])?;
+    let kind_is = |object: &Value, kind: &str| object["kind"] == kind;
+    let (definitions, rest): (Vec<_>, Vec<_>) = rendered
+        .into_iter()
+        .partition(|object| kind_is(object, "CustomResourceDefinition"));
+    let namespace = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": NAMESPACE,
+            "labels": {
+                "app.kubernetes.io/part-of": "albacore",
+                "pod-security.kubernetes.io/enforce": "restricted",
+            },
+        },
+    });
+    let all = [namespace].into_iter().chain(definitions).chain(rest);
+    Ok(print(all))
+}
+
+fn rules(root: &Path) -> Result<String> {
+    let rendered = helm::template(
+        root,
+        NAMESPACE,
+        &["--set", "monitoring.prometheusRule.enabled=true"],
+    )?;
+    let rules = rendered
+        .into_iter()
+        .filter(|object| object["kind"] == "PrometheusRule");
+    Ok(print(rules))
+}
+
+/// The objects as one file, without what only Helm needs.
+fn print(objects: impl Iterator<Item = Value>) -> String {
+    let mut text = HEAD.to_owned();
+    for (index, mut object) in objects.enumerate() {
+        strip(&mut object);
+        if index > 0 {
+            text.push_str("---\n");
+        }
+        text.push_str(&yaml::document(&object));
+    }
+    text
+}
+
+fn strip(object: &mut Value) {
+    let metadata = &mut object["metadata"];
+    for field in ["labels", "annotations"] {
+        if let Some(entries) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+            entries.retain(|key, _| !OF_HELM.contains(&key.as_str()));
+            if let Some(by) = entries.get_mut("app.kubernetes.io/managed-by") {
+                *by = "kubectl".into();
+            }
+            if entries.is_empty()
+                && let Some(metadata) = metadata.as_object_mut()
+            {
+                metadata.shift_remove(field);
+            }
+        }
+    }
+}
