@@ -85,6 +85,14 @@ pub enum JointViolation {
         /// Counted here.
         actual: i64,
     },
+    /// Fewer threads moved than are said to be the fewest.
+    #[error("the solution states that at least {least} threads move, and moves {moved}")]
+    TooFewMoves {
+        /// As stated.
+        least: u32,
+        /// Counted here.
+        moved: u32,
+    },
     /// The stated number of moved threads is not that of the mappings.
     #[error("the solution states {stated} moved threads, it is {actual}")]
     OtherMoves {
@@ -143,6 +151,10 @@ pub fn check_joint(
     if solution.moved != report.moved {
         let (stated, actual) = (solution.moved, report.moved);
         violations.push(JointViolation::OtherMoves { stated, actual });
+    }
+    if solution.moved_least > report.moved {
+        let (least, moved) = (solution.moved_least, report.moved);
+        violations.push(JointViolation::TooFewMoves { least, moved });
     }
     if violations.is_empty() {
         Ok(report)

@@ -11,14 +11,28 @@
 //! **Limits.** A local search. The budget is asked for each cpu and before each exchange of a pair.
 
 use super::search::{CYCLE, Search, Thread};
+use crate::limits::FROZEN_COST;
 
 const NEVER: i64 = i64::MIN / 8;
 
 /// What a budget says: true if it is spent.
 pub(super) type Spent<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Lowers the breaches of the rules on mains, thread by thread.
+/// Lowers the breaches of the rules on mains, thread by thread: first by moves that leave everybody
+/// where they run, then by any.
 pub(super) fn mend(search: &mut Search<'_>, spent: Spent<'_>) {
+    let move_cost = search.move_cost;
+    let is_joined = search.site.parties.iter().any(|party| party.is_running);
+    if is_joined {
+        search.move_cost = FROZEN_COST;
+        mend_with(search, -FROZEN_COST * CYCLE / 2, spent);
+        search.move_cost = move_cost;
+    }
+    mend_with(search, i64::MIN, spent);
+}
+
+/// The same by moves that are worth at least so much.
+fn mend_with(search: &mut Search<'_>, least: i64, spent: Spent<'_>) {
     let (mut idle, mut thread) = (0, 0);
     // bound: each round over all threads but the last lowers the breaches
     while search.breach() > 0 && idle < search.threads.len() {
@@ -28,7 +42,7 @@ pub(super) fn mend(search: &mut Search<'_>, spent: Spent<'_>) {
             if spent() {
                 return;
             }
-            if let Some(step) = mending(search, thread) {
+            if let Some(step) = mending(search, thread, least) {
                 make(search, step);
                 idle = 0;
             }
@@ -38,23 +52,30 @@ pub(super) fn mend(search: &mut Search<'_>, spent: Spent<'_>) {
 }
 
 /// The move of a thread that lowers the breaches most.
-fn mending(search: &Search<'_>, thread: usize) -> Option<Move> {
+fn mending(search: &Search<'_>, thread: usize, least: i64) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     let Thread { main, cpu, .. } = search.threads[thread];
     let from = usize::from(cpu);
+    let mut consider = |step: Move| {
+        let lowers = |&(breach, worth): &(i64, i64)| breach < 0 && worth >= least;
+        if let Some((breach, worth)) = look(search, step).filter(lowers) {
+            let key = (breach, -worth);
+            if best.as_ref().is_none_or(|(before, _)| key < *before) {
+                best = Some((key, step));
+            }
+        }
+    };
     for to in (0..search.site.cpus).filter(|&to| to != from) {
         if may_trade(search, from, to) {
-            consider(search, Move::Shift(thread, to), &mut best);
+            consider(Move::Shift(thread, to));
         }
         if main && search.breach_change(from, to, 1, 0) < 0 {
             for &other in &search.on[to] {
-                consider(search, Move::Exchange(thread, other as usize), &mut best);
+                consider(Move::Exchange(thread, other as usize));
             }
         }
     }
-    // the best raises worth alone if nothing lowers the breaches
-    best.filter(|&((breach, _), _)| breach < 0)
-        .map(|(_, step)| step)
+    best.map(|(_, step)| step)
 }
 
 /// A move.

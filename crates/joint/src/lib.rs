@@ -37,6 +37,7 @@ mod error;
 mod flow;
 mod label;
 pub mod limits;
+mod moves;
 mod problem;
 mod rules;
 mod search;

@@ -59,4 +59,7 @@ pub struct JointSolution {
     pub gained: i64,
     /// Threads of deployments with a mapping in force whose cpu is another one now.
     pub moved: u32,
+    /// No answer as good moves fewer, so `moved` is the fewest where both are the same: counted from what
+    /// the rules force or, for tiny problems, known because every placement was looked at.
+    pub moved_least: u32,
 }

@@ -15,6 +15,7 @@ use super::deal::deal;
 use super::enumerate::{Breaches, Key, enumerate};
 use super::error::{alone, validate};
 use super::label::{keeps_rank_cap, label};
+use super::moves::{homeless, least_moves};
 use super::rules::Rules;
 use super::search::Search;
 use super::shake::shake;
@@ -43,18 +44,16 @@ pub fn solve_joint(
     }
     let rules = Rules::of(problem, &site);
     let volume = balance(&site);
-    if let Some((best, limit)) = settled(&site, &rules, &volume) {
-        return Ok(answer(problem, &site, best, limit));
-    }
-    let (best, limit) = sought(&site, &rules, &volume, out_of_budget);
-    Ok(answer(problem, &site, best, limit))
+    let (best, limits) = settled(&site, &rules, &volume)
+        .unwrap_or_else(|| sought(&site, &rules, &volume, out_of_budget));
+    Ok(answer(problem, &site, best, limits))
 }
 
-/// A bound, and what it comes from.
-type Limit = (i64, Proof);
+/// What limits an answer: a bound and what it comes from, and the threads that must move.
+type Limits = ((i64, Proof), u32);
 
 /// What is in force, if it keeps all rules and meets the bound.
-fn settled(site: &Site, rules: &Rules, volume: &Volume) -> Option<(Placement, Limit)> {
+fn settled(site: &Site, rules: &Rules, volume: &Volume) -> Option<(Placement, Limits)> {
     let keeps_ranks = |party: &Party| keeps_rank_cap(party, &party.homes);
     if !volume.is_settled(site) || !site.parties.iter().all(keeps_ranks) {
         return None;
@@ -77,7 +76,7 @@ fn settled(site: &Site, rules: &Rules, volume: &Volume) -> Option<(Placement, Li
     }
     let key = (breaches, -value, 0);
     let best = Placement { key, value, places };
-    Some((best, (value, Proof::Bound)))
+    Some((best, ((value, Proof::Bound), 0)))
 }
 
 /// The best that is found by search.
@@ -86,7 +85,7 @@ fn sought(
     rules: &Rules,
     volume: &Volume,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> (Placement, Limit) {
+) -> (Placement, Limits) {
     let mut search = dealt(site, rules, volume, out_of_budget);
     // ranks may cost moves that a climb does not foresee: then its start may be the better answer
     let is_joined = site.parties.iter().any(|party| party.is_running);
@@ -107,7 +106,8 @@ fn sought(
     if best.key.0 != breaches {
         bound = upper_bound(site, rules, volume, best.key.0);
     }
-    let is_settled = best.value >= bound && best.key.2 == least_moves(site);
+    let mut moved_least = least_moves(site, rules, volume, best.key.0);
+    let is_settled = best.value >= bound && best.key.2 == moved_least;
     let tiny = if is_settled {
         None
     } else {
@@ -117,6 +117,9 @@ fn sought(
         if let Some((key, places)) = tiny.best.filter(|(key, _)| *key < best.key) {
             best = Placement::from(site, key, places);
         }
+        if tiny.complete {
+            moved_least = best.key.2;
+        }
         if let Some((_, most)) = tiny.most_value.filter(|_| tiny.complete) {
             // a bound that was met by counting alone stays the proof
             if most != bound {
@@ -124,7 +127,7 @@ fn sought(
             }
         }
     }
-    (best, (bound, proof))
+    (best, ((bound, proof), moved_least))
 }
 
 /// A first placement. Where it crowds mains, another that is led by cores may not.
@@ -168,20 +171,6 @@ fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut()
         climb(search, goal, out_of_budget);
         shake(search, goal, out_of_budget);
     }
-}
-
-/// Threads that cannot stay.
-fn least_moves(site: &Site) -> u32 {
-    let gone = |(had_cpu, home): (&bool, &u16)| *had_cpu && *home == NOWHERE;
-    let of = |party: &Party| {
-        party
-            .had_cpu
-            .iter()
-            .zip(&party.homes)
-            .filter(|&slot| gone(slot))
-            .count()
-    };
-    site.parties.iter().map(of).sum::<usize>() as u32
 }
 
 /// Everybody's cpu, with ranks.
@@ -299,7 +288,7 @@ fn apart(site: &Site, held: &[u32]) -> i64 {
     sum
 }
 
-fn answer(problem: &JointProblem, site: &Site, best: Placement, limit: Limit) -> JointSolution {
+fn answer(problem: &JointProblem, site: &Site, best: Placement, limits: Limits) -> JointSolution {
     let ids = problem.topology.cpus();
     let id = |&position: &u16| ids[usize::from(position)].id;
     let mut mappings: Vec<Mapping> = Vec::new();
@@ -323,9 +312,10 @@ fn answer(problem: &JointProblem, site: &Site, best: Placement, limit: Limit) ->
         .collect();
     JointSolution {
         mappings,
-        certificate: Certificate::of(best.value, limit, relaxed),
+        certificate: Certificate::of(best.value, limits.0, relaxed),
         gained: gained(site, &best.places),
         moved: best.key.2,
+        moved_least: limits.1,
     }
 }
 
@@ -362,6 +352,7 @@ fn solve_alone(
         certificate: solution.certificate,
         gained: gained(site, &positions),
         moved: moved(site, &positions),
+        moved_least: homeless(site),
     })
 }
 

@@ -40,6 +40,7 @@ impl Standing {
             return Some(JointSolution {
                 gained: 0,
                 moved: 0,
+                moved_least: 0,
                 ..self.solution.clone()
             });
         }

@@ -180,6 +180,7 @@ fn a_newcomer_among_ten_settled_ones_moves_nobody_who_need_not() {
             let name = format!("{shape:?} {workers} x {threads}");
             assert!(still.moved <= 2, "{name}: {} had to move", still.moved);
             assert!(still.moved > 0 || still.gained == 0, "{name}");
+            assert_eq!(still.moved, still.moved_least, "{name}: proven fewest");
             if after.moved > still.moved {
                 let more = i64::from(after.moved - still.moved);
                 let gain = after.certificate.objective - still.certificate.objective;

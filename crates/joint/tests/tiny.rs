@@ -6,6 +6,7 @@ mod joint_problems;
 mod machines;
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use albacore_joint::{
     JointProblem, JointReport, JointViolation, check_joint, counted_joint_bound, report_joint,
@@ -67,6 +68,8 @@ fn breaks_2_or_3(violations: &[JointViolation]) -> bool {
 }
 
 struct Best {
+    /// Fewest moves of all placements that break the rules on mains by so much.
+    fewest: BTreeMap<[u32; 3], u32>,
     key: ([u32; 3], Reverse<i64>, u32),
     most: ([u32; 3], Reverse<i64>),
 }
@@ -93,13 +96,16 @@ fn brute_force(problem: &JointProblem) -> Best {
                     report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
                 let key = (breaches(&report), Reverse(worth), report.moved);
                 let most = (breaches(&report), Reverse(report.objective));
-                match &mut best {
-                    None => best = Some(Best { key, most }),
-                    Some(best) => {
-                        best.key = best.key.min(key);
-                        best.most = best.most.min(most);
-                    }
-                }
+                let best = best.get_or_insert_with(|| Best {
+                    key,
+                    most,
+                    fewest: BTreeMap::new(),
+                });
+                best.key = best.key.min(key);
+                best.most = best.most.min(most);
+                let fewest = best.fewest.entry(breaches(&report));
+                let fewest = fewest.or_insert(report.moved);
+                *fewest = report.moved.min(*fewest);
             }
             Err(violations) if !breaks_2_or_3(&violations) => {
                 let loads = loads_from_the_largest(problem, mappings);
@@ -139,6 +145,12 @@ proptest! {
         let hasty = solve_joint(&problem, &mut || true).unwrap();
         let report = check_joint(&problem, &hasty).unwrap();
         let bound = hasty.certificate.bound;
+        let mut as_good = best.fewest.range(..=breaches(&report));
+        let is_least = as_good.all(|(_, &fewest)| hasty.moved_least <= fewest);
+        // the smallest are enumerated all the same: then fewer moves would gain less
+        let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+        let is_best = (breaches(&report), Reverse(worth), report.moved) == best.key;
+        prop_assert!(is_least || is_best, "what must move is counted");
         prop_assert!(breaches(&report) > best.most.0 || bound >= best.most.1.0, "a bound");
         let counted = counted_joint_bound(&problem, &hasty).unwrap();
         prop_assert!(counted >= best.most.1.0 || breaches(&report) > best.most.0, "a count");
@@ -172,5 +184,6 @@ proptest! {
         check_joint(&joined, &after).unwrap();
         let best = brute_force(&joined);
         prop_assert_eq!(after.moved, best.key.2);
+        prop_assert_eq!(after.moved_least, after.moved, "and it is known");
     }
 }
