@@ -24,9 +24,6 @@ pub(crate) const SHAKE_WORK_MAX: usize = 4_000_000;
 /// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
 pub(crate) const FROZEN_COST: i64 = 1 << 38;
 
-/// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
-pub(crate) const FLIPS_MAX: usize = 64;
-
 /// Most work of the bound's flow of mains, in mains times edges: some milliseconds.
 pub(crate) const FLOW_WORK_MAX: usize = 400_000;
 

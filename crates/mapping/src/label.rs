@@ -1,113 +1,128 @@
-//! Ranks for the peers: a bipartite edge coloring.
+//! Ranks for the peers: a bipartite edge coloring, with as few peers renamed as can be.
 //!
 //! **Problem.** Once every worker has its cpus and its main, its T-1 peers need ranks 1..T-1 such
 //! that no rank is used twice within a worker and at most `rank_cap` threads of equal rank share a
-//! cpu (rule 2). **Approach.** Workers on one side, cpus on the other, one edge a peer; a cpu is
-//! split into `rank_cap` copies with at most T-1 edges each. Edges are colored one by one; where
-//! the free colors of both ends differ, the path that alternates between the two is flipped.
-//! **Proof sketch.** Koenig: a bipartite graph of degree d has an edge coloring with d colors. A
-//! worker has T-1 edges, a copy at most T-1, so T-1 colors do; in a bipartite graph the
-//! alternating path cannot come back to the edge's other end, so the flip frees the color.
-//! **Limits.** O(edges x (W + copies)).
+//! cpu (rule 2); a peer that stays shall keep its rank, else it counts as moved. **Approach.**
+//! Workers on one side, cpus on the other, one edge a peer; a cpu is split into `rank_cap` copies
+//! with at most T-1 edges each. Peers with a wish are colored first; the others get a color that is
+//! free at both ends, and where there is none, a path that alternates between two colors is
+//! flipped: of several the one that takes fewest wishes away. **Proof sketch.** Koenig: a bipartite
+//! graph of degree d has an edge coloring with d colors. A worker has T-1 edges, a copy at most
+//! T-1, so T-1 colors do; in a bipartite graph the alternating path cannot come back to the edge's
+//! other end, so the flip frees the color. **Limits.** O(edges x (W + copies)) for each path that is
+//! compared; few peers are renamed, not always the fewest.
 
-use crate::domains::Domains;
+use crate::limits::FLIPS_MAX;
 
 /// No edge of that color.
 const NONE: u32 = u32::MAX;
 
-/// Colors `edges` = (worker, cpu) of all peers with 0..T-1; the color of each edge, in order. An
-/// edge gets the color in `wishes` where it is free at both ends when its turn comes; wishes come
-/// first.
-pub(crate) fn color_peers(
-    domains: &Domains,
-    edges: &[(u16, u16)],
-    wishes: &[Option<u16>],
-) -> Vec<u16> {
-    let colors = domains.threads - 1;
-    if colors == 0 {
-        return Vec::new();
-    }
-    let copies = domains.rank_cap as usize;
-    let vertices = domains.workers + domains.cpus * copies;
-    let mut degree = vec![0usize; domains.cpus];
-    let ends: Vec<[u32; 2]> = edges
-        .iter()
-        .map(|&(worker, cpu)| {
-            let cpu = usize::from(cpu);
-            let copy = (degree[cpu] / colors).min(copies - 1);
-            degree[cpu] += 1;
-            [
-                u32::from(worker),
-                (domains.workers + cpu * copies + copy) as u32,
-            ]
-        })
-        .collect();
-    let mut coloring = Coloring {
-        colors,
-        at: vec![NONE; vertices * colors],
-        of: vec![0; edges.len()],
-        ends: &ends,
-    };
-    let mut placed = vec![false; edges.len()];
-    for (edge, wish) in wishes.iter().enumerate() {
-        placed[edge] = wish.is_some_and(|color| coloring.place_as(edge, color.into()));
-    }
-    for edge in (0..edges.len()).filter(|&edge| !placed[edge]) {
-        coloring.place(edge);
-    }
-    coloring.of
+/// Peers that have a cpu and need a rank.
+pub struct Peers<'a> {
+    /// W.
+    pub workers: usize,
+    /// T; each worker has T - 1 of the peers.
+    pub threads: usize,
+    /// How many cpus there are.
+    pub cpus: usize,
+    /// Most threads of equal rank on a cpu: ceil(W/C). No cpu has more than this times T - 1 peers.
+    pub rank_cap: usize,
+    /// Worker and cpu of each peer, as numbers from 0.
+    pub places: &'a [(u16, u16)],
+    /// The rank that each peer should have, less 1, if it matters.
+    pub wishes: &'a [Option<u16>],
 }
 
-struct Coloring<'a> {
+impl Peers<'_> {
+    /// The rank of each peer, less 1: 0..T-1.
+    pub fn ranks(&self) -> Vec<u16> {
+        if self.threads < 2 {
+            return Vec::new();
+        }
+        Coloring::of(self).color()
+    }
+}
+
+/// A coloring in the making: a peer is an edge between its worker and a copy of its cpu.
+struct Coloring {
     colors: usize,
+    /// Both ends of each edge.
+    ends: Vec<[u32; 2]>,
+    wishes: Vec<Option<u16>>,
     /// Edge of each color at each vertex.
     at: Vec<u32>,
     /// Color of each edge.
     of: Vec<u16>,
-    ends: &'a [[u32; 2]],
 }
 
-impl Coloring<'_> {
+impl Coloring {
+    fn of(peers: &Peers<'_>) -> Self {
+        let (colors, copies) = (peers.threads - 1, peers.rank_cap);
+        let is_color = |wish: &u16| usize::from(*wish) < colors;
+        let wishes: Vec<Option<u16>> = peers.wishes.iter().map(|w| w.filter(is_color)).collect();
+        let mut degree = vec![0usize; peers.cpus * copies];
+        let wished = if copies > 1 { degree.len() * colors } else { 0 };
+        let mut wished = vec![false; wished];
+        let mut ends = vec![[NONE; 2]; peers.places.len()];
+        // edges with a wish take the copies where their color is free
+        let mut order: Vec<usize> = (0..ends.len()).collect();
+        order.sort_by_key(|&edge| wishes[edge].is_none());
+        for edge in order {
+            let (worker, cpu) = peers.places[edge];
+            let first_copy = usize::from(cpu) * copies;
+            let mut open = (first_copy..first_copy + copies).filter(|&copy| degree[copy] < colors);
+            let fits = |&copy: &usize| match wishes[edge] {
+                Some(color) if copies > 1 => !wished[copy * colors + usize::from(color)],
+                _ => true,
+            };
+            let first = open.clone().next().unwrap_or(first_copy);
+            let copy = open.find(fits).unwrap_or(first);
+            degree[copy] += 1;
+            if let Some(color) = wishes[edge].filter(|_| copies > 1) {
+                wished[copy * colors + usize::from(color)] = true;
+            }
+            ends[edge] = [worker.into(), (peers.workers + copy) as u32];
+        }
+        Self {
+            colors,
+            at: vec![NONE; (peers.workers + degree.len()) * colors],
+            of: vec![0; ends.len()],
+            wishes,
+            ends,
+        }
+    }
+
+    fn color(mut self) -> Vec<u16> {
+        let mut placed = vec![false; self.ends.len()];
+        for (edge, placed) in placed.iter_mut().enumerate() {
+            let wish = self.wishes[edge].map(usize::from);
+            if let Some(color) = wish.filter(|&color| self.is_free(edge, color)) {
+                self.set(edge, color);
+                *placed = true;
+            }
+        }
+        for edge in (0..self.ends.len()).filter(|&edge| !placed[edge]) {
+            let common = (0..self.colors).find(|&color| self.is_free(edge, color));
+            let color = common.unwrap_or_else(|| self.make_free(edge));
+            self.set(edge, color);
+        }
+        self.of
+    }
+
     fn slot(&self, vertex: u32, color: usize) -> usize {
         vertex as usize * self.colors + color
     }
 
-    /// The lowest free color at a vertex; 0 if there is none, which the degree bound rules out.
-    fn free(&self, vertex: u32) -> usize {
+    fn free_at(&self, vertex: u32) -> Vec<usize> {
         let start = self.slot(vertex, 0);
-        self.at[start..start + self.colors]
-            .iter()
-            .position(|&edge| edge == NONE)
-            .unwrap_or(0)
+        (0..self.colors)
+            .filter(|&color| self.at[start + color] == NONE)
+            .collect()
     }
 
     fn is_free(&self, edge: usize, color: usize) -> bool {
-        self.ends[edge]
-            .iter()
-            .all(|&vertex| self.at[self.slot(vertex, color)] == NONE)
-    }
-
-    /// Gives the edge that color if both ends have it free.
-    fn place_as(&mut self, edge: usize, color: usize) -> bool {
-        let free = color < self.colors && self.is_free(edge, color);
-        if free {
-            self.set(edge, color);
-        }
-        free
-    }
-
-    fn place(&mut self, edge: usize) {
-        let [worker, cpu] = self.ends[edge];
-        let common = (0..self.colors).find(|&color| self.is_free(edge, color));
-        let color = match common {
-            Some(color) => color,
-            None => {
-                let (mine, other) = (self.free(worker), self.free(cpu));
-                self.flip(cpu, mine, other);
-                mine
-            }
-        };
-        self.set(edge, color);
+        let is_free = |&vertex: &u32| self.at[self.slot(vertex, color)] == NONE;
+        self.ends[edge].iter().all(is_free)
     }
 
     fn set(&mut self, edge: usize, color: usize) {
@@ -118,8 +133,44 @@ impl Coloring<'_> {
         }
     }
 
-    /// Swaps `first` and `second` along the path that leaves `vertex` by `first`.
-    fn flip(&mut self, vertex: u32, first: usize, second: usize) {
+    /// Flips the path that renames fewest; the color that is then free at both ends.
+    fn make_free(&mut self, edge: usize) -> usize {
+        let [worker, cpu] = self.ends[edge];
+        let (mine, others) = (self.free_at(worker), self.free_at(cpu));
+        let mut best: Option<(usize, Vec<usize>, usize, usize)> = None;
+        let pairs = mine
+            .iter()
+            .flat_map(|&mine| others.iter().map(move |&other| (mine, other)));
+        for (mine, other) in pairs.take(FLIPS_MAX) {
+            let path = self.path(cpu, mine, other);
+            let renamed = |&&edge: &&usize| self.wishes[edge] == Some(self.of[edge]);
+            let cost = path.iter().filter(renamed).count();
+            if best.as_ref().is_none_or(|(before, ..)| cost < *before) {
+                best = Some((cost, path, mine, other));
+            }
+            if cost == 0 {
+                break;
+            }
+        }
+        // both ends have a free color, because neither has more edges than colors
+        let Some((_, path, mine, other)) = best else {
+            return 0;
+        };
+        for &edge in &path {
+            let color = usize::from(self.of[edge]);
+            for vertex in self.ends[edge] {
+                let slot = self.slot(vertex, color);
+                self.at[slot] = NONE;
+            }
+        }
+        for &edge in &path {
+            self.set(edge, mine + other - usize::from(self.of[edge]));
+        }
+        mine
+    }
+
+    /// The path that leaves a vertex by `first` and alternates with `second`.
+    fn path(&self, vertex: u32, first: usize, second: usize) -> Vec<usize> {
         let mut path = Vec::new();
         let (mut vertex, mut color) = (vertex, first);
         // bound: a path visits no edge twice
@@ -133,16 +184,7 @@ impl Coloring<'_> {
             vertex = if vertex == worker { cpu } else { worker };
             color = first + second - color;
         }
-        for &edge in &path {
-            let color = usize::from(self.of[edge]);
-            for vertex in self.ends[edge] {
-                let slot = self.slot(vertex, color);
-                self.at[slot] = NONE;
-            }
-        }
-        for &edge in &path {
-            self.set(edge, first + second - usize::from(self.of[edge]));
-        }
+        path
     }
 }
 
@@ -152,7 +194,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::color_peers;
+    use super::Peers;
     use crate::deal::deal;
     use crate::domains::Domains;
     use crate::sample::problems;
@@ -172,7 +214,15 @@ mod tests {
                 .flat_map(|(worker, peers)| peers.iter().map(move |&cpu| (worker, cpu)))
                 .collect();
             let wishes = vec![Some(wish); edges.len()];
-            let colors = color_peers(&domains, &edges, &wishes);
+            let peers = Peers {
+                workers: domains.workers,
+                threads: domains.threads,
+                cpus: domains.cpus,
+                rank_cap: domains.rank_cap as usize,
+                places: &edges,
+                wishes: &wishes,
+            };
+            let colors = peers.ranks();
             prop_assert_eq!(colors.len(), edges.len());
             let mut of_worker = BTreeMap::new();
             let mut of_cpu = BTreeMap::new();

@@ -88,3 +88,6 @@ pub(crate) const WANDER_MOVES_MAX: usize = 200_000;
 /// Most looks at moves while mains are taken off full cpus and cores (some twenty nanoseconds each):
 /// a fifth of the budget of 50 ms, where a start needs more it is not worth it.
 pub(crate) const REPAIR_LOOKS_MAX: usize = 500_000;
+
+/// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
+pub(crate) const FLIPS_MAX: usize = 64;

@@ -15,7 +15,7 @@ use albacore_topology::CpuId;
 use crate::deal::Deal;
 use crate::domains::Domains;
 use crate::image::smallest_image;
-use crate::label::color_peers;
+use crate::label::Peers;
 use crate::{Mapping, Problem};
 
 /// Gives every row a worker, every peer a rank and every position its cpu's id.
@@ -40,7 +40,15 @@ pub(crate) fn name(problem: &Problem, domains: &Domains, deal: &Deal) -> Mapping
             ranks.push(same.map(|same| same as u16));
         }
     }
-    let colors = color_peers(domains, &edges, &ranks);
+    let peers = Peers {
+        workers: domains.workers,
+        threads,
+        cpus: domains.cpus,
+        rank_cap: domains.rank_cap as usize,
+        places: &edges,
+        wishes: &ranks,
+    };
+    let colors = peers.ranks();
     let mut cpus: Vec<CpuId> = rows
         .iter()
         .flat_map(|row| std::iter::repeat_n(row.main.1, threads))
