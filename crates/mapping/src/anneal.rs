@@ -25,9 +25,9 @@ pub(crate) struct Node<'a> {
     /// The class of each domain.
     pub(crate) children: Vec<&'a Class>,
     pub(crate) parts: &'a [Part],
-    /// How many units may be full and hold a main; `None` where that does not matter.
-    pub(crate) permits: Option<i64>,
-    /// Where no cpu with a main may be full: how many threads such a cpu has beside its main.
+    /// How many cores, and cpus, may be full and hold a main; `None` where that does not matter.
+    pub(crate) permits: [Option<i64>; 2],
+    /// Where few cpus with a main may be full: how many threads the others have beside their mains.
     pub(crate) beside: Option<i64>,
 }
 
@@ -42,6 +42,8 @@ pub(crate) struct Shares {
     mains: Vec<i64>,
     /// Threads that must go beside mains, because the other cpus of the child are too few.
     beside: Vec<i64>,
+    /// How many cores, and cpus, of each child must be full and hold a main.
+    needs: Vec<[i64; 2]>,
 }
 
 impl Shares {
@@ -54,6 +56,7 @@ impl Shares {
             volume: vec![0; width],
             mains: vec![0; width],
             beside: vec![0; width],
+            needs: vec![[0; 2]; width],
         };
         for (at, part) in node.parts.iter().enumerate() {
             for child in 0..width {
@@ -65,8 +68,49 @@ impl Shares {
         }
         for child in 0..width {
             shares.count_beside(node, child);
+            shares.count_needs(node, child);
         }
         shares
+    }
+
+    fn count_needs(&mut self, node: &Node<'_>, child: usize) {
+        let class = node.children[child];
+        let (volume, mains) = (self.volume[child], self.mains[child]);
+        let cores = class.cores_needed(volume, mains);
+        let cpus = class.cpus_needed(volume, mains);
+        self.needs[child] = [cores, cpus.max(self.crowded(node, child))];
+    }
+
+    /// How many cpus with a main must be full so that all finds room that must go beside mains.
+    fn crowded(&self, node: &Node<'_>, child: usize) -> i64 {
+        let (Some(each), mains) = (node.beside, self.mains[child]) else {
+            return 0;
+        };
+        let excess = self.beside[child] - each * mains;
+        if excess <= 0 || node.permits[1] == Some(0) {
+            return excess.max(0);
+        }
+        // each makes room for one thread of every part that is short of it, and takes away its own
+        let short = (0..node.parts.len())
+            .filter(|&part| self.must_go_beside(node, part, child) > 0)
+            .count() as i64;
+        let eased = (short - each).max(1);
+        ((excess + eased - 1) / eased).min(mains)
+    }
+
+    /// The permits of each child: what it needs, and its share of the rest.
+    pub(crate) fn permits(&self, node: &Node<'_>) -> Vec<[Option<i64>; 2]> {
+        let width = node.children.len();
+        let of = |child: usize, rule: usize| {
+            let permits = node.permits[rule]?;
+            let needed: i64 = self.needs.iter().map(|needs| needs[rule]).sum();
+            let rest = (permits - needed).max(0) as usize;
+            let share = rest * (child + 1) / width - rest * child / width;
+            Some(self.needs[child][rule] + share as i64)
+        };
+        (0..width)
+            .map(|child| [of(child, 0), of(child, 1)])
+            .collect()
     }
 
     fn count_beside(&mut self, node: &Node<'_>, child: usize) {
@@ -92,8 +136,8 @@ struct Annealing<'a> {
     shares: Shares,
     width: usize,
     fine: i64,
-    /// Threads above what mains leave room for, over all children.
-    excess: i64,
+    /// Cores, and cpus, that must be full and hold a main, over all children.
+    excess: [i64; 2],
     /// Whether the node wants mains counted against volumes.
     coupled: bool,
 }
@@ -123,14 +167,14 @@ pub(crate) fn anneal(
     let mut annealing = Annealing {
         width: node.children.len(),
         fine: steep + steep / 4 + 1,
-        excess: 0,
-        coupled: node.permits.is_some(),
+        excess: [0; 2],
+        coupled: node.permits[0].or(node.permits[1]).is_some(),
         node,
         shares: start,
     };
-    annealing.excess = (0..annealing.width)
-        .map(|child| annealing.above(child))
-        .sum();
+    for child in 0..annealing.width {
+        annealing.count_above(child, 1);
+    }
     let mut sequence = Sequence(seed | 1);
     let mut best: Option<(i64, Shares)> = None;
     let mut cost = 0i64;
@@ -267,7 +311,8 @@ impl Annealing<'_> {
 
     fn make(&mut self, step: Step) {
         let (a, b) = (step.from, step.to);
-        self.excess -= self.above(a) + self.above(b);
+        self.count_above(a, -1);
+        self.count_above(b, -1);
         let strict = self.node.beside.is_some();
         if strict && !step.main {
             for child in [a, b] {
@@ -293,15 +338,16 @@ impl Annealing<'_> {
                 self.shares.beside[child] += now;
             }
         }
-        self.excess += self.above(a) + self.above(b);
+        for child in [a, b] {
+            self.shares.count_needs(self.node, child);
+            self.count_above(child, 1);
+        }
     }
 
     /// All terms that the steps change; both go between the same two children.
     fn cost_of(&self, steps: &[Option<Step>; 2], first: Step) -> i64 {
         let mut sum = self.child_cost(first.from) + self.child_cost(first.to);
-        if let Some(permits) = self.node.permits {
-            sum += self.fine * (self.excess - permits).max(0);
-        }
+        sum += self.fine * self.without_permit();
         for step in steps.iter().flatten() {
             for child in [first.from, first.to] {
                 let class = self.node.children[child];
@@ -326,19 +372,24 @@ impl Annealing<'_> {
             .max(volume - i64::from(room.most))
             .max(0);
         let last = class.mains.len() as i64 - 1;
-        let crowd = (mains - last).max(0) + self.beside(child);
+        let crowd = (mains - last).max(0);
         self.fine * (off + crowd) + class.mains[mains.min(last) as usize]
     }
 
-    /// Threads that must go beside mains and find no room there.
-    fn beside(&self, child: usize) -> i64 {
-        let each = self.node.beside.unwrap_or(0);
-        (self.shares.beside[child] - each * self.shares.mains[child]).max(0)
+    /// Adds what a child needs permits for, or takes it off.
+    fn count_above(&mut self, child: usize, sign: i64) {
+        let needs = self.shares.needs[child];
+        for (excess, needed) in self.excess.iter_mut().zip(needs) {
+            *excess += sign * needed;
+        }
     }
 
-    fn above(&self, child: usize) -> i64 {
-        let top = i64::from(self.node.children[child].room.top);
-        (self.shares.volume[child] + self.shares.mains[child] - top).max(0)
+    /// How many units are full and hold a main beyond the permits.
+    fn without_permit(&self) -> i64 {
+        let rules = self.excess.iter().zip(self.node.permits);
+        rules
+            .map(|(excess, permits)| permits.map_or(0, |permits| (excess - permits).max(0)))
+            .sum()
     }
 
     fn is_whole(&self) -> bool {
@@ -346,12 +397,7 @@ impl Annealing<'_> {
             let (volume, class) = (self.shares.volume[child], self.node.children[child]);
             (i64::from(class.room.least)..=i64::from(class.room.most)).contains(&volume)
                 && self.shares.mains[child] < class.mains.len() as i64
-                && self.beside(child) == 0
         });
-        within
-            && self
-                .node
-                .permits
-                .is_none_or(|permits| self.excess <= permits)
+        within && self.without_permit() == 0
     }
 }

@@ -37,17 +37,25 @@ pub(crate) fn tightened(
     let sign = if domains.mode == Mode::Compact { 1 } else { -1 };
     let (within, mains) = (search.closeness(), search.closeness_of_mains());
     let constant = domains.objective(0, 0);
-    // the best bound on all levels below `level`
+    let reached = |level: usize| sign * within[level] - mains[level];
+    let group = |inner: usize, outer: usize, out_of_budget: &mut dyn FnMut() -> bool| {
+        let goal = (inner..=outer).map(reached).sum();
+        let (classes, _) = classes(domains, allowed, (inner, outer));
+        lowest(&classes, sizes(domains, allowed), goal, out_of_budget).0
+    };
+    // a level alone, the outermost first: it is most of the objective
+    let mut alone = [0i64; LEVELS];
+    for level in (0..LEVELS).rev() {
+        alone[level] = group(level, level, out_of_budget);
+    }
+    // the best bound on all levels below `level`: alone, or with all inside it; what is between helps
+    // hardly ever
     let mut below = [0i64; LEVELS + 1];
     for outer in 0..LEVELS {
-        below[outer + 1] = i64::MAX;
-        // alone, or with all inside it: what is between helps hardly ever
-        for inner in [outer, 0].into_iter().take(outer + 1) {
-            let reached = |level: usize| sign * within[level] - mains[level];
-            let goal = (inner..=outer).map(reached).sum();
-            let (classes, _) = classes(domains, allowed, (inner, outer));
-            let (group, _) = lowest(&classes, sizes(domains, allowed), goal, out_of_budget);
-            below[outer + 1] = below[outer + 1].min(below[inner].saturating_add(group));
+        below[outer + 1] = below[outer].saturating_add(alone[outer]);
+        let gains = (0..=outer).filter(|&level| domains.gain[level] > 0).count();
+        if gains > 1 && !out_of_budget() {
+            below[outer + 1] = below[outer + 1].min(group(0, outer, out_of_budget));
         }
     }
     bound.min(constant.saturating_add(below[LEVELS]))

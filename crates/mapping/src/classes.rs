@@ -17,7 +17,7 @@ pub(crate) struct Room {
     pub(crate) least: u32,
     pub(crate) most: u32,
     pub(crate) of_worker: u32,
-    /// Most threads and mains together, but for permits (`Permits`).
+    /// Most threads and mains together, but for permits of cpus (`Permits`).
     pub(crate) top: u32,
 }
 
@@ -34,6 +34,12 @@ pub(crate) struct Permits {
 impl Permits {
     /// The stricter rule that applies.
     pub(crate) fn of(domains: &Domains, allowed: &Allowed) -> Option<Self> {
+        let [cores, cpus] = Self::both(domains, allowed);
+        cores.or(cpus)
+    }
+
+    /// Rule (12+) and rule (12), where they ask for anything.
+    pub(crate) fn both(domains: &Domains, allowed: &Allowed) -> [Option<Self>; 2] {
         let workers = domains.workers as i64;
         let strict = |rule: Option<u32>, count: u32, cores| {
             let count = i64::from(count);
@@ -43,8 +49,16 @@ impl Permits {
             .filter(|_| allowed.core_mains == 1);
         let cpus =
             strict(domains.full_mains, allowed.full_mains, false).filter(|_| domains.rank_cap == 1);
-        cores.or(cpus)
+        [cores, cpus]
     }
+}
+
+/// Where rule (12) lets only some full cpus hold a main: how many threads the others have beside
+/// their mains.
+pub(crate) fn beside_mains(domains: &Domains, allowed: &Allowed) -> Option<i64> {
+    let [_, cpus] = Permits::both(domains, allowed);
+    let single = domains.rank_cap == 1 && domains.worker_cap == 1 && domains.threads > 1;
+    (cpus.is_some() && single).then(|| i64::from(domains.cpu_volume.1) - 2)
 }
 
 /// Where rule (12) lets no full cpu hold a main: how many threads a cpu has beside its main.
@@ -68,6 +82,71 @@ pub(crate) struct Class {
     pub(crate) loss: Vec<i64>,
     /// What m mains in the domain cost at least: `mains[m]`, as far as there is room for mains.
     pub(crate) mains: Vec<i64>,
+    /// Where rule (12+) applies: how many threads less the domain can hold if m of its cores have a
+    /// main and are not full.
+    taken: Option<Vec<i64>>,
+}
+
+impl Class {
+    /// How many cores of a domain must be full and hold a main if it has so many threads and mains.
+    pub(crate) fn cores_needed(&self, volume: i64, mains: i64) -> i64 {
+        let Some(taken) = &self.taken else {
+            return 0;
+        };
+        let last = taken.len() - 1;
+        let room = i64::from(self.room.most) - volume;
+        if taken[last.min(mains as usize)] <= room {
+            return 0;
+        }
+        let fits = |full: &i64| taken[last.min((mains - full) as usize)] <= room;
+        (1..mains).find(fits).unwrap_or(mains)
+    }
+
+    /// The same of cpus.
+    pub(crate) fn cpus_needed(&self, volume: i64, mains: i64) -> i64 {
+        (volume + mains - i64::from(self.room.top)).max(0)
+    }
+
+    /// The same of the units that permits are for.
+    pub(crate) fn needed(&self, volume: i64, mains: i64) -> i64 {
+        match self.taken {
+            Some(_) => self.cores_needed(volume, mains),
+            None => self.cpus_needed(volume, mains),
+        }
+    }
+}
+
+/// More than any domain holds.
+const NEVER: u32 = 1 << 20;
+
+/// By how much each core of a domain must stay below what it can hold if it has a main and is not
+/// full, least first.
+fn forgone(domains: &Domains, allowed: &Allowed, cpus: std::ops::Range<usize>) -> Vec<u32> {
+    let cores = domains.core(cpus.start)..=domains.core(cpus.end - 1);
+    let below = domains.core_volume.1 - 1;
+    let of = |core: usize| {
+        let size = domains.members(CORE, core).len() as u32;
+        let (lower, upper) = domains.cpu_volume;
+        let most = (size * upper).min(allowed.core_volume.1);
+        let least = (size * lower).max(allowed.core_volume.0.min(most));
+        if least > below {
+            NEVER
+        } else {
+            most.saturating_sub(below)
+        }
+    };
+    let mut forgone: Vec<u32> = cores.map(of).collect();
+    forgone.sort_unstable();
+    forgone
+}
+
+/// 0, then the sums of the first one, two, ...
+fn sums(of: &[u32]) -> Vec<i64> {
+    let next = |sum: &mut i64, &more: &u32| {
+        *sum += i64::from(more);
+        Some(*sum)
+    };
+    std::iter::once(0).chain(of.iter().scan(0, next)).collect()
 }
 
 /// The rooms of a level's domains.
@@ -90,7 +169,6 @@ pub(crate) fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<R
         of_worker: 0,
         top: 0,
     };
-    let by_core = Permits::of(domains, allowed).is_some_and(|permits| permits.cores);
     let mut rooms = vec![nothing; domains.count(level)];
     for core in 0..domains.count(CORE) {
         let members = domains.members(CORE, core);
@@ -99,11 +177,7 @@ pub(crate) fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<R
         let most = (size * upper).min(allowed.core_volume.1);
         room.least += (size * lower).max(allowed.core_volume.0.min(most));
         room.most += most;
-        room.top += if by_core {
-            most + u32::from(most < domains.core_volume.1)
-        } else {
-            size * upper
-        };
+        room.top += size * upper;
         room.of_worker += (size * domains.worker_cap).min(most);
     }
     for room in &mut rooms {
@@ -112,8 +186,9 @@ pub(crate) fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<R
     rooms
 }
 
-/// How many cpus, and for each level inside how much of a worker and how many mains its parts hold.
-type Shape = (usize, Vec<Vec<(u32, u32)>>);
+/// How many cpus, for each level inside how much of a worker and how many mains its parts hold, and
+/// what its cores forgo for a main.
+type Shape = (usize, Vec<Vec<(u32, u32)>>, Vec<u32>);
 
 /// The classes of the outer level of a group, and the class of each domain.
 pub(crate) fn classes(
@@ -124,6 +199,7 @@ pub(crate) fn classes(
     let by_level: Vec<Vec<Room>> = (0..=outer)
         .map(|level| rooms(domains, allowed, level))
         .collect();
+    let by_core = Permits::of(domains, allowed).is_some_and(|permits| permits.cores);
     let mut found: BTreeMap<(Room, Shape), Vec<usize>> = BTreeMap::new();
     for (domain, &room) in by_level[outer].iter().enumerate() {
         let first = usize::from(domains.starts[outer][domain]);
@@ -140,8 +216,13 @@ pub(crate) fn classes(
                 caps
             })
             .collect();
+        let forgone = if by_core && outer >= CORE {
+            forgone(domains, allowed, first..last + 1)
+        } else {
+            Vec::new()
+        };
         found
-            .entry((room, (last - first, caps)))
+            .entry((room, (last - first, caps, forgone)))
             .or_default()
             .push(domain);
     }
@@ -149,8 +230,7 @@ pub(crate) fn classes(
     for (class, members) in found.values().enumerate() {
         members.iter().for_each(|&domain| class_of[domain] = class);
     }
-    let by_core = Permits::of(domains, allowed).is_some_and(|permits| permits.cores);
-    let class = |((room, (_, caps)), members): ((Room, Shape), Vec<usize>)| {
+    let class = |((room, (_, caps, forgone)), members): ((Room, Shape), Vec<usize>)| {
         let (count, cpus) = (
             members.len(),
             domains.members(outer, members[0]).len() as u32,
@@ -175,6 +255,7 @@ pub(crate) fn classes(
             worth,
             loss,
             mains,
+            taken: by_core.then(|| sums(&forgone)),
         }
     };
     (found.into_iter().map(class).collect(), class_of)

@@ -8,7 +8,7 @@
 //! after the other: what is best for a level is never given up for a level inside it.
 
 use crate::anneal::{Node, Part, Shares, anneal};
-use crate::classes::{Class, Permits, beside, classes};
+use crate::classes::{Class, Permits, beside_mains, classes};
 use crate::deal::Deal;
 use crate::domains::{CORE, Domains, LEVELS};
 use crate::improve::{Allowed, Search};
@@ -45,8 +45,7 @@ pub(crate) fn descend<'a>(
             mains: vec![0; domains.workers],
             peers: vec![Vec::new(); domains.workers],
         },
-        permits: Permits::of(domains, allowed).map(|permits| permits.count),
-        beside: beside(domains, allowed),
+        beside: beside_mains(domains, allowed),
         seed,
     };
     let all: Vec<Part> = (0..domains.workers)
@@ -56,7 +55,13 @@ pub(crate) fn descend<'a>(
             main: true,
         })
         .collect();
-    descent.node(0, 0..domains.cpus, &all, out_of_budget)?;
+    let permits = Permits::both(domains, allowed).map(|rule| rule.map(|permits| permits.count));
+    let machine = Place {
+        depth: 0,
+        cpus: 0..domains.cpus,
+        permits,
+    };
+    descent.node(machine, &all, out_of_budget)?;
     let mut deal = descent.deal;
     deal.peers
         .iter_mut()
@@ -76,24 +81,37 @@ struct Descent<'a> {
     tables: &'a [(Vec<Class>, Vec<usize>)],
     levels: &'a [usize],
     deal: Deal,
-    permits: Option<i64>,
     beside: Option<i64>,
     seed: u64,
+}
+
+/// A node of the tree.
+struct Place {
+    depth: usize,
+    cpus: std::ops::Range<usize>,
+    /// How many cores, and cpus, in it may be full and hold a main.
+    permits: [Option<i64>; 2],
 }
 
 impl Descent<'_> {
     /// Shares out what came to the cpus of a node; `None` if that cannot be done within the rules.
     fn node(
         &mut self,
-        depth: usize,
-        cpus: std::ops::Range<usize>,
+        place: Place,
         parts: &[Part],
         out_of_budget: &mut dyn FnMut() -> bool,
     ) -> Option<()> {
+        let Place {
+            depth,
+            cpus,
+            permits,
+        } = place;
         let Some(&level) = self.levels.get(depth) else {
             return self.core(cpus, parts);
         };
-        if out_of_budget() {
+        // once started a descent comes to its end, if need be without choices
+        let spent = out_of_budget();
+        if spent && depth == 0 {
             return None;
         }
         let first = self.domains.domain(level, cpus.start);
@@ -102,25 +120,18 @@ impl Descent<'_> {
         let node = Node {
             children: (first..=last).map(|domain| &classes[of[domain]]).collect(),
             parts,
-            permits: self.permits,
+            permits,
             beside: self.beside,
         };
         let start = self.end_to_end(&node, level, cpus.clone())?;
         let width = node.children.len();
-        let shares = if width == 1 || self.seed == 0 {
+        let shares = if width == 1 || self.seed == 0 || spent {
             start
         } else {
-            let moves = ANNEAL_MOVES_MAX / if depth == 0 { 1 } else { 4 };
-            let moves = moves.min(2_000 * parts.len() * width);
-            let moves = if depth == 0 {
-                moves
-            } else {
-                moves * cpus.len() / self.domains.cpus
-            };
-            let (shares, _) = anneal(&node, start, (moves, self.seed), out_of_budget);
-            shares
+            let moves = self.moves(depth, cpus.len(), parts.len() * width);
+            anneal(&node, start, (moves, self.seed), out_of_budget).0
         };
-        for child in 0..width {
+        for (child, permits) in shares.permits(&node).into_iter().enumerate() {
             let inside: Vec<Part> = parts
                 .iter()
                 .enumerate()
@@ -134,10 +145,24 @@ impl Descent<'_> {
                     })
                 })
                 .collect();
-            let members = self.domains.members(level, first + child);
-            self.node(depth + 1, members, &inside, out_of_budget)?;
+            let place = Place {
+                depth: depth + 1,
+                cpus: self.domains.members(level, first + child),
+                permits,
+            };
+            self.node(place, &inside, out_of_budget)?;
         }
         Some(())
+    }
+
+    /// How long a node of so many cpus and cells is annealed.
+    fn moves(&self, depth: usize, cpus: usize, cells: usize) -> usize {
+        let most = 2_000 * cells;
+        if depth == 0 {
+            most.min(ANNEAL_MOVES_MAX)
+        } else {
+            most.min(ANNEAL_MOVES_MAX / 4) * cpus / self.domains.cpus
+        }
     }
 
     /// Worker after worker takes the next cpus that have room for it, round and round.
@@ -178,39 +203,93 @@ impl Descent<'_> {
         Some(Shares::of(node, held, main))
     }
 
-    /// Gives the threads on a core to its cpus.
+    /// Gives the threads on a core to its cpus: mains first, where that leaves room for all.
     fn core(&mut self, cpus: std::ops::Range<usize>, parts: &[Part]) -> Option<()> {
-        let volume: u32 = parts.iter().map(|part| part.threads).sum();
-        let count = cpus.len() as u32;
-        let (each, more) = (volume / count, volume % count);
-        // the first ones take the extras, the last ones the mains
-        let mut left: Vec<u32> = (0..count).map(|at| each + u32::from(at < more)).collect();
-        let mut order: Vec<&Part> = parts.iter().collect();
-        order.sort_by_key(|part| (std::cmp::Reverse(part.threads), !part.main));
-        let mut mains = vec![0u32; cpus.len()];
-        for part in order {
-            let mut held = vec![0u32; cpus.len()];
-            for _ in 0..part.threads {
-                let at = (0..cpus.len())
-                    .filter(|&at| left[at] > 0 && held[at] < self.domains.worker_cap)
-                    .max_by_key(|&at| (left[at], std::cmp::Reverse(at)))?;
-                left[at] -= 1;
-                held[at] += 1;
-            }
-            if part.main {
-                let at = (0..cpus.len())
-                    .filter(|&at| held[at] > 0)
-                    .min_by_key(|&at| (mains[at], at < more as usize, std::cmp::Reverse(at)))?;
+        let seats = [true, false].into_iter().find_map(|mains_first| {
+            let mut seats = Seats::of(cpus.len(), parts, self.domains.worker_cap);
+            seats.fill(parts, mains_first).map(|()| seats)
+        })?;
+        for (part, (held, main)) in parts.iter().zip(seats.held.iter().zip(&seats.main)) {
+            if let Some(at) = main {
                 self.deal.mains[part.worker] = (cpus.start + at) as u16;
-                mains[at] += 1;
-                held[at] -= 1;
             }
             for (at, &held) in held.iter().enumerate() {
+                let peers = held - u32::from(*main == Some(at));
                 let cpu = (cpus.start + at) as u16;
-                let peers = &mut self.deal.peers[part.worker];
-                peers.extend(std::iter::repeat_n(cpu, held as usize));
+                let list = &mut self.deal.peers[part.worker];
+                list.extend(std::iter::repeat_n(cpu, peers as usize));
             }
         }
         Some(())
+    }
+}
+
+/// The cpus of a core while they are filled.
+struct Seats {
+    /// Room that is left; the first cpus have the extras.
+    left: Vec<u32>,
+    extras: usize,
+    mains: Vec<u32>,
+    /// What each cpu holds of each part, its main included.
+    held: Vec<Vec<u32>>,
+    /// The cpu of each part's main.
+    main: Vec<Option<usize>>,
+    worker_cap: u32,
+}
+
+impl Seats {
+    fn of(cpus: usize, parts: &[Part], worker_cap: u32) -> Self {
+        let volume: u32 = parts.iter().map(|part| part.threads).sum();
+        let (each, more) = (volume / cpus as u32, volume as usize % cpus);
+        Self {
+            left: (0..cpus).map(|at| each + u32::from(at < more)).collect(),
+            extras: more,
+            mains: vec![0; cpus],
+            held: vec![vec![0; cpus]; parts.len()],
+            main: vec![None; parts.len()],
+            worker_cap,
+        }
+    }
+
+    /// The largest parts first, each to the cpus with most room; `None` if one finds no room.
+    fn fill(&mut self, parts: &[Part], mains_first: bool) -> Option<()> {
+        let mut order: Vec<usize> = (0..parts.len()).collect();
+        order.sort_by_key(|&at| (std::cmp::Reverse(parts[at].threads), !parts[at].main));
+        let cpus = 0..self.left.len();
+        for &part in order
+            .iter()
+            .filter(|&&part| mains_first && parts[part].main)
+        {
+            let open = cpus.clone().filter(|&at| self.left[at] > 0);
+            let at =
+                open.min_by_key(|&at| (self.mains[at], at < self.extras, std::cmp::Reverse(at)))?;
+            self.take(part, at);
+            self.main[part] = Some(at);
+            self.mains[at] += 1;
+        }
+        for &part in &order {
+            for _ in u32::from(self.main[part].is_some())..parts[part].threads {
+                let room = |&at: &usize| self.left[at] > 0 && self.held[part][at] < self.worker_cap;
+                let at = cpus
+                    .clone()
+                    .filter(room)
+                    .max_by_key(|&at| (self.left[at], std::cmp::Reverse(at)))?;
+                self.take(part, at);
+            }
+            if parts[part].main && !mains_first {
+                let at = cpus
+                    .clone()
+                    .filter(|&at| self.held[part][at] > 0)
+                    .min_by_key(|&at| (self.mains[at], at < self.extras, std::cmp::Reverse(at)))?;
+                self.main[part] = Some(at);
+                self.mains[at] += 1;
+            }
+        }
+        Some(())
+    }
+
+    fn take(&mut self, part: usize, at: usize) {
+        self.left[at] -= 1;
+        self.held[part][at] += 1;
     }
 }

@@ -30,6 +30,7 @@ mod method;
 mod name;
 mod prices;
 mod problem;
+mod pursuit;
 mod reduced;
 mod relax;
 mod round_robin;
@@ -40,6 +41,7 @@ mod settle;
 mod shake;
 mod soft;
 mod solve;
+mod splits;
 mod spread;
 mod volumes;
 mod wander;
@@ -49,7 +51,6 @@ pub use check::{
 };
 pub use check_bound::{counted_bound, is_confirmed};
 pub use error::{ProblemError, validate, validate_distances, validate_size};
-pub use label::Peers;
 pub use method::{Method, MethodError, solve_by};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, WorkerIndex,

@@ -13,6 +13,7 @@
 //! rule (12+) applies every main has a core to itself, and only so many of these cores may be full:
 //! a domain with m mains holds m threads less than it could, but for those it has a permit for, and
 //! a worker whose main is on such a core cannot have that core whole. Permits have a price too.
+//! The domains' side is `splits`.
 //! **Proof sketch.** Weak duality: in a mapping, parts taken and parts offered are the same, so
 //! prices cancel, and each side is no better than its best. All numbers are integers ([`SCALE`] to
 //! the cycle), so nothing is lost to rounding. **Limits.** The steps stop after
@@ -20,12 +21,13 @@
 //! than W parts is not asked but through the price of a part of 0.
 
 use crate::classes::Class;
-use crate::limits::{PRICE_STEPS_MAX, PRICE_WORK_MAX};
+use crate::limits::{PRICE_IDLE_MAX, PRICE_STEPS_MAX, PRICE_WORK_MAX};
+use crate::splits::{splits, work_of_splits};
 
 /// Price units to the clock cycle.
 pub(crate) const SCALE: i64 = 1 << 10;
 /// Below every sum there is.
-const NEVER: i64 = i64::MIN / 4;
+pub(crate) const NEVER: i64 = i64::MIN / 4;
 
 /// What is shared out.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +42,13 @@ pub(crate) struct Sizes {
     pub(crate) alone: bool,
 }
 
-/// A price, or a number, for every part: `[class][main or not][k]`, and one for permits.
+/// A price, or a number, for every part: `[class][main or not][k]`, one for permits, and what a class
+/// charges itself for a main (`Count::Charged`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Prices {
     pub(crate) parts: Vec<[Vec<i64>; 2]>,
     pub(crate) permit: i64,
+    pub(crate) tolls: Vec<i64>,
 }
 
 impl Prices {
@@ -57,6 +61,7 @@ impl Prices {
                 .map(|class| [row(class, false), row(class, true)])
                 .collect(),
             permit: 0,
+            tolls: vec![0; classes.len()],
         }
     }
 }
@@ -64,12 +69,13 @@ impl Prices {
 impl Prices {
     fn all(&self) -> impl Iterator<Item = i64> {
         let parts = self.parts.iter().flatten().flatten();
-        parts.copied().chain([self.permit])
+        let parts = parts.chain(&self.tolls).copied();
+        parts.chain([self.permit])
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut i64> {
         let parts = self.parts.iter_mut().flatten().flatten();
-        parts.chain([&mut self.permit])
+        parts.chain(&mut self.tolls).chain([&mut self.permit])
     }
 }
 
@@ -87,25 +93,24 @@ pub(crate) fn lowest(
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> (i64, Prices) {
     // domains that are paid nothing for mains would offer none
-    let toll = if counts_mains(classes, sizes) {
-        SCALE * last_main(classes, sizes)
-    } else {
-        0
-    };
+    let toll = SCALE * last_main(classes, sizes);
     let start = |numerator: i64| {
-        Prices::like(classes, |class, main, k| {
+        let prices = Prices::like(classes, |class, main, k| {
             let loss = if main && sizes.permits.is_some() {
                 class.loss[k]
             } else {
                 0
             };
             (class.worth[k] - loss) * SCALE * numerator / 2 - i64::from(main) * toll
-        })
+        });
+        let tolls = vec![toll; classes.len()];
+        Prices { tolls, ..prices }
     };
     let mut best = (i64::MAX, start(0));
     let mut first = start(0);
-    for prices in [start(0), start(2), start(1)] {
-        if out_of_budget() {
+    // the first is made in any case: a group without a bound would make all others worthless
+    for prices in [start(2), start(0), start(1)] {
+        if best.0 < i64::MAX && out_of_budget() {
             break;
         }
         let Bargain { bound, wanted } = bargain(classes, sizes, &prices);
@@ -120,7 +125,7 @@ pub(crate) fn lowest(
         _ => PRICE_STEPS_MAX.min(PRICE_WORK_MAX / work(classes, sizes)),
     };
     for _ in 0..steps {
-        if best.0.div_euclid(SCALE) <= goal || out_of_budget() {
+        if best.0.div_euclid(SCALE) <= goal || course.idle > PRICE_IDLE_MAX || out_of_budget() {
             break;
         }
         let Some(next) = course.step(&best.1, best.0 - goal * SCALE) else {
@@ -135,44 +140,14 @@ pub(crate) fn lowest(
     (best.0.div_euclid(SCALE), best.1)
 }
 
-fn domains(classes: &[Class]) -> usize {
+pub(crate) fn domains(classes: &[Class]) -> usize {
     classes.iter().map(|class| class.count).sum()
-}
-
-/// Whether mains are counted with their parts: not where that takes long.
-fn counts_mains(classes: &[Class], sizes: Sizes) -> bool {
-    domains(classes) > 1 && split_work(classes, sizes, true) <= PRICE_WORK_MAX / 20
-}
-
-/// Looks at parts when all classes are split once.
-fn split_work(classes: &[Class], sizes: Sizes, mains: bool) -> usize {
-    let of = |class: &Class| {
-        let rounds = match (mains, sizes.alone) {
-            (false, _) => 1,
-            (true, false) => 2 * class.mains.len(),
-            (true, true) => class.mains.len() * class.mains.len(),
-        };
-        class.room.most as usize * class.worth.len() * rounds
-    };
-    classes.iter().map(of).sum()
 }
 
 /// Looks at parts and volumes in one bargain.
 fn work(classes: &[Class], sizes: Sizes) -> usize {
-    let slots = sizes.workers as usize * sizes.threads;
-    let rows = |class: &Class| class.count * sizes.threads * class.worth.len() * 3;
-    let least: usize = classes
-        .iter()
-        .map(|class| class.count * class.room.least as usize)
-        .sum();
-    let extras = slots.saturating_sub(least) + 1;
-    let volumes =
-        |class: &Class| class.count * extras * (class.room.most - class.room.least + 1) as usize;
-    let all: usize = classes
-        .iter()
-        .map(|class| rows(class) + volumes(class))
-        .sum();
-    all + split_work(classes, sizes, counts_mains(classes, sizes)) + 1
+    let rows = |class: &Class| class.count * sizes.threads * class.worth.len() * 3 / 2;
+    classes.iter().map(rows).sum::<usize>() + work_of_splits(classes, sizes) + 1
 }
 
 /// Where the prices go: against a mean of what was wanted (the volume algorithm of Barahona and
@@ -241,24 +216,10 @@ pub(crate) fn bargain(classes: &[Class], sizes: Sizes, prices: &Prices) -> Barga
     wanted.permit = permits;
     let rows = rows(classes, sizes, prices, &mut wanted);
     let splits = splits(classes, sizes, prices, &mut wanted);
-    let splits = if counts_mains(classes, sizes) {
-        splits
-    } else {
-        // each permit makes up for one loss, the greatest there is
-        let losses = classes.iter().flat_map(|class| &class.loss);
-        let refund = losses.copied().max().unwrap_or(0) * permits.min(sizes.workers);
-        splits + SCALE * (refund - least_of_mains(classes, sizes))
-    };
     Bargain {
         bound: rows.saturating_add(splits) + permits * prices.permit,
         wanted,
     }
-}
-
-/// The least closeness of all mains: one after the other to where it adds least.
-fn least_of_mains(classes: &[Class], sizes: Sizes) -> i64 {
-    let steps = steps_of_mains(classes);
-    steps.iter().take(sizes.workers as usize).sum()
 }
 
 /// What the last of all mains adds: at this price domains offer as many mains as there are workers.
@@ -281,7 +242,7 @@ fn steps_of_mains(classes: &[Class]) -> Vec<i64> {
 }
 
 /// Marks the part that holds the main.
-const MAIN: u16 = 1 << 15;
+pub(crate) const MAIN: u16 = 1 << 15;
 
 /// The best rows of all workers.
 fn rows(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &mut Prices) -> i64 {
@@ -331,195 +292,4 @@ fn rows(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &mut Prices) -
         left -= k.min(left);
     }
     sizes.workers * tables[1][sizes.threads]
-}
-
-/// The best splits of all domains, over all volumes that sum to WT.
-fn splits(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &mut Prices) -> i64 {
-    let slots = sizes.workers as usize * sizes.threads;
-    let least: usize = classes
-        .iter()
-        .map(|class| class.count * class.room.least as usize)
-        .sum();
-    let extras = slots.saturating_sub(least);
-    let mut reached = 0;
-    let mains = counts_mains(classes, sizes);
-    let mut best = vec![NEVER; extras + 1];
-    best[0] = 0;
-    let mut tables = Vec::with_capacity(classes.len());
-    let mut taken: Vec<(usize, Vec<u16>)> = Vec::new();
-    for (at, (class, parts)) in classes.iter().zip(&prices.parts).enumerate() {
-        let split = Split::of(class, (sizes, mains), parts, prices.permit);
-        let none = -parts[0][0] * sizes.workers;
-        let (least, most) = (class.room.least as usize, class.room.most as usize);
-        for _ in 0..class.count {
-            let mut next = vec![NEVER; extras + 1];
-            let mut choice = vec![0u16; extras + 1];
-            for (before, &value) in best.iter().enumerate().take(reached + 1) {
-                if value <= NEVER / 2 {
-                    continue;
-                }
-                for more in 0..=(most - least).min(extras - before) {
-                    let sum = value + none + split.best[least + more].0;
-                    if sum > next[before + more] {
-                        next[before + more] = sum;
-                        choice[before + more] = more as u16;
-                    }
-                }
-            }
-            reached = (reached + most - least).min(extras);
-            best = next;
-            taken.push((at, choice));
-        }
-        tables.push(split);
-    }
-    let mut left = extras;
-    for (at, choice) in taken.iter().rev() {
-        let more = usize::from(choice[left]);
-        left -= more;
-        let volume = classes[*at].room.least as usize + more;
-        tables[*at].count(volume, sizes, &mut wanted.parts[*at], &mut wanted.permit);
-    }
-    best[extras]
-}
-
-/// The best split of every volume of a class, relative to parts of 0.
-struct Split {
-    /// `worth[m][volume]`, with m mains.
-    worth: Vec<Vec<i64>>,
-    /// The last part of that: `[m][fewer mains][volume]`, or for all m in one.
-    last: Vec<Vec<Vec<u16>>>,
-    /// For each volume the best worth after all costs, its mains and its permits.
-    best: Vec<(i64, u16, u16)>,
-}
-
-impl Split {
-    fn of(
-        class: &Class,
-        (sizes, with_mains): (Sizes, bool),
-        parts: &[Vec<i64>; 2],
-        permit: i64,
-    ) -> Self {
-        let most = class.room.most as usize;
-        let coupled = sizes.permits.is_some();
-        let value = |main: usize| -> Vec<i64> {
-            let of = |k: usize| {
-                let loss = if main > 0 && coupled {
-                    class.loss[k]
-                } else {
-                    0
-                };
-                (class.worth[k] - loss) * SCALE - parts[main][k] + parts[0][0]
-            };
-            (0..class.worth.len()).map(of).collect()
-        };
-        let (peers, mains) = (value(0), value(1));
-        let mains_most = if with_mains { class.mains.len() - 1 } else { 0 };
-        let mut split = Self {
-            worth: Vec::with_capacity(mains_most + 1),
-            last: Vec::with_capacity(mains_most + 1),
-            best: Vec::with_capacity(most + 1),
-        };
-        if sizes.alone && with_mains {
-            for m in 0..=mains_most {
-                let most_part = (class.cpus as usize).saturating_sub(m);
-                let layers = layers(most, m, &peers, &mains, [most_part, most_part + 1]);
-                let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
-                split.worth.extend(worth.into_iter().last());
-                split.last.push(last);
-            }
-        } else if with_mains {
-            let layers = layers(most, mains_most, &peers, &mains, [usize::MAX; 2]);
-            let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
-            split.worth = worth;
-            split.last.push(last);
-        } else {
-            let either: Vec<i64> = peers.iter().zip(&mains).map(|(a, b)| *a.max(b)).collect();
-            let layers = layers(most, 0, &either, &mains, [usize::MAX; 2]);
-            let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
-            split.worth = worth;
-            split.last.push(last);
-        }
-        let gift = class.loss.iter().copied().max().unwrap_or(0) * SCALE - permit;
-        for volume in 0..=most {
-            let after = |m: usize| {
-                let mut sum = split.worth[m][volume];
-                let mut used = 0;
-                if with_mains {
-                    sum -= class.mains[m] * SCALE;
-                }
-                if coupled && with_mains {
-                    let must = (volume + m).saturating_sub(class.room.top as usize);
-                    used = if gift > 0 { m.max(must) } else { must };
-                    if must > m {
-                        return (NEVER, 0, 0);
-                    }
-                    sum += used as i64 * gift;
-                }
-                (sum, m as u16, used as u16)
-            };
-            let best = (0..=mains_most).map(after).max();
-            split.best.push(best.unwrap_or((NEVER, 0, 0)));
-        }
-        split
-    }
-
-    /// Takes what the split of a volume offers off what is wanted.
-    fn count(&self, mut volume: usize, sizes: Sizes, wanted: &mut [Vec<i64>; 2], permit: &mut i64) {
-        let (_, m, used) = self.best[volume];
-        let mut m = usize::from(m);
-        *permit -= i64::from(used);
-        let mut parts = 0;
-        let lasts = self.last.get(m).unwrap_or(&self.last[0]);
-        let lasts = if self.last.len() > 1 {
-            lasts
-        } else {
-            &self.last[0]
-        };
-        while volume > 0 {
-            let last = lasts[m][volume];
-            let main = usize::from(last & MAIN > 0);
-            let k = usize::from(last & !MAIN).max(1);
-            wanted[main][k] -= 1;
-            volume -= k.min(volume);
-            m -= main.min(m);
-            parts += 1;
-        }
-        wanted[0][0] -= sizes.workers - parts;
-    }
-}
-
-/// For 0..=m mains and every volume the best split into parts no larger than `most_part` (peers,
-/// with main), and its last part.
-fn layers(
-    most: usize,
-    m: usize,
-    peers: &[i64],
-    mains: &[i64],
-    most_part: [usize; 2],
-) -> Vec<(Vec<i64>, Vec<u16>)> {
-    let mut layers: Vec<(Vec<i64>, Vec<u16>)> = Vec::with_capacity(m + 1);
-    for m in 0..=m {
-        let (mut worth, mut last) = (vec![NEVER; most + 1], vec![0u16; most + 1]);
-        if m == 0 {
-            worth[0] = 0;
-        }
-        for volume in 1..=most {
-            let (mut best, mut from) = (NEVER, 0);
-            for k in 1..peers.len().min(volume + 1) {
-                let sum = worth[volume - k] + peers[k];
-                if sum > best && k <= most_part[0] {
-                    (best, from) = (sum, k as u16);
-                }
-                if m > 0 && k <= most_part[1] {
-                    let sum = layers[m - 1].0[volume - k] + mains[k];
-                    if sum > best {
-                        (best, from) = (sum, k as u16 | MAIN);
-                    }
-                }
-            }
-            (worth[volume], last[volume]) = (best, from);
-        }
-        layers.push((worth, last));
-    }
-    layers
 }

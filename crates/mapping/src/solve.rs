@@ -16,40 +16,17 @@
 //! are few but not proven fewest, and names are the smallest of the deal found, not of all deals of
 //! equal value.
 
-use crate::bound::{tightened, upper_bound};
+use crate::bound::upper_bound;
 use crate::check::report;
-use crate::deal::deal_within;
-use crate::descend::descend;
 use crate::domains::Domains;
 use crate::error::validate;
-use crate::improve::{Allowed, Search};
+use crate::improve::Allowed;
 use crate::kept::{Kept, strict};
-use crate::limits::{CLIMB_WORK_MAX, DESCENTS, WANDER_MOVES_MAX};
 use crate::name::name;
-use crate::reduced::{Found, solve_reduced};
+use crate::pursuit::{Limit, Pursuit, start};
 use crate::settle::settle;
-use crate::shake::shake;
 use crate::volumes::volumes_within;
-use crate::wander::wander;
 use crate::{Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, Solution};
-
-/// What nothing exceeds, and how that is known: the proof if a value meets it.
-#[derive(Clone, Copy)]
-struct Limit {
-    bound: i64,
-    proof: Proof,
-}
-
-impl Limit {
-    /// The lower of the two; as it was where both are the same.
-    fn lowered(self, bound: i64, proof: Proof) -> Self {
-        if bound < self.bound {
-            Self { bound, proof }
-        } else {
-            self
-        }
-    }
-}
 
 /// The best mapping that can be found before `out_of_budget` says true; whatever it says, the
 /// answer is valid and its gap to the bound is honest.
@@ -102,18 +79,7 @@ pub fn solve_telling(
     if let Some(kept) = kept.as_ref().filter(|kept| kept.objective >= bound) {
         return Ok((kept.solution((bound, Proof::Bound)), Branch::Settled));
     }
-    let plain = descend(&domains, &allowed, 0, out_of_budget)
-        .and_then(|mut plain| (plain.repair(out_of_budget) && plain.is_valid()).then_some(plain));
-    let start = match plain {
-        Some(plain) if plain.objective() >= bound => plain,
-        plain => {
-            let dealt = deal_within(&domains, &volumes, out_of_budget);
-            let greedy = Search::of(&domains, &allowed, &dealt);
-            plain
-                .filter(|plain| plain.objective() > greedy.objective())
-                .unwrap_or(greedy)
-        }
-    };
+    let (start, branch) = start(&domains, &allowed, (&volumes, bound), out_of_budget);
     let in_force = kept.as_ref().map(|kept| kept.objective);
     let mut pursuit = Pursuit {
         best: start,
@@ -121,7 +87,7 @@ pub fn solve_telling(
             bound,
             proof: Proof::Bound,
         },
-        branch: Branch::Constructed,
+        branch,
     };
     pursuit.run(in_force, out_of_budget);
     let Pursuit {
@@ -153,127 +119,4 @@ fn certified(problem: &Problem, mapping: Mapping, limit: Limit) -> Solution {
         mapping,
         certificate,
     }
-}
-
-/// Better deals and better bounds in turn.
-struct Pursuit<'a> {
-    best: Search<'a>,
-    limit: Limit,
-    branch: Branch,
-}
-
-impl Pursuit<'_> {
-    /// Until value and bound meet or all means are used. Where a mapping in force is worth
-    /// `in_force`, no less than exchanges reach, an earlier search has been here: the long ones are
-    /// not made again.
-    fn run(&mut self, in_force: Option<i64>, out_of_budget: &mut dyn FnMut() -> bool) {
-        let steps = CLIMB_WORK_MAX / (self.best.threads() + self.best.domains.cpus) + 1;
-        self.try_better(Branch::Climbed, |best, bound| {
-            climb_some(best, bound, steps, out_of_budget);
-        });
-        self.tighten(out_of_budget);
-        let again = in_force.is_some_and(|value| value >= self.best.objective());
-        let seeds = if again { 1 } else { DESCENTS.len() };
-        for seed in DESCENTS.into_iter().take(seeds) {
-            if self.is_over(out_of_budget) {
-                return;
-            }
-            self.descend(seed, steps, out_of_budget);
-        }
-        // before the long searches: a program that is small has come here in a few milliseconds
-        self.prove(out_of_budget);
-        if again || self.is_over(out_of_budget) {
-            return;
-        }
-        self.try_better(Branch::Annealed, |best, bound| {
-            wander(best, bound, WANDER_MOVES_MAX, out_of_budget);
-            shake(best, bound, out_of_budget);
-        });
-        self.tighten(out_of_budget);
-    }
-
-    /// Lowers the bound by prices.
-    fn tighten(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        let bound = tightened(&self.best, self.limit.bound, out_of_budget);
-        self.limit = self.limit.lowered(bound, Proof::Prices);
-    }
-
-    fn is_over(&self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {
-        self.best.objective() >= self.limit.bound || out_of_budget()
-    }
-
-    /// Runs a search on the best that there is; a better one came from `branch`.
-    fn try_better(&mut self, branch: Branch, search: impl FnOnce(&mut Search<'_>, i64)) {
-        let before = self.best.objective();
-        search(&mut self.best, self.limit.bound);
-        if self.best.objective() > before {
-            self.branch = branch;
-        }
-    }
-
-    /// A start of its own, annealed and climbed.
-    fn descend(&mut self, seed: u64, steps: usize, out_of_budget: &mut dyn FnMut() -> bool) {
-        let Search {
-            domains, allowed, ..
-        } = self.best;
-        let Some(mut other) = descend(domains, &allowed, seed, out_of_budget) else {
-            return;
-        };
-        other.repair(out_of_budget);
-        if other.broken() > 0 {
-            wander(
-                &mut other,
-                self.limit.bound,
-                WANDER_MOVES_MAX / 4,
-                out_of_budget,
-            );
-        }
-        if other.is_valid() {
-            climb_some(&mut other, self.limit.bound, steps, out_of_budget);
-            if other.objective() > self.best.objective() {
-                self.best = other;
-                self.branch = Branch::Annealed;
-            }
-        }
-    }
-
-    /// The reduced program where it is small enough.
-    fn prove(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        if self.is_over(out_of_budget) {
-            return;
-        }
-        let domains = self.best.domains;
-        let Some(Found { deal, proven }) = solve_reduced(domains, &self.best.allowed) else {
-            return;
-        };
-        // the program works with floats: its deal is taken only if counting confirms it, and its
-        // proof only together with its deal
-        let found = Search::of(domains, &self.best.allowed, &deal);
-        if !found.is_valid() {
-            return;
-        }
-        let value = found.objective();
-        if value > self.best.objective() {
-            self.best = found;
-            self.branch = Branch::Reduced;
-        }
-        if proven && value == self.best.objective() {
-            self.limit = self.limit.lowered(value, Proof::Search);
-            self.branch = Branch::Reduced;
-        }
-    }
-}
-
-/// Climbs for so many steps at most.
-fn climb_some(
-    search: &mut Search<'_>,
-    goal: i64,
-    steps: usize,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) {
-    let mut taken = 0;
-    search.climb(goal, &mut || {
-        taken += 1;
-        taken > steps || out_of_budget()
-    });
 }
