@@ -5,6 +5,11 @@ use std::process::ExitCode;
 
 use albacore_server::{run, worker};
 
+/// Static builds: with musl's own allocator a request costs up to a quarter more cpu time.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Before anything else: a worker must be up within milliseconds.
     let mut arguments = std::env::args().skip(1);

@@ -73,6 +73,7 @@ fn every_dependency_is_one_version_and_used() {
             "[dependencies]",
             "[dev-dependencies]",
             "[build-dependencies]",
+            "[target.'cfg(target_env = \"musl\")'.dependencies]",
         ] {
             for (index, name, line) in section(&text, header) {
                 if !line.contains("workspace = true") {

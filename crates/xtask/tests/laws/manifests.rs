@@ -308,16 +308,18 @@ fn what_is_not_shipped_is_not_linked() {
     );
 }
 
-/// What cargo resolves for this machine.
+/// What cargo resolves for this machine and for images, which are made for musl.
 static RESOLVED: LazyLock<Value> = LazyLock::new(|| {
     let version = Command::new("rustc").arg("-vV").output();
     let version = version.expect("rustc runs").stdout;
     let version = String::from_utf8_lossy(&version).into_owned();
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    metadata(&["--filter-platform", host.expect("a host triple")])
+    let host = host.expect("a host triple");
+    let image = host.replace("-gnu", "-musl");
+    metadata(&["--filter-platform", host, "--filter-platform", &image])
 });
 
-/// A package that is built on this machine.
+/// A package that is built here.
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
@@ -326,7 +328,7 @@ pub(crate) struct Package {
     pub(crate) source: Option<String>,
 }
 
-/// Every package that is built on this machine, ours and foreign.
+/// Every package that is built on this machine or for images, ours and foreign.
 pub(crate) fn linked() -> Vec<Package> {
     let metadata = &*RESOLVED;
     let nodes = metadata["resolve"]["nodes"]
