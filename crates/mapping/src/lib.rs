@@ -51,6 +51,7 @@ pub use check::{
 };
 pub use check_bound::{counted_bound, is_confirmed};
 pub use error::{ProblemError, validate, validate_distances, validate_size};
+pub use label::Peers;
 pub use method::{Method, MethodError, solve_by};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, WorkerIndex,

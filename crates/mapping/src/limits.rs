@@ -92,6 +92,9 @@ pub(crate) const WANDER_MOVES_MAX: usize = 200_000;
 /// a fifth of the budget of 50 ms, where a start needs more it is not worth it.
 pub(crate) const REPAIR_LOOKS_MAX: usize = 500_000;
 
+/// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
+pub(crate) const FLIPS_MAX: usize = 64;
+
 /// Workers x threads x cpus from which on a machine with several L3 caches is shared out to them
 /// before anything else: there a climb takes as long as a descent.
 pub(crate) const LARGE: usize = 50_000;
