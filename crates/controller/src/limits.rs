@@ -1,5 +1,7 @@
 //! Every bound of the controller, with its reason.
 
+use std::time::Duration;
+
 /// Seconds between the moment that a pod leaves its Service and the moment that its server is told
 /// to stop: endpoints and proxies need a moment to hear of it.
 pub(crate) const LEAVE_SECONDS: i64 = 5;
@@ -24,3 +26,50 @@ pub(crate) const METRICS_SECONDS: i64 = 15;
 /// Longest message of a condition or error of a model, in characters; the API server takes 32 Ki,
 /// and nobody reads more.
 pub(crate) const MESSAGE_CHARS_MAX: usize = 1024;
+
+/// Deployments that are reconciled at once: more would only wait for the client's budget.
+pub(crate) const WORKERS: usize = 8;
+
+/// How long a change of a child or a pod may wait for others of the same deployment: changes come in
+/// bursts, one from each watch.
+pub(crate) const GATHER: Duration = Duration::from_millis(50);
+
+/// How long a watch may take to tell of a child that was just created, before it is taken for gone.
+pub(crate) const BIRTH_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Pause before a name that somebody else has is looked at again: nobody tells when it is free.
+pub(crate) const TAKEN_PAUSE: Duration = Duration::from_secs(30);
+
+/// Pause before children of a former deployment are looked at again; their watch tells sooner.
+pub(crate) const COLLECTING_PAUSE: Duration = Duration::from_secs(2);
+
+/// Pause before a refused child is tried again: what the API server refuses can also depend on other
+/// objects (quotas, policies).
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(300);
+
+/// Least time between two writes of a status that differ in measured figures only.
+pub(crate) const FIGURES_PAUSE: Duration = Duration::from_secs(30);
+
+/// Time between two looks at the state of a server.
+pub(crate) const SCRAPE_PERIOD: Duration = Duration::from_secs(10);
+
+/// The same for a server that has not answered yet: it is about to start.
+pub(crate) const SCRAPE_RETRY: Duration = Duration::from_secs(2);
+
+/// How often it is looked for servers that are due.
+pub(crate) const SCRAPE_TICK: Duration = Duration::from_millis(250);
+
+/// A server that does not tell its state within this is silent: it answers in milliseconds.
+pub(crate) const SCRAPE_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// Servers asked at once: with 64 connections 1,000 silent pods are tried in a minute.
+pub(crate) const SCRAPES_MAX: usize = 64;
+
+/// Bytes of a state: 32 models with five latency models and an error each are 32 KiB.
+pub(crate) const STATE_BYTES_MAX: usize = 256 << 10;
+
+/// Age at which a state says nothing any more: three looks failed.
+pub(crate) const STATE_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether the API server serves ServiceMonitors by now.
+pub(crate) const DISCOVERY_PERIOD: Duration = Duration::from_secs(120);

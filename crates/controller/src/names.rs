@@ -1,11 +1,11 @@
 //! Names that others rely on: labels, ports, folders of the pod, reasons of conditions and events.
 
 /// Owns the fields that the controller writes.
-pub const FIELD_MANAGER: &str = "albacore-controller";
+pub(crate) const FIELD_MANAGER: &str = "albacore-controller";
 
 /// The label of every child and pod whose value is the deployment's name; it selects the pods and
 /// is how the agent knows them.
-pub const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
+pub(crate) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
 /// Who made an object.
 pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";

@@ -65,7 +65,7 @@ pub fn build(valid: &Valid, surroundings: &Surroundings) -> Vec<Child> {
 }
 
 /// Whether requests over HTTP, and over gRPC, find a port behind the Service.
-pub fn served(valid: &Valid) -> (bool, bool) {
+pub(crate) fn served(valid: &Valid) -> (bool, bool) {
     // Ports do not depend on the image.
     let pod = pod::template(valid, "");
     let ports = network::ports(valid, &pod);

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 /// Lists whose entries are known by a key, by the name of the field that holds them.
-const KEYED: [(&str, &str); 13] = [
+const KEYED: [(&str, &str); 14] = [
     ("containers", "name"),
     ("initContainers", "name"),
     ("volumes", "name"),
@@ -22,6 +22,7 @@ const KEYED: [(&str, &str); 13] = [
     ("resourceClaims", "name"),
     ("schedulingGates", "name"),
     ("ephemeralContainers", "name"),
+    ("ownerReferences", "uid"),
 ];
 
 /// Fields of which an object has one at most.

@@ -252,6 +252,7 @@ fn the_template_goes_before_what_is_built() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // a table
 fn what_breaks_the_contract_is_refused_by_name() {
     let refused = |spec: &Value| {
         let violations = validate(&deployment(spec)).unwrap_err();

@@ -12,8 +12,8 @@ use super::{Facts, Verdict, figures, live_workers, models, placed};
 use crate::limits::MESSAGE_CHARS_MAX;
 use crate::observed::Told;
 
-pub(crate) const RECONCILING: &str = "Reconciling";
-pub(crate) const STALLED: &str = "Stalled";
+pub(super) const RECONCILING: &str = "Reconciling";
+pub(super) const STALLED: &str = "Stalled";
 
 /// How a condition stands: `status`, `reason`, `message`.
 type Standing = (&'static str, String, String);

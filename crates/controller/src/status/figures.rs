@@ -1,8 +1,10 @@
 //! Measured figures: taken over all pods, rounded to two digits so that noise does not show.
 
+use albacore_api::InferenceDeploymentSpec;
 use albacore_batching::{Load, load_factor as factor_of};
 
 use super::Facts;
+use crate::observed::PodSeen;
 use crate::state::ServerState;
 
 /// Figures are those of pods that serve.
@@ -10,16 +12,21 @@ fn states<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a ServerState> {
     facts.ready_pods().filter_map(|pod| pod.state.as_ref())
 }
 
-/// The load of all pods that told theirs.
-pub(crate) fn load(facts: &Facts<'_>) -> Load {
+fn load(facts: &Facts<'_>) -> Load {
+    load_of(&facts.deployment.spec, facts.pods)
+}
+
+/// The load of all pods that serve and told theirs.
+pub(crate) fn load_of(spec: &InferenceDeploymentSpec, pods: &[PodSeen]) -> Load {
     let mut load = Load {
         pods: 0,
         requests: 0,
         bad: 0,
         idle_share: 0.0,
-        bad_rate_allowed: bad_rate_allowed(facts),
+        bad_rate_allowed: bad_rate_allowed(spec),
     };
-    for state in states(facts) {
+    let ready = pods.iter().filter(|pod| pod.is_ready && !pod.is_ending);
+    for state in ready.filter_map(|pod| pod.state.as_ref()) {
         load.pods += 1;
         load.requests = load.requests.saturating_add(state.requests.all());
         load.bad = load.bad.saturating_add(state.requests.bad());
@@ -30,8 +37,8 @@ pub(crate) fn load(facts: &Facts<'_>) -> Load {
 }
 
 /// The strictest share of bad requests that an objective allows; all of them without one.
-fn bad_rate_allowed(facts: &Facts<'_>) -> f64 {
-    let objectives = facts.deployment.spec.models.iter().filter_map(|m| m.slo);
+fn bad_rate_allowed(spec: &InferenceDeploymentSpec) -> f64 {
+    let objectives = spec.models.iter().filter_map(|m| m.slo);
     let allowed = objectives.map(|slo| 1.0 - slo.percentile / 100.0);
     allowed.fold(1.0, f64::min)
 }
@@ -41,7 +48,7 @@ pub(super) fn is_objective_kept(facts: &Facts<'_>) -> Option<bool> {
     let load = load(facts);
     // Without rounding 1 - 99/100 would refuse the very last request allowed.
     let allowed = load.bad_rate_allowed * load.requests as f64 + 1e-6;
-    (load.requests > 0).then(|| load.bad as f64 <= allowed)
+    (load.requests > 0).then_some(load.bad as f64 <= allowed)
 }
 
 pub(super) fn goodput(facts: &Facts<'_>) -> Option<String> {

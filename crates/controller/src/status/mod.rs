@@ -14,7 +14,7 @@ use crate::names::{DEPLOYMENT_LABEL, GRPC_PORT, HTTP_PORT};
 use crate::observed::{PodSeen, Workload};
 use crate::validate::Valid;
 
-pub(crate) use conditions::{RECONCILING, STALLED};
+pub(crate) use figures::load_of;
 
 /// What came of the wish for children.
 #[derive(Clone, PartialEq, Debug)]
@@ -105,9 +105,6 @@ pub fn status_of(facts: &Facts<'_>, now: &Time) -> InferenceDeploymentStatus {
         load_factor: figures::load_factor(facts),
     }
 }
-
-/// The load of all pods that said how they are, for autoscaling and for the status.
-pub(crate) use figures::load;
 
 fn worker_counts(facts: &Facts<'_>) -> WorkerCounts {
     let per_pod = i32::from(facts.deployment.spec.workers);

@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::conditions::{RECONCILING, STALLED};
 use super::*;
 use crate::observed::Told;
 use crate::settings::source_of;
@@ -355,7 +356,7 @@ fn numbers_have_two_digits() {
         (0.1, "0.1"),
         (f64::NAN, "0"),
         (1e9, "1000000000"),
-        (-3.14, "-3.1"),
+        (-3.16, "-3.2"),
     ] {
         assert_eq!(figures::two_digits(number), text, "{number}");
     }

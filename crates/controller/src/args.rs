@@ -1,0 +1,69 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use albacore_cluster::LogFormat;
+use clap::Parser;
+
+/// Turns InferenceDeployments into running, placed and observable pods.
+///
+/// Of several copies one works, the one that holds the lease; the others wait.
+/// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
+#[derive(Debug, Parser)]
+#[command(name = "albacore-controller", version)]
+pub(crate) struct Args {
+    /// Image of the built-in server.
+    #[arg(long, value_name = "IMAGE", env = "ALBACORE_SERVER_IMAGE")]
+    pub(crate) server_image: String,
+    /// Look at this namespace only; may be given several times. Default: all.
+    #[arg(
+        long,
+        value_name = "NS",
+        env = "ALBACORE_WATCH_NAMESPACE",
+        value_delimiter = ','
+    )]
+    pub(crate) watch_namespace: Vec<String>,
+    /// Namespace of the lease. Default: that of this pod, or of the kubeconfig's context.
+    #[arg(long, value_name = "NS", env = "ALBACORE_LEASE_NAMESPACE")]
+    pub(crate) lease_namespace: Option<String>,
+    /// Name of the lease.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "albacore-controller",
+        env = "ALBACORE_LEASE_NAME"
+    )]
+    pub(crate) lease_name: String,
+    /// Where to serve /livez, /readyz and /metrics.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "0.0.0.0:9090",
+        env = "ALBACORE_LISTEN"
+    )]
+    pub(crate) listen: SocketAddr,
+    /// The cluster and the user. Default: the service account of this pod; KUBECONFIG is not read.
+    #[arg(long, value_name = "FILE", env = "ALBACORE_KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// How log lines are printed: text or json.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        env = "ALBACORE_LOG"
+    )]
+    pub(crate) log: LogFormat,
+    /// What is logged, as in RUST_LOG.
+    #[arg(
+        long,
+        value_name = "FILTER",
+        default_value = "info",
+        env = "ALBACORE_LOG_FILTER"
+    )]
+    pub(crate) log_filter: String,
+    /// For tests: end as if killed after so many writes.
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) crash_after_writes: Option<NonZeroU64>,
+}

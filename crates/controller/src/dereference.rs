@@ -1,0 +1,91 @@
+//! From a key to everything that exists of it, out of the watches alone: no request is made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement};
+use albacore_cluster::{DynamicObject, Key, ResourceExt};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+
+use crate::children::ChildKind;
+use crate::names::APPLIED_ANNOTATION;
+use crate::observed::{Live, PodSeen};
+use crate::scrape::States;
+use crate::watches::{Watches, owner};
+
+/// Everything that exists of a deployment.
+pub(crate) struct Observation {
+    /// The deployment.
+    pub(crate) deployment: Arc<InferenceDeployment>,
+    /// Its children.
+    pub(crate) children: BTreeMap<ChildKind, Live>,
+    /// Its pods, by name.
+    pub(crate) pods: Vec<PodSeen>,
+}
+
+/// What exists of the deployment `key`; `None` if it does not.
+pub(crate) fn dereference(key: &Key, watches: &Watches, states: &States) -> Option<Observation> {
+    let deployment = watches.deployments.get(key)?;
+    let children = ChildKind::ALL.into_iter().filter_map(|kind| {
+        let child = watches.child(kind, key)?;
+        Some((kind, live(kind, &child)))
+    });
+    let children = children.collect();
+    let pods = watches.pods.select(|pod| owner(pod).as_ref() == Some(key));
+    let mut pods: Vec<PodSeen> = pods.iter().map(|pod| seen(pod, watches, states)).collect();
+    pods.sort_by(|a, b| a.name.cmp(&b.name));
+    Some(Observation {
+        deployment,
+        children,
+        pods,
+    })
+}
+
+/// A child as the API server has it, from a watch or an answer.
+pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> Live {
+    // A watch keeps the rest of an object as one text.
+    let mut body: Value = match &object.data {
+        Value::String(text) => serde_json::from_str(text).unwrap_or_default(),
+        data => data.clone(),
+    };
+    if !body.is_object() {
+        body = Value::Object(serde_json::Map::new());
+    }
+    body["apiVersion"] = kind.api_version().into();
+    body["kind"] = kind.kind().into();
+    body["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
+    let owners = object.owner_references();
+    Live {
+        uid: object.uid().unwrap_or_default(),
+        resource_version: object.resource_version().unwrap_or_default(),
+        controller: owners.iter().find(|o| o.controller == Some(true)).cloned(),
+        applied: object.annotations().get(APPLIED_ANNOTATION).cloned(),
+        body,
+    }
+}
+
+fn seen(pod: &Pod, watches: &Watches, states: &States) -> PodSeen {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|s| s.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let has_ended = matches!(
+        status.and_then(|s| s.phase.as_deref()),
+        Some("Succeeded" | "Failed")
+    );
+    PodSeen {
+        name: pod.name_any(),
+        is_ready: conditions.any(|c| c.type_ == "Ready" && c.status == "True"),
+        is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
+        state: states.of(&Key::of(pod)),
+        placement: placement(pod, watches),
+    }
+}
+
+fn placement(pod: &Pod, watches: &Watches) -> Option<PodPlacement> {
+    let node = pod.spec.as_ref()?.node_name.as_deref()?;
+    let node: Arc<NodePlacement> = watches.nodes.get(&Key::new("", node))?;
+    let name = Key::of(pod).to_string();
+    let pods = &node.status.as_ref()?.pods;
+    pods.iter().find(|placement| placement.pod == name).cloned()
+}

@@ -1,0 +1,285 @@
+//! One deployment: `dereference -> validate -> build -> apply -> report`.
+
+use std::time::Instant;
+
+use albacore_api::InferenceDeployment;
+use albacore_batching::Nanos;
+use albacore_cluster::{Cluster, ClusterError, ErrorClass, Events, Key, Outcome};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use crate::apply::{Applying, Done};
+use crate::autoscale::{Scaling, replicas};
+use crate::build::{Surroundings, build, served};
+use crate::children::ChildKind;
+use crate::dereference::{Observation, dereference};
+use crate::digest::sha256_of;
+use crate::limits::{BIRTH_TIME_MAX, COLLECTING_PAUSE, REFUSED_PAUSE, SCRAPE_PERIOD, TAKEN_PAUSE};
+use crate::memory::{Memories, Memory, lock};
+use crate::metrics::{Counts, Reconciled, Scaled};
+use crate::observed::Workload;
+use crate::report::{Writing, happenings, status_before, writing};
+use crate::scrape::States;
+use crate::status::{Facts, Verdict, status_of};
+use crate::step::is_not_newer;
+use crate::validate::{Valid, validate};
+use crate::watches::{Watches, deployments_kind};
+
+/// Everything that a reconcile uses.
+pub(crate) struct Controller {
+    pub(crate) cluster: Cluster,
+    pub(crate) watches: Watches,
+    pub(crate) states: States,
+    pub(crate) memories: Memories,
+    pub(crate) events: Events,
+    pub(crate) counts: Counts,
+    pub(crate) server_image: String,
+    /// Where the monotonic clock began.
+    pub(crate) start: Instant,
+}
+
+/// What came of applying a deployment.
+struct Applied {
+    valid: Option<Valid>,
+    verdict: Verdict,
+    done: Done,
+    scaling: Option<Scaling>,
+}
+
+impl Controller {
+    /// Brings one deployment nearer to what it asks for.
+    pub(crate) async fn reconcile(&self, key: Key) -> Outcome {
+        let Some(mut observation) = dereference(&key, &self.watches, &self.states) else {
+            self.memories.drop_key(&key);
+            return self.count("gone", Outcome::Done);
+        };
+        let metadata = &observation.deployment.metadata;
+        // Its children are collected by their owner references.
+        if metadata.deletion_timestamp.is_some() {
+            return self.count("gone", Outcome::Done);
+        }
+        let memory = self
+            .memories
+            .of(&key, metadata.uid.as_deref().unwrap_or_default());
+        let result = async {
+            let applied = self.apply(&mut observation, &memory).await?;
+            let after = self.report(&observation, &applied, &memory).await?;
+            Ok::<_, ClusterError>((applied, after))
+        };
+        match result.await {
+            Ok((applied, after)) => self.settle(&observation.deployment, &applied, after),
+            Err(error) => self.fail(&key, &error),
+        }
+    }
+
+    fn count(&self, result: &'static str, outcome: Outcome) -> Outcome {
+        self.counts
+            .reconciles
+            .get_or_create(&Reconciled { result })
+            .inc();
+        outcome
+    }
+
+    /// When to look again at what went well, or as well as it could.
+    fn settle(
+        &self,
+        deployment: &InferenceDeployment,
+        applied: &Applied,
+        after: Option<std::time::Duration>,
+    ) -> Outcome {
+        let (result, pause) = match applied.verdict {
+            Verdict::Applied => ("applied", after),
+            Verdict::Invalid(_) => ("invalid", after),
+            Verdict::Taken(_) => ("taken", Some(TAKEN_PAUSE)),
+            Verdict::Collecting(_) => ("collecting", Some(COLLECTING_PAUSE)),
+            Verdict::Refused(..) => ("refused", Some(REFUSED_PAUSE)),
+        };
+        // The rule goes on while nothing new is told: its five minutes pass.
+        let is_scaled = deployment.spec.autoscaling.is_some() && applied.valid.is_some();
+        let turn = is_scaled.then_some(SCRAPE_PERIOD);
+        // A child that was created is looked for when its watch should have told of it.
+        let births = (!applied.done.created.is_empty()).then_some(BIRTH_TIME_MAX);
+        let pauses = [pause, turn, births];
+        let outcome = match pauses.into_iter().flatten().min() {
+            Some(pause) => Outcome::After(pause),
+            None => Outcome::Done,
+        };
+        self.count(result, outcome)
+    }
+
+    fn fail(&self, key: &Key, error: &ClusterError) -> Outcome {
+        let class = error.class();
+        let deployment = key.to_string();
+        match class {
+            // Somebody was faster, or nobody answers: both pass.
+            ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_) => {
+                tracing::debug!(deployment, %error, ?class, "a reconcile is tried again");
+            }
+            _ => tracing::warn!(deployment, %error, ?class, "a reconcile failed"),
+        }
+        self.count("failed", Outcome::Failed(class))
+    }
+
+    async fn apply(
+        &self,
+        observation: &mut Observation,
+        memory: &std::sync::Mutex<Memory>,
+    ) -> Result<Applied, ClusterError> {
+        let valid = match validate(&observation.deployment) {
+            Ok(valid) => valid,
+            Err(violations) => {
+                return Ok(Applied {
+                    valid: None,
+                    verdict: Verdict::Invalid(violations),
+                    done: Done::default(),
+                    scaling: None,
+                });
+            }
+        };
+        let workload = observation
+            .children
+            .get(&ChildKind::Deployment)
+            .map(Workload::of);
+        let (replicas, scaling) = replicas(
+            &valid.spec,
+            &observation.pods,
+            workload.as_ref(),
+            &mut lock(memory),
+            self.now(),
+        );
+        let surroundings = Surroundings {
+            server_image: self.server_image.clone(),
+            has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
+            replicas,
+        };
+        let children = build(&valid, &surroundings);
+        let mut applying = Applying {
+            cluster: &self.cluster,
+            valid: &valid,
+            memory,
+            live: &mut observation.children,
+            done: Done::default(),
+        };
+        let verdict = applying.apply(&children).await?;
+        let done = applying.done;
+        Ok(Applied {
+            valid: Some(valid),
+            verdict,
+            done,
+            scaling,
+        })
+    }
+
+    /// Writes the status if it is time; returns when to come back for it otherwise.
+    async fn report(
+        &self,
+        observation: &Observation,
+        applied: &Applied,
+        memory: &std::sync::Mutex<Memory>,
+    ) -> Result<Option<std::time::Duration>, ClusterError> {
+        let mut deployment = InferenceDeployment::clone(&observation.deployment);
+        deployment.status = status_before(&deployment, &lock(memory));
+        let workload = workload(observation, &lock(memory));
+        let settings = applied
+            .valid
+            .as_ref()
+            .and_then(|valid| valid.settings.as_deref());
+        let settings_sha256 = settings.map(|text| sha256_of(text.as_bytes()));
+        let facts = Facts {
+            deployment: &deployment,
+            valid: applied.valid.as_ref(),
+            verdict: &applied.verdict,
+            served: applied.valid.as_ref().map_or((false, false), served),
+            settings_sha256: settings_sha256.as_deref(),
+            workload: workload.as_ref(),
+            pods: &observation.pods,
+        };
+        let status = status_of(&facts, &now());
+        let before = deployment.status.as_ref();
+        self.tell(
+            &deployment,
+            &happenings(
+                &deployment,
+                before,
+                &status,
+                &applied.done,
+                applied.scaling.as_ref(),
+            ),
+            applied,
+        );
+        match writing(before, &status, &lock(memory), Instant::now()) {
+            Writing::Never => return Ok(None),
+            Writing::After(pause) => return Ok(Some(pause)),
+            Writing::Now => {}
+        }
+        let body = json!({
+            "apiVersion": "albacore.dev/v1alpha1",
+            "kind": "InferenceDeployment",
+            "metadata": {
+                "name": deployment.metadata.name,
+                "namespace": deployment.metadata.namespace,
+                "uid": deployment.metadata.uid,
+            },
+            "status": status,
+        });
+        match self.cluster.apply_status(&deployments_kind(), &body).await {
+            Ok(answer) => {
+                let version = answer.metadata.resource_version.unwrap_or_default();
+                lock(memory).status = Some((status, version, Instant::now()));
+                Ok(None)
+            }
+            // Deleted meanwhile; the watch tells.
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn tell(
+        &self,
+        deployment: &InferenceDeployment,
+        happenings: &[albacore_cluster::Happening],
+        applied: &Applied,
+    ) {
+        let key = Key::of(deployment).to_string();
+        for happening in happenings {
+            let (reason, note) = (happening.reason, happening.note.as_str());
+            tracing::info!(deployment = key, reason, note, "told");
+            self.events.tell(happening.clone());
+        }
+        if let Some(scaling) = applied.scaling {
+            let direction = if scaling.to > scaling.from {
+                "up"
+            } else {
+                "down"
+            };
+            self.counts
+                .scalings
+                .get_or_create(&Scaled { direction })
+                .inc();
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        let elapsed = self.start.elapsed().as_nanos();
+        Nanos(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+}
+
+/// The Deployment of the pods; not observed by its controller while the watch has not told of what
+/// was applied last.
+fn workload(observation: &Observation, memory: &Memory) -> Option<Workload> {
+    let live = observation.children.get(&ChildKind::Deployment)?;
+    let mut workload = Workload::of(live);
+    if let Some(applied) = memory.applied(ChildKind::Deployment, true) {
+        let is_told = is_not_newer(&applied.resource_version, &live.resource_version);
+        workload.is_observed &= is_told;
+    }
+    Some(workload)
+}
+
+/// Now, in whole seconds: what Kubernetes keeps of a time.
+fn now() -> Time {
+    let now = Timestamp::now();
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}

@@ -1,0 +1,257 @@
+//! What the controller watches, and which deployment each change is of.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement};
+use albacore_cluster::{
+    ApiResource, Change, Cluster, DynamicObject, Events, Gates, Happening, Key, Malformed, Queue,
+    Resource, ResourceExt, Scope, Severity, Shutdown, Watch, WatchOptions,
+};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+
+use crate::children::ChildKind;
+use crate::limits::GATHER;
+use crate::memory::Memories;
+use crate::names::DEPLOYMENT_LABEL;
+
+/// The kind of deployments.
+pub(crate) fn deployments_kind() -> ApiResource {
+    ApiResource::erase::<InferenceDeployment>(&())
+}
+
+/// The kind of a child.
+pub(crate) fn child_kind(kind: ChildKind) -> ApiResource {
+    let api_version = kind.api_version();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: api_version.to_owned(),
+        kind: kind.kind().to_owned(),
+        plural: kind.plural().to_owned(),
+    }
+}
+
+/// What watches need.
+pub(crate) struct Ground {
+    pub(crate) cluster: Cluster,
+    pub(crate) scope: Scope,
+    pub(crate) gates: Gates,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) queue: Queue<Key>,
+    pub(crate) memories: Memories,
+    pub(crate) events: Events,
+}
+
+/// Everything that is watched. Clones are the same watches.
+#[derive(Clone)]
+pub(crate) struct Watches {
+    pub(crate) deployments: Watch<InferenceDeployment>,
+    pub(crate) pods: Watch<Pod>,
+    pub(crate) nodes: Watch<NodePlacement>,
+    /// ServiceMonitors come once the API server serves them.
+    children: Arc<RwLock<BTreeMap<ChildKind, Watch<DynamicObject>>>>,
+}
+
+impl Watches {
+    /// Starts them, but for ServiceMonitors.
+    pub(crate) fn start(ground: &Ground) -> Self {
+        let pods = watch_pods(ground);
+        let watches = Self {
+            deployments: watch_deployments(ground),
+            nodes: watch_nodes(ground, pods.clone()),
+            pods,
+            children: Arc::default(),
+        };
+        let always = ChildKind::ALL.into_iter();
+        for kind in always.filter(|kind| *kind != ChildKind::ServiceMonitor) {
+            watches.add(ground, kind);
+        }
+        watches
+    }
+
+    /// Watches one more kind of children.
+    pub(crate) fn add(&self, ground: &Ground, kind: ChildKind) {
+        let watch = watch_children(ground, kind);
+        let mut children = self
+            .children
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        children.insert(kind, watch);
+    }
+
+    /// Whether children of this kind are watched.
+    pub(crate) fn has(&self, kind: ChildKind) -> bool {
+        self.of(kind).is_some()
+    }
+
+    fn of(&self, kind: ChildKind) -> Option<Watch<DynamicObject>> {
+        let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
+        children.get(&kind).cloned()
+    }
+
+    /// The child of a kind, if there is one.
+    pub(crate) fn child(&self, kind: ChildKind, key: &Key) -> Option<Arc<DynamicObject>> {
+        self.of(kind)?.get(key)
+    }
+
+    /// Returns when every kind was listed once.
+    pub(crate) async fn synced(&self) {
+        self.deployments.synced().await;
+        self.pods.synced().await;
+        self.nodes.synced().await;
+        for kind in ChildKind::ALL {
+            if let Some(watch) = self.of(kind) {
+                watch.synced().await;
+            }
+        }
+    }
+}
+
+fn watch_deployments(ground: &Ground) -> Watch<InferenceDeployment> {
+    let mut options = WatchOptions::new("deployments", deployments_kind());
+    options.scope = ground.scope.clone();
+    options.trim = |deployment: &mut InferenceDeployment| deployment.metadata.annotations = None;
+    let (queue, events) = (ground.queue.clone(), ground.events.clone());
+    watch(ground, options, move |change| match change {
+        Change::Applied { new: object, .. } | Change::Gone(object) => queue.add(Key::of(&*object)),
+        Change::Malformed(malformed) => tell_malformed(&events, malformed),
+    })
+}
+
+fn tell_malformed(events: &Events, malformed: Malformed) {
+    let name = malformed.regarding.name.as_deref().unwrap_or_default();
+    let error = malformed.error.as_str();
+    tracing::warn!(
+        name,
+        error,
+        "a deployment cannot be read and is left as it is"
+    );
+    events.tell(Happening {
+        note: format!("cannot be read: {error}; its pods are left as they are until it is mended"),
+        regarding: malformed.regarding,
+        severity: Severity::Warning,
+        reason: "Malformed",
+        action: "Read",
+    });
+}
+
+fn watch_children(ground: &Ground, kind: ChildKind) -> Watch<DynamicObject> {
+    let mut options = WatchOptions::new(kind.plural(), child_kind(kind));
+    options.scope = ground.scope.clone();
+    options.labels = DEPLOYMENT_LABEL.to_owned();
+    options.trim = match kind {
+        ChildKind::Deployment => pack,
+        _ => pack_without_status,
+    };
+    let (queue, memories) = (ground.queue.clone(), ground.memories.clone());
+    watch(ground, options, move |change| match change {
+        Change::Applied { new, .. } => {
+            owner(&*new)
+                .into_iter()
+                .for_each(|key| queue.add_after(key, GATHER));
+        }
+        Change::Gone(old) => owner(&*old).into_iter().for_each(|key| {
+            memories.forget_child(&key, kind);
+            queue.add(key);
+        }),
+        Change::Malformed(_) => {}
+    })
+}
+
+/// Keeps what is beside the metadata as one text: a tree of values would be ten times as large.
+fn pack(object: &mut DynamicObject) {
+    object.data = object.data.to_string().into();
+}
+
+fn pack_without_status(object: &mut DynamicObject) {
+    if let Some(fields) = object.data.as_object_mut() {
+        fields.shift_remove("status");
+    }
+    pack(object);
+}
+
+fn watch_pods(ground: &Ground) -> Watch<Pod> {
+    let mut options = WatchOptions::new("pods", ApiResource::erase::<Pod>(&()));
+    options.scope = ground.scope.clone();
+    options.labels = DEPLOYMENT_LABEL.to_owned();
+    options.trim = trim_pod;
+    let queue = ground.queue.clone();
+    watch(ground, options, move |change| {
+        if let Change::Applied { new: pod, .. } | Change::Gone(pod) = change {
+            owner(&*pod)
+                .into_iter()
+                .for_each(|key| queue.add_after(key, GATHER));
+        }
+    })
+}
+
+/// Of a pod: where it runs, its address, its phase and whether it is ready.
+fn trim_pod(pod: &mut Pod) {
+    pod.metadata.annotations = None;
+    pod.spec = pod.spec.take().map(|spec| PodSpec {
+        node_name: spec.node_name,
+        ..PodSpec::default()
+    });
+    pod.status = pod.status.take().map(|status| {
+        let conditions = status.conditions.into_iter().flatten();
+        PodStatus {
+            phase: status.phase,
+            pod_ip: status.pod_ip,
+            conditions: Some(conditions.filter(|c| c.type_ == "Ready").collect()),
+            ..PodStatus::default()
+        }
+    });
+}
+
+fn watch_nodes(ground: &Ground, pods: Watch<Pod>) -> Watch<NodePlacement> {
+    let options = WatchOptions::new("placements", ApiResource::erase::<NodePlacement>(&()));
+    let queue = ground.queue.clone();
+    watch(ground, options, move |change| {
+        let (old, new) = match change {
+            Change::Applied { old, new } => (old, Some(new)),
+            Change::Gone(old) => (Some(old), None),
+            Change::Malformed(_) => return,
+        };
+        let of = |node: &Option<Arc<NodePlacement>>| {
+            let status = node.as_ref().and_then(|node| node.status.clone());
+            status.map(|status| status.pods).unwrap_or_default()
+        };
+        let (old, new) = (of(&old), of(&new));
+        for pod in differ(&old, &new).into_iter().chain(differ(&new, &old)) {
+            let key = pod
+                .split_once('/')
+                .map(|(namespace, name)| Key::new(namespace, name));
+            let pod = key.and_then(|key| pods.get(&key));
+            if let Some(key) = pod.and_then(|pod| owner(&*pod)) {
+                queue.add_after(key, GATHER);
+            }
+        }
+    })
+}
+
+fn watch<K>(
+    ground: &Ground,
+    options: WatchOptions<K>,
+    on_change: impl Fn(Change<K>) + Send + Sync + 'static,
+) -> Watch<K>
+where
+    K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
+{
+    ground
+        .cluster
+        .watch(options, &ground.gates, &ground.shutdown, on_change)
+}
+
+/// The pods whose placement in `a` is not the one in `b`.
+fn differ(a: &[PodPlacement], b: &[PodPlacement]) -> Vec<String> {
+    let changed = a.iter().filter(|pod| !b.contains(pod));
+    changed.map(|pod| pod.pod.clone()).collect()
+}
+
+/// The deployment that an object says it is of.
+pub(crate) fn owner(object: &impl ResourceExt) -> Option<Key> {
+    let name = object.labels().get(DEPLOYMENT_LABEL)?;
+    Some(Key::new(object.namespace().unwrap_or_default(), name))
+}
