@@ -7,10 +7,14 @@
 //! that raise worth. Per pair of cpus the most that any thread on the one wants to be on the other is
 //! kept in a table, so that most pairs are dismissed with a look. **Proof sketch.** Each move lowers
 //! the breaches, or keeps them and raises worth, an integer with a bound; the table is an upper limit
-//! for a cpu's threads when it was last filled, and a round that changes nothing has filled all of it.
+//! for a cpu's threads when it was last filled, and it is filled again where one of their workers moved;
+//! a round over all cpus that changes nothing ends it.
 //! **Limits.** A local search. The budget is asked for each cpu and before each exchange of a pair.
 
-use super::search::{CYCLE, Search, Thread};
+use std::collections::VecDeque;
+
+use super::search::{CYCLE, Move, Search, Thread};
+use super::site::NOWHERE;
 use crate::limits::FROZEN_COST;
 
 const NEVER: i64 = i64::MIN / 8;
@@ -76,15 +80,6 @@ fn mending(search: &Search<'_>, thread: usize, least: i64) -> Option<Move> {
         }
     }
     best.map(|(_, step)| step)
-}
-
-/// A move.
-#[derive(Clone, Copy)]
-pub(super) enum Move {
-    /// Two threads exchange their cpus.
-    Exchange(usize, usize),
-    /// A thread goes to a cpu.
-    Shift(usize, usize),
 }
 
 /// Makes a move.
@@ -240,95 +235,160 @@ impl Wishes {
     }
 }
 
-/// Makes moves that raise worth until there is none, the objective reaches `goal` with nothing moved
-/// that could stay, or the budget is spent. True if it ended by itself.
-pub(super) fn climb(search: &mut Search<'_>, goal: i64, spent: Spent<'_>) -> bool {
-    let is_done = |search: &Search<'_>| search.value >= goal && search.kept == most_kept(search);
-    if is_done(search) {
-        return true;
-    }
-    let cpus = search.site.cpus;
-    let mut wishes = Wishes {
-        cpus,
-        mains: vec![NEVER; cpus * cpus],
-        peers: vec![NEVER; cpus * cpus],
-    };
-    for cpu in 0..cpus {
-        if spent() {
-            return false;
-        }
-        wishes.fill(search, cpu);
-    }
-    let (mut idle, mut cpu) = (0, 0);
-    // bound: each round but C in a row raises worth
-    while idle < cpus {
-        if is_done(search) {
-            return true;
-        }
-        if spent() {
-            return false;
-        }
-        wishes.fill(search, cpu);
-        let moved = improve(search, &mut wishes, cpu, spent);
-        idle = if moved { 0 } else { idle + 1 };
-        cpu = (cpu + 1) % cpus;
-    }
-    true
+/// A climb that remembers what it looked at: after a few moves only what they touch is looked at again.
+pub(super) struct Climber {
+    wishes: Wishes,
+    /// Cpus whose wishes are not those of the state any more.
+    is_stale: Vec<bool>,
+    /// Cpus to look at, in order, and whether each is among them.
+    queue: VecDeque<usize>,
+    waits: Vec<bool>,
+    /// How many threads could stay if there were no rules.
+    most_kept: i64,
 }
 
-/// How many threads could stay if there were no rules.
-pub(super) fn most_kept(search: &Search<'_>) -> i64 {
-    let homes = search.site.parties.iter().flat_map(|party| &party.homes);
-    homes.filter(|&&home| home != super::site::NOWHERE).count() as i64
-}
-
-/// Makes moves of the threads on a cpu; true if there was one.
-fn improve(search: &mut Search<'_>, wishes: &mut Wishes, cpu: usize, spent: Spent<'_>) -> bool {
-    let mut moved = false;
-    // bound: each turn raises worth
-    while let Some(to) = main_with_own_peer(search, cpu) {
-        moved = true;
-        wishes.fill(search, cpu);
-        wishes.fill(search, to);
+impl Climber {
+    /// Nothing looked at yet.
+    pub(super) fn new(search: &Search<'_>) -> Self {
+        let cpus = search.site.cpus;
+        let homes = search.site.parties.iter().flat_map(|party| &party.homes);
+        Self {
+            wishes: Wishes {
+                cpus,
+                mains: vec![NEVER; cpus * cpus],
+                peers: vec![NEVER; cpus * cpus],
+            },
+            is_stale: vec![true; cpus],
+            queue: VecDeque::new(),
+            waits: vec![false; cpus],
+            most_kept: homes.filter(|&&home| home != NOWHERE).count() as i64,
+        }
     }
-    for other in 0..wishes.cpus {
-        // bound: each turn raises worth
-        while other != cpu && wishes.promise(search, cpu, other) {
-            if spent() || !best_between(search, cpu, other) {
-                break;
+
+    /// Makes moves that raise worth until there is none, the objective reaches `goal` with nothing moved
+    /// that could stay, or the budget is spent.
+    pub(super) fn climb(&mut self, search: &mut Search<'_>, goal: i64, spent: Spent<'_>) {
+        let cpus = search.site.cpus;
+        let mut before = None;
+        // bound: each round but the last raises worth
+        while before != Some(search.worth_of_all()) {
+            before = Some(search.worth_of_all());
+            (0..cpus).for_each(|cpu| self.enqueue(cpu));
+            if !self.climb_on(search, goal, spent) {
+                return;
             }
-            moved = true;
-            wishes.fill(search, cpu);
-            wishes.fill(search, other);
         }
     }
-    moved
+
+    /// The same from the cpus that wait alone; false if the goal was met or the budget spent.
+    pub(super) fn climb_on(
+        &mut self,
+        search: &mut Search<'_>,
+        goal: i64,
+        spent: Spent<'_>,
+    ) -> bool {
+        // bound: a cpu waits again only after a move, which raises worth
+        while let Some(cpu) = self.queue.pop_front() {
+            self.waits[cpu] = false;
+            let is_done = search.value >= goal && search.kept == self.most_kept;
+            if is_done || spent() {
+                return false;
+            }
+            self.improve(search, cpu, spent);
+        }
+        true
+    }
+
+    /// Notes what moves touch: all cpus of the workers that moved.
+    pub(super) fn note(&mut self, search: &Search<'_>, trail: &[Move]) {
+        for &step in trail {
+            let (thread, other) = match step {
+                Move::Exchange(first, second) => (first, Some(second)),
+                Move::Shift(thread, from) => {
+                    self.touch(from);
+                    (thread, None)
+                }
+            };
+            for thread in std::iter::once(thread).chain(other) {
+                for mate in search.mates(thread) {
+                    self.touch(usize::from(search.threads[mate].cpu));
+                }
+            }
+        }
+    }
+
+    /// Forgets who waits.
+    pub(super) fn rest(&mut self) {
+        for cpu in self.queue.drain(..) {
+            self.waits[cpu] = false;
+        }
+    }
+
+    fn touch(&mut self, cpu: usize) {
+        self.is_stale[cpu] = true;
+        self.enqueue(cpu);
+    }
+
+    fn enqueue(&mut self, cpu: usize) {
+        if !std::mem::replace(&mut self.waits[cpu], true) {
+            self.queue.push_back(cpu);
+        }
+    }
+
+    fn refresh(&mut self, search: &Search<'_>, cpu: usize) {
+        if std::mem::replace(&mut self.is_stale[cpu], false) {
+            self.wishes.fill(search, cpu);
+        }
+    }
+
+    /// Makes moves of the threads on a cpu.
+    fn improve(&mut self, search: &mut Search<'_>, cpu: usize, spent: Spent<'_>) {
+        // bound: each turn raises worth
+        while let Some(step) = main_with_own_peer(search, cpu) {
+            self.make(search, step);
+        }
+        self.refresh(search, cpu);
+        for other in (0..search.site.cpus).filter(|&other| other != cpu) {
+            self.refresh(search, other);
+            // bound: each turn raises worth
+            while self.wishes.promise(search, cpu, other) {
+                if spent() {
+                    return;
+                }
+                let Some(step) = best_between(search, cpu, other) else {
+                    break;
+                };
+                self.make(search, step);
+                self.refresh(search, cpu);
+                self.refresh(search, other);
+            }
+        }
+    }
+
+    fn make(&mut self, search: &mut Search<'_>, step: Move) {
+        let first = search.trail.len();
+        make(search, step);
+        self.note(search, &search.trail[first..]);
+    }
 }
 
-/// A main on the cpu exchanges with a peer of its worker; the other cpu.
-fn main_with_own_peer(search: &mut Search<'_>, cpu: usize) -> Option<usize> {
+/// The exchange of a main on the cpu with a peer of its worker that raises worth most.
+fn main_with_own_peer(search: &Search<'_>, cpu: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     for &main in search.on[cpu]
         .iter()
         .filter(|&&t| search.threads[t as usize].main)
     {
         let main = main as usize;
-        let threads = search.site.parties[usize::from(search.threads[main].party)].threads;
-        for peer in main + 1..main + threads {
+        for peer in search.mates(main).skip(1) {
             consider(search, Move::Exchange(main, peer), &mut best);
         }
     }
-    let (_, step) = best?;
-    let Move::Exchange(_, peer) = step else {
-        return None;
-    };
-    let to = usize::from(search.threads[peer].cpu);
-    make(search, step);
-    Some(to)
+    best.map(|(_, step)| step)
 }
 
-/// Makes the best move between two cpus; false if none raises worth.
-fn best_between(search: &mut Search<'_>, a: usize, b: usize) -> bool {
+/// The best move between two cpus, if one raises worth.
+fn best_between(search: &Search<'_>, a: usize, b: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     for &first in &search.on[a] {
         for &second in &search.on[b] {
@@ -339,7 +399,7 @@ fn best_between(search: &mut Search<'_>, a: usize, b: usize) -> bool {
             consider(search, Move::Shift(first as usize, b), &mut best);
         }
     }
-    best.map(|(_, step)| make(search, step)).is_some()
+    best.map(|(_, step)| step)
 }
 
 /// Keeps the move if it is legal, better than nothing and better than the best so far.

@@ -18,8 +18,9 @@ pub(crate) const TINY_MAX: usize = 100_000;
 /// Steps of an enumeration between two questions to the budget: some 20 microseconds.
 pub(crate) const TINY_STEPS: usize = 512;
 
-/// Most work in all rounds of a joint shake, in threads times cpus: tens of milliseconds.
-pub(crate) const SHAKE_WORK_MAX: usize = 4_000_000;
+/// Most work in all rounds of a joint shake, in threads times cpus: some tens of milliseconds, also
+/// where nobody sets a budget.
+pub(crate) const SHAKE_WORK_MAX: usize = 16_000_000;
 
 /// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
 pub(crate) const FROZEN_COST: i64 = 1 << 38;

@@ -23,8 +23,16 @@ pub(super) struct Thread {
     pub(super) cpu: u16,
 }
 
+/// A move.
+#[derive(Clone, Copy)]
+pub(super) enum Move {
+    /// Two threads exchange their cpus.
+    Exchange(usize, usize),
+    /// A thread goes to a cpu.
+    Shift(usize, usize),
+}
+
 /// The state.
-#[derive(Clone)]
 pub(super) struct Search<'a> {
     pub(super) site: &'a Site,
     pub(super) rules: &'a Rules,
@@ -62,6 +70,8 @@ pub(super) struct Search<'a> {
     pub(super) value: i64,
     /// Threads that are where they run.
     pub(super) kept: i64,
+    /// What takes back the moves made since it was emptied, the first move first.
+    pub(super) trail: Vec<Move>,
 }
 
 impl<'a> Search<'a> {
@@ -93,6 +103,7 @@ impl<'a> Search<'a> {
             full_cores: 0,
             value: 0,
             kept: 0,
+            trail: Vec::new(),
         };
         for (index, party) in site.parties.iter().enumerate() {
             for (worker, homes) in party.homes.chunks(party.threads).enumerate() {
@@ -366,8 +377,35 @@ impl<'a> Search<'a> {
         self.rules.breach(after[0], after[1], after[2]) - self.breach()
     }
 
+    /// What counts, of all: value less cost of moves, then threads that stay.
+    pub(super) fn worth_of_all(&self) -> i64 {
+        self.value * CYCLE + self.kept * self.stay_worth()
+    }
+
+    /// The threads of a thread's worker, the main first.
+    pub(super) fn mates(&self, thread: usize) -> std::ops::Range<usize> {
+        let party = usize::from(self.threads[thread].party);
+        let (start, threads) = (self.starts[party], self.site.parties[party].threads);
+        let first = thread - (thread - start) % threads;
+        first..first + threads
+    }
+
+    /// Takes back all moves on the trail, and gives them.
+    pub(super) fn undo(&mut self) -> Vec<Move> {
+        let trail = std::mem::take(&mut self.trail);
+        for &step in trail.iter().rev() {
+            match step {
+                Move::Exchange(first, second) => self.exchange(first, second),
+                Move::Shift(thread, from) => self.shift(thread, from),
+            }
+        }
+        self.trail.clear();
+        trail
+    }
+
     /// Exchanges the cpus of two threads.
     pub(super) fn exchange(&mut self, first: usize, second: usize) {
+        self.trail.push(Move::Exchange(first, second));
         let [a, b] = [first, second].map(|thread| usize::from(self.threads[thread].cpu));
         self.lift(first);
         self.lift(second);
@@ -378,6 +416,7 @@ impl<'a> Search<'a> {
     /// Moves a thread to a cpu, with its load.
     pub(super) fn shift(&mut self, thread: usize, to: usize) {
         let from = usize::from(self.threads[thread].cpu);
+        self.trail.push(Move::Shift(thread, from));
         self.lift(thread);
         self.count_load(from, -1);
         self.count_load(to, 1);

@@ -1,11 +1,11 @@
 //! Out of a local optimum: a few exchanges regardless of gain, then mend and climb again.
 //!
-//! As `shake` for one deployment: every state on the way is valid, the best is kept, the sequence of
-//! numbers is fixed. Where every thread runs already and may stay, nobody is shaken: then only moves
+//! As `shake` for one deployment: every state on the way is valid, what is not better is taken back,
+//! the sequence of numbers is fixed. Where every thread runs already and may stay, nobody is shaken: then only moves
 //! that pay one by one are proposed.
 
-use super::climb::{Move, Spent, climb, look, make, mend};
-use super::search::Search;
+use super::climb::{Climber, Spent, look, make, mend};
+use super::search::{Move, Search};
 use crate::limits::{SHAKE_TRIES_MAX, SHAKE_WORK_MAX, SHAKES_MAX};
 
 /// What is small in a good state: breaches, minus value less cost of moves, minus threads that stay.
@@ -14,8 +14,8 @@ fn key(search: &Search<'_>) -> (i64, i64, i64) {
     (search.breach(), -worth, -search.kept)
 }
 
-/// Tries to reach `goal`; leaves the best state found in `search`.
-pub(super) fn shake(search: &mut Search<'_>, goal: i64, spent: Spent<'_>) {
+/// Tries to reach `goal` from where `climber` ended; leaves the best state found in `search`.
+pub(super) fn shake(search: &mut Search<'_>, climber: &mut Climber, goal: i64, spent: Spent<'_>) {
     let threads = search.threads.len();
     let work = (threads + search.site.cpus) * search.site.cpus;
     let rounds = SHAKES_MAX.min(SHAKE_WORK_MAX / work.max(1));
@@ -25,17 +25,22 @@ pub(super) fn shake(search: &mut Search<'_>, goal: i64, spent: Spent<'_>) {
         if (search.breach() == 0 && search.value >= goal) || spent() {
             return;
         }
-        let mut trial = search.clone();
+        search.trail.clear();
         for _ in 0..2 + round % 4 {
-            kick(&mut trial, &mut sequence);
+            kick(search, &mut sequence);
         }
-        mend(&mut trial, spent);
-        climb(&mut trial, goal, spent);
-        let after = key(&trial);
+        mend(search, spent);
+        climber.note(search, &search.trail);
+        climber.climb_on(search, goal, spent);
+        let after = key(search);
         if after <= best {
             best = after;
-            *search = trial;
+        } else {
+            climber.note(search, &search.trail);
+            let undone = search.undo();
+            climber.note(search, &undone);
         }
+        climber.rest();
     }
 }
 

@@ -4,13 +4,14 @@
 //! to be the answer before a search is set up. **Proof sketch.** Optimal is said only where the value meets
 //! the bound, or where every placement was looked at. A climb starts from what the rules leave of the
 //! mappings in force; if it found nothing that is worth its moves once they are counted with ranks,
-//! that start is the answer. **Limits.** The budget is asked between steps of the search; balancing
-//! and dealing, O(threads x C), run to their end whatever it says: 5 ms for 3,200 threads on 256 cpus,
-//! half a second for the most threads that are taken. With threads that run already the
-//! search is local: few moves and a good value, not proven best except on tiny problems.
+//! that start is the answer. **Limits.** The budget is asked between steps of the search; balancing,
+//! dealing and ranks run to their end whatever it says: 6 ms for 3,200 threads on 256 cpus, some 30 ms
+//! for the most threads that are taken. Without a budget the rounds of `shake` end it. With threads
+//! that run already the search is local: few moves and a good value, not proven best except on tiny
+//! problems or where the counts say so.
 
 use super::bound::upper_bound;
-use super::climb::{climb, mend};
+use super::climb::{Climber, mend};
 use super::deal::deal;
 use super::enumerate::{Breaches, Key, enumerate};
 use super::error::{alone, validate};
@@ -157,7 +158,7 @@ fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut()
     let runs_on = search.kept == search.threads.len() as i64 && search.breach() == 0;
     let is_joined = search.site.parties.iter().any(|party| party.is_running);
     if runs_on {
-        climb(search, goal, out_of_budget);
+        Climber::new(search).climb(search, goal, out_of_budget);
         return;
     }
     let move_cost = search.move_cost;
@@ -168,8 +169,9 @@ fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut()
     };
     for &cost in passes {
         search.move_cost = cost;
-        climb(search, goal, out_of_budget);
-        shake(search, goal, out_of_budget);
+        let mut climber = Climber::new(search);
+        climber.climb(search, goal, out_of_budget);
+        shake(search, &mut climber, goal, out_of_budget);
     }
 }
 
