@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package albacore-xtask --
 
-.PHONY: build demo test lint bench bench-placement e2e soak crds proto clean tools python cluster
+.PHONY: build demo test lint bench bench-placement e2e soak crds manifests charts proto clean tools python cluster
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
@@ -41,6 +41,12 @@ soak: build python ## the kill tests, ten times as long; the article's program o
 
 crds: tools ## regenerate crds/ from the Rust types
 	$(XTASK) crds
+
+manifests: crds cluster ## regenerate manifests/ and the dashboard from charts/albacore
+	$(XTASK) manifests
+
+charts: tools cluster ## lint the chart, compare what is made from it, pack it into target/charts
+	$(XTASK) charts
 
 proto: tools ## regenerate the protobuf code
 	$(XTASK) proto

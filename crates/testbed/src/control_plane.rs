@@ -92,6 +92,33 @@ impl ControlPlane {
         kubeconfig::write(self.folder.path(), &file, &identity, &self.address)
     }
 
+    /// A kubeconfig for a service account, with a token as its pods get it. With `pod` (of that account) the token
+    /// names the pod and its node; without, neither.
+    ///
+    /// # Errors
+    /// There is no such account or pod, or the file cannot be written.
+    pub fn kubeconfig_of_account(
+        &self,
+        namespace: &str,
+        account: &str,
+        pod: Option<&str>,
+    ) -> Result<PathBuf, TestbedError> {
+        let mut arguments = vec!["create", "token", account, "--namespace", namespace];
+        if let Some(pod) = pod {
+            arguments.extend(["--bound-object-kind", "Pod", "--bound-object-name", pod]);
+        }
+        let output = self.kubectl(&arguments)?;
+        if !output.status.success() {
+            return Err(TestbedError::Kubectl {
+                command: arguments.join(" "),
+                said: String::from_utf8_lossy(&output.stderr).into_owned(),
+            });
+        }
+        let token = String::from_utf8_lossy(&output.stdout);
+        let file = format!("{namespace}-{account}-{}", pod.unwrap_or("alone"));
+        kubeconfig::write_token(self.folder.path(), &file, token.trim(), &self.address)
+    }
+
     /// Runs kubectl as an administrator.
     ///
     /// # Errors

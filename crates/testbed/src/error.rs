@@ -48,6 +48,14 @@ pub enum TestbedError {
         /// Why.
         source: rcgen::Error,
     },
+    /// A command of kubectl's failed.
+    #[error("kubectl {command}: {said}")]
+    Kubectl {
+        /// Its arguments.
+        command: String,
+        /// What it said.
+        said: String,
+    },
     /// A file or folder could not be used.
     #[error("{} cannot be used", path.display())]
     File {

@@ -1,0 +1,163 @@
+//! An agent writes the NodePlacement of its own node and no other: tried with the tokens that its pods get, which name
+//! the pod's node, and with users who claim to be agents.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::plane::{file, file_of, kubectl, kubectl_as, namespace, plane, run, wait};
+use crate::rendered::{EVERYTHING, render};
+
+const AGENTS: &str = "albacore-agent";
+
+/// What of the chart the agent needs, as one user sets it up for all tests here.
+fn set_up() {
+    namespace(AGENTS);
+    let is_needed = |object: &Value| {
+        object["metadata"]["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("albacore-agent"))
+            && ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
+                .iter()
+                .chain(&[
+                    "ValidatingAdmissionPolicy",
+                    "ValidatingAdmissionPolicyBinding",
+                ])
+                .any(|kind| object["kind"] == *kind)
+    };
+    let objects: Vec<Value> = render(&EVERYTHING).into_iter().filter(is_needed).collect();
+    assert_eq!(objects.len(), 5);
+    let file = file_of(&objects);
+    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+}
+
+/// A pod of the agent's on this node, and the kubeconfig that its token makes.
+fn agent_on(node: &str) -> PathBuf {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("agent-{node}"), "namespace": AGENTS},
+        "spec": {
+            "nodeName": node, "serviceAccountName": AGENTS,
+            "containers": [{"name": "agent", "image": "none"}],
+        },
+    });
+    let node_object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
+    let file = file_of(&[node_object, pod]);
+    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    let pod = format!("agent-{node}");
+    let plane = plane();
+    plane
+        .kubeconfig_of_account(AGENTS, AGENTS, Some(&pod))
+        .unwrap()
+}
+
+fn report(node: &str) -> tempfile::NamedTempFile {
+    file(&format!(
+        "apiVersion: albacore.dev/v1alpha1\nkind: NodePlacement\nmetadata: {{name: {node}}}\n\
+         status: {{planned: 4, verified: 4}}\n"
+    ))
+}
+
+/// Writes the object, and then its status, of `node`.
+fn write(config: &std::path::Path, node: &str) -> Result<(), String> {
+    let file = report(node);
+    let apply = |more: &[&str]| {
+        let path = file.path().to_str().unwrap();
+        let arguments = [
+            "apply",
+            "--server-side",
+            "--field-manager=albacore-agent",
+            "-f",
+            path,
+        ];
+        kubectl_as(config, &[&arguments, more].concat()).map(drop)
+    };
+    apply(&[])?;
+    apply(&["--subresource=status"])
+}
+
+#[test]
+fn an_agent_writes_the_object_of_its_own_node_alone() {
+    set_up();
+    let agent = agent_on("node-a");
+    // A policy is in force a moment after it was made.
+    wait("the admission policy", || write(&agent, "node-b").is_err());
+    let said = write(&agent, "node-b").unwrap_err();
+    let refusal = "the agent of node node-a may not write the NodePlacement of node-b";
+    assert!(said.contains(refusal), "{said}");
+    write(&agent, "node-a").unwrap();
+    let planned = [
+        "get",
+        "nodeplacement",
+        "node-a",
+        "-o",
+        "jsonpath={.status.planned}",
+    ];
+    assert_eq!(kubectl(&planned), "4");
+    // What exists is guarded as well as what does not.
+    let other = agent_on("node-b");
+    write(&other, "node-b").unwrap();
+    for (config, node) in [(&agent, "node-b"), (&other, "node-a")] {
+        let file = report(node);
+        let path = file.path().to_str().unwrap();
+        for part in [&[][..], &["--subresource=status"]] {
+            let patch = ["apply", "--server-side", "--force-conflicts", "-f", path];
+            let said = kubectl_as(config, &[&patch, part].concat()).unwrap_err();
+            assert!(said.contains("may not write"), "{node}: {said}");
+        }
+    }
+    assert!(
+        kubectl_as(&agent, &["delete", "nodeplacement", "node-a"]).is_err(),
+        "no such right"
+    );
+}
+
+#[test]
+fn a_token_that_names_no_node_writes_nothing() {
+    set_up();
+    let config = plane().kubeconfig_of_account(AGENTS, AGENTS, None).unwrap();
+    wait("the admission policy", || write(&config, "node-c").is_err());
+    let said = write(&config, "node-c").unwrap_err();
+    assert!(said.contains("this token names no node"), "{said}");
+}
+
+#[test]
+fn a_user_who_claims_to_be_an_agent_is_judged_by_the_node_that_the_claim_names() {
+    set_up();
+    let claim = |node: &str| {
+        let admin = std::fs::read_to_string(plane().kubeconfig()).unwrap();
+        let user = "user: {";
+        let claims = format!(
+            "user: {{as: \"system:serviceaccount:{AGENTS}:{AGENTS}\", \
+             as-user-extra: {{\"authentication.kubernetes.io/node-name\": [{node}]}}, "
+        );
+        assert!(admin.contains(user), "{admin}");
+        // The first "user: {" is that of the users; the context names it as text.
+        file(&admin.replacen(user, &claims, 1))
+    };
+    let one = claim("node-d");
+    wait("the admission policy", || {
+        write(one.path(), "node-e").is_err()
+    });
+    assert!(
+        write(one.path(), "node-e")
+            .unwrap_err()
+            .contains("may not write")
+    );
+    write(one.path(), "node-d").unwrap();
+    let two = claim("node-d, node-e");
+    assert!(
+        write(two.path(), "node-e")
+            .unwrap_err()
+            .contains("this token names no node")
+    );
+}
+
+#[test]
+fn administrators_are_not_held_to_a_node() {
+    set_up();
+    let file = report("node-f");
+    let path = file.path().to_str().unwrap();
+    run("kubectl", &["apply", "--server-side", "-f", path]).unwrap();
+    kubectl(&["delete", "nodeplacement", "node-f"]);
+}

@@ -1,0 +1,220 @@
+//! A real API server takes everything that is rendered, word for word, and helm installs, upgrades and removes it.
+
+use albacore_xtask::manifests::helm;
+use serde_json::{Value, json};
+
+use crate::plane::{file, file_of, kubectl, namespace, plane, run, wait};
+use crate::rendered::{EVERYTHING, render, variants};
+use crate::{chart, root};
+
+/// Groups of kinds that others bring.
+const FOREIGN: [&str; 6] = [
+    "argoproj.io",
+    "helm.toolkit.fluxcd.io",
+    "keda.sh",
+    "kustomize.config.k8s.io",
+    "kustomize.toolkit.fluxcd.io",
+    "source.toolkit.fluxcd.io",
+];
+
+fn group(object: &Value) -> &str {
+    let version = object["apiVersion"].as_str().unwrap();
+    version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Kinds of the Prometheus operator as far as a chart meets them: they exist and keep what they are given.
+fn serve_prometheus_kinds() {
+    let definition = |kind: &str| {
+        let plural = format!("{}s", kind.to_lowercase());
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.monitoring.coreos.com")},
+            "spec": {
+                "group": "monitoring.coreos.com",
+                "names": {"kind": kind, "plural": plural},
+                "scope": "Namespaced",
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    }},
+                }],
+            },
+        })
+    };
+    let file = file_of(&[definition("ServiceMonitor"), definition("PrometheusRule")]);
+    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    let is_served = || {
+        ["servicemonitors", "prometheusrules"]
+            .iter()
+            .all(|kind| run("kubectl", &["get", kind, "-A"]).is_ok())
+    };
+    wait("the kinds of the Prometheus operator", is_served);
+}
+
+/// Asks the API server whether it would take the objects; it must, without a warning.
+fn dry_run(name: &str, objects: &[Value]) {
+    let file = file_of(objects);
+    let arguments = [
+        "apply",
+        "--dry-run=server",
+        "--server-side",
+        "--validate=strict",
+        "-f",
+        file.path().to_str().unwrap(),
+    ];
+    let output = plane().kubectl(&arguments).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {said}");
+    // What was applied client-side by another test is no fault of the objects.
+    let is_warning = |line: &&str| line.contains("Warning") && !line.contains("failed to migrate");
+    assert_eq!(said.lines().find(is_warning), None, "{name}");
+}
+
+#[test]
+fn the_api_server_takes_everything_that_is_rendered() {
+    serve_prometheus_kinds();
+    for name in ["albacore-system", "albacore-agent", "models", "more"] {
+        namespace(name);
+    }
+    for (name, values) in variants() {
+        dry_run(name, &render(&values));
+    }
+}
+
+#[test]
+fn the_api_server_takes_the_manifests_and_the_examples() {
+    serve_prometheus_kinds();
+    for name in ["albacore-system", "argocd", "flux-system"] {
+        namespace(name);
+    }
+    let mut folders = vec![root().join("manifests")];
+    let mut taken = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("resource_customizations") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "yaml") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let objects = helm::objects(&text).unwrap();
+                let (foreign, ours): (Vec<Value>, Vec<Value>) = objects
+                    .into_iter()
+                    .partition(|object| FOREIGN.contains(&group(object)));
+                taken += ours.len();
+                assert!(ours.len() + foreign.len() > 0, "{}", path.display());
+                if !ours.is_empty() {
+                    dry_run(&path.display().to_string(), &ours);
+                }
+            }
+        }
+    }
+    assert!(taken > 15, "{taken} objects");
+}
+
+#[test]
+fn kustomize_makes_the_plain_install() {
+    let built = kubectl(&["kustomize", root().join("manifests").to_str().unwrap()]);
+    let plain = std::fs::read_to_string(root().join("manifests/install.yaml")).unwrap();
+    let sorted = |text: &str| {
+        let mut objects: Vec<String> = helm::objects(text)
+            .unwrap()
+            .iter_mut()
+            .map(|object| {
+                object.sort_all_objects();
+                object.to_string()
+            })
+            .collect();
+        objects.sort();
+        objects
+    };
+    assert_eq!(sorted(&built), sorted(&plain));
+}
+
+const RELEASE_NAMESPACE: &str = "helm-test";
+
+fn helm_release(arguments: &[&str]) -> String {
+    let arguments = [arguments, &["--namespace", RELEASE_NAMESPACE]].concat();
+    run("helm", &arguments).unwrap_or_else(|error| panic!("helm {arguments:?}: {error}"))
+}
+
+fn get(path: &[&str]) -> Result<Value, String> {
+    let arguments = [&["get", "-n", RELEASE_NAMESPACE, "-o", "json"], path].concat();
+    run("kubectl", &arguments).map(|text| serde_json::from_str(&text).unwrap())
+}
+
+#[test]
+fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
+    serve_prometheus_kinds();
+    let labeled = format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {RELEASE_NAMESPACE}\n  \
+         labels: {{pod-security.kubernetes.io/enforce: restricted}}\n"
+    );
+    let labeled = file(&labeled);
+    kubectl(&["apply", "-f", labeled.path().to_str().unwrap()]);
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    // The definitions came by kubectl: helm takes them over when it is told to.
+    let name = "inference";
+    let notes = helm_release(&["install", name, chart, "--take-ownership"]);
+    assert!(
+        notes.contains("rollout status deployment/inference-albacore-controller"),
+        "{notes}"
+    );
+    wait("a pod that PodSecurity restricted lets in", || {
+        get(&["pods"]).is_ok_and(|pods| pods["items"].as_array().is_some_and(|p| p.len() == 1))
+    });
+    let deployment = root().join("manifests/examples/autoscaling/deployment.yaml");
+    kubectl(&["apply", "-n", "default", "-f", deployment.to_str().unwrap()]);
+
+    let agent = ["--set", "agent.namespace.name=helm-test-agent"];
+    helm_release(&[&["upgrade", name, chart], &EVERYTHING[..], &agent].concat());
+    let controller = get(&["deployment", "inference-albacore-controller"]).unwrap();
+    assert_eq!(controller["spec"]["replicas"], 2);
+    let agents = [
+        "-n",
+        "helm-test-agent",
+        "daemonset",
+        "inference-albacore-agent",
+    ];
+    get(&agents).unwrap();
+    helm_release(&["rollback", name, "1"]);
+    assert!(
+        get(&agents).is_err(),
+        "the agent is gone with the values that asked for it"
+    );
+
+    helm_release(&["uninstall", name, "--wait"]);
+    for kind in [
+        "deployment",
+        "role",
+        "service",
+        "networkpolicy",
+        "poddisruptionbudget",
+    ] {
+        let left = get(&[kind]).unwrap();
+        assert_eq!(left["items"], json!([]), "{kind}");
+    }
+    let roles = kubectl(&["get", "clusterroles,clusterrolebindings", "-o", "name"]);
+    assert!(!roles.contains("inference-albacore"), "{roles}");
+    kubectl(&["get", "-n", "default", "inferencedeployment", "fraud"]);
+    kubectl(&["get", "crd", "nodeplacements.albacore.dev"]);
+    kubectl(&["delete", "-n", "default", "inferencedeployment", "fraud"]);
+}
+
+#[test]
+fn the_api_server_refuses_what_the_schema_of_the_values_lets_pass() {
+    namespace("albacore-system");
+    let affinity = r#"controller.affinity={"nodeAffinity": {"mistyped": 1}}"#;
+    let rendered = render(&["--set-json", affinity, "--set", "crds.install=false"]);
+    let file = file_of(&rendered);
+    let arguments = [
+        "apply",
+        "--dry-run=server",
+        "-f",
+        file.path().to_str().unwrap(),
+    ];
+    let said = run("kubectl", &arguments).unwrap_err();
+    assert!(said.contains("mistyped"), "{said}");
+}

@@ -1,0 +1,77 @@
+//! One control plane for all tests of this program: they use namespaces and releases of their own.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use albacore_testbed::{ControlPlane, Options};
+use serde_json::Value;
+use tempfile::NamedTempFile;
+
+use crate::root;
+
+static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
+    let options = Options {
+        controller_manager: true,
+    };
+    let mut plane = ControlPlane::start(&options).unwrap();
+    plane.serve_crds(&root().join("crds")).unwrap();
+    plane
+});
+
+pub(crate) fn plane() -> &'static ControlPlane {
+    &PLANE
+}
+
+/// Runs a program of the cluster's; what it prints, or what it says against it.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = plane().run(program, arguments).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(format!("{}{}", text(&output.stdout), text(&output.stderr)))
+    }
+}
+
+/// Runs kubectl as an administrator; it must succeed.
+pub(crate) fn kubectl(arguments: &[&str]) -> String {
+    run("kubectl", arguments).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
+}
+
+/// Runs kubectl as somebody else.
+pub(crate) fn kubectl_as(config: &Path, arguments: &[&str]) -> Result<String, String> {
+    let config = format!("--kubeconfig={}", config.display());
+    run("kubectl", &[&[config.as_str()], arguments].concat())
+}
+
+/// A file with this text, for kubectl.
+pub(crate) fn file(text: &str) -> NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// The objects as one file; JSON is YAML.
+pub(crate) fn file_of(objects: &[Value]) -> NamedTempFile {
+    let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+    file(&texts.join("\n---\n"))
+}
+
+/// Makes a namespace, if it is not there yet.
+pub(crate) fn namespace(name: &str) {
+    let text = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
+    let file = file(&text);
+    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+}
+
+/// Waits until `is_so`; `what` is for the reader of a failure.
+pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("still waiting for {what} after a minute and more");
+}

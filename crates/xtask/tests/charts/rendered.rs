@@ -1,0 +1,140 @@
+//! What the chart renders: definitions of resources, labels, rights on paper.
+
+use albacore_xtask::crds;
+use albacore_xtask::manifests::{self, helm};
+use serde_json::{Value, json};
+
+use crate::root;
+
+/// Values with everything on.
+pub(crate) const EVERYTHING: [&str; 10] = [
+    "--set",
+    "agent.enabled=true",
+    "--set",
+    "monitoring.serviceMonitor.enabled=true",
+    "--set",
+    "monitoring.prometheusRule.enabled=true",
+    "--set",
+    "monitoring.dashboard.enabled=true",
+    "--set",
+    "controller.replicas=2",
+];
+
+/// Value sets that differ in what is made.
+pub(crate) fn variants() -> [(&'static str, Vec<&'static str>); 4] {
+    let observe = [&EVERYTHING[..], &["--set", "agent.enforcement=Observe"]].concat();
+    let walled = [
+        &EVERYTHING[..],
+        &["--set", "controller.watchNamespaces={models,more}"],
+        &["--set", "networkPolicy.apiServer.cidrs={10.0.0.1/32}"],
+    ];
+    [
+        ("defaults", Vec::new()),
+        ("everything", EVERYTHING.to_vec()),
+        ("observe", observe),
+        ("walled", walled.concat()),
+    ]
+}
+
+pub(crate) fn render(values: &[&str]) -> Vec<Value> {
+    helm::template(root(), "albacore-system", values).unwrap()
+}
+
+pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|o| o["kind"] == kind).collect()
+}
+
+#[test]
+fn manifests_are_regenerated() {
+    manifests::check(root()).unwrap();
+}
+
+#[test]
+fn the_chart_passes_helms_own_lint() {
+    for (name, values) in variants() {
+        let chart = crate::chart();
+        let mut arguments = vec!["lint", "--strict", chart.to_str().unwrap()];
+        arguments.extend(values);
+        helm::run(&arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn the_chart_carries_the_definitions_and_helm_keeps_them() {
+    let rendered = render(&[]);
+    let mut found = of_kind(&rendered, "CustomResourceDefinition");
+    found.sort_by_key(|object| object["metadata"]["name"].to_string());
+    let committed = |(path, _): &(std::path::PathBuf, String)| path.starts_with("crds");
+    let generated: Vec<_> = crds::generate().into_iter().filter(committed).collect();
+    assert_eq!(found.len(), generated.len());
+    for (object, (path, text)) in found.into_iter().zip(generated) {
+        let wanted: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(object["spec"], wanted["spec"], "{}", path.display());
+        assert_eq!(object["metadata"]["name"], wanted["metadata"]["name"]);
+        let keep = json!({"helm.sh/resource-policy": "keep"});
+        assert_eq!(object["metadata"]["annotations"], keep);
+    }
+}
+
+#[test]
+fn every_object_carries_the_recommended_labels() {
+    for (name, values) in variants() {
+        for object in render(&values) {
+            let labels = &object["metadata"]["labels"];
+            for label in [
+                "name",
+                "instance",
+                "version",
+                "component",
+                "part-of",
+                "managed-by",
+            ] {
+                let label = format!("app.kubernetes.io/{label}");
+                assert!(labels[&label].is_string(), "{name}: {label}: {object}");
+            }
+        }
+    }
+}
+
+#[test]
+fn services_disruption_budgets_and_policies_select_the_pods_they_are_for() {
+    for (name, values) in variants() {
+        let objects = render(&values);
+        let pods: Vec<&Value> = objects
+            .iter()
+            .filter(|object| object["spec"]["template"].is_object())
+            .collect();
+        for object in &objects {
+            let spec = &object["spec"];
+            let selector = match object["kind"].as_str().unwrap() {
+                "Service" => &spec["selector"],
+                "PodDisruptionBudget" => &spec["selector"]["matchLabels"],
+                "NetworkPolicy" => &spec["podSelector"]["matchLabels"],
+                _ => continue,
+            };
+            let is_selected = |pod: &&&Value| {
+                let labels = &pod["spec"]["template"]["metadata"]["labels"];
+                pod["metadata"]["namespace"] == object["metadata"]["namespace"]
+                    && selector
+                        .as_object()
+                        .unwrap()
+                        .iter()
+                        .all(|(k, v)| labels[k] == *v)
+            };
+            assert_eq!(
+                pods.iter().filter(is_selected).count(),
+                1,
+                "{name}: {object}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_agent_and_its_release_do_not_share_a_namespace_by_mistake() {
+    let chart = crate::chart();
+    let values = ["--set", "agent.enabled=true"];
+    let arguments = helm::template_arguments(chart.to_str().unwrap(), "albacore-agent", &values);
+    let error = helm::run(&arguments).unwrap_err().to_string();
+    assert!(error.contains("agent.namespace.create=false"), "{error}");
+}
