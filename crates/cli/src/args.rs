@@ -28,8 +28,53 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Serve a deployment on this machine and keep every thread where the plan says
     Run(RunArgs),
+    /// Show deployments of a cluster: pods, workers, threads, cpus, drift
+    Status(StatusArgs),
+    /// Say what keeps a deployment of a cluster from being ready, placed and in time
+    Explain(ExplainArgs),
     /// Give the threads of processes all cpus of their cgroup again, whoever pinned them
     Restore(RestoreArgs),
+}
+
+/// Which cluster is meant, found as kubectl finds it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    /// The namespace [default: that of the context]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The kubeconfig [default: as kubectl: KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// The InferenceDeployment, shown in full [default: all of the namespace]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Those of all namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["name", "namespace"])]
+    pub(crate) all_namespaces: bool,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// The InferenceDeployment
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// Print one JSON object instead of sentences
+    #[arg(long = "json")]
+    pub(crate) is_json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -13,6 +13,7 @@ mod predict_command;
 mod print;
 mod restore_command;
 mod run;
+mod status_command;
 mod topology_command;
 
 use std::ffi::OsString;
@@ -41,6 +42,8 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Plan(args) => plan_command::run(args),
         Command::Predict(args) => predict_command::run(args),
         Command::Run(args) => run::run(args),
+        Command::Status(args) => status_command::run(args),
+        Command::Explain(args) => status_command::explain(args),
         Command::Restore(args) => restore_command::run(args),
     }
 }

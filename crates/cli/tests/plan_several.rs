@@ -193,6 +193,7 @@ fn a_newcomer_moves_nobody_and_the_plan_is_a_plan_in_force_again() {
     let file = folder.write("now.json", &before);
     let again = json(&["-f", &a, "-f", &b, "--current", &file]);
     assert_eq!((&again["moved"], &again["gained"]), (&json!(0), &json!(0)));
+    assert_eq!(again["moved_least"], 0);
     let before: Value = serde_json::from_str(&before).unwrap();
     for index in [0, 1] {
         let assignments = |plan: &Value| plan["deployments"][index]["assignments"].clone();

@@ -78,6 +78,10 @@ fn change_text(plan: &JointPlan) -> String {
     let settled = threads_of(plan.settled());
     let mut text = format!("{:<INDENT$}{moved} of {settled} in force", "moved");
     if moved > 0 {
+        text += &match plan.solution.moved_least {
+            least if least == moved => ", no plan as good moves fewer".to_owned(),
+            least => format!(", at least {least} must"),
+        };
         text += &format!(", {}", gained_cycles(plan.solution.gained));
     }
     text.push('\n');

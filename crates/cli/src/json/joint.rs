@@ -24,6 +24,9 @@ struct JointJson<'a> {
     proof: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<&'a [String]>,
+    /// No plan as good moves fewer threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved_least: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<ExplanationJson>,
 }
@@ -79,6 +82,7 @@ pub(crate) fn joint(plan: &JointPlan) -> Result<String, Failure> {
             .collect(),
         cpus: plan.problem.topology.cpus().iter().map(cpu).collect(),
         proof: solution.certificate.proof.name(),
+        moved_least: plan.has_current.then_some(solution.moved_least),
         ended: plan.has_current.then_some(plan.ended.as_slice()),
         explanation: plan.alone.as_ref().and_then(explanation::of),
     })

@@ -1,0 +1,151 @@
+//! `albacore explain`: what keeps a deployment from being ready, placed and in time, and what to do about each.
+//!
+//! Only what the cluster itself says is repeated; the way out is ours. The order is that of cause before consequence: what the
+//! spec says, whether pods run, whether models load, whether threads are placed, whether the objective is met.
+
+use serde::Serialize;
+
+use super::report::{ConditionReport, DeploymentReport, PlacementReport, PodReport, State};
+use super::text::is_of_trouble;
+
+/// One thing that is not as it should be.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub(super) struct Finding {
+    /// The deployment, a pod or a model.
+    pub(super) about: String,
+    /// What is the case.
+    pub(super) says: String,
+    /// What can be done; empty where only time helps.
+    pub(super) way_out: String,
+}
+
+fn finding(about: &str, says: String, way_out: &str) -> Finding {
+    Finding {
+        about: about.to_owned(),
+        says,
+        way_out: way_out.to_owned(),
+    }
+}
+
+/// All findings of a deployment, causes first; empty if everything is as it should be.
+pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
+    let about = format!("{}/{}", of.namespace, of.name);
+    let mut found = Vec::new();
+    if of.state == State::Terminating {
+        found.push(finding(&about, "is being deleted".to_owned(), ""));
+    }
+    if of.conditions.is_empty() {
+        let says = "has no status: no controller has seen it".to_owned();
+        let way_out = "look whether the controller runs: kubectl get pods -A -l \
+                       app.kubernetes.io/name=albacore";
+        found.push(finding(&about, says, way_out));
+    }
+    if let Some(stalled) = of.condition("Stalled").filter(|c| c.status == "True") {
+        found.push(finding(
+            &about,
+            told(stalled),
+            "change what the message names; nothing moves until then",
+        ));
+    }
+    for pod in &of.pods {
+        found.extend(of_pod(pod));
+    }
+    for model in &of.models {
+        if let Some(error) = &model.error {
+            let way_out = "put the right file there, or correct spec.models[].uri; the model in \
+                           force stays until then";
+            found.push(finding(
+                &format!("model {}", model.name),
+                error.clone(),
+                way_out,
+            ));
+        }
+    }
+    let is_said = !found.is_empty();
+    for condition in &of.conditions {
+        let is_wrong = condition.status != "True" && !is_of_trouble(&condition.kind);
+        // Ready and Available are consequences of what is already listed.
+        let is_consequence = is_said && matches!(condition.kind.as_str(), "Ready" | "Available");
+        if is_wrong && !is_consequence {
+            found.push(finding(
+                &about,
+                told(condition),
+                way_out_of(&condition.kind),
+            ));
+        }
+    }
+    found
+}
+
+fn told(condition: &ConditionReport) -> String {
+    let ConditionReport {
+        kind,
+        status,
+        reason,
+        message,
+    } = condition;
+    format!("{kind} is {status} ({reason}): {message}")
+}
+
+fn way_out_of(condition: &str) -> &'static str {
+    match condition {
+        "SLOMet" => {
+            "give it more pods (spec.replicas, spec.autoscaling), more workers, or a longer \
+             spec.models[].slo.latency"
+        }
+        "Placed" => "see the pods below; without the node agent nothing is placed",
+        _ => "",
+    }
+}
+
+fn of_pod(pod: &PodReport) -> Vec<Finding> {
+    let about = format!("pod {}", pod.name);
+    let mut found = Vec::new();
+    if let Some(problem) = &pod.problem {
+        let way_out = match pod.node {
+            None => "free room on a node, or ask for less in spec.resources",
+            Some(_) => "see kubectl describe pod; image and command come from spec.template",
+        };
+        found.push(finding(&about, problem.clone(), way_out));
+    }
+    match &pod.placement {
+        Some(placement) => found.extend(of_placement(&about, placement)),
+        None if pod.node.is_some() && pod.phase == "Running" => {
+            let says = "is not placed: its node has reported nothing of it".to_owned();
+            let way_out = "look whether the agent runs on this node";
+            found.push(finding(&about, says, way_out));
+        }
+        None => {}
+    }
+    found
+}
+
+fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(reason) = &of.reason {
+        found.push(finding(about, reason.clone(), ""));
+    }
+    if of.threads_verified < of.threads {
+        let says = format!(
+            "{} of {} threads are on their planned cpu",
+            of.threads_verified, of.threads
+        );
+        let way_out = "a moment after a respawn this is normal; if it stays, the last drift says \
+                       who writes masks";
+        found.push(finding(about, says, way_out));
+    }
+    if of.drift_cause.as_deref() == Some("ForeignWrite") {
+        let says = format!("{} masks were changed by another program", of.drifts);
+        let way_out = "unset OMP_PROC_BIND, KMP_AFFINITY and taskset in the pod, or set \
+                       spec.placement.policy: None";
+        found.push(finding(about, says, way_out));
+    }
+    if of.isolation == "none" {
+        let says =
+            "shares its cpus with everything on the node: the pins give order, not isolation";
+        let way_out = "for cpus of its own give spec.resources whole cpus, requests equal to \
+                       limits, on a node with the static CPU manager policy";
+        found.push(finding(about, says.to_owned(), way_out));
+    }
+    found
+}

@@ -1,0 +1,175 @@
+//! A report for people: a tree from deployment to pod to placement.
+
+use std::fmt::Write as _;
+
+use super::report::{DeploymentReport, PlacementReport, PodReport, Report, State};
+
+/// The report as text; `is_asked_for_one` where one deployment was named, and so shown in full.
+pub(super) fn text(report: &Report, is_asked_for_one: bool) -> String {
+    let mut text = String::new();
+    if report.deployments.is_empty() {
+        text.push_str("No InferenceDeployment here; look into all namespaces with -A\n");
+    }
+    for (index, deployment) in report.deployments.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        put_deployment(&mut text, deployment, is_asked_for_one);
+    }
+    for sentence in &report.unread {
+        line(&mut text, format_args!("\nnot shown: {sentence}"));
+    }
+    text
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // infallible: writing to a String.
+    let _ = writeln!(text, "{arguments}");
+}
+
+/// What stands behind the name of a state.
+pub(super) fn in_words(state: State) -> &'static str {
+    match state {
+        State::Current => "ready",
+        State::InProgress => "in progress",
+        State::Failed => "stalled",
+        State::Terminating => "terminating",
+    }
+}
+
+fn put_deployment(text: &mut String, of: &DeploymentReport, is_full: bool) {
+    line(
+        text,
+        format_args!(
+            "{}/{}  {}  pods {}  {} x {} {}  threads pinned {}",
+            of.namespace,
+            of.name,
+            in_words(of.state),
+            of.ready.as_deref().unwrap_or("?"),
+            of.workers,
+            of.threads,
+            of.mode.to_lowercase(),
+            of.pinned.as_deref().unwrap_or("?"),
+        ),
+    );
+    for (label, value) in [
+        ("http", &of.url),
+        ("grpc", &of.grpc_url),
+        ("goodput", &of.goodput),
+        ("p99", &of.latency_p99),
+        ("bad", &of.bad_rate),
+    ] {
+        if let Some(value) = value.as_ref().filter(|_| is_full) {
+            line(text, format_args!("│  {label:<8} {value}"));
+        }
+    }
+    for condition in &of.conditions {
+        let is_normal = condition.status == "True" && !is_of_trouble(&condition.kind);
+        if is_full || !is_normal {
+            line(
+                text,
+                format_args!(
+                    "│  {}={} ({}) {}",
+                    condition.kind, condition.status, condition.reason, condition.message
+                ),
+            );
+        }
+    }
+    for model in of.models.iter().filter(|m| is_full || m.error.is_some()) {
+        put_model(text, model);
+    }
+    for (index, pod) in of.pods.iter().enumerate() {
+        put_pod(text, pod, index + 1 == of.pods.len());
+    }
+}
+
+/// Whether a condition is there only while something is wrong or not finished.
+pub(super) fn is_of_trouble(kind: &str) -> bool {
+    matches!(kind, "Stalled" | "Reconciling")
+}
+
+fn put_model(text: &mut String, model: &super::report::ModelReport) {
+    let slo = model
+        .slo
+        .as_ref()
+        .map_or(String::new(), |slo| format!("  slo {slo}"));
+    let loaded = model.loaded.as_deref().unwrap_or("?");
+    line(
+        text,
+        format_args!(
+            "│  model {} {}  loaded {loaded}{slo}",
+            model.name, model.uri
+        ),
+    );
+    for latency in &model.latency {
+        line(
+            text,
+            format_args!(
+                "│    {:<12} {} per row + {} per batch",
+                latency.kind, latency.per_row, latency.per_batch
+            ),
+        );
+    }
+    if let Some(error) = &model.error {
+        line(text, format_args!("│    {error}"));
+    }
+}
+
+fn put_pod(text: &mut String, pod: &PodReport, is_last: bool) {
+    let (branch, stem) = if is_last {
+        ("└─", "  ")
+    } else {
+        ("├─", "│ ")
+    };
+    let node = pod.node.as_deref().unwrap_or("no node");
+    let ready = if pod.is_ready { "ready" } else { "not ready" };
+    let restarts = match pod.restarts {
+        0 => String::new(),
+        n => format!(", {n} restarts"),
+    };
+    line(
+        text,
+        format_args!(
+            "{branch} {}  {} ({ready}{restarts})  {node}",
+            pod.name, pod.phase
+        ),
+    );
+    if let Some(problem) = &pod.problem {
+        line(text, format_args!("{stem}   {problem}"));
+    }
+    match &pod.placement {
+        Some(placement) => put_placement(text, placement, stem),
+        None if pod.node.is_some() => {
+            line(
+                text,
+                format_args!("{stem}   not placed: its node has reported nothing of it"),
+            );
+        }
+        None => {}
+    }
+}
+
+fn put_placement(text: &mut String, of: &PlacementReport, stem: &str) {
+    let cpuset = of.cpuset.as_deref().unwrap_or("?");
+    let isolation = of.isolation.replace('_', " ");
+    line(
+        text,
+        format_args!(
+            "{stem}   workers {}/{}  threads {}/{} verified  cpus {cpuset}  isolation {isolation}",
+            of.workers_verified, of.workers, of.threads_verified, of.threads
+        ),
+    );
+    if let (Some(plan), Some(since)) = (&of.plan, &of.since) {
+        line(text, format_args!("{stem}   plan {plan} since {since}"));
+    }
+    if of.drifts > 0 {
+        let cause = of.drift_cause.as_deref().unwrap_or("cause unknown");
+        line(
+            text,
+            format_args!("{stem}   drifts {} (last: {cause})", of.drifts),
+        );
+    }
+    if let Some(reason) = &of.reason {
+        line(text, format_args!("{stem}   {reason}"));
+    }
+}
