@@ -146,8 +146,14 @@ impl ClusterError {
     }
 }
 
+/// How an API server begins its answer to an apply that does not fit the schema of its kind. The code is 500, though
+/// nothing is wrong with the API server.
+const MISFIT: &str = "failed to create typed patch object";
+
 fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
     match status.code {
+        500 if status.message.starts_with(MISFIT) => ErrorClass::Invalid,
+        422 if is_another(status) => ErrorClass::Conflict,
         // Strict validation answers 400 for a field that the kind does not have.
         400 | 413 | 422 => ErrorClass::Invalid,
         409 => ErrorClass::Conflict,
@@ -157,6 +163,14 @@ fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
         408 | 410 | 500..=599 => ErrorClass::Transient,
         _ => ErrorClass::Bug,
     }
+}
+
+/// Whether the one thing wrong is that another object has the name by now: the uid that was named is not its.
+fn is_another(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|details| &details.causes);
+    causes.is_some_and(|causes| {
+        !causes.is_empty() && causes.iter().all(|cause| cause.field == "metadata.uid")
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod gatekeeper;
 mod gates;
+mod guarded;
 mod jitter;
 mod key;
 mod lease;

@@ -4,7 +4,6 @@
 //! is taken up where it ended; one that is too far behind lists again. Managed fields and kubectl's copy of what it
 //! applied are not kept: they are most of the memory and nobody here reads them.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,13 +13,11 @@ use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::Api;
-use kube_client::core::{
-    ApiResource, DeserializeGuard, DynamicResourceScope, Resource, error_boundary::InvalidObject,
-};
+use kube_client::core::{ApiResource, Resource};
 use kube_runtime::watcher::{self, Event};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::guarded::Guarded;
 use crate::jitter::backoff;
 use crate::limits::{PAGE_OBJECTS, WATCH_PAUSE_MAX, WATCH_PAUSE_MIN, WATCH_SECONDS};
 use crate::metrics::{Counts, Named};
@@ -73,13 +70,12 @@ impl<K> WatchOptions<K> {
 pub struct Malformed {
     /// The object, for an event.
     pub regarding: ObjectReference,
-    /// What does not fit.
+    /// Which field does not fit, and why.
     pub error: String,
 }
 
 impl Malformed {
-    fn of(kind: &ApiResource, object: InvalidObject) -> Self {
-        let InvalidObject { error, metadata } = object;
+    fn of(kind: &ApiResource, metadata: ObjectMeta, error: String) -> Self {
         let regarding = ObjectReference {
             api_version: Some(kind.api_version.clone()),
             kind: Some(kind.kind.clone()),
@@ -137,7 +133,7 @@ impl<K: Resource> Watch<K> {
         *self.unlisted.borrow() == 0
     }
 
-    /// Returns when [`Watch::is_synced`].
+    /// Returns when [`Watch::is_synced`]; never if the program stops before, so wait for [`Shutdown::triggered`] beside it.
     pub async fn synced(&self) {
         let mut unlisted = self.unlisted.clone();
         if unlisted.wait_for(|left| *left == 0).await.is_err() {
@@ -285,8 +281,8 @@ where
 
     fn apply(&self, object: Guarded<K>) -> Vec<Change<K>> {
         let key = key_of(object.meta());
-        match object.0.0 {
-            Ok(mut object) => {
+        match object {
+            Guarded::Fits(mut object) => {
                 let meta = object.meta_mut();
                 meta.managed_fields = None;
                 if let Some(annotations) = &mut meta.annotations {
@@ -295,8 +291,8 @@ where
                 (self.options.trim)(&mut object);
                 self.store.apply(key, object)
             }
-            Err(object) => {
-                let malformed = Malformed::of(&self.options.kind, object);
+            Guarded::Malformed { metadata, error } => {
+                let malformed = Malformed::of(&self.options.kind, *metadata, error);
                 let change = self.store.hold_malformed(key, malformed);
                 change.into_iter().collect()
             }
@@ -347,38 +343,4 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
-}
-
-/// An object of a kind that is known by name, readable or not.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(bound = "K: DeserializeOwned + Resource")]
-struct Guarded<K>(DeserializeGuard<K>);
-
-impl<K: Resource> Resource for Guarded<K> {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.kind)
-    }
-
-    fn group(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.group)
-    }
-
-    fn version(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.version)
-    }
-
-    fn plural(kind: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.plural)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.0.meta()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.meta_mut()
-    }
 }
