@@ -9,7 +9,8 @@
 //! the breaches, or keeps them and raises worth, an integer with a bound; the table is an upper limit
 //! for a cpu's threads when it was last filled, and it is filled again where one of their workers moved;
 //! a round over all cpus that changes nothing ends it.
-//! **Limits.** A local search. The budget is asked for each cpu and before each exchange of a pair.
+//! **Limits.** A local search. The budget is asked before a cpu's wishes are filled and before each
+//! move of a pair.
 
 use std::collections::VecDeque;
 
@@ -349,6 +350,9 @@ impl Climber {
         }
         self.refresh(search, cpu);
         for other in (0..search.site.cpus).filter(|&other| other != cpu) {
+            if self.is_stale[other] && spent() {
+                return;
+            }
             self.refresh(search, other);
             // bound: each turn raises worth
             while self.wishes.promise(search, cpu, other) {
