@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use albacore_batching::Policy;
 use albacore_server::engine::{
     ElementType, Engine, EngineConfig, EngineEvent, Kind, KindSet, LoadedModel, ModelConfig,
-    ModelIndex, Observer,
+    Observer,
 };
+use albacore_storage::{BYTES_DEFAULT, Storage};
 
 /// Calls that warm caches and the kernel's idle governor.
 const WARMING: usize = 2_000;
@@ -50,7 +51,8 @@ fn load(file: &str) -> Vec<LoadedModel> {
         path,
         slo: None,
     };
-    vec![LoadedModel::load(&config).unwrap()]
+    let storage = Storage::new(BYTES_DEFAULT, None).unwrap();
+    vec![LoadedModel::load(&config, &storage).unwrap()]
 }
 
 fn config(workers: usize, threads: usize) -> EngineConfig {
@@ -75,9 +77,8 @@ async fn roundtrip(file: &str, threads: usize, rows: usize) {
     for call in 0..WARMING + MEASURED {
         let start = Instant::now();
         let kinds = KindSet::only(Kind::Value);
-        let mut room = engine
-            .reserve(ModelIndex(0), rows, ElementType::F32, kinds)
-            .unwrap();
+        let model = engine.model("m").unwrap();
+        let mut room = model.reserve(rows, ElementType::F32, kinds).unwrap();
         room.input_mut().fill(0);
         let reply = room.submit().await.unwrap();
         std::hint::black_box(reply.output(Kind::Value));

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_batching::{Nanos, Policy};
+use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
-use crate::engine::{EngineConfig, ModelConfig};
+use crate::engine::{EngineConfig, ModelConfig, Rules};
 use crate::limits::{BATCH_ROWS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
 
 /// This very binary, also after its file was replaced by a newer one.
@@ -46,8 +47,22 @@ pub struct Args {
           value_parser = bounded(1, THREADS_MAX))]
     pub threads: usize,
     /// A model and the name to serve it under; may be given several times.
-    #[arg(long = "model", value_name = "NAME=PATH", required = true, value_parser = parse_model)]
+    #[arg(long = "model", value_name = "NAME=PATH", required_unless_present = "settings",
+          value_parser = parse_model)]
     pub models: Vec<(String, PathBuf)>,
+    /// A file of models, objectives, batching and queue, in place of the arguments for them. It is
+    /// watched: an edit is applied at once and without a restart; one that is wrong changes nothing.
+    #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
+          ["models", "slo", "policy", "max_rows", "max_delay", "queue_rows"])]
+    pub settings: Option<PathBuf>,
+    /// Bytes of a model file at most.
+    #[arg(long, value_name = "BYTES", default_value_t = BYTES_DEFAULT,
+          env = "ALBACORE_MODEL_BYTES_MAX")]
+    pub model_bytes_max: u64,
+    /// CA certificates (PEM) of the https servers that models come from, in place of the public
+    /// ones.
+    #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
     /// When a batch leaves: `eager` as soon as a worker is free, `timeout` when its oldest request
     /// has waited for --max-delay, `auto` as the server thinks best (at present as eager).
     #[arg(long, value_enum, default_value_t = PolicyName::Auto, env = "ALBACORE_POLICY")]
@@ -86,6 +101,20 @@ pub enum PolicyName {
     Deferred,
 }
 
+/// What the server serves, and how it batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// By the command line, for as long as the server runs.
+    Fixed {
+        /// The models, names unique.
+        models: Vec<ModelConfig>,
+        /// When a batch leaves, and how much may wait.
+        rules: Rules,
+    },
+    /// By a file that is watched.
+    Live(PathBuf),
+}
+
 /// What the server runs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -93,10 +122,16 @@ pub struct Settings {
     pub http: SocketAddr,
     /// Where to serve gRPC.
     pub grpc: SocketAddr,
-    /// The engine's part.
-    pub engine: EngineConfig,
-    /// The models, names unique.
-    pub models: Vec<ModelConfig>,
+    /// Worker processes.
+    pub workers: usize,
+    /// Compute threads of each worker.
+    pub threads: usize,
+    /// What it serves.
+    pub served: Served,
+    /// Bytes of a model file at most.
+    pub model_bytes_max: u64,
+    /// CA certificates of servers that models come from.
+    pub ca_file: Option<PathBuf>,
     /// How long draining may take.
     pub drain_timeout: Duration,
 }
@@ -107,6 +142,26 @@ impl Args {
     /// # Errors
     /// A sentence that names the argument and what to do.
     pub fn check(self) -> Result<Settings, String> {
+        let served = match &self.settings {
+            Some(file) => Served::Live(file.clone()),
+            None => Served::Fixed {
+                rules: self.rules()?,
+                models: models_with_slos(self.models, self.slo)?,
+            },
+        };
+        Ok(Settings {
+            http: self.http,
+            grpc: self.grpc,
+            workers: self.workers,
+            threads: self.threads,
+            served,
+            model_bytes_max: self.model_bytes_max,
+            ca_file: self.ca_file,
+            drain_timeout: self.drain_timeout,
+        })
+    }
+
+    fn rules(&self) -> Result<Rules, String> {
         let policy = match (self.policy, self.max_delay) {
             (PolicyName::Deferred, _) => {
                 return Err(
@@ -127,23 +182,36 @@ impl Args {
             (PolicyName::Auto, None) => Policy::Auto,
             (PolicyName::Eager, None) => Policy::Eager,
         };
-        let models = models_with_slos(self.models, self.slo)?;
-        let engine = EngineConfig {
-            workers: self.workers,
-            threads: self.threads,
+        Ok(Rules {
             policy,
             batch_rows_max: self.max_rows,
             queue_rows_max: self.queue_rows,
-            program: PathBuf::from(PROGRAM),
-        };
-        let (http, grpc, drain_timeout) = (self.http, self.grpc, self.drain_timeout);
-        Ok(Settings {
-            http,
-            grpc,
-            engine,
-            models,
-            drain_timeout,
         })
+    }
+}
+
+impl Settings {
+    /// The file of a model of the command line; empty if there is none of this name.
+    #[must_use]
+    pub fn source_of(&self, name: &str) -> String {
+        let Served::Fixed { models, .. } = &self.served else {
+            return String::new();
+        };
+        let model = models.iter().find(|model| model.name == name);
+        model.map_or_else(String::new, |model| model.path.display().to_string())
+    }
+
+    /// The engine's part.
+    #[must_use]
+    pub fn engine(&self, rules: Rules) -> EngineConfig {
+        EngineConfig {
+            workers: self.workers,
+            threads: self.threads,
+            policy: rules.policy,
+            batch_rows_max: rules.batch_rows_max,
+            queue_rows_max: rules.queue_rows_max,
+            program: PathBuf::from(PROGRAM),
+        }
     }
 }
 
@@ -253,23 +321,38 @@ mod tests {
         let settings = settings(&[]).unwrap();
         assert_eq!(settings.http, "0.0.0.0:8080".parse().unwrap());
         assert_eq!(settings.grpc, "0.0.0.0:8081".parse().unwrap());
-        let EngineConfig {
-            workers,
-            threads,
-            policy,
-            batch_rows_max,
-            queue_rows_max,
-            ..
-        } = settings.engine;
-        assert_eq!((workers, threads, policy), (1, 1, Policy::Auto));
-        assert_eq!((batch_rows_max, queue_rows_max), (1024, 65536));
+        let Served::Fixed { rules, .. } = settings.served else {
+            panic!("{settings:?}");
+        };
+        assert_eq!((settings.workers, settings.threads), (1, 1));
+        assert_eq!(rules.policy, Policy::Auto);
+        assert_eq!((rules.batch_rows_max, rules.queue_rows_max), (1024, 65536));
         assert_eq!(settings.drain_timeout, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_file_of_settings_stands_alone() {
+        let alone = ["albacore-server", "--settings", "a.yaml", "--workers", "2"];
+        let settings = Args::try_parse_from(alone).unwrap().check().unwrap();
+        assert_eq!(settings.served, Served::Live("a.yaml".into()));
+        for more in [
+            &["--max-rows", "9"][..],
+            &["--slo", "2ms"],
+            &["--policy", "eager"],
+        ] {
+            let error = Args::try_parse_from(alone.iter().chain(more)).unwrap_err();
+            assert!(error.to_string().contains("cannot be used with"), "{error}");
+        }
+        assert!(Args::try_parse_from(["albacore-server"]).is_err());
     }
 
     #[test]
     fn objectives_belong_to_one_model_or_to_all() {
         let settings = settings(&["--model", "n=b", "--slo", "25ms", "--slo", "n=1.5s"]).unwrap();
-        let slos: Vec<_> = settings.models.iter().map(|model| model.slo).collect();
+        let Served::Fixed { models, .. } = settings.served else {
+            panic!("{settings:?}");
+        };
+        let slos: Vec<_> = models.iter().map(|model| model.slo).collect();
         assert_eq!(
             slos,
             [
@@ -313,6 +396,7 @@ mod tests {
                 "given twice for all models",
             ),
             (&["--http", "localhost"], "--http"),
+            (&["--settings", "a.yaml"], "cannot be used with"),
         ] {
             let message = settings(arguments).unwrap_err();
             assert!(message.contains(words), "{arguments:?}: {message}");

@@ -36,6 +36,34 @@ pub enum Line {
     },
     /// Every worker is up: requests can be sent.
     Ready,
+    /// A model is served, or another edition of it.
+    ModelLoaded {
+        /// Its name.
+        model: String,
+        /// Where it came from.
+        source: String,
+        /// SHA-256 of its file.
+        sha256: String,
+    },
+    /// A model could not be loaded; what was served of it still is, and it is tried again.
+    ModelFailed {
+        /// Its name.
+        model: String,
+        /// Where it should come from.
+        source: String,
+        /// Why, and what to do.
+        error: String,
+    },
+    /// A new settings file is in force.
+    SettingsApplied {
+        /// SHA-256 of the file.
+        sha256: String,
+    },
+    /// A new settings file is wrong; the old one stays in force.
+    SettingsRefused {
+        /// Why, and what to do.
+        error: String,
+    },
     /// No connection is accepted any more.
     Draining,
     /// Everything that was accepted is answered, no worker is left.

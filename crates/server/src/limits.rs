@@ -15,8 +15,19 @@ pub const THREADS_MAX: usize = 512;
 /// Models of one server: each is one descriptor in every worker.
 pub const MODELS_MAX: usize = 64;
 
-/// Bytes of a model file: beyond any forest that answers in milliseconds.
-pub const MODEL_FILE_BYTES_MAX: u64 = 4 << 30;
+/// Slots of models: those that are served, and as many that are removed while requests still run.
+pub const SLOTS_MAX: usize = 2 * MODELS_MAX;
+
+/// Images that one message tells a worker to close; the rest wait for the next.
+pub const CLOSES_MAX: usize = 256;
+
+/// Deaths of workers while they open a new image, after which it is given up: the first ones may be
+/// anybody's kills.
+pub const OPEN_DEATHS_MAX: u32 = 3;
+
+/// How long the workers may take to open a new image. Opening validates it, about a second for each
+/// GiB, after the batch that each of them runs.
+pub const INSTALL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Requests in one batch: the size of a worker's ring, which holds one descriptor for each.
 pub const BATCH_REQUESTS_MAX: usize = 1024;
@@ -87,3 +98,19 @@ pub const PARALLEL_SHAP_ROWS: usize = 2;
 /// Pieces that each thread finds of a batch that is shared: more than one, so that a thread that
 /// comes late leaves its share to the others.
 pub const PIECES_PER_THREAD: usize = 4;
+
+/// How often the settings file and the model files are looked at: a stat of each.
+pub const POLL_PERIOD: Duration = Duration::from_millis(250);
+
+/// Looks at which a changed model file must be the same before it is read: who copies into place
+/// writes for a while.
+pub const STEADY_LOOKS: u32 = 2;
+
+/// Pause before a model that could not be loaded is tried again; doubles with each failure ...
+pub const LOAD_PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// ... up to this: a server that is back is noticed within a minute.
+pub const LOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Outcomes of loading that wait to be heard: more make their threads wait, which does no harm.
+pub const ATTEMPTS_MAX: usize = 64;

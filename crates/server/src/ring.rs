@@ -15,6 +15,7 @@ use albacore_os::futex::{self, Reach};
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
 use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX};
+use crate::orders::EditionId;
 
 /// The doorbell's value that ends the worker. Sequence numbers stay below.
 const STOP: u32 = u32::MAX;
@@ -30,6 +31,7 @@ const BEGUN: usize = 64;
 const SEGMENTS: usize = 0;
 const COMPUTE_NANOS: usize = 1;
 const REASON_BYTES: usize = 2;
+const IS_ORDERS: usize = 3;
 const REASON: usize = 8;
 const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
 const SEGMENT_WORDS: usize = 8;
@@ -41,8 +43,8 @@ const SEGMENT_STATE: usize = 7;
 /// Rows of one request that a batch holds, and where they and their results are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Index of the model.
-    pub(crate) model: usize,
+    /// Which image computes it.
+    pub(crate) edition: EditionId,
     /// Bits of the kinds of output.
     pub(crate) kinds: u8,
     /// Whether the rows are 64-bit floats, not 32-bit ones.
@@ -141,7 +143,7 @@ impl Ring {
             let words = self.segment(index);
             let flags = u64::from(segment.kinds) | u64::from(segment.is_double) << 8;
             let values = [
-                segment.model as u64,
+                segment.edition.0,
                 flags,
                 segment.first_row as u64,
                 segment.rows as u64,
@@ -154,10 +156,21 @@ impl Ring {
                 word.store(value, Ordering::Relaxed);
             }
         }
-        self.word(SEGMENTS)
-            .store(segments.len() as u64, Ordering::Relaxed);
-        self.word(COMPUTE_NANOS).store(0, Ordering::Relaxed);
-        self.word(REASON_BYTES).store(0, Ordering::Relaxed);
+        self.hand_over(sequence, segments.len(), false);
+    }
+
+    /// Says that orders lie in the channel. What becomes of them is the state of segment 0.
+    pub(crate) fn submit_orders(&self, sequence: u32) {
+        self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
+        self.hand_over(sequence, 0, true);
+    }
+
+    fn hand_over(&self, sequence: u32, segments: usize, is_orders: bool) {
+        let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
+        store(SEGMENTS, segments as u64);
+        store(COMPUTE_NANOS, 0);
+        store(REASON_BYTES, 0);
+        store(IS_ORDERS, u64::from(is_orders));
         self.ring_doorbell(sequence);
     }
 
@@ -244,6 +257,11 @@ impl Ring {
         }
     }
 
+    /// Whether orders were handed over, not a batch.
+    pub(crate) fn is_orders(&self) -> bool {
+        self.word(IS_ORDERS).load(Ordering::Relaxed) == 1
+    }
+
     /// Says that the worker begins the batch: if it dies now, the batch may be the cause.
     pub(crate) fn begin(&self, sequence: u32) {
         self.futex(BEGUN).store(sequence, Ordering::Release);
@@ -261,7 +279,7 @@ impl Ring {
             let load = |at: usize| words[at].load(Ordering::Relaxed);
             let size = |at: usize| usize::try_from(load(at)).unwrap_or(usize::MAX);
             segments.push(Segment {
-                model: size(0),
+                edition: EditionId(load(0)),
                 kinds: load(1) as u8,
                 is_double: load(1) & 1 << 8 != 0,
                 first_row: size(2),
@@ -311,7 +329,7 @@ mod tests {
 
     fn segment(rows: usize) -> Segment {
         Segment {
-            model: 3,
+            edition: EditionId(3),
             kinds: 5,
             is_double: true,
             first_row: 7,
@@ -353,6 +371,30 @@ mod tests {
         );
         front.stop();
         assert_eq!(worker.next_call(sequence), Call::Stop);
+    }
+
+    #[test]
+    fn orders_cross_the_ring_as_a_batch_without_rows() {
+        let front = Ring::create("test").unwrap();
+        let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
+        front.submit_orders(1);
+        assert_eq!(
+            (worker.next_call(0), worker.is_orders()),
+            (Call::Run(1), true)
+        );
+        let mut segments = Vec::new();
+        assert!(worker.read(&mut segments) && segments.is_empty());
+        worker.finish(1, 1, Duration::ZERO);
+        assert_eq!(front.state(0), SegmentState::Done);
+        front.submit_orders(2);
+        worker.fail(0, "no");
+        worker.finish(2, 1, Duration::ZERO);
+        assert_eq!(
+            (front.state(0), front.reason()),
+            (SegmentState::Failed, "no".to_owned())
+        );
+        front.submit(3, &[segment(1)]);
+        assert!(!worker.is_orders());
     }
 
     #[test]

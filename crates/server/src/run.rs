@@ -2,21 +2,23 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
+use albacore_storage::Storage;
 use anyhow::Context as _;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Args, Settings};
-use crate::engine::{Engine, LoadedModel, Observer};
+use crate::args::{Args, Served, Settings};
+use crate::engine::{Engine, LoadedModel, Observer, Rules, StartError};
 use crate::events::{Line, say};
-use crate::front;
 use crate::limits::FRONT_THREADS;
+use crate::live::{Board, InForce, Live, Notice, Posted};
+use crate::{front, live};
 
 /// Exit code of a command line that makes no sense.
 const USAGE: u8 = 64;
@@ -70,21 +72,66 @@ fn log_to_stderr() {
 }
 
 fn start(settings: Settings) -> anyhow::Result<ExitCode> {
-    let models = settings
-        .models
-        .iter()
-        .map(LoadedModel::load)
-        .collect::<Result<Vec<_>, _>>()?;
+    let storage = Storage::new(settings.model_bytes_max, settings.ca_file.as_deref())?;
+    let plan = match &settings.served {
+        Served::Fixed { models, rules } => {
+            let load = |model| LoadedModel::load(model, &storage);
+            let models = models.iter().map(load).collect::<Result<_, _>>()?;
+            Plan::Fixed(models, *rules)
+        }
+        Served::Live(file) => {
+            let read = live::read(file)
+                .map_err(|error| anyhow::anyhow!("--settings {}: {error}", file.display()));
+            Plan::Live(file.clone(), Box::new(read?))
+        }
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(FRONT_THREADS)
         .thread_name("albf.io")
         .enable_all()
         .build()
         .context("the front's threads cannot be started")?;
-    runtime.block_on(serve(settings, models))
+    runtime.block_on(serve(settings, plan, storage))
 }
 
-async fn serve(settings: Settings, models: Vec<LoadedModel>) -> anyhow::Result<ExitCode> {
+/// What is to be served, read.
+enum Plan {
+    Fixed(Vec<LoadedModel>, Rules),
+    Live(PathBuf, Box<InForce>),
+}
+
+/// Starts the engine and, if there is a settings file, what follows it.
+fn start_engine(
+    settings: &Settings,
+    plan: Plan,
+    storage: Storage,
+) -> anyhow::Result<(Arc<Engine>, Arc<Board>, Option<Live>)> {
+    let observer = Observer(Box::new(|event| say(&event.into())));
+    match plan {
+        Plan::Fixed(models, rules) => {
+            let notices = models.iter().map(|model| {
+                let source = settings.source_of(&model.info().name);
+                let mut notice = Notice::new(&model.info().name, source);
+                notice.set_loaded(model.sha256());
+                notice
+            });
+            let board = Board::new(Posted {
+                models: notices.collect(),
+                ..Posted::default()
+            });
+            let engine = Engine::start(&settings.engine(rules), models, observer)?;
+            Ok((Arc::new(engine), Arc::new(board), None))
+        }
+        Plan::Live(file, read) => {
+            let engine = Engine::start(&settings.engine(read.rules), Vec::new(), observer)?;
+            let engine = Arc::new(engine);
+            let (live, board) = Live::start(file, *read, Arc::clone(&engine), storage)?;
+            Ok((engine, board, Some(live)))
+        }
+    }
+}
+
+async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Result<ExitCode> {
     let http = bind("--http", settings.http).await?;
     let grpc = bind("--grpc", settings.grpc).await?;
     let terminated = terminated()?;
@@ -92,28 +139,33 @@ async fn serve(settings: Settings, models: Vec<LoadedModel>) -> anyhow::Result<E
         http: http.local_addr()?,
         grpc: grpc.local_addr()?,
     });
-    let observer = Observer(Box::new(|event| say(&event.into())));
-    let engine = Arc::new(Engine::start(&settings.engine, models, observer)?);
-    tokio::pin!(terminated);
-    tokio::select! {
-        started = engine.started() => started?,
-        () = &mut terminated => {
-            // Nothing was served yet.
-            engine.stop(Duration::ZERO).await;
-            say(&Line::Stopped);
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
-    say(&Line::Ready);
+    let (engine, board, live) = start_engine(&settings, plan, storage)?;
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let shutdown = async move {
         // An error means that the sender is gone: that is an end, too.
         let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
     };
-    let mut front = tokio::spawn(front::serve(Arc::clone(&engine), http, grpc, shutdown));
+    // Served from the start, so that who asks hears that the server lives and is not ready.
+    let serving = front::serve(
+        Arc::clone(&engine),
+        Arc::clone(&board),
+        http,
+        grpc,
+        shutdown,
+    );
+    let mut front = tokio::spawn(serving);
+    let ready = async {
+        engine.workers_up().await?;
+        board.complete().await;
+        engine.serve();
+        say(&Line::Ready);
+        std::future::pending::<Result<(), StartError>>().await
+    };
+    tokio::pin!(terminated);
     let early = tokio::select! {
         () = &mut terminated => None,
         ended = &mut front => Some(ended),
+        Err(error) = ready => return Err(error.into()),
         broken = engine.broken() => {
             eprintln!("albacore-server: {broken}");
             return Ok(ExitCode::from(BROKEN));
@@ -126,6 +178,7 @@ async fn serve(settings: Settings, models: Vec<LoadedModel>) -> anyhow::Result<E
         anyhow::bail!("the front stopped before it was told to");
     }
     say(&Line::Draining);
+    drop(live);
     engine.drain();
     let started = tokio::time::Instant::now();
     // The receiver is gone only if the front is, which the next line sees.

@@ -119,11 +119,22 @@ async fn health_and_metadata_answer() {
         let request = tonic_health::pb::HealthCheckRequest {
             service: service.to_owned(),
         };
-        assert_eq!(
-            health.check(request).await.unwrap().into_inner().status,
-            1,
-            "{service}"
-        );
+        // It looks at the engine ten times a second.
+        let start = std::time::Instant::now();
+        while health
+            .check(request.clone())
+            .await
+            .unwrap()
+            .into_inner()
+            .status
+            != 1
+        {
+            assert!(
+                start.elapsed() < running::PATIENCE,
+                "never: {service:?} serves"
+            );
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! Lock order: state, then memory; neither is held while answers are sent.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,24 +13,20 @@ use albacore_os::{Alarm, Extent, OsError, Wake};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
+use super::Observer;
 use super::memory::{Files, Memory};
 use super::state::{Outbox, State};
-use super::{KindSet, LoadedModel, ModelInfo, Observer};
-use crate::layout::Layout;
 
 /// Sizes that do not change while the engine lives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) workers: usize,
     pub(super) threads: usize,
-    pub(super) queue_rows_max: usize,
 }
 
 /// The engine but for the thread that supervises the workers.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) infos: Vec<ModelInfo>,
-    pub(super) models: Vec<LoadedModel>,
     pub(super) files: Files,
     pub(super) sizes: Sizes,
     /// Wakes the completion task; every worker holds it.
@@ -38,6 +35,8 @@ pub(super) struct Shared {
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
     pub(super) changed: Notify,
+    /// The bound of rows reserved or waiting, to be read without the lock.
+    queue_rows_max: AtomicUsize,
     alarm: Alarm,
     state: Mutex<State>,
     memory: Mutex<Memory>,
@@ -45,27 +44,29 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(
-        models: Vec<LoadedModel>,
-        sizes: Sizes,
-        state: State,
-        observer: Observer,
-    ) -> Result<Self, OsError> {
+    pub(super) fn new(sizes: Sizes, state: State, observer: Observer) -> Result<Self, OsError> {
         let (memory, files) = Memory::create()?;
         Ok(Self {
-            infos: models.iter().map(|model| model.info.clone()).collect(),
-            models,
             files,
             sizes,
             done: Wake::new()?,
             supervise: Wake::new()?,
             observer,
             changed: Notify::new(),
+            queue_rows_max: AtomicUsize::new(usize::MAX),
             alarm: Alarm::new()?,
             state: Mutex::new(state),
             memory: Mutex::new(memory),
             epoch: Instant::now(),
         })
+    }
+
+    pub(super) fn queue_rows_max(&self) -> usize {
+        self.queue_rows_max.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_queue_rows_max(&self, rows: usize) {
+        self.queue_rows_max.store(rows, Ordering::Relaxed);
     }
 
     /// The engine's clock.
@@ -90,6 +91,7 @@ impl Shared {
             let mut state = self.state();
             let now = self.now();
             let result = change(&mut state, now, &mut out);
+            state.tend(now, &mut out);
             if let Some(at) = out.alarm {
                 let delay = Duration::from_nanos(at.saturating_sub(now).0);
                 if let Err(error) = self.alarm.set(delay) {
@@ -107,6 +109,7 @@ impl Shared {
             answers,
             free_rows,
             free_results,
+            installed,
             alarm: _,
             is_changed,
         } = out;
@@ -126,6 +129,10 @@ impl Shared {
                 self.free_results(results);
             }
         }
+        for (reply, installed) in installed {
+            // Nobody may wait for it any more.
+            let _ = reply.send(installed);
+        }
         if is_changed {
             self.changed.notify_waiters();
         }
@@ -143,11 +150,6 @@ impl Shared {
             }
             changed.await;
         }
-    }
-
-    /// Layout of the outputs of a request; `None` if they are too large to exist.
-    pub(super) fn layout(&self, model: usize, kinds: KindSet, rows: usize) -> Option<Layout> {
-        Layout::new(&self.infos.get(model)?.outputs, kinds, rows)
     }
 
     pub(super) fn free_results(&self, extent: Extent) {

@@ -2,6 +2,18 @@
 
 pub use albacore_trees::{ElementType, Kind};
 
+/// What a kind is called in metrics and in the server's state.
+#[must_use]
+pub const fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Value => "value",
+        Kind::Margin => "margin",
+        Kind::Contribs => "contribs",
+        Kind::Interactions => "interactions",
+        Kind::Leaf => "leaf",
+    }
+}
+
 /// The kinds of output that one request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KindSet(u8);
@@ -42,6 +54,19 @@ impl KindSet {
     /// The set with these bits; those that mean nothing are never asked about.
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits)
+    }
+
+    /// The kind that costs most, on which the time of a request depends.
+    #[must_use]
+    pub fn costliest(self) -> Option<Kind> {
+        const BY_COST: [Kind; 5] = [
+            Kind::Interactions,
+            Kind::Contribs,
+            Kind::Leaf,
+            Kind::Margin,
+            Kind::Value,
+        ];
+        BY_COST.into_iter().find(|&kind| self.contains(kind))
     }
 
     /// The kinds of the set in memory order.

@@ -1,11 +1,13 @@
 //! From rows in shared memory to results in shared memory, through W supervised processes.
 //!
-//! A request reserves memory, is filled by its parser, and is submitted: `state` hands it to the
-//! scheduler of crate `batching` and what that decides to the ring of a worker. `hold::complete`
-//! hears from the workers, `supervisor` keeps them alive. The front owns every request until it is
-//! answered, and all memory: a worker that dies takes nothing with it.
+//! A request finds its model, reserves memory, is filled by its parser, and is submitted: `state`
+//! hands it to the scheduler of crate `batching` and what that decides to the ring of a worker.
+//! `hold::complete` hears from the workers, `supervisor` keeps them alive. The front owns every
+//! request until it is answered, and all memory: a worker that dies takes nothing with it. Models
+//! come and go while all of this runs: `catalog` knows them, `tend` brings them to the workers.
 
 mod arena;
+mod catalog;
 mod hold;
 mod kind;
 mod load;
@@ -16,6 +18,8 @@ mod request;
 mod state;
 mod stats;
 mod supervisor;
+mod tend;
+mod window;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,17 +29,18 @@ use std::time::Duration;
 use albacore_batching::{Config, Policy};
 use albacore_os::OsError;
 
-pub use kind::{ElementType, Kind, KindSet};
+pub use catalog::NoSlot;
+pub use kind::{ElementType, Kind, KindSet, kind_name};
 pub use load::{LoadError, LoadedModel, ModelConfig};
-pub use model::{ModelIndex, ModelInfo, OutputInfo};
+pub use model::{Edition, ModelInfo, Objective, OutputInfo};
 pub use refusal::{Failure, Refusal};
-pub use request::{Reply, Reservation, Timing};
+pub use request::{ModelHandle, Reply, Reservation, Timing};
 pub use stats::{Histogram, ModelStats, Stats};
+pub use window::{Load, Outcomes};
 
-use crate::limits::{BATCH_REQUESTS_MAX, STARTUP_DEADLINE, STARTUP_FAILURES_MAX};
+use crate::limits::{BATCH_REQUESTS_MAX, INSTALL_DEADLINE, STARTUP_DEADLINE, STARTUP_FAILURES_MAX};
 use hold::{Shared, Sizes, complete};
 use state::{Phase, State};
-use stats::Counters;
 use supervisor::Supervisor;
 
 /// Settings of an engine. The command line has checked their bounds.
@@ -53,6 +58,37 @@ pub struct EngineConfig {
     pub queue_rows_max: usize,
     /// What a worker executes with [`crate::worker::SUBCOMMAND`] as its first argument.
     pub program: PathBuf,
+}
+
+/// What of an [`EngineConfig`] may change while the engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// The release rule.
+    pub policy: Policy,
+    /// Rows of a batch.
+    pub batch_rows_max: usize,
+    /// Rows reserved or waiting.
+    pub queue_rows_max: usize,
+}
+
+/// A model is not served, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It is to be, but was not loaded yet.
+    NotLoaded,
+    /// Nobody has heard of it.
+    Unknown,
+}
+
+/// A model could not be installed; nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// The workers cannot open it, or nobody wants it any more.
+    #[error("{0}")]
+    Refused(String),
+    /// The workers did not open it in time.
+    #[error("the workers did not open it within {} s", INSTALL_DEADLINE.as_secs())]
+    Slow,
 }
 
 /// Something that an operator wants to see.
@@ -91,6 +127,9 @@ pub enum StartError {
     /// The kernel refused something.
     #[error("the workers cannot be set up")]
     Os(#[from] OsError),
+    /// More models than slots.
+    #[error("there are too many models")]
+    Models(#[from] NoSlot),
     /// A thread or a descriptor of the front could not be had.
     #[error("the workers cannot be supervised")]
     Io(#[from] std::io::Error),
@@ -113,6 +152,8 @@ pub struct Engine {
     shared: Arc<Shared>,
     supervisor: Mutex<Option<JoinHandle<()>>>,
     completion: tokio::task::AbortHandle,
+    /// One model is installed at a time.
+    installing: tokio::sync::Mutex<()>,
     broken: tokio::sync::watch::Receiver<Option<&'static str>>,
 }
 
@@ -142,27 +183,30 @@ impl Engine {
         let sizes = Sizes {
             workers: config.workers,
             threads: config.threads,
-            queue_rows_max: config.queue_rows_max,
         };
         let program = config.program.clone();
         let scheduling = Config {
-            queues: models.len(),
+            queues: 0,
             workers: config.workers,
             policy: config.policy,
             batch_rows_max: config.batch_rows_max,
             batch_requests_max: BATCH_REQUESTS_MAX,
             queue_rows_max: config.queue_rows_max,
         };
-        let slo = |model: &LoadedModel| {
-            model
-                .slo
-                .map(|slo| u64::try_from(slo.as_nanos()).unwrap_or(u64::MAX))
-        };
-        let names = models
-            .iter()
-            .map(|model| (model.info.name.clone(), slo(model)));
-        let state = State::new(scheduling, Counters::new(names));
-        let shared = Arc::new(Shared::new(models, sizes, state, observer)?);
+        let state = State::new(scheduling);
+        let shared = Arc::new(Shared::new(sizes, state, observer)?);
+        shared.set_queue_rows_max(config.queue_rows_max);
+        shared.change(|state, _, out| {
+            for model in models {
+                let slot = state.declare(&model.info.name, model.objective)?;
+                let (reply, _) = tokio::sync::oneshot::channel();
+                let edition = model.at(state.catalog.next_id(), slot);
+                state.propose(edition, reply, out);
+                // No worker serves yet: it is promoted at once.
+                state.promote_if_known(out);
+            }
+            Ok::<_, NoSlot>(())
+        })?;
         let (breaks, broken) = tokio::sync::watch::channel(None);
         let completion = {
             let completing = complete(Arc::clone(&shared));
@@ -188,6 +232,7 @@ impl Engine {
             shared,
             supervisor: Mutex::new(Some(supervisor)),
             completion,
+            installing: tokio::sync::Mutex::new(()),
             broken,
         })
     }
@@ -195,8 +240,23 @@ impl Engine {
     /// Waits until every worker is ready; from then on the engine is.
     ///
     /// # Errors
-    /// Workers die before they are ready, or take too long. The engine must then be stopped.
+    /// As [`Engine::workers_up`].
     pub async fn started(&self) -> Result<(), StartError> {
+        self.workers_up().await?;
+        self.serve();
+        Ok(())
+    }
+
+    /// From now on the engine is ready while a worker is.
+    pub fn serve(&self) {
+        self.enter(Phase::Serving);
+    }
+
+    /// Waits until every worker is up.
+    ///
+    /// # Errors
+    /// Workers die before they are ready, or take too long. The engine must then be stopped.
+    pub async fn workers_up(&self) -> Result<(), StartError> {
         let workers = self.shared.sizes.workers;
         let outcome = self.shared.until(|state| {
             if state.ready_workers() == workers {
@@ -212,9 +272,7 @@ impl Engine {
         });
         tokio::time::timeout(STARTUP_DEADLINE, outcome)
             .await
-            .unwrap_or(Err(StartError::Slow))?;
-        self.enter(Phase::Serving);
-        Ok(())
+            .unwrap_or(Err(StartError::Slow))
     }
 
     /// Resolves if a part of the engine ends that must not: then nothing can be promised any more,
@@ -227,34 +285,83 @@ impl Engine {
             .unwrap_or("the engine is gone")
     }
 
-    /// The loaded models, in the order of the command line.
+    /// The models that are served now, in the order in which they were declared.
     #[must_use]
-    pub fn models(&self) -> &[ModelInfo] {
-        &self.shared.infos
+    pub fn models(&self) -> Vec<Arc<Edition>> {
+        self.shared.state().catalog.current().cloned().collect()
     }
 
-    /// The index of the model called `name`.
+    /// The names of all models, loaded or not.
     #[must_use]
-    pub fn model_index(&self, name: &str) -> Option<ModelIndex> {
-        self.models()
-            .iter()
-            .position(|model| model.name == name)
-            .map(ModelIndex)
+    pub fn names(&self) -> Vec<String> {
+        let state = self.shared.state();
+        let declared = state.catalog.declared();
+        declared.map(|(_, name)| name.to_owned()).collect()
     }
 
-    /// Takes room for `rows` rows of `element` ([`ElementType::F32`] or [`ElementType::F64`]) and
-    /// for the outputs `kinds`, and counts the rows against the queue's bound.
+    /// The model called `name` as it is now: the handle's requests are computed by this edition.
     ///
     /// # Errors
-    /// A [`Refusal`]; nothing is kept then.
-    pub fn reserve(
-        &self,
-        model: ModelIndex,
-        rows: usize,
-        element: ElementType,
-        kinds: KindSet,
-    ) -> Result<Reservation, Refusal> {
-        Reservation::new(&self.shared, model, rows, element, kinds)
+    /// [`Absent`].
+    pub fn model(&self, name: &str) -> Result<ModelHandle, Absent> {
+        ModelHandle::new(&self.shared, name)
+    }
+
+    /// From now on exactly these models are to be served, with these objectives. Those that were not
+    /// there before are not loaded yet: [`Engine::install`] them. Requests of others that were
+    /// accepted are answered.
+    ///
+    /// # Errors
+    /// [`NoSlot`]; the models before it are declared.
+    pub fn declare(&self, models: &[(&str, Option<Objective>)]) -> Result<(), NoSlot> {
+        let names: Vec<&str> = models.iter().map(|&(name, _)| name).collect();
+        self.shared.change(|state, _, _| {
+            state.catalog.keep_only(&names);
+            state.is_untended = true;
+            for (name, objective) in models {
+                state.declare(name, *objective)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Brings a declared model to every worker, then serves it in place of what had its name.
+    /// Accepted requests are answered by what they were accepted for.
+    ///
+    /// # Errors
+    /// [`InstallError`]; nothing has changed.
+    pub async fn install(&self, model: LoadedModel) -> Result<(), InstallError> {
+        let _alone = self.installing.lock().await;
+        let (reply, installed) = tokio::sync::oneshot::channel();
+        let unwanted = || InstallError::Refused("it is not wanted any more".to_owned());
+        self.shared.change(|state, _, out| {
+            if state.phase >= Phase::Closing {
+                return Err(InstallError::Refused("the server stops".to_owned()));
+            }
+            let slot = state
+                .catalog
+                .slot_of(&model.info.name)
+                .ok_or_else(unwanted)?;
+            let edition = model.at(state.catalog.next_id(), slot);
+            state.propose(edition, reply, out);
+            Ok(())
+        })?;
+        match tokio::time::timeout(INSTALL_DEADLINE, installed).await {
+            Ok(Ok(installed)) => installed.map_err(InstallError::Refused),
+            Ok(Err(_)) => Err(InstallError::Refused("the server stops".to_owned())),
+            Err(_) => {
+                self.shared
+                    .change(|state, _, out| state.reject("it took too long", out));
+                Err(InstallError::Slow)
+            }
+        }
+    }
+
+    /// Another release rule and other bounds, for what comes from now on and what waits.
+    pub fn set_rules(&self, rules: &Rules) {
+        self.shared.set_queue_rows_max(rules.queue_rows_max);
+        self.shared
+            .change(|state, now, out| state.set_rules(rules, now, out));
     }
 
     /// Whether requests should be sent here: every worker was up once, at least one is, no drain.
@@ -271,11 +378,16 @@ impl Engine {
             let memory = self.shared.memory();
             (memory.used(), memory.bytes())
         };
-        let state = self.shared.state();
+        let (workers, now) = (self.shared.sizes.workers, self.shared.now());
+        let mut state = self.shared.state();
+        let load = state.counters.load(workers, now);
+        let declared = state.catalog.declared();
         Stats {
-            models: state.counters.models.clone(),
+            models: declared
+                .filter_map(|(slot, _)| state.counters.model(slot))
+                .collect(),
             queue_rows: state.scheduler.queued_rows(),
-            queue_rows_max: self.shared.sizes.queue_rows_max,
+            queue_rows_max: self.shared.queue_rows_max(),
             workers: self.shared.sizes.workers,
             workers_ready: state.ready_workers(),
             workers_busy: state.scheduler.busy_workers(),
@@ -284,6 +396,7 @@ impl Engine {
             replayed_batches_total: state.counters.replayed_batches_total,
             arena_used_bytes,
             arena_bytes,
+            load,
         }
     }
 
@@ -296,6 +409,8 @@ impl Engine {
     /// everything was answered.
     pub async fn stop(&self, timeout: Duration) -> bool {
         self.enter(Phase::Closing);
+        self.shared
+            .change(|state, _, out| state.reject("the server stops", out));
         let idle = self
             .shared
             .until(|state| (state.pending() == 0).then_some(()));

@@ -1,10 +1,38 @@
 //! What the front may know about a loaded model.
 
-use super::{ElementType, Kind, KindSet};
+use std::time::Duration;
 
-/// A model's place in [`super::Engine::models`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ModelIndex(pub usize);
+use albacore_os::SharedMemory;
+
+use super::{ElementType, Kind, KindSet};
+use crate::orders::EditionId;
+
+/// One compiled state of a model: from its installation until no request needs it any more.
+#[derive(Debug)]
+pub struct Edition {
+    pub(crate) id: EditionId,
+    /// The model's place, and the number of its queue.
+    pub(super) slot: usize,
+    pub(super) info: ModelInfo,
+    pub(super) image: SharedMemory,
+}
+
+impl Edition {
+    /// What the front may know of it.
+    #[must_use]
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+}
+
+/// A latency objective: so many percent of the replies within so much time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Objective {
+    /// From the arrival of a request to its reply.
+    pub latency: Duration,
+    /// Percent of the requests that must keep it.
+    pub percentile: f64,
+}
 
 /// One output that a model can give.
 #[derive(Clone, Debug, PartialEq, Eq)]

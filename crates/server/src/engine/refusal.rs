@@ -47,9 +47,6 @@ pub enum Refusal {
     /// The request has no row, asks for no output or brings rows that are not floats: HTTP 400.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The model index is not one of this engine: HTTP 404.
-    #[error("there is no such model")]
-    UnknownModel,
     /// The server is shutting down: HTTP 503, gRPC `UNAVAILABLE`.
     #[error("the server is shutting down: send the request to another one")]
     Draining,

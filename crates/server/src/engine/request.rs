@@ -1,4 +1,4 @@
-//! The way of one request through the engine: reserve, fill, submit, reply.
+//! The way of one request through the engine: find the model, reserve, fill, submit, reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,16 +10,77 @@ use albacore_os::Extent;
 use tokio::sync::oneshot;
 
 use super::hold::Shared;
+use super::model::Edition;
 use super::state::{Answer, Pending, Phase};
-use super::{ElementType, Failure, Kind, KindSet, ModelIndex, Refusal};
+use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Refusal};
 use crate::layout::Layout;
 use crate::limits::{RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES};
+
+/// A model as it was when it was asked for. Keeps that edition open in the workers: drop it soon, or
+/// make a request of it.
+#[derive(Debug)]
+pub struct ModelHandle {
+    shared: Arc<Shared>,
+    edition: Arc<Edition>,
+    /// False once a request has taken over what the handle keeps.
+    is_pinned: bool,
+}
+
+impl ModelHandle {
+    pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Result<Self, Absent> {
+        let mut state = shared.state();
+        let slot = state.catalog.slot_of(name).ok_or(Absent::Unknown)?;
+        let current = state.catalog.current_of(slot);
+        let edition = Arc::clone(current.ok_or(Absent::NotLoaded)?);
+        state.catalog.pin(edition.id);
+        drop(state);
+        Ok(Self {
+            shared: Arc::clone(shared),
+            edition,
+            is_pinned: true,
+        })
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn info(&self) -> &ModelInfo {
+        &self.edition.info
+    }
+
+    /// The same, to be kept without keeping anything open in the workers.
+    #[must_use]
+    pub fn edition(&self) -> Arc<Edition> {
+        Arc::clone(&self.edition)
+    }
+
+    /// Takes room for `rows` rows of `element` ([`ElementType::F32`] or [`ElementType::F64`]) and
+    /// for the outputs `kinds`, and counts the rows against the queue's bound.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; nothing is kept then.
+    pub fn reserve(
+        self,
+        rows: usize,
+        element: ElementType,
+        kinds: KindSet,
+    ) -> Result<Reservation, Refusal> {
+        Reservation::new(self, rows, element, kinds)
+    }
+}
+
+impl Drop for ModelHandle {
+    fn drop(&mut self) {
+        if self.is_pinned {
+            let id = self.edition.id;
+            self.shared.change(|state, _, _| state.unpin(id));
+        }
+    }
+}
 
 /// Room for one request's rows and results. Dropping it gives the room back.
 #[derive(Debug)]
 pub struct Reservation {
-    shared: Arc<Shared>,
-    model: usize,
+    model: ModelHandle,
     kinds: KindSet,
     is_double: bool,
     rows: usize,
@@ -36,27 +97,28 @@ struct Sized {
 }
 
 impl Reservation {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        model: ModelIndex,
+    fn new(
+        model: ModelHandle,
         rows: usize,
         element: ElementType,
         kinds: KindSet,
     ) -> Result<Self, Refusal> {
-        let sized = check(shared, model, rows, element, kinds)?;
-        let retry_after = admit(shared, model, rows)?;
+        let shared = &model.shared;
+        let sized = check(shared, model.info(), rows, element, kinds)?;
+        let slot = model.edition.slot;
+        let retry_after = admit(shared, slot, rows)?;
         let room = shared
             .memory()
             .allocate(sized.input_bytes, sized.layout.bytes);
         if room.is_none() {
-            let mut state = shared.state();
-            state.scheduler.unreserve(rows);
-            state.counters.shed(model.0);
+            shared.change(|state, now, _| {
+                state.scheduler.unreserve(rows);
+                state.counters.shed(slot, now);
+            });
             return Err(Refusal::MemoryFull { retry_after, rows });
         }
         Ok(Self {
-            shared: Arc::clone(shared),
-            model: model.0,
+            model,
             kinds,
             is_double: element == ElementType::F64,
             rows,
@@ -83,11 +145,15 @@ impl Reservation {
     /// Dropping the future is safe: the rows leave the queue, or their results are thrown away.
     pub fn submit(mut self) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
         let (reply, receiver) = oneshot::channel();
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.model.shared);
+        let edition = Arc::clone(&self.model.edition);
+        // The request keeps the edition from here on.
+        self.model.is_pinned = false;
         let name = self.room.take().map(|(input, results)| {
             shared.change(|state, now, out| {
                 let pending = Pending {
-                    model: self.model,
+                    model: edition.slot,
+                    edition: edition.id,
                     kinds: self.kinds,
                     is_double: self.is_double,
                     rows: self.rows,
@@ -108,14 +174,14 @@ impl Reservation {
                 name
             })
         });
-        let (layout, kinds, model, rows) = (self.layout, self.kinds, self.model, self.rows);
+        let (layout, kinds, rows) = (self.layout, self.kinds, self.rows);
         Submitted {
             shared,
             name,
             receiver,
             layout,
             kinds,
-            model,
+            edition,
             rows,
         }
     }
@@ -124,8 +190,9 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some((rows, results)) = self.room.take() {
-            self.shared.state().scheduler.unreserve(self.rows);
-            let mut memory = self.shared.memory();
+            let shared = &self.model.shared;
+            shared.state().scheduler.unreserve(self.rows);
+            let mut memory = shared.memory();
             memory.free_rows(rows);
             memory.free_results(results);
         }
@@ -133,7 +200,8 @@ impl Drop for Reservation {
 }
 
 /// Counts the rows against the queue's bound; when to try again should something else refuse them.
-fn admit(shared: &Shared, model: ModelIndex, rows: usize) -> Result<Duration, Refusal> {
+fn admit(shared: &Shared, slot: usize, rows: usize) -> Result<Duration, Refusal> {
+    let now = shared.now();
     let mut state = shared.state();
     if state.phase >= Phase::Closing {
         return Err(Refusal::Draining);
@@ -142,10 +210,11 @@ fn admit(shared: &Shared, model: ModelIndex, rows: usize) -> Result<Duration, Re
     let nanos = state.counters.nanos_for(queued_rows, workers);
     let retry_after = Duration::from_nanos(nanos).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
     if state.is_hopeless() {
+        state.counters.shed(slot, now);
         return Err(Refusal::NoWorkers { retry_after });
     }
     if let Err(full) = state.scheduler.reserve(rows) {
-        state.counters.shed(model.0);
+        state.counters.shed(slot, now);
         let (queued_rows, rows_max) = (full.queued_rows, full.rows_max);
         return Err(Refusal::QueueFull {
             retry_after,
@@ -158,12 +227,11 @@ fn admit(shared: &Shared, model: ModelIndex, rows: usize) -> Result<Duration, Re
 
 fn check(
     shared: &Shared,
-    model: ModelIndex,
+    info: &ModelInfo,
     rows: usize,
     element: ElementType,
     kinds: KindSet,
 ) -> Result<Sized, Refusal> {
-    let info = shared.infos.get(model.0).ok_or(Refusal::UnknownModel)?;
     if rows == 0 {
         return Err(Refusal::Invalid("the request has no row"));
     }
@@ -186,15 +254,14 @@ fn check(
         .filter(|output| kinds.contains(output.kind));
     let result_bytes = outputs.fold(0_usize, |sum, out| sum.saturating_add(out.row_bytes()));
     let rows_max = shared
-        .sizes
-        .queue_rows_max
+        .queue_rows_max()
         .min(ROWS_ARENA_BYTES / row_bytes.max(1))
         .min(RESULTS_ARENA_BYTES / result_bytes.max(1));
     let too_large = Refusal::TooLarge { rows, rows_max };
     if rows > rows_max {
         return Err(too_large);
     }
-    let layout = shared.layout(model.0, kinds, rows);
+    let layout = Layout::new(&info.outputs, kinds, rows);
     match layout {
         Some(layout) if layout.bytes <= RESULTS_ARENA_BYTES => Ok(Sized {
             input_bytes: rows * row_bytes,
@@ -212,7 +279,7 @@ struct Submitted {
     receiver: oneshot::Receiver<Answer>,
     layout: Layout,
     kinds: KindSet,
-    model: usize,
+    edition: Arc<Edition>,
     rows: usize,
 }
 
@@ -230,7 +297,7 @@ impl Future for Submitted {
                 results: Some(results),
                 layout: self.layout,
                 kinds: self.kinds,
-                model: self.model,
+                edition: Arc::clone(&self.edition),
                 rows: self.rows,
                 timing,
             }),
@@ -278,7 +345,7 @@ pub struct Reply {
     results: Option<Extent>,
     layout: Layout,
     kinds: KindSet,
-    model: usize,
+    edition: Arc<Edition>,
     rows: usize,
     timing: Timing,
 }
@@ -291,7 +358,7 @@ impl Reply {
         if !self.kinds.contains(kind) {
             return None;
         }
-        let output = self.shared.infos.get(self.model)?.output(kind)?;
+        let output = self.edition.info.output(kind)?;
         let start = self.layout.offset(kind);
         self.results
             .as_ref()?

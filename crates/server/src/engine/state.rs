@@ -9,12 +9,15 @@ use std::sync::Arc;
 use albacore_batching::{
     Actions, Config, Dispatch, Event, Nanos, QueueIndex, RequestKey, Scheduler, WorkerIndex,
 };
-use albacore_os::{Exit, Extent};
+use albacore_os::{Channel, Exit, Extent};
 use tokio::sync::oneshot;
 
+use super::catalog::{Catalog, Declared, NoSlot};
 use super::stats::Counters;
-use super::{Failure, KindSet};
+use super::tend::{Candidate, Installed};
+use super::{Failure, Kind, KindSet, Objective, Rules};
 use crate::limits::{CRASH_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
+use crate::orders::{EditionId, Orders};
 use crate::ring::{Ring, Segment, SegmentState};
 
 /// The signal that nobody can catch.
@@ -26,7 +29,10 @@ pub(super) type Answer = Result<(Extent, super::Timing), Failure>;
 /// A request that was submitted and not answered.
 #[derive(Debug)]
 pub(super) struct Pending {
+    /// The slot of its model.
     pub(super) model: usize,
+    /// What computes it; pinned until the request is over.
+    pub(super) edition: EditionId,
     pub(super) kinds: KindSet,
     pub(super) is_double: bool,
     pub(super) rows: usize,
@@ -52,18 +58,43 @@ struct Part {
     is_running: bool,
 }
 
-/// The place of a worker, over all of its lives.
+/// What one life of a worker is talked to by.
 #[derive(Debug)]
+pub(super) struct Life {
+    pub(super) ring: Ring,
+    /// Where it finds orders.
+    pub(super) channel: Channel,
+}
+
+/// A batch as it was dispatched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    dispatched: Nanos,
+    rows: usize,
+    /// Its model and the costliest kind of output, if those of all of its requests are the same.
+    of: Option<(usize, Kind)>,
+}
+
+/// The place of a worker, over all of its lives.
+#[derive(Debug, Default)]
 pub(super) struct Seat {
-    /// The ring of the present life; `None` between two lives.
-    ring: Option<Arc<Ring>>,
-    is_ready: bool,
-    sequence: u32,
-    /// Keys of the batch that it runs, in the order of its segments; `None`: it runs nothing.
-    batch: Option<(Nanos, usize)>,
+    /// The present life; `None` between two.
+    pub(super) life: Option<Arc<Life>>,
+    /// It serves, or did in this life before it was held.
+    pub(super) is_ready: bool,
+    /// It takes no batch until it has followed its orders.
+    pub(super) is_held: bool,
+    pub(super) sequence: u32,
+    /// What it runs.
+    pub(super) batch: Option<Running>,
+    /// Keys of the batch, in the order of its segments.
     members: Vec<u64>,
+    /// What it was told and has not said to be done.
+    pub(super) orders: Option<Orders>,
+    /// The images that this life has open.
+    pub(super) has: Vec<EditionId>,
     /// Lives in a row that ended before the worker was ready.
-    failures: u32,
+    pub(super) failures: u32,
     /// How its last life ended, or why none could begin.
     last_end: String,
 }
@@ -90,6 +121,8 @@ pub(super) struct Outbox {
     pub(super) answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     pub(super) free_rows: Vec<Extent>,
     pub(super) free_results: Vec<Extent>,
+    /// What became of candidates.
+    pub(super) installed: Vec<(oneshot::Sender<Installed>, Installed)>,
     /// When the timer has to fire, if that changed.
     pub(super) alarm: Option<Nanos>,
     /// Something that `Shared::until` waits for may have changed.
@@ -102,6 +135,12 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) counters: Counters,
     pub(super) seats: Vec<Seat>,
+    pub(super) catalog: Catalog,
+    pub(super) candidate: Option<Candidate>,
+    /// A worker may have to be told something, or be welcomed: see [`State::tend`].
+    pub(super) is_untended: bool,
+    /// Queues of the scheduler, one for each slot.
+    queues: usize,
     actions: Actions,
     pending: HashMap<u64, Pending>,
     parts: HashMap<u64, Part>,
@@ -112,20 +151,15 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(config: Config, counters: Counters) -> Self {
-        let seat = || Seat {
-            ring: None,
-            is_ready: false,
-            sequence: 0,
-            batch: None,
-            members: Vec::new(),
-            failures: 0,
-            last_end: String::new(),
-        };
+    pub(super) fn new(config: Config) -> Self {
         Self {
             phase: Phase::Starting,
-            counters,
-            seats: (0..config.workers).map(|_| seat()).collect(),
+            counters: Counters::new(),
+            seats: (0..config.workers).map(|_| Seat::default()).collect(),
+            catalog: Catalog::default(),
+            candidate: None,
+            is_untended: false,
+            queues: config.queues,
             actions: Actions::default(),
             pending: HashMap::new(),
             parts: HashMap::new(),
@@ -135,6 +169,33 @@ impl State {
             segments: Vec::new(),
             scheduler: Scheduler::new(config),
         }
+    }
+
+    /// A model is to be served; its slot.
+    pub(super) fn declare(
+        &mut self,
+        name: &str,
+        objective: Option<Objective>,
+    ) -> Result<usize, NoSlot> {
+        let Declared { slot, is_new } = self.catalog.declare(name)?;
+        // bound: a slot is new at most once, and each has one queue.
+        while self.queues < self.catalog.slots() {
+            self.scheduler.add_queue();
+            self.queues += 1;
+        }
+        if is_new {
+            self.counters.start_slot(slot, name);
+        }
+        self.counters.set_objective(slot, objective);
+        Ok(slot)
+    }
+
+    /// Another release rule and other bounds for what comes from now on and what waits.
+    pub(super) fn set_rules(&mut self, rules: &Rules, now: Nanos, out: &mut Outbox) {
+        self.batch_rows_max = rules.batch_rows_max.max(1);
+        self.scheduler
+            .set_rules(rules.policy, self.batch_rows_max, rules.queue_rows_max);
+        self.step(Event::Timer, now, out);
     }
 
     /// Requests that are not answered.
@@ -213,10 +274,11 @@ impl State {
     }
 
     /// A life of a worker began.
-    pub(super) fn worker_started(&mut self, worker: usize, ring: Arc<Ring>) {
+    pub(super) fn worker_started(&mut self, worker: usize, life: Arc<Life>) {
         if let Some(seat) = self.seats.get_mut(worker) {
-            seat.ring = Some(ring);
+            seat.life = Some(life);
             seat.sequence = 0;
+            seat.has.clear();
         }
     }
 
@@ -251,15 +313,18 @@ impl State {
         };
         seat.last_end = exit.to_string();
         let has_begun = seat
-            .ring
+            .life
             .take()
-            .is_some_and(|ring| ring.is_begun(seat.sequence));
+            .is_some_and(|life| life.ring.is_begun(seat.sequence));
         let blame = match exit {
             _ if !has_begun => 0,
             Exit::Signal(SIGKILL) => KILL_BLAME,
             Exit::Signal(_) | Exit::Code(_) => CRASH_BLAME,
         };
         seat.is_ready = false;
+        seat.is_held = false;
+        let orders = seat.orders.take();
+        self.is_untended = true;
         let failures = seat.failures;
         let had_batch = seat.batch.take().is_some();
         let members = std::mem::take(&mut seat.members);
@@ -278,6 +343,9 @@ impl State {
         }
         if let Some(seat) = self.seats.get_mut(worker) {
             seat.members = members;
+        }
+        if let Some(orders) = orders {
+            self.blame_candidate(&orders, exit, out);
         }
         self.step(
             Event::WorkerLost {
@@ -315,31 +383,22 @@ impl State {
         let Some(seat) = self.seats.get_mut(worker) else {
             return;
         };
-        let Some(ring) = seat.ring.clone() else {
+        let Some(life) = seat.life.clone() else {
             return;
         };
-        if !seat.is_ready && ring.is_ready() {
-            seat.is_ready = true;
-            seat.failures = 0;
-            out.is_changed = true;
-            self.step(
-                Event::WorkerReady {
-                    worker: WorkerIndex(worker),
-                },
-                now,
-                out,
-            );
+        let ring = &life.ring;
+        // A new life may be up, a held one idle: both are greeted.
+        self.is_untended |= !seat.is_ready || seat.is_held;
+        if seat.orders.is_some() {
+            return self.collect_orders(worker, out);
         }
-        let Some(seat) = self.seats.get_mut(worker) else {
-            return;
-        };
         let is_finished = seat.batch.is_some() && ring.is_finished(seat.sequence);
-        if let Some((dispatched, rows)) = seat.batch.take_if(|_| is_finished) {
+        if let Some(batch) = seat.batch.take_if(|_| is_finished) {
             let members = std::mem::take(&mut seat.members);
             // A worker that says nonsense about time is not believed.
-            let elapsed = now.saturating_sub(dispatched).0;
+            let elapsed = now.saturating_sub(batch.dispatched).0;
             let compute_nanos = ring.compute_nanos().min(elapsed);
-            self.counters.batch_done(rows, elapsed);
+            self.counters.batch_done(batch.rows, elapsed, batch.of);
             for (index, &key) in members.iter().enumerate() {
                 let failure = match ring.state(index) {
                     SegmentState::Done => None,
@@ -393,6 +452,7 @@ impl State {
             return;
         };
         out.is_changed |= self.pending.is_empty();
+        self.unpin(pending.edition);
         out.free_rows.push(pending.input);
         if !pending.is_wanted {
             out.free_results.push(pending.results);
@@ -406,19 +466,19 @@ impl State {
         let total = now.saturating_sub(pending.submitted).0;
         let answer = match pending.failure {
             Some(failure) => {
-                self.counters.failed(pending.model);
+                self.counters.failed(pending.model, now);
                 out.free_results.push(pending.results);
                 Err(failure)
             }
             None => {
-                self.counters.answered(pending.model, timing, total);
+                self.counters.answered(pending.model, timing, total, now);
                 Ok((pending.results, timing))
             }
         };
         out.answers.push((pending.reply, answer));
     }
 
-    fn step(&mut self, event: Event, now: Nanos, out: &mut Outbox) {
+    pub(super) fn step(&mut self, event: Event, now: Nanos, out: &mut Outbox) {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.step(event, now, &mut actions);
         for abandoned in &actions.abandoned {
@@ -441,6 +501,13 @@ impl State {
             out.alarm = Some(timer);
         }
         self.actions = actions;
+        let idle = self.scheduler.idle_workers();
+        self.counters.window.idle(idle, now);
+    }
+
+    /// A request that named this edition is over.
+    pub(super) fn unpin(&mut self, edition: EditionId) {
+        self.is_untended |= self.catalog.unpin(edition);
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch, keys: &[RequestKey], now: Nanos) {
@@ -450,6 +517,10 @@ impl State {
         };
         seat.members.clear();
         self.segments.clear();
+        let current = self.catalog.current_of(dispatch.queue.0);
+        let current = current.map(|edition| edition.id);
+        let mut of = None;
+        let mut is_uniform = true;
         for key in keys {
             let Some(part) = self.parts.get_mut(&key.0) else {
                 continue;
@@ -460,8 +531,10 @@ impl State {
             part.is_running = true;
             pending.first_dispatch.get_or_insert(now);
             seat.members.push(key.0);
+            let kind = pending.kinds.costliest();
+            is_uniform &= *of.get_or_insert(kind) == kind && Some(pending.edition) == current;
             self.segments.push(Segment {
-                model: pending.model,
+                edition: pending.edition,
                 kinds: pending.kinds.bits(),
                 is_double: pending.is_double,
                 first_row: part.first_row,
@@ -471,11 +544,16 @@ impl State {
                 results_offset: pending.results.offset(),
             });
         }
-        seat.batch = Some((now, dispatch.rows));
+        let of = of.flatten().filter(|_| is_uniform);
+        seat.batch = Some(Running {
+            dispatched: now,
+            rows: dispatch.rows,
+            of: of.map(|kind| (dispatch.queue.0, kind)),
+        });
         seat.sequence = Ring::next_sequence(seat.sequence);
-        // A seat without a ring is not free, so nothing is dispatched to it.
-        if let Some(ring) = &seat.ring {
-            ring.submit(seat.sequence, &self.segments);
+        // A seat without a life is not free, so nothing is dispatched to it.
+        if let Some(life) = &seat.life {
+            life.ring.submit(seat.sequence, &self.segments);
         }
         self.counters
             .dispatched(dispatch.queue.0, dispatch.rows, dispatch.losses > 0);

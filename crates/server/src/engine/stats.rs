@@ -1,5 +1,10 @@
 //! Counters and histograms of the engine, as `/metrics` shows them.
 
+use albacore_batching::{LatencyLine, LatencyModel, Nanos};
+
+use super::window::{Load, OutcomeWindow, Outcomes, ServerWindow};
+use super::{Kind, Objective};
+
 /// Upper bounds of the duration buckets, nanoseconds; the last bucket has no bound.
 pub(super) const DURATION_BOUNDS_NANOS: [u64; 15] = [
     50_000,
@@ -70,7 +75,7 @@ impl Histogram {
 }
 
 /// What happened to one model's requests since the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ModelStats {
     /// The model's name.
     pub name: String,
@@ -98,12 +103,14 @@ pub struct ModelStats {
     pub compute_nanos: Histogram,
     /// Submit to reply ready, nanoseconds.
     pub total_nanos: Histogram,
+    /// What batches cost, of the kinds of output that were asked for, by the costliest of a batch.
+    pub latency: Vec<(Kind, LatencyLine)>,
 }
 
 /// A snapshot of the engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// Per model, in the order of [`super::Engine::models`].
+    /// Per model to be served, loaded or not.
     pub models: Vec<ModelStats>,
     /// Rows reserved or waiting for a worker.
     pub queue_rows: usize,
@@ -125,14 +132,26 @@ pub struct Stats {
     pub arena_used_bytes: usize,
     /// Shared memory that can be used, bytes.
     pub arena_bytes: usize,
+    /// How loaded the last minute was.
+    pub load: Load,
+}
+
+/// What is counted of one model.
+#[derive(Debug)]
+struct SlotCounters {
+    stats: ModelStats,
+    objective: Option<Objective>,
+    window: OutcomeWindow,
+    /// By `Kind as usize`.
+    latency: [LatencyModel; Kind::ALL.len()],
 }
 
 /// What [`super::state::State`] counts.
 #[derive(Debug)]
 pub(super) struct Counters {
-    pub(super) models: Vec<ModelStats>,
-    /// Objective of each model, nanoseconds.
-    slos: Vec<Option<u64>>,
+    /// By slot.
+    slots: Vec<SlotCounters>,
+    pub(super) window: ServerWindow,
     pub(super) worker_restarts_total: u64,
     pub(super) replayed_batches_total: u64,
     /// Moving average of the time that a row takes on one worker, dispatch to done.
@@ -140,24 +159,77 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// All zero, for models with these names and objectives.
-    pub(super) fn new(models: impl Iterator<Item = (String, Option<u64>)>) -> Self {
-        let (models, slos) = models
-            .map(|(name, slo)| (ModelStats::new(name), slo))
-            .unzip();
+    /// All zero, of no model.
+    pub(super) fn new() -> Self {
         Self {
-            models,
-            slos,
+            slots: Vec::new(),
+            window: ServerWindow::new(),
             worker_restarts_total: 0,
             replayed_batches_total: 0,
             nanos_per_row: 0,
         }
     }
 
+    /// Counts from zero for a model in this slot.
+    pub(super) fn start_slot(&mut self, slot: usize, name: &str) {
+        let counters = SlotCounters {
+            stats: ModelStats::new(name.to_owned()),
+            objective: None,
+            window: OutcomeWindow::new(),
+            latency: Default::default(),
+        };
+        match self.slots.get_mut(slot) {
+            Some(old) => *old = counters,
+            None => self.slots.push(counters),
+        }
+    }
+
+    /// Another objective for the requests that are answered from now on.
+    pub(super) fn set_objective(&mut self, slot: usize, objective: Option<Objective>) {
+        if let Some(counters) = self.slots.get_mut(slot) {
+            counters.objective = objective;
+        }
+    }
+
+    /// Another edition costs something else.
+    pub(super) fn forget_latency(&mut self, slot: usize) {
+        if let Some(counters) = self.slots.get_mut(slot) {
+            counters.latency = Default::default();
+        }
+    }
+
+    /// A snapshot of one model.
+    pub(super) fn model(&self, slot: usize) -> Option<ModelStats> {
+        let counters = self.slots.get(slot)?;
+        let kinds = Kind::ALL.into_iter();
+        let line = |kind: Kind| Some((kind, counters.latency[kind as usize].line()?));
+        Some(ModelStats {
+            latency: kinds.filter_map(line).collect(),
+            ..counters.stats.clone()
+        })
+    }
+
+    /// How loaded the last minute was.
+    pub(super) fn load(&mut self, workers: usize, now: Nanos) -> Load {
+        let models = self.slots.iter().map(|slot| {
+            let percentile = slot
+                .objective
+                .map_or(99.0, |objective| objective.percentile);
+            (slot.window.sum(now), 1.0 - percentile / 100.0)
+        });
+        self.window.load(workers, models, now)
+    }
+
     /// Counts in one model; an index that is none counts nowhere.
-    fn count(&mut self, model: usize, count: impl FnOnce(&mut ModelStats)) {
-        if let Some(stats) = self.models.get_mut(model) {
-            count(stats);
+    fn count(&mut self, slot: usize, count: impl FnOnce(&mut ModelStats)) {
+        if let Some(counters) = self.slots.get_mut(slot) {
+            count(&mut counters.stats);
+        }
+    }
+
+    fn outcome(&mut self, slot: usize, now: Nanos, count: impl FnOnce(&mut Outcomes)) {
+        if let Some(counters) = self.slots.get_mut(slot) {
+            count(counters.window.now(now));
         }
     }
 
@@ -168,25 +240,29 @@ impl Counters {
         });
     }
 
-    pub(super) fn shed(&mut self, model: usize) {
+    pub(super) fn shed(&mut self, model: usize, now: Nanos) {
         self.count(model, |stats| stats.shed_total += 1);
+        self.outcome(model, now, |outcomes| outcomes.shed += 1);
     }
 
     pub(super) fn abandoned(&mut self, model: usize) {
         self.count(model, |stats| stats.abandoned_total += 1);
     }
 
-    pub(super) fn failed(&mut self, model: usize) {
+    pub(super) fn failed(&mut self, model: usize, now: Nanos) {
         self.count(model, |stats| stats.failed_total += 1);
+        self.outcome(model, now, |outcomes| outcomes.failed += 1);
     }
 
-    pub(super) fn answered(&mut self, model: usize, timing: super::Timing, total_nanos: u64) {
-        let is_late = self
-            .slos
-            .get(model)
-            .copied()
-            .flatten()
-            .is_some_and(|slo| total_nanos > slo);
+    pub(super) fn answered(
+        &mut self,
+        model: usize,
+        timing: super::Timing,
+        total_nanos: u64,
+        now: Nanos,
+    ) {
+        let objective = self.slots.get(model).and_then(|slot| slot.objective);
+        let is_late = objective.is_some_and(|slo| total_nanos > nanos(slo.latency));
         self.count(model, |stats| {
             stats.answered_total += 1;
             stats.late_total += u64::from(is_late);
@@ -194,6 +270,11 @@ impl Counters {
             stats.compute_nanos.record(nanos(timing.compute));
             stats.total_nanos.record(total_nanos);
         });
+        self.outcome(model, now, |outcomes| match is_late {
+            true => outcomes.late += 1,
+            false => outcomes.good += 1,
+        });
+        self.window.answered(total_nanos, now);
     }
 
     pub(super) fn dispatched(&mut self, model: usize, rows: usize, is_replay: bool) {
@@ -204,7 +285,18 @@ impl Counters {
         });
     }
 
-    pub(super) fn batch_done(&mut self, rows: usize, elapsed_nanos: u64) {
+    /// A batch is done; `of` is its model and costliest kind, if they are those of all its rows.
+    pub(super) fn batch_done(
+        &mut self,
+        rows: usize,
+        elapsed_nanos: u64,
+        of: Option<(usize, Kind)>,
+    ) {
+        if let Some((slot, kind)) = of
+            && let Some(counters) = self.slots.get_mut(slot)
+        {
+            counters.latency[kind as usize].observe(rows, Nanos(elapsed_nanos));
+        }
         let sample = elapsed_nanos / (rows as u64).max(1);
         let average = self.nanos_per_row;
         self.nanos_per_row = if average == 0 {
@@ -236,6 +328,7 @@ impl ModelStats {
             queue_nanos: Histogram::durations(),
             compute_nanos: Histogram::durations(),
             total_nanos: Histogram::durations(),
+            latency: Vec::new(),
         }
     }
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use std::os::fd::AsFd as _;
 
-use albacore_os::{Child, Key, OsError, Poll};
+use albacore_os::{Channel, Child, Key, OsError, Poll};
 
+use super::EngineEvent;
 use super::hold::Shared;
-use super::state::Phase;
-use super::{EngineEvent, KindSet};
+use super::state::{Life, Phase};
 use crate::limits::{RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE};
 use crate::ring::Ring;
 use crate::worker;
@@ -25,8 +25,8 @@ const WAKE: Key = Key(u64::MAX);
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// A worker between two looks.
-enum Life {
-    Running(Child, Arc<Ring>),
+enum Stage {
+    Running(Child, Arc<Life>),
     /// To be started at this time.
     Due(Instant),
     /// Not to be started again.
@@ -37,7 +37,7 @@ pub(super) struct Supervisor {
     shared: Arc<Shared>,
     program: PathBuf,
     poll: Poll,
-    lives: Vec<Life>,
+    lives: Vec<Stage>,
     /// Set once the workers are told to stop: when those that still run are killed.
     kill_at: Option<Instant>,
 }
@@ -47,7 +47,7 @@ impl Supervisor {
         let poll = Poll::new()?;
         poll.add(&shared.supervise, WAKE)?;
         let now = Instant::now();
-        let lives = (0..shared.sizes.workers).map(|_| Life::Due(now)).collect();
+        let lives = (0..shared.sizes.workers).map(|_| Stage::Due(now)).collect();
         Ok(Self {
             shared,
             program,
@@ -62,7 +62,7 @@ impl Supervisor {
         // bound: one pass for each end of a worker, each due start and each wake.
         loop {
             self.start_what_is_due();
-            if self.lives.iter().all(|life| matches!(life, Life::Over)) {
+            if self.lives.iter().all(|life| matches!(life, Stage::Over)) {
                 return Ok(());
             }
             let keys = self.poll.wait(self.next_due())?;
@@ -80,8 +80,8 @@ impl Supervisor {
 
     fn next_due(&self) -> Duration {
         let starts = self.lives.iter().filter_map(|life| match life {
-            Life::Due(at) => Some(*at),
-            Life::Running(..) | Life::Over => None,
+            Stage::Due(at) => Some(*at),
+            Stage::Running(..) | Stage::Over => None,
         });
         let next = starts.chain(self.kill_at).min();
         next.map_or(IDLE, |at| at.saturating_duration_since(Instant::now()))
@@ -93,9 +93,9 @@ impl Supervisor {
             if self.shared.state().phase >= Phase::Stopping {
                 return;
             }
-            if matches!(self.lives[index], Life::Due(at) if at <= now) {
+            if matches!(self.lives[index], Stage::Due(at) if at <= now) {
                 self.lives[index] = match self.start(index) {
-                    Ok((child, ring)) => Life::Running(child, ring),
+                    Ok((child, life)) => Stage::Running(child, life),
                     Err(error) => {
                         let cause = super::load::describe(&error);
                         tracing::error!(worker = index, %cause, "a worker cannot be started");
@@ -103,48 +103,42 @@ impl Supervisor {
                             out.is_changed = true;
                             state.worker_not_started(index, &cause)
                         });
-                        Life::Due(now + pause(failures).max(RESPAWN_PAUSE_MIN))
+                        Stage::Due(now + pause(failures).max(RESPAWN_PAUSE_MIN))
                     }
                 };
             }
         }
     }
 
-    fn start(&self, index: usize) -> Result<(Child, Arc<Ring>), OsError> {
+    fn start(&self, index: usize) -> Result<(Child, Arc<Life>), OsError> {
         let shared = &self.shared;
-        let ring = Arc::new(Ring::create("albacore-ring")?);
+        let ring = Ring::create("albacore-ring")?;
+        let (channel, theirs) = Channel::pair()?;
+        let life = Arc::new(Life { ring, channel });
         let fds = [
-            ring.fd(),
+            life.ring.fd(),
             shared.done.as_fd(),
             shared.files.rows.as_fd(),
             shared.files.results.as_fd(),
+            theirs.as_fd(),
         ];
-        let models: Vec<_> = shared
-            .models
-            .iter()
-            .map(|model| (model.image.as_fd(), model.info.kinds()))
-            .collect::<Vec<(_, KindSet)>>();
-        let arguments = worker::arguments(index, shared.sizes.threads, fds, &models);
-        let inherited: Vec<_> = fds
-            .into_iter()
-            .chain(models.iter().map(|&(image, _)| image))
-            .collect();
+        let arguments = worker::arguments(index, shared.sizes.threads, fds);
         // The worker may be ready before it is known here: it is looked at again below.
-        let child = Child::start(&self.program, &arguments, &inherited)?;
+        let child = Child::start(&self.program, &arguments, &fds)?;
         self.poll.add(&child, Key(index as u64))?;
         (shared.observer.0)(EngineEvent::WorkerStarted {
             worker: index,
             pid: child.pid().0,
         });
         shared.change(|state, now, out| {
-            state.worker_started(index, Arc::clone(&ring));
+            state.worker_started(index, Arc::clone(&life));
             state.collect_all(now, out);
         });
-        Ok((child, ring))
+        Ok((child, life))
     }
 
     fn look_at(&mut self, index: usize) -> Result<(), OsError> {
-        let Some(Life::Running(child, _)) = self.lives.get_mut(index) else {
+        let Some(Stage::Running(child, _)) = self.lives.get_mut(index) else {
             return Ok(());
         };
         let Some(exit) = child.try_wait()? else {
@@ -159,7 +153,7 @@ impl Supervisor {
             (failures, is_stopping)
         });
         self.lives[index] = if is_stopping {
-            Life::Over
+            Stage::Over
         } else {
             let cause = exit.to_string();
             (self.shared.observer.0)(EngineEvent::WorkerDied {
@@ -167,7 +161,7 @@ impl Supervisor {
                 pid,
                 cause,
             });
-            Life::Due(Instant::now() + pause(failures))
+            Stage::Due(Instant::now() + pause(failures))
         };
         Ok(())
     }
@@ -176,18 +170,18 @@ impl Supervisor {
     fn stop(&mut self) {
         let now = Instant::now();
         let kill_at = *self.kill_at.get_or_insert_with(|| {
-            for life in &self.lives {
-                if let Life::Running(_, ring) = life {
-                    ring.stop();
+            for stage in &self.lives {
+                if let Stage::Running(_, life) = stage {
+                    life.ring.stop();
                 }
             }
             now + WORKER_STOP_DEADLINE
         });
         for life in &mut self.lives {
             match life {
-                Life::Running(child, _) if now >= kill_at => child.kill(),
-                Life::Running(..) => {}
-                Life::Due(_) | Life::Over => *life = Life::Over,
+                Stage::Running(child, _) if now >= kill_at => child.kill(),
+                Stage::Running(..) => {}
+                Stage::Due(_) | Stage::Over => *life = Stage::Over,
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use super::datatype::Datatype;
 use super::refused::{Cause, Refused};
-use crate::engine::{Engine, Kind, KindSet, ModelIndex, ModelInfo, OutputInfo};
+use crate::engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
 
 /// The only input tensor.
 pub(super) const INPUT: &str = "input";
@@ -33,29 +33,20 @@ pub(super) fn input_datatype(model: &ModelInfo) -> Datatype {
 }
 
 /// The model of this name and version; an empty version is any.
-pub(super) fn find<'a>(
-    engine: &'a Engine,
-    name: &str,
-    version: &str,
-) -> Result<(ModelIndex, &'a ModelInfo), Refused> {
-    let index = engine.model_index(name);
-    let Some((index, model)) = index.and_then(|index| Some((index, engine.models().get(index.0)?)))
-    else {
-        let names: Vec<_> = engine
-            .models()
-            .iter()
-            .map(|model| model.name.as_str())
-            .collect();
-        return Err(Refused::new(
-            Cause::NotFound,
-            format!(
-                "model {:?} is not served here; there is {names:?}",
-                brief(name)
-            ),
-        ));
-    };
+pub(super) fn find(engine: &Engine, name: &str, version: &str) -> Result<ModelHandle, Refused> {
+    let model = engine.model(name).map_err(|absent| match absent {
+        Absent::NotLoaded => {
+            let message = format!("model {name:?} is not loaded yet: send the request again later");
+            Refused::new(Cause::Unavailable, message)
+        }
+        Absent::Unknown => {
+            let (name, names) = (brief(name), engine.names());
+            let message = format!("model {name:?} is not served here; there is {names:?}");
+            Refused::new(Cause::NotFound, message)
+        }
+    })?;
     if version.is_empty() || version == VERSION {
-        return Ok((index, model));
+        return Ok(model);
     }
     Err(Refused::new(
         Cause::NotFound,

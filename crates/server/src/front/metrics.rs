@@ -17,7 +17,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::engine::{Engine, Histogram, Kind, KindSet, ModelStats, Stats};
+use crate::engine::{Engine, Histogram, KindSet, Load, ModelStats, Stats, kind_name};
 
 /// The media type of [`Metrics::print`].
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -132,21 +132,7 @@ impl Metrics {
 
 /// The costliest kind of a request, which is what its duration depends on.
 fn class_of(kinds: KindSet) -> &'static str {
-    const BY_COST: [Kind; 5] = [
-        Kind::Interactions,
-        Kind::Contribs,
-        Kind::Leaf,
-        Kind::Margin,
-        Kind::Value,
-    ];
-    match BY_COST.into_iter().find(|&kind| kinds.contains(kind)) {
-        Some(Kind::Interactions) => "interactions",
-        Some(Kind::Contribs) => "contribs",
-        Some(Kind::Leaf) => "leaf",
-        Some(Kind::Margin) => "margin",
-        Some(Kind::Value) => "value",
-        None => "none",
-    }
+    kinds.costliest().map_or("none", kind_name)
 }
 
 /// Encodes the engine's snapshot at each scrape.
@@ -162,6 +148,7 @@ impl Collector for FromEngine {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let stats = self.0.stats();
         whole_server(&mut encoder, &stats)?;
+        of_the_window(&mut encoder, &stats.load)?;
         per_model(&mut encoder, &stats.models)
     }
 }
@@ -216,6 +203,37 @@ fn whole_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<()
     for (name, help, value) in counters {
         let counter = ConstCounter::new(value);
         counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    }
+    Ok(())
+}
+
+/// How loaded the last minute was.
+fn of_the_window(encoder: &mut DescriptorEncoder<'_>, load: &Load) -> Result<(), Error> {
+    let shares = [
+        (
+            "load_factor",
+            "Times the pods is the pods needed: 1/(1-r), r bad share; where r is 0, 1-f, f idle",
+            load.factor,
+        ),
+        (
+            "bad_share",
+            "Late, shed and failed requests of all, last minute",
+            load.bad_share,
+        ),
+        (
+            "idle_share",
+            "Idle time of workers, of all their time, last minute",
+            load.idle_share,
+        ),
+        (
+            "goodput",
+            "Requests answered in time, per second, last minute",
+            load.goodput_per_second,
+        ),
+    ];
+    for (name, help, value) in shares {
+        let gauge = ConstGauge::new(value);
+        gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod metrics;
 mod numbers;
 mod raw;
 mod refused;
+mod state;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,14 +24,15 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::engine::{Engine, KindSet, ModelIndex, Reply};
+use crate::engine::{Engine, KindSet, ModelHandle, Reply};
+use crate::live::Board;
 use datatype::Datatype;
 use metrics::Metrics;
 use refused::Refused;
 
 /// Why the front stopped before it was told to.
 #[derive(Debug, thiserror::Error)]
-pub enum FrontError {
+pub(crate) enum FrontError {
     /// The gRPC server gave up.
     #[error("the gRPC server stopped")]
     Grpc(#[from] tonic::transport::Error),
@@ -42,6 +44,7 @@ pub enum FrontError {
 /// What all connections share.
 struct Front {
     engine: Arc<Engine>,
+    board: Arc<Board>,
     metrics: Metrics,
 }
 
@@ -50,15 +53,12 @@ impl Front {
     ///
     /// Nothing of the request is borrowed by the future: its body can be freed while it waits.
     fn submit(
-        &self,
-        model: ModelIndex,
+        model: ModelHandle,
         (rows, datatype): (usize, Datatype),
         kinds: KindSet,
         fill: impl FnOnce(&mut [u8]) -> Result<(), Refused>,
     ) -> Result<impl Future<Output = Result<Reply, Refused>> + Send + 'static, Refused> {
-        let mut reservation = self
-            .engine
-            .reserve(model, rows, datatype.element(), kinds)?;
+        let mut reservation = model.reserve(rows, datatype.element(), kinds)?;
         fill(reservation.input_mut())?;
         let reply = reservation.submit();
         Ok(async move { reply.await.map_err(Refused::from) })
@@ -72,14 +72,19 @@ impl Front {
 ///
 /// # Errors
 /// [`FrontError`]; the other protocol is stopped then, too.
-pub async fn serve(
+pub(crate) async fn serve(
     engine: Arc<Engine>,
+    board: Arc<Board>,
     http: TcpListener,
     grpc: TcpListener,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
     let metrics = Metrics::new(Arc::clone(&engine));
-    let front = Arc::new(Front { engine, metrics });
+    let front = Arc::new(Front {
+        engine,
+        board,
+        metrics,
+    });
     let (stop, stopped) = watch::channel(false);
     let serving = async {
         let http = http::serve(Arc::clone(&front), http, stopped.clone());

@@ -109,7 +109,6 @@ impl From<Refusal> for Refused {
             Refusal::NoWorkers { retry_after } => (Cause::Unavailable, Some(*retry_after)),
             Refusal::Draining => (Cause::Unavailable, None),
             Refusal::TooLarge { .. } => (Cause::TooLarge, None),
-            Refusal::UnknownModel => (Cause::NotFound, None),
             Refusal::NoSuchOutput { .. } | Refusal::Invalid(_) => (Cause::Invalid, None),
         };
         Self {

@@ -3,15 +3,10 @@
 use albacore_os::Extent;
 use albacore_trees::{ElementType, Kind, OutputMut, Predictor, Rows, Scratch};
 
-use crate::engine::{KindSet, OutputInfo};
+use super::models::Table;
+use crate::engine::KindSet;
 use crate::layout::Layout;
 use crate::ring::Segment;
-
-/// An opened model.
-pub(super) struct Served<'a> {
-    pub(super) predictor: Predictor<'a>,
-    pub(super) outputs: Vec<OutputInfo>,
-}
 
 /// What one thread computes with. Each thread maps the results for itself, so that each has an
 /// exclusive view; threads and workers write disjoint bytes.
@@ -36,12 +31,12 @@ impl<'a> Hands<'a> {
     /// Computes rows `from..to` of a segment (counted from its first row).
     pub(super) fn compute(
         &mut self,
-        models: &[Served<'_>],
+        models: &Table,
         segment: &Segment,
         from: usize,
         to: usize,
     ) -> Result<(), String> {
-        let served = models.get(segment.model).ok_or("no such model")?;
+        let served = models.get(segment.edition).ok_or("no such model")?;
         let kinds = KindSet::from_bits(segment.kinds);
         let layout = Layout::new(&served.outputs, kinds, segment.request_rows)
             .ok_or("the outputs are too large")?;

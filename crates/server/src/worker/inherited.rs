@@ -3,10 +3,9 @@
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use albacore_os::{Extent, ReadMapping, SharedMemory, Wake, inherited_fd};
+use albacore_os::{Channel, Extent, ReadMapping, SharedMemory, Wake, inherited_fd};
 
 use super::SUBCOMMAND;
-use crate::engine::KindSet;
 use crate::ring::Ring;
 
 /// Everything that a worker works with.
@@ -16,31 +15,20 @@ pub(super) struct Inherited {
     pub(super) ring: Ring,
     pub(super) done: Wake,
     pub(super) rows: ReadMapping,
+    /// Where orders come from.
+    pub(super) orders: Channel,
     results: SharedMemory,
-    /// The compiled models and the outputs that they are asked for.
-    pub(super) models: Vec<(ReadMapping, KindSet)>,
 }
 
 /// The command line of a worker.
-pub(crate) fn arguments(
-    worker: usize,
-    threads: usize,
-    [ring, done, rows, results]: [BorrowedFd<'_>; 4],
-    models: &[(BorrowedFd<'_>, KindSet)],
-) -> Vec<OsString> {
+pub(crate) fn arguments(worker: usize, threads: usize, fds: [BorrowedFd<'_>; 5]) -> Vec<OsString> {
     let numbers = [worker, threads]
         .into_iter()
         .map(|number| number.to_string());
-    let fds = [ring, done, rows, results]
-        .into_iter()
-        .map(|fd| fd.as_raw_fd().to_string());
-    let models = models
-        .iter()
-        .map(|(image, kinds)| format!("{}:{}", image.as_raw_fd(), kinds.bits()));
+    let fds = fds.into_iter().map(|fd| fd.as_raw_fd().to_string());
     std::iter::once(SUBCOMMAND.to_owned())
         .chain(numbers)
         .chain(fds)
-        .chain(models)
         .map(OsString::from)
         .collect()
 }
@@ -62,24 +50,15 @@ impl Inherited {
         let done = Wake::inherited(open(number()?)?);
         let rows = map_read(number()?)?;
         let results = memory(number()?)?;
-        let models = arguments
-            .map(|text| {
-                let (fd, kinds) = text.split_once(':').unwrap_or((&text, ""));
-                let fd = fd.parse().map_err(|_| format!("{text:?} is not a model"))?;
-                let kinds = kinds
-                    .parse()
-                    .map_err(|_| format!("{text:?} is not a model"))?;
-                Ok((map_read(fd)?, KindSet::from_bits(kinds)))
-            })
-            .collect::<Result<_, String>>()?;
+        let orders = Channel::inherited(open(number()?)?);
         Ok(Self {
             worker,
             threads,
             ring,
             done,
             rows,
+            orders,
             results,
-            models,
         })
     }
 

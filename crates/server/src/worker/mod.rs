@@ -1,23 +1,24 @@
 //! What a worker process runs: T named threads that compute the batches of one ring.
 //!
 //! The process has nothing else: no runtime, no logger, no listener. It starts by mapping what it
-//! inherited and by opening the models, says that it is ready, and sleeps on its doorbell. Its rows
-//! and models are mapped read-only. Any panic ends it: the front runs its batch elsewhere.
+//! inherited, says that it is ready, and sleeps on its doorbell. Models come by orders of the front
+//! between two batches. Its rows and models are mapped read-only. Any panic ends it: the front runs
+//! its batch elsewhere.
 
 mod compute;
 mod inherited;
+mod models;
 mod team;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use albacore_os::{Wake, set_thread_name};
-use albacore_trees::Predictor;
+use albacore_os::set_thread_name;
 
-use crate::layout::outputs_of;
 use crate::ring::{Call, Ring};
-use compute::{Hands, Served};
+use compute::Hands;
 use inherited::Inherited;
+use models::Models;
 use team::Team;
 
 pub(crate) use inherited::arguments;
@@ -45,14 +46,7 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
 fn run(inherited: &Inherited) -> Result<(), String> {
     let name = |rank: usize| format!("albw{}.{rank}", inherited.worker);
     set_thread_name(&name(0)).map_err(|error| error.to_string())?;
-    let mut models = Vec::with_capacity(inherited.models.len());
-    for (image, kinds) in &inherited.models {
-        let predictor = Predictor::open(image.as_slice()).map_err(|error| error.to_string())?;
-        models.push(Served {
-            outputs: outputs_of(&predictor, *kinds),
-            predictor,
-        });
-    }
+    let models = Models::default();
     let ring = &inherited.ring;
     let rows = inherited.rows.as_slice();
     let mut hands = Hands::new(rows, inherited.map_results()?);
@@ -60,7 +54,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
     std::thread::scope(|scope| {
         for rank in 1..inherited.threads {
             let mut hands = Hands::new(rows, inherited.map_results()?);
-            let (team, models) = (&team, models.as_slice());
+            let (team, models) = (&team, &models);
             let peer = move || team.follow(ring, models, &mut hands);
             let spawned = std::thread::Builder::new()
                 .name(name(rank))
@@ -72,14 +66,15 @@ fn run(inherited: &Inherited) -> Result<(), String> {
         }
         // Whoever looks at the threads of a ready worker finds every name.
         team.assemble();
-        lead(ring, &inherited.done, &models, &team, &mut hands);
+        lead(inherited, &models, &team, &mut hands);
         team.dismiss();
         Ok(())
     })
 }
 
 /// What rank 0 does until it is told to stop.
-fn lead(ring: &Ring, done: &Wake, models: &[Served<'_>], team: &Team, hands: &mut Hands<'_>) {
+fn lead(inherited: &Inherited, models: &Models, team: &Team, hands: &mut Hands<'_>) {
+    let (ring, done) = (&inherited.ring, &inherited.done);
     let mut last = 0;
     ring.set_ready();
     done.wake();
@@ -87,8 +82,20 @@ fn lead(ring: &Ring, done: &Wake, models: &[Served<'_>], team: &Team, hands: &mu
         last = sequence;
         ring.begin(sequence);
         let start = Instant::now();
-        let segments = team.lead(ring, models, hands);
+        let segments = if ring.is_orders() {
+            follow(ring, models, inherited)
+        } else {
+            team.lead(ring, &models.table(), hands)
+        };
         ring.finish(sequence, segments, start.elapsed());
         done.wake();
     }
+}
+
+/// Follows orders; they take the place of a batch of one segment.
+fn follow(ring: &Ring, models: &Models, inherited: &Inherited) -> usize {
+    if let Err(reason) = models.follow(&inherited.orders) {
+        ring.fail(0, &reason);
+    }
+    1
 }

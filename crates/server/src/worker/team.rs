@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use albacore_os::futex::{self, Reach};
 use albacore_trees::Kind;
 
-use super::compute::{Hands, Served};
+use super::compute::Hands;
+use super::models::{Models, Table};
 use crate::engine::KindSet;
 use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD};
 use crate::ring::{Ring, Segment};
@@ -49,7 +50,7 @@ struct Shared<'a> {
     generation: u32,
     cut: Cut,
     ring: &'a Ring,
-    models: &'a [Served<'a>],
+    models: &'a Table,
     segments: &'a [Segment],
 }
 
@@ -107,7 +108,7 @@ impl Team {
 
     /// Rank 0: computes the batch in the ring, with the peers if it is large; how many segments it
     /// has.
-    pub(super) fn lead(&self, ring: &Ring, models: &[Served<'_>], hands: &mut Hands<'_>) -> usize {
+    pub(super) fn lead(&self, ring: &Ring, models: &Table, hands: &mut Hands<'_>) -> usize {
         let mut segments = std::mem::take(&mut hands.segments);
         if !ring.read(&mut segments) {
             segments.clear();
@@ -146,7 +147,7 @@ impl Team {
     }
 
     /// A peer: helps with every shared batch until dismissed.
-    pub(super) fn follow(&self, ring: &Ring, models: &[Served<'_>], hands: &mut Hands<'_>) {
+    pub(super) fn follow(&self, ring: &Ring, models: &Models, hands: &mut Hands<'_>) {
         self.present.fetch_add(1, Ordering::Release);
         futex::wake(Reach::Process, &self.present, 1);
         let mut seen = 0;
@@ -165,12 +166,13 @@ impl Team {
             if ring.read(&mut segments)
                 && let Some(cut) = Cut::new(&segments, self.threads)
             {
+                let table = models.table();
                 self.work(
                     &Shared {
                         generation,
                         cut,
                         ring,
-                        models,
+                        models: &table,
                         segments: &segments,
                     },
                     hands,
@@ -229,7 +231,7 @@ impl Team {
 /// Computes the rows of a batch in `range`, counted over all segments.
 fn compute_rows(
     ring: &Ring,
-    models: &[Served<'_>],
+    models: &Table,
     hands: &mut Hands<'_>,
     segments: &[Segment],
     range: std::ops::Range<usize>,
@@ -250,10 +252,11 @@ fn compute_rows(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::orders::EditionId;
 
     fn segment(rows: usize, kind: Kind) -> Segment {
         Segment {
-            model: 0,
+            edition: EditionId(0),
             kinds: KindSet::only(kind).bits(),
             is_double: false,
             first_row: 0,

@@ -1,6 +1,6 @@
 //! Refusals, backpressure, draining.
 
-use albacore_server::engine::Refusal;
+use albacore_server::engine::{Absent, Refusal};
 
 use super::*;
 
@@ -23,11 +23,7 @@ async fn a_full_queue_refuses_and_takes_again_once_it_moves() {
         .until("one runs", |engine| engine.stats().workers_busy == 1)
         .await;
     calls.extend((0..9).map(|_| started.submit(0, value(), &row)));
-    let reserve = |rows| {
-        started
-            .engine
-            .reserve(ModelIndex(0), rows, ElementType::F32, value())
-    };
+    let reserve = |rows| started.reserve(0, rows, ElementType::F32, value());
     let held = reserve(1).unwrap();
     let refusal = reserve(1).unwrap_err();
     assert!(matches!(
@@ -68,7 +64,9 @@ async fn a_full_queue_refuses_and_takes_again_once_it_moves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_memory_refuses_and_takes_again_once_some_is_free() {
     let started = start(config(1, 1), &SMALL).await;
-    let row_bytes = started.engine.models()[0]
+    let row_bytes = started
+        .model(0)
+        .info()
         .output(Kind::Interactions)
         .unwrap()
         .row_bytes();
@@ -79,11 +77,7 @@ async fn full_memory_refuses_and_takes_again_once_some_is_free() {
     };
     let started = start(config, &SMALL).await;
     let kinds = KindSet::only(Kind::Interactions);
-    let reserve = || {
-        started
-            .engine
-            .reserve(ModelIndex(0), rows, ElementType::F32, kinds)
-    };
+    let reserve = || started.reserve(0, rows, ElementType::F32, kinds);
     let first = reserve().unwrap();
     assert!(matches!(reserve().unwrap_err(), Refusal::MemoryFull { .. }));
     assert_eq!(started.engine.stats().queue_rows, rows);
@@ -110,16 +104,9 @@ async fn requests_that_make_no_sense_are_refused() {
         &SMALL,
     )
     .await;
-    let reserve = |model, rows, element, kinds| {
-        started
-            .engine
-            .reserve(ModelIndex(model), rows, element, kinds)
-            .unwrap_err()
-    };
-    assert_eq!(
-        reserve(1, 1, ElementType::F32, value()),
-        Refusal::UnknownModel
-    );
+    let reserve =
+        |model, rows, element, kinds| started.reserve(model, rows, element, kinds).unwrap_err();
+    assert_eq!(started.engine.model("other").unwrap_err(), Absent::Unknown);
     assert!(matches!(
         reserve(0, 0, ElementType::F32, value()),
         Refusal::Invalid(_)
@@ -154,9 +141,7 @@ async fn stopping_answers_what_was_taken_and_leaves_no_worker() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    let refusal = started
-        .engine
-        .reserve(ModelIndex(0), 1, ElementType::F32, value());
+    let refusal = started.reserve(0, 1, ElementType::F32, value());
     assert_eq!(refusal.unwrap_err(), Refusal::Draining);
     assert!(pids.iter().all(|&pid| !is_alive(pid)));
     assert_eq!(started.engine.stats().arena_used_bytes, 0);
@@ -172,10 +157,7 @@ async fn stopping_gives_up_after_its_timeout_and_kills_a_worker_that_hangs() {
     started
         .until("it waits", |engine| engine.stats().workers_busy == 1)
         .await;
-    let late = started
-        .engine
-        .reserve(ModelIndex(0), 1, ElementType::F32, value())
-        .unwrap();
+    let late = started.reserve(0, 1, ElementType::F32, value()).unwrap();
     assert!(!started.engine.stop(Duration::from_millis(50)).await);
     assert_eq!(call.await.unwrap().unwrap_err(), Failure::Stopped);
     assert_eq!(late.submit().await.unwrap_err(), Failure::Stopped);

@@ -180,7 +180,7 @@ async fn a_worker_that_cannot_start_is_an_error_and_leaves_nothing() {
             path: zoo(SMALL[0]),
             slo: None,
         };
-        let models = vec![LoadedModel::load(&model).unwrap()];
+        let models = vec![LoadedModel::load(&model, &storage()).unwrap()];
         let config = EngineConfig {
             program: program.into(),
             ..config(2, 1)

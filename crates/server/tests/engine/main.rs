@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use albacore_batching::Policy;
 use albacore_server::engine::{
     ElementType, Engine, EngineConfig, EngineEvent, Failure, Kind, KindSet, LoadedModel,
-    ModelConfig, ModelIndex, Observer, Reply,
+    ModelConfig, ModelHandle, Observer, Refusal, Reply, Reservation,
 };
+use albacore_storage::{BYTES_DEFAULT, Storage};
 use albacore_trees::{Model, OutputMut, Predictor, Rows, Scratch};
 
 pub(crate) use running::{PATIENCE, zoo};
@@ -40,6 +41,10 @@ pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
     }
 }
 
+pub(crate) fn storage() -> Storage {
+    Storage::new(BYTES_DEFAULT, None).unwrap()
+}
+
 pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
     let load = |file: &&str| {
         let model = ModelConfig {
@@ -47,7 +52,7 @@ pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
             path: zoo(file),
             slo: None,
         };
-        LoadedModel::load(&model).unwrap()
+        LoadedModel::load(&model, &storage()).unwrap()
     };
     let models: Vec<_> = files.iter().map(load).collect();
     let compile = |file: &&str| {
@@ -82,6 +87,21 @@ impl Started {
             }
         }
         pids
+    }
+
+    /// The model of this number, as it is now.
+    pub(crate) fn model(&self, model: usize) -> ModelHandle {
+        self.engine.model(&self.engine.names()[model]).unwrap()
+    }
+
+    pub(crate) fn reserve(
+        &self,
+        model: usize,
+        rows: usize,
+        element: ElementType,
+        kinds: KindSet,
+    ) -> Result<Reservation, Refusal> {
+        self.model(model).reserve(rows, element, kinds)
     }
 
     /// What the model gives when it predicts here.
@@ -127,7 +147,7 @@ impl Started {
                 (state % 2000) as f32 / 500.0 - 2.0
             }
         };
-        (0..count * self.engine.models()[model].features)
+        (0..count * self.model(model).info().features)
             .map(|_| next())
             .collect()
     }
@@ -138,10 +158,8 @@ impl Started {
         kinds: KindSet,
         rows: &[f32],
     ) -> impl Future<Output = Result<Reply, Failure>> + Send + 'static {
-        let count = rows.len() / self.engine.models()[model].features;
-        let reserved = self
-            .engine
-            .reserve(ModelIndex(model), count, ElementType::F32, kinds);
+        let count = rows.len() / self.model(model).info().features;
+        let reserved = self.reserve(model, count, ElementType::F32, kinds);
         let mut reservation = reserved.unwrap();
         let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
         reservation.input_mut().copy_from_slice(&bytes);

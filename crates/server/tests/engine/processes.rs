@@ -152,7 +152,7 @@ fn a_bad_start_is_one_sentence_that_names_file_and_cause() {
     };
     let whole = std::fs::read(zoo("main_small_d6.ubj")).unwrap();
     let cases = [
-        ("/no/such/file".to_owned(), "cannot be opened"),
+        ("/no/such/file".to_owned(), "cannot be read"),
         (file("half.ubj", &whole[..whole.len() / 2]), "damaged model"),
         (file("text.ubj", b"hello"), "not a model"),
         (file("empty.ubj", b""), "not a model"),

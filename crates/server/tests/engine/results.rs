@@ -25,7 +25,7 @@ async fn every_kind_of_every_model_is_what_the_model_gives_by_itself() {
         (2, 5),
     ] {
         let input = started.rows(model, rows, rows as u64);
-        let kinds = started.engine.models()[model].kinds();
+        let kinds = started.model(model).info().kinds();
         assert!(kinds.contains(Kind::Value) && kinds.contains(Kind::Leaf));
         let reply = started.submit(model, kinds, &input).await.unwrap();
         for kind in kinds.iter() {
@@ -49,10 +49,7 @@ async fn every_kind_of_every_model_is_what_the_model_gives_by_itself() {
 async fn double_rows_are_rows_too() {
     let started = start(config(1, 1), &FILES).await;
     let rows = started.rows(0, 10, 5);
-    let mut reservation = started
-        .engine
-        .reserve(ModelIndex(0), 10, ElementType::F64, value())
-        .unwrap();
+    let mut reservation = started.reserve(0, 10, ElementType::F64, value()).unwrap();
     let bytes: Vec<u8> = rows
         .iter()
         .flat_map(|&value| f64::from(value).to_le_bytes())

@@ -35,15 +35,22 @@ impl Running {
     /// Starts a server with these models (name, file of the zoo) and further arguments; waits until
     /// it is ready.
     pub(crate) fn start(models: &[(&str, &str)], further: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-server"));
-        command.args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]);
-        for (name, file) in models {
-            command
-                .arg("--model")
-                .arg(format!("{name}={}", zoo(file).display()));
-        }
-        let mut child = command
-            .args(further)
+        let models = models.iter();
+        let models = models
+            .flat_map(|(name, file)| ["--model".into(), format!("{name}={}", zoo(file).display())]);
+        let arguments: Vec<String> = models
+            .chain(further.iter().map(|argument| (*argument).to_owned()))
+            .collect();
+        let mut server = Self::spawn(&arguments);
+        server.wait_until_ready();
+        server
+    }
+
+    /// Starts a server with these arguments; waits until it listens.
+    pub(crate) fn spawn(arguments: &[String]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
+            .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the server starts");
@@ -51,21 +58,24 @@ impl Running {
         let listening = event(&mut events, "listening");
         let address = |name: &str| listening[name].as_str().unwrap().parse().unwrap();
         let (http, grpc) = (address("http"), address("grpc"));
-        let mut workers = Vec::new();
-        loop {
-            let event = next_event(&mut events).expect("the server gets ready");
-            match event["event"].as_str() {
-                Some("worker_started") => workers.push(event["pid"].as_u64().unwrap() as u32),
-                Some("ready") => break,
-                _ => {}
-            }
-        }
         Self {
             child,
             events,
             http,
             grpc,
-            workers,
+            workers: Vec::new(),
+        }
+    }
+
+    /// Waits until the server is ready.
+    pub(crate) fn wait_until_ready(&mut self) {
+        loop {
+            let event = next_event(&mut self.events).expect("the server gets ready");
+            match event["event"].as_str() {
+                Some("worker_started") => self.workers.push(event["pid"].as_u64().unwrap() as u32),
+                Some("ready") => return,
+                _ => {}
+            }
         }
     }
 

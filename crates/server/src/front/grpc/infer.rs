@@ -14,9 +14,9 @@ use super::super::ask::{self, Declared, VERSION, Wanted, Wants};
 use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::refused::Refused;
-use super::super::{metrics, raw};
+use super::super::{Front, metrics, raw};
 use super::Calls;
-use crate::engine::{ElementType, KindSet, ModelInfo, OutputInfo, Reply};
+use crate::engine::{ElementType, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply};
 
 impl Calls {
     /// Answers one infer call and counts it.
@@ -25,19 +25,19 @@ impl Calls {
         request: ModelInferRequest,
     ) -> Result<ModelInferResponse, Refused> {
         let start = Instant::now();
-        let found = ask::find(
-            &self.front.engine,
-            &request.model_name,
-            &request.model_version,
-        );
-        let model = found.map_or("", |(_, model)| &model.name);
+        let (name, version) = (&request.model_name, &request.model_version);
+        let found = ask::find(&self.front.engine, name, version);
+        let model = found.as_ref().ok().map(ModelHandle::edition);
         let mut kinds = KindSet::EMPTY;
-        let answered = self.results(request, &mut kinds).await;
+        let answered = match found {
+            Ok(model) => results(model, request, &mut kinds).await,
+            Err(refused) => Err(refused),
+        };
         let code = answered
             .as_ref()
             .map_or_else(|refused| refused.cause.code(), |_| Code::Ok);
         self.front.metrics.count(metrics::Call {
-            model,
+            model: model.as_ref().map_or("", |model| &model.info().name),
             kinds,
             protocol: "grpc",
             code: format!("{code:?}"),
@@ -45,34 +45,34 @@ impl Calls {
         });
         answered
     }
+}
 
-    async fn results(
-        &self,
-        request: ModelInferRequest,
-        kinds: &mut KindSet,
-    ) -> Result<ModelInferResponse, Refused> {
-        let front = &self.front;
-        let (index, model) = ask::find(&front.engine, &request.model_name, &request.model_version)?;
-        let (wanted, asked) = wanted(model, &request)?;
-        *kinds = asked;
-        let input = only_input(model, &request)?;
-        let declared = Declared {
-            name: &input.name,
-            datatype: &input.datatype,
-            shape: &input.shape,
-        };
-        let (datatype, rows) = ask::check_input(model, &declared)?;
-        let data = Data::of(&request, input)?;
-        data.check_length(rows * model.features, datatype)?;
-        let reply = front.submit(index, (rows, datatype), asked, |memory| match data {
-            Data::Raw(bytes) => raw::fill_from_bytes(datatype, bytes, memory),
-            Data::Typed(contents) => raw::fill_from_contents(datatype, contents, memory),
-        })?;
-        let id = request.id;
-        drop((request.inputs, request.raw_input_contents)); // the rows are in shared memory now
-        let reply = reply.await?;
-        Ok(response(model, id, rows, &wanted, &reply))
-    }
+async fn results(
+    handle: ModelHandle,
+    request: ModelInferRequest,
+    kinds: &mut KindSet,
+) -> Result<ModelInferResponse, Refused> {
+    let edition = handle.edition();
+    let model = edition.info();
+    let (wanted, asked) = wanted(model, &request)?;
+    *kinds = asked;
+    let input = only_input(model, &request)?;
+    let declared = Declared {
+        name: &input.name,
+        datatype: &input.datatype,
+        shape: &input.shape,
+    };
+    let (datatype, rows) = ask::check_input(model, &declared)?;
+    let data = Data::of(&request, input)?;
+    data.check_length(rows * model.features, datatype)?;
+    let reply = Front::submit(handle, (rows, datatype), asked, |memory| match data {
+        Data::Raw(bytes) => raw::fill_from_bytes(datatype, bytes, memory),
+        Data::Typed(contents) => raw::fill_from_contents(datatype, contents, memory),
+    })?;
+    let id = request.id;
+    drop((request.inputs, request.raw_input_contents)); // the rows are in shared memory now
+    let reply = reply.await?;
+    Ok(response(model, id, rows, &wanted, &reply))
 }
 
 /// The outputs of the reply. Either all are raw or none is: the protocol knows no mixture.

@@ -26,7 +26,7 @@ use tonic_health::server::HealthReporter;
 
 use super::limits::{BODY_BYTES_MAX, HEALTH_PERIOD, STREAM_WINDOW_BYTES, STREAMS_MAX};
 use super::metadata::{self, Tensor};
-use super::refused::Refused;
+use super::refused::{Cause, Refused};
 use super::{Front, FrontError, ask};
 
 type Service = GrpcInferenceServiceServer<Calls>;
@@ -134,9 +134,13 @@ impl GrpcInferenceService for Calls {
         request: Request<ModelReadyRequest>,
     ) -> Result<Response<ModelReadyResponse>, Status> {
         let ModelReadyRequest { name, version } = request.get_ref();
-        ask::find(&self.front.engine, name, version)?;
+        let is_loaded = match ask::find(&self.front.engine, name, version) {
+            Ok(_) => true,
+            Err(refused) if refused.cause == Cause::Unavailable => false,
+            Err(refused) => return Err(refused.into()),
+        };
         Ok(Response::new(ModelReadyResponse {
-            ready: self.front.engine.is_ready(),
+            ready: is_loaded && self.front.engine.is_ready(),
         }))
     }
 
@@ -161,14 +165,14 @@ impl GrpcInferenceService for Calls {
         request: Request<ModelMetadataRequest>,
     ) -> Result<Response<ModelMetadataResponse>, Status> {
         let ModelMetadataRequest { name, version } = request.get_ref();
-        let (_, model) = ask::find(&self.front.engine, name, version)?;
+        let model = ask::find(&self.front.engine, name, version)?;
         let metadata::Model {
             name,
             versions,
             platform,
             inputs,
             outputs,
-        } = metadata::describe(model);
+        } = metadata::describe(model.info());
         Ok(Response::new(ModelMetadataResponse {
             name: name.to_owned(),
             versions: versions.map(str::to_owned).to_vec(),

@@ -6,9 +6,9 @@ use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 
-use super::super::ask;
 use super::super::metrics;
 use super::super::refused::{Cause, Refused};
+use super::super::{Front, ask};
 use super::reply::{Coding, HttpReply, JSON_LENGTH, Results};
 use super::request::Call;
 use super::route::Named;
@@ -17,8 +17,8 @@ use crate::engine::KindSet;
 
 /// What is known of a call by the time it ends, for the metrics.
 #[derive(Default)]
-struct Known<'a> {
-    model: &'a str,
+struct Known {
+    model: String,
     kinds: KindSet,
 }
 
@@ -37,7 +37,7 @@ impl Http {
             Err(refused) => reply::refused(&refused),
         };
         self.front.metrics.count(metrics::Call {
-            model: known.model,
+            model: &known.model,
             kinds: known.kinds,
             protocol: "http",
             code: reply.status().as_str().to_owned(),
@@ -46,33 +46,41 @@ impl Http {
         reply
     }
 
-    async fn results<'a>(
-        &'a self,
+    async fn results(
+        &self,
         headers: &HeaderMap,
         Named { name, version }: &Named<'_>,
         body: Incoming,
-        known: &mut Known<'a>,
+        known: &mut Known,
     ) -> Result<Results, Refused> {
-        let front = &self.front;
-        let found = ask::find(&front.engine, name, version);
-        let layout = found.and_then(|found| Ok((found, json_bytes(headers)?)));
-        let ((index, model), json_bytes) = match layout {
-            Ok(layout) => layout,
+        let engine = &self.front.engine;
+        let found = ask::find(engine, name, version).map(drop);
+        let json_bytes = match found.and_then(|()| json_bytes(headers)) {
+            Ok(json_bytes) => json_bytes,
             Err(refused) => {
                 body::discard(body);
                 return Err(refused);
             }
         };
-        known.model = &model.name;
+        known.model = name.clone().into_owned();
         let bytes = body::unpack(headers, body::read(body, &self.arriving).await?)?;
-        let call = Call::parse(model, &bytes, json_bytes)?;
+        // The model as it is now: it may be another one than when the body began to arrive.
+        let model = ask::find(engine, name, version)?;
+        let edition = model.edition();
+        let call = Call::parse(edition.info(), &bytes, json_bytes)?;
         known.kinds = call.kinds;
         let rows = call.rows;
-        let reply = front.submit(index, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
+        let reply = Front::submit(model, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
         let (id, wanted) = (call.id, call.wanted);
         drop(bytes); // the rows are in shared memory now
         let reply = reply.await?;
-        Ok(Results::print(model, id.as_deref(), rows, &wanted, &reply))
+        Ok(Results::print(
+            edition.info(),
+            id.as_deref(),
+            rows,
+            &wanted,
+            &reply,
+        ))
     }
 }
 

@@ -25,7 +25,7 @@ use super::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX
 use super::metadata;
 use super::metrics::MEDIA_TYPE;
 use super::refused::Refused;
-use super::{Front, ask};
+use super::{Front, ask, state};
 use body::Arriving;
 use early::Early;
 use reply::HttpReply;
@@ -147,16 +147,16 @@ impl Http {
             ),
             Route::Ready => not_ready(),
             Route::Model(Named { name, version }) => {
-                let (_, model) = ask::find(engine, name, version)?;
-                reply::json(StatusCode::OK, &metadata::describe(model))
+                let model = ask::find(engine, name, version)?;
+                reply::json(StatusCode::OK, &metadata::describe(model.info()))
             }
             Route::ModelReady(Named { name, version }) => {
-                let (_, model) = ask::find(engine, name, version)?;
+                let model = ask::find(engine, name, version)?;
                 if engine.is_ready() {
                     reply::json(
                         StatusCode::OK,
                         &ModelReady {
-                            name: &model.name,
+                            name: &model.info().name,
                             ready: true,
                         },
                     )
@@ -167,6 +167,10 @@ impl Http {
             Route::Metrics => {
                 let text = self.front.metrics.print().into_bytes();
                 reply::with_type(StatusCode::OK, HeaderValue::from_static(MEDIA_TYPE), text)
+            }
+            Route::State => {
+                let state = state::describe(&engine.stats(), self.front.board.read());
+                reply::json(StatusCode::OK, &state)
             }
             Route::Infer(_) => reply::refused(&Refused::invalid("infer needs a body")),
         })
@@ -198,7 +202,7 @@ struct NotReady {
 
 fn not_ready() -> HttpReply {
     let body = NotReady {
-        error: "the server is not ready: workers start or stop",
+        error: "the server is not ready: models are loaded, or workers start or stop",
         ready: false,
     };
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)

@@ -24,6 +24,8 @@ pub(super) enum Route<'a> {
     Infer(Named<'a>),
     /// `GET /metrics`
     Metrics,
+    /// `GET /albacore/v1/state`
+    State,
 }
 
 /// A model as a path names it.
@@ -75,6 +77,9 @@ pub(super) fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRo
 fn path_only(path: &str) -> Option<Route<'_>> {
     if path == "/metrics" {
         return Some(Route::Metrics);
+    }
+    if path == "/albacore/v1/state" {
+        return Some(Route::State);
     }
     let rest = path.strip_prefix("/v2")?;
     let rest = match rest.strip_prefix('/') {
@@ -180,6 +185,7 @@ mod tests {
                 Route::Infer(model("m", "2")),
             ),
             (Method::GET, "/metrics", Route::Metrics),
+            (Method::GET, "/albacore/v1/state", Route::State),
         ] {
             assert_eq!(find(&method, path).unwrap(), route, "{path}");
         }

@@ -1,0 +1,273 @@
+//! The models by name, and the editions of them that requests may still need.
+//!
+//! A model has a slot, which is also its queue, and at most one current edition: the one that new
+//! requests get. An edition is held while it is current or pinned by a request, so that a request
+//! sees one edition from its first byte to its reply, whatever is installed meanwhile.
+
+use std::sync::Arc;
+
+use super::model::Edition;
+use crate::limits::SLOTS_MAX;
+use crate::orders::EditionId;
+
+/// The place of a model.
+#[derive(Debug)]
+struct Slot {
+    name: String,
+    /// Whether the model is to be served; its requests may outlive that.
+    is_declared: bool,
+    current: Option<Arc<Edition>>,
+}
+
+/// An edition that may be named in a batch.
+#[derive(Debug)]
+struct Held {
+    edition: Arc<Edition>,
+    /// Requests that name it.
+    pins: usize,
+}
+
+/// What declaring a model led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Declared {
+    pub(super) slot: usize,
+    /// The slot had belonged to nobody or to another model.
+    pub(super) is_new: bool,
+}
+
+/// No slot is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("requests of too many removed models are still running: try again when they are done")]
+pub struct NoSlot;
+
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    slots: Vec<Slot>,
+    held: Vec<Held>,
+    last: u64,
+}
+
+impl Catalog {
+    /// A name for an edition to come.
+    pub(super) fn next_id(&mut self) -> EditionId {
+        self.last += 1;
+        EditionId(self.last)
+    }
+
+    /// How many slots there are, used or not.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slot of a model that is to be served.
+    pub(super) fn slot_of(&self, name: &str) -> Option<usize> {
+        let mut slots = self.slots.iter();
+        slots.position(|slot| slot.is_declared && slot.name == name)
+    }
+
+    /// Slots of models to be served, with their names.
+    pub(super) fn declared(&self) -> impl Iterator<Item = (usize, &str)> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| slot.is_declared)
+            .map(|(at, slot)| (at, slot.name.as_str()))
+    }
+
+    /// Current editions, by slot.
+    pub(super) fn current(&self) -> impl Iterator<Item = &Arc<Edition>> {
+        self.slots.iter().filter_map(|slot| slot.current.as_ref())
+    }
+
+    /// The current edition of a slot.
+    pub(super) fn current_of(&self, slot: usize) -> Option<&Arc<Edition>> {
+        self.slots.get(slot)?.current.as_ref()
+    }
+
+    /// Every edition that a batch may name.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Edition>> {
+        self.held.iter().map(|held| &held.edition)
+    }
+
+    /// A model is to be served from now on.
+    pub(super) fn declare(&mut self, name: &str) -> Result<Declared, NoSlot> {
+        if let Some(slot) = self.slot_of(name) {
+            let is_new = false;
+            return Ok(Declared { slot, is_new });
+        }
+        let is_free = |(at, slot): &(usize, &Slot)| {
+            let is_held = self.held.iter().any(|held| held.edition.slot == *at);
+            !slot.is_declared && !is_held
+        };
+        let free = self.slots.iter().enumerate().find(is_free);
+        let slot = free.map_or(self.slots.len(), |(at, _)| at);
+        if slot >= SLOTS_MAX {
+            return Err(NoSlot);
+        }
+        let declared = Slot {
+            name: name.to_owned(),
+            is_declared: true,
+            current: None,
+        };
+        match self.slots.get_mut(slot) {
+            Some(free) => *free = declared,
+            None => self.slots.push(declared),
+        }
+        let is_new = true;
+        Ok(Declared { slot, is_new })
+    }
+
+    /// Models with other names are not served any more.
+    pub(super) fn keep_only(&mut self, names: &[&str]) {
+        for slot in &mut self.slots {
+            if slot.is_declared && !names.contains(&slot.name.as_str()) {
+                slot.is_declared = false;
+                slot.current = None;
+            }
+        }
+        self.drop_unneeded();
+    }
+
+    /// New requests of its model get this edition from now on. False: the model is not served.
+    pub(super) fn promote(&mut self, edition: Arc<Edition>) -> bool {
+        let Some(slot) = self.slots.get_mut(edition.slot) else {
+            return false;
+        };
+        if !slot.is_declared || slot.name != edition.info.name {
+            return false;
+        }
+        slot.current = Some(Arc::clone(&edition));
+        self.held.push(Held { edition, pins: 0 });
+        self.drop_unneeded();
+        true
+    }
+
+    /// A request names this edition; it is current.
+    pub(super) fn pin(&mut self, id: EditionId) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.edition.id == id) {
+            held.pins += 1;
+        }
+    }
+
+    /// A request that named this edition is over. Whether the edition is, too.
+    pub(super) fn unpin(&mut self, id: EditionId) -> bool {
+        let Some(at) = self.held.iter().position(|held| held.edition.id == id) else {
+            return false;
+        };
+        self.held[at].pins = self.held[at].pins.saturating_sub(1);
+        if self.held[at].pins > 0 || self.is_current(&self.held[at].edition) {
+            return false;
+        }
+        self.held.swap_remove(at);
+        true
+    }
+
+    fn is_current(&self, edition: &Edition) -> bool {
+        let current = self.current_of(edition.slot);
+        current.is_some_and(|current| current.id == edition.id)
+    }
+
+    fn drop_unneeded(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|held| held.pins > 0 || self.is_current(&held.edition));
+        self.held = held;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_os::SharedMemory;
+
+    use super::super::ModelInfo;
+    use super::*;
+
+    fn edition(catalog: &mut Catalog, name: &str, slot: usize) -> Arc<Edition> {
+        Arc::new(Edition {
+            id: catalog.next_id(),
+            slot,
+            info: ModelInfo {
+                name: name.to_owned(),
+                platform: String::new(),
+                features: 1,
+                outputs: Vec::new(),
+            },
+            image: SharedMemory::holding("test", b"image").unwrap(),
+        })
+    }
+
+    fn held(catalog: &Catalog) -> Vec<EditionId> {
+        catalog.held().map(|edition| edition.id).collect()
+    }
+
+    #[test]
+    fn an_old_edition_lives_until_its_last_request_is_over() {
+        let mut catalog = Catalog::default();
+        let slot = catalog.declare("m").unwrap().slot;
+        let old = edition(&mut catalog, "m", slot);
+        assert!(catalog.promote(Arc::clone(&old)));
+        catalog.pin(old.id);
+        catalog.pin(old.id);
+        let new = edition(&mut catalog, "m", slot);
+        assert!(catalog.promote(Arc::clone(&new)));
+        assert_eq!(held(&catalog), [old.id, new.id]);
+        assert!(!catalog.unpin(old.id));
+        assert!(catalog.unpin(old.id), "the last one");
+        assert_eq!(held(&catalog), [new.id]);
+        catalog.pin(new.id);
+        assert!(!catalog.unpin(new.id), "it is current");
+        assert!(!catalog.unpin(old.id), "it is gone");
+    }
+
+    #[test]
+    fn a_removed_model_keeps_its_slot_until_its_requests_are_over() {
+        let mut catalog = Catalog::default();
+        let slot = catalog.declare("a").unwrap().slot;
+        let a = edition(&mut catalog, "a", slot);
+        catalog.promote(Arc::clone(&a));
+        catalog.pin(a.id);
+        catalog.keep_only(&["b"]);
+        assert_eq!(catalog.slot_of("a"), None);
+        assert_eq!(
+            catalog.declare("b").unwrap(),
+            Declared {
+                slot: 1,
+                is_new: true
+            }
+        );
+        assert_eq!(
+            catalog.declare("b").unwrap(),
+            Declared {
+                slot: 1,
+                is_new: false
+            }
+        );
+        assert!(
+            !catalog.promote(edition(&mut Catalog::default(), "a", slot)),
+            "removed"
+        );
+        assert!(catalog.unpin(a.id));
+        assert_eq!(
+            catalog.declare("c").unwrap(),
+            Declared {
+                slot: 0,
+                is_new: true
+            }
+        );
+        assert_eq!(catalog.declared().collect::<Vec<_>>(), [(0, "c"), (1, "b")]);
+        assert_eq!(catalog.current().count(), 0);
+    }
+
+    #[test]
+    fn slots_are_bounded() {
+        let mut catalog = Catalog::default();
+        for at in 0..SLOTS_MAX {
+            let name = at.to_string();
+            let slot = catalog.declare(&name).unwrap().slot;
+            let edition = edition(&mut catalog, &name, slot);
+            let id = edition.id;
+            catalog.promote(edition);
+            catalog.pin(id);
+            catalog.keep_only(&[]);
+        }
+        assert_eq!(catalog.declare("more"), Err(NoSlot));
+    }
+}

@@ -1,0 +1,364 @@
+//! The last minute: requests by how they ended, their latencies, and how idle the workers were.
+//!
+//! Time is cut into [`SPANS`] spans; the oldest is forgotten as a whole when a new one begins, so
+//! the window is between 55 and 60 seconds long, or as long as the server runs.
+
+use albacore_batching::Nanos;
+
+/// Spans of the window.
+const SPANS: usize = 12;
+
+/// Nanoseconds of a span.
+const SPAN_NANOS: u64 = 5_000_000_000;
+
+/// Latency buckets of one doubling: each ends 9 % above the one before.
+const STEPS: f64 = 8.0;
+
+/// Where the first latency bucket ends, nanoseconds.
+const FIRST_NANOS: f64 = 10_000.0;
+
+/// Latency buckets; the last one has no end: 10 us times 2^27 are 22 minutes.
+const BUCKETS: usize = 27 * 8;
+
+/// Values of the spans, and which span each of them is of.
+#[derive(Clone, Debug)]
+struct Spans<T> {
+    numbers: [u64; SPANS],
+    values: [T; SPANS],
+}
+
+fn number(now: Nanos) -> u64 {
+    now.0 / SPAN_NANOS
+}
+
+fn place(number: u64) -> usize {
+    (number % SPANS as u64) as usize
+}
+
+impl<T: Default> Spans<T> {
+    fn new() -> Self {
+        Self {
+            numbers: [0; SPANS],
+            values: std::array::from_fn(|_| T::default()),
+        }
+    }
+
+    /// The value of span `number`.
+    fn of(&mut self, number: u64) -> &mut T {
+        let at = place(number);
+        if self.numbers[at] < number {
+            self.numbers[at] = number;
+            self.values[at] = T::default();
+        }
+        &mut self.values[at]
+    }
+
+    /// The values of the window that ends now.
+    fn recent(&self, now: Nanos) -> impl Iterator<Item = &T> {
+        let now = number(now);
+        let spans = self.numbers.iter().zip(&self.values);
+        spans
+            .filter(move |&(&number, _)| number + SPANS as u64 > now && number <= now)
+            .map(|(_, value)| value)
+    }
+}
+
+/// Requests by how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Answered in time.
+    pub good: u64,
+    /// Answered after the objective.
+    pub late: u64,
+    /// Refused at the door.
+    pub shed: u64,
+    /// Accepted and not answered.
+    pub failed: u64,
+}
+
+impl Outcomes {
+    fn add(&mut self, other: &Self) {
+        self.good += other.good;
+        self.late += other.late;
+        self.shed += other.shed;
+        self.failed += other.failed;
+    }
+
+    /// Late, shed and failed ones.
+    #[must_use]
+    pub fn bad(&self) -> u64 {
+        self.late + self.shed + self.failed
+    }
+
+    /// The same, of all; 0 of none.
+    #[must_use]
+    pub fn bad_share(&self) -> f64 {
+        let bad = self.bad();
+        bad as f64 / ((self.good + bad) as f64).max(1.0)
+    }
+}
+
+/// Outcomes of one model.
+#[derive(Clone, Debug)]
+pub(super) struct OutcomeWindow(Spans<Outcomes>);
+
+impl OutcomeWindow {
+    pub(super) fn new() -> Self {
+        Self(Spans::new())
+    }
+
+    /// Those of now, to count in.
+    pub(super) fn now(&mut self, now: Nanos) -> &mut Outcomes {
+        self.0.of(number(now))
+    }
+
+    pub(super) fn sum(&self, now: Nanos) -> Outcomes {
+        let mut sum = Outcomes::default();
+        self.0.recent(now).for_each(|outcomes| sum.add(outcomes));
+        sum
+    }
+}
+
+/// How many latencies fell into each bucket.
+#[derive(Clone, Debug)]
+struct Latencies([u32; BUCKETS]);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self([0; BUCKETS])
+    }
+}
+
+/// What concerns all models.
+#[derive(Debug)]
+pub(super) struct ServerWindow {
+    latencies: Spans<Latencies>,
+    /// Worker nanoseconds that nobody used.
+    idle: Spans<u64>,
+    /// How many workers are idle, and since when that is so.
+    idle_workers: usize,
+    since: Nanos,
+}
+
+impl ServerWindow {
+    pub(super) fn new() -> Self {
+        Self {
+            latencies: Spans::new(),
+            idle: Spans::new(),
+            idle_workers: 0,
+            since: Nanos(0),
+        }
+    }
+
+    /// A request was answered after so long.
+    pub(super) fn answered(&mut self, latency: u64, now: Nanos) {
+        let steps = (latency as f64 / FIRST_NANOS).log2() * STEPS;
+        // A float below 0 becomes 0.
+        let bucket = (steps.ceil() as usize).min(BUCKETS - 1);
+        self.latencies.of(number(now)).0[bucket] += 1;
+    }
+
+    /// So many workers are idle from now on.
+    pub(super) fn idle(&mut self, workers: usize, now: Nanos) {
+        if workers != self.idle_workers {
+            self.settle(now);
+            self.idle_workers = workers;
+        }
+    }
+
+    /// Counts the idle time up to now.
+    fn settle(&mut self, now: Nanos) {
+        let (first, last) = (number(self.since), number(now));
+        // What lies before the window is forgotten anyway.
+        let first = first.max(last.saturating_sub(SPANS as u64));
+        for span in first..=last {
+            let from = self.since.0.max(span * SPAN_NANOS);
+            let to = now.0.min((span + 1) * SPAN_NANOS);
+            *self.idle.of(span) += to.saturating_sub(from) * self.idle_workers as u64;
+        }
+        self.since = self.since.max(now);
+    }
+
+    /// How loaded the server was, by the outcomes of its models and the share of bad requests that
+    /// the objective of each allows.
+    pub(super) fn load(
+        &mut self,
+        workers: usize,
+        models: impl Iterator<Item = (Outcomes, f64)>,
+        now: Nanos,
+    ) -> Load {
+        self.settle(now);
+        let mut outcomes = Outcomes::default();
+        let mut is_overloaded = false;
+        for (model, allowed) in models {
+            outcomes.add(&model);
+            is_overloaded |= model.bad_share() > allowed;
+        }
+        let start = (number(now) + 1).saturating_sub(SPANS as u64) * SPAN_NANOS;
+        let nanos = (now.0 - start).max(1);
+        let idle: u64 = self.idle.recent(now).sum();
+        let idle_share = idle as f64 / (nanos as f64 * workers.max(1) as f64);
+        let idle_share = idle_share.min(1.0);
+        let window_seconds = nanos as f64 / 1e9;
+        Load {
+            window_seconds,
+            outcomes,
+            goodput_per_second: outcomes.good as f64 / window_seconds.max(1.0),
+            bad_share: outcomes.bad_share(),
+            idle_share,
+            factor: factor(&outcomes, is_overloaded, idle_share),
+            latency_p50_nanos: self.quantile(0.5, now),
+            latency_p99_nanos: self.quantile(0.99, now),
+        }
+    }
+
+    /// The end of the bucket that holds the quantile.
+    fn quantile(&self, share: f64, now: Nanos) -> Option<f64> {
+        let mut sums = [0_u64; BUCKETS];
+        for span in self.latencies.recent(now) {
+            let buckets = sums.iter_mut().zip(span.0);
+            buckets.for_each(|(sum, count)| *sum += u64::from(count));
+        }
+        let all: u64 = sums.iter().sum();
+        let mut left = (all as f64 * share).ceil() as u64;
+        let bucket = sums.iter().position(|&count| {
+            left = left.saturating_sub(count);
+            left == 0
+        })?;
+        (all > 0).then(|| FIRST_NANOS * (bucket as f64 / STEPS).exp2())
+    }
+}
+
+/// By what the number of pods should be multiplied.
+fn factor(outcomes: &Outcomes, is_overloaded: bool, idle_share: f64) -> f64 {
+    let bad = outcomes.bad();
+    albacore_batching::load_factor(&albacore_batching::Load {
+        pods: 1,
+        requests: outcomes.good + bad,
+        bad,
+        idle_share,
+        // What the objectives allow was compared model by model.
+        bad_rate_allowed: if is_overloaded { 0.0 } else { 1.0 },
+    })
+}
+
+/// How loaded the server was in the window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// How long the window is.
+    pub window_seconds: f64,
+    /// All requests by how they ended.
+    pub outcomes: Outcomes,
+    /// Requests answered in time, per second.
+    pub goodput_per_second: f64,
+    /// Late, shed and failed requests, of all.
+    pub bad_share: f64,
+    /// Idle time of workers, of the time of all workers.
+    pub idle_share: f64,
+    /// 1/(1-r) with r = `bad_share` if that is above 0, else 1-f with f = `idle_share`: by what the
+    /// number of pods should be multiplied.
+    pub factor: f64,
+    /// Median from submit to reply, nanoseconds, at most 9 % too high; `None` without a reply.
+    pub latency_p50_nanos: Option<f64>,
+    /// The 99th percentile, likewise.
+    pub latency_p99_nanos: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * SECOND)
+    }
+
+    fn is_near(value: f64, wanted: f64) -> bool {
+        (value - wanted).abs() < 1e-9
+    }
+
+    #[test]
+    fn outcomes_are_forgotten_after_a_minute() {
+        let mut window = OutcomeWindow::new();
+        window.now(at(1)).good += 3;
+        window.now(at(30)).late += 1;
+        assert_eq!(
+            window.sum(at(59)),
+            Outcomes {
+                good: 3,
+                late: 1,
+                ..Outcomes::default()
+            }
+        );
+        assert_eq!(
+            window.sum(at(60)),
+            Outcomes {
+                late: 1,
+                ..Outcomes::default()
+            }
+        );
+        assert_eq!(window.sum(at(500)), Outcomes::default());
+        window.now(at(500)).shed += 1;
+        assert_eq!(window.sum(at(500)).shed, 1);
+        assert!(is_near(window.sum(at(500)).bad_share(), 1.0));
+    }
+
+    #[test]
+    fn idle_time_is_counted_over_spans_and_forgotten_with_them() {
+        let mut window = ServerWindow::new();
+        let none = || std::iter::empty();
+        assert!(is_near(window.load(2, none(), at(0)).idle_share, 0.0));
+        window.idle(2, at(10));
+        assert!(is_near(window.load(2, none(), at(20)).idle_share, 0.5));
+        window.idle(1, at(20));
+        let load = window.load(2, none(), at(40));
+        assert!(is_near(load.idle_share, 0.5) && is_near(load.window_seconds, 40.0));
+        assert!(is_near(load.factor, 0.5));
+        let load = window.load(2, none(), at(1000));
+        assert!(is_near(load.idle_share, 0.5) && is_near(load.window_seconds, 55.0));
+        window.idle(0, at(1000));
+        assert!(is_near(window.load(2, none(), at(2000)).factor, 1.0));
+        window.idle(2, at(2000));
+        assert!(is_near(window.load(2, none(), at(9000)).factor, 0.0));
+    }
+
+    #[test]
+    fn quantiles_are_at_most_nine_percent_too_high() {
+        let mut window = ServerWindow::new();
+        assert_eq!(window.quantile(0.5, at(1)), None);
+        for micros in 1..=1000 {
+            window.answered(micros * 1000, at(1));
+        }
+        for (share, nanos) in [(0.5, 500_000.0), (0.99, 990_000.0)] {
+            let found = window.quantile(share, at(1)).unwrap();
+            assert!((nanos..nanos * 1.1).contains(&found), "{share}: {found}");
+        }
+        window.answered(0, at(100));
+        window.answered(u64::MAX, at(100));
+        assert_eq!(window.quantile(0.5, at(100)), Some(FIRST_NANOS));
+        assert!(window.quantile(0.99, at(100)).unwrap() > 1e12);
+    }
+
+    #[test]
+    fn the_factor_is_that_of_the_rule_with_its_floor_and_its_cap() {
+        let load = |good, late, allowed| {
+            let outcomes = Outcomes {
+                good,
+                late,
+                ..Outcomes::default()
+            };
+            ServerWindow::new()
+                .load(1, std::iter::once((outcomes, allowed)), at(10))
+                .factor
+        };
+        assert!(is_near(load(50, 50, 0.01), 2.0));
+        assert!(is_near(load(98, 2, 0.01), 1.11), "the floor");
+        assert!(
+            is_near(load(996, 4, 0.01), 1.0 / 0.996),
+            "the objective is kept"
+        );
+        assert!(is_near(load(0, 50, 0.01), 10.0), "the cap");
+        assert!(is_near(load(50, 0, 0.01), 1.0));
+    }
+}

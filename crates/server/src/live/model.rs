@@ -1,0 +1,234 @@
+//! One model of the settings: what is wanted, what is served, and when to try again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use albacore_settings as settings;
+use albacore_settings::Digest;
+
+use super::load::{Attempt, Order, stamp_of};
+use super::stamp::Stamp;
+use crate::limits::{LOAD_PAUSE_MAX, LOAD_PAUSE_MIN, STEADY_LOOKS};
+
+/// A model that is to be served.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) settings: settings::Model,
+    /// The attempt that runs: its number, and whether it is still wanted.
+    running: Option<(u64, Arc<AtomicBool>)>,
+    /// What the last attempt was for, and the file that it saw.
+    tried: Option<(Order, Option<Stamp>)>,
+    /// What is served.
+    pub(super) served: Option<Digest>,
+    /// Failures in a row, and when to try again; 0 and `None` after a success.
+    failures: u32,
+    retry_at: Option<Instant>,
+    /// A file other than the tried one, and how often it was seen so.
+    changed: Option<(Option<Stamp>, u32)>,
+}
+
+impl Followed {
+    pub(super) fn new(settings: settings::Model) -> Self {
+        Self {
+            settings,
+            running: None,
+            tried: None,
+            served: None,
+            failures: 0,
+            retry_at: None,
+            changed: None,
+        }
+    }
+
+    fn order(&self) -> Order {
+        Order {
+            name: self.settings.name.clone(),
+            source: self.settings.source.clone(),
+            sha256: self.settings.sha256,
+        }
+    }
+
+    /// Whether what is wanted was tried already.
+    fn is_tried(&self) -> bool {
+        let tried = self.tried.as_ref();
+        tried.is_some_and(|(order, _)| *order == self.order())
+    }
+
+    /// Other settings. Whether a file has to be loaded for them.
+    pub(super) fn change(&mut self, settings: settings::Model) -> bool {
+        self.settings = settings;
+        if self.is_tried() {
+            return false;
+        }
+        self.give_up();
+        self.failures = 0;
+        self.retry_at = None;
+        self.changed = None;
+        true
+    }
+
+    /// The running attempt is not wanted any more.
+    pub(super) fn give_up(&mut self) {
+        if let Some((_, is_wanted)) = &self.running {
+            is_wanted.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// What is to be loaded now, if anything is. Called once each look.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Order> {
+        if self.running.is_some() {
+            return None;
+        }
+        let is_due =
+            !self.is_tried() || self.retry_at.is_some_and(|at| at <= now) || self.is_file_changed();
+        is_due.then(|| self.order())
+    }
+
+    /// Whether the file is another than the tried one, and was so for some looks.
+    fn is_file_changed(&mut self) -> bool {
+        let Some((order, tried)) = &self.tried else {
+            return false;
+        };
+        let now = stamp_of(&order.source);
+        // A file that is away is being replaced, or gone; what is served stays.
+        if now == *tried || now.is_none() {
+            self.changed = None;
+            return false;
+        }
+        let looks = match self.changed {
+            Some((seen, looks)) if seen == now => looks + 1,
+            _ => 1,
+        };
+        self.changed = Some((now, looks));
+        looks >= STEADY_LOOKS
+    }
+
+    /// An attempt was started.
+    pub(super) fn start(&mut self, number: u64, is_wanted: Arc<AtomicBool>) {
+        self.running = Some((number, is_wanted));
+    }
+
+    /// Whether this attempt is waited for; it is over then.
+    pub(super) fn is_over(&mut self, attempt: &Attempt) -> bool {
+        let number = attempt.number;
+        self.running.take_if(|(own, _)| *own == number).is_some()
+    }
+
+    /// Takes an attempt in that is over. Whether it was for what is wanted now.
+    pub(super) fn take(&mut self, attempt: &Attempt, now: Instant) -> bool {
+        if let Ok(digest) = attempt.outcome {
+            self.served = Some(digest);
+        }
+        self.tried = Some((attempt.order.clone(), attempt.stamp));
+        self.changed = None;
+        if !self.is_tried() {
+            return false;
+        }
+        (self.failures, self.retry_at) = match attempt.outcome {
+            Ok(_) => (0, None),
+            Err(_) => (self.failures + 1, Some(now + pause(self.failures))),
+        };
+        true
+    }
+}
+
+/// How long to wait after `failures` failures and one more.
+fn pause(failures: u32) -> Duration {
+    let factor = 2_u32.saturating_pow(failures);
+    LOAD_PAUSE_MIN.saturating_mul(factor).min(LOAD_PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed(path: &str) -> Followed {
+        Followed::new(model(path))
+    }
+
+    fn model(path: &str) -> settings::Model {
+        settings::Model {
+            name: "m".to_owned(),
+            source: settings::Source::Path(path.to_owned()),
+            sha256: None,
+            slo: None,
+        }
+    }
+
+    fn attempt(model: &mut Followed, outcome: Result<Digest, String>, now: Instant) -> bool {
+        let order = model.due(now).unwrap();
+        model.start(7, Arc::new(AtomicBool::new(true)));
+        assert_eq!(model.due(now), None, "one at a time");
+        let stamp = stamp_of(&order.source);
+        let attempt = Attempt {
+            number: 7,
+            order,
+            stamp,
+            outcome,
+        };
+        assert!(model.is_over(&attempt) && !model.is_over(&attempt));
+        model.take(&attempt, now)
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_after_pauses_that_grow() {
+        let mut model = followed("/absent");
+        let mut now = Instant::now();
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert!(attempt(&mut model, Err("no".to_owned()), now));
+            assert_eq!(model.due(now), None);
+            now += Duration::from_secs(seconds);
+            assert!(model.due(now).is_some(), "{seconds}");
+        }
+        assert!(attempt(&mut model, Ok(Digest([1; 32])), now));
+        assert_eq!(model.due(now + LOAD_PAUSE_MAX), None);
+    }
+
+    #[test]
+    fn a_changed_file_is_read_once_it_is_steady() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str| std::fs::write(&file, text).unwrap();
+        write("1");
+        let mut model = followed(file.path().to_str().unwrap());
+        let now = Instant::now();
+        attempt(&mut model, Ok(Digest([1; 32])), now);
+        assert_eq!(model.due(now), None);
+        write("22");
+        assert_eq!(model.due(now), None);
+        write("333");
+        assert_eq!(model.due(now), None, "it still changes");
+        assert!(model.due(now).is_some());
+        attempt(&mut model, Err("broken".to_owned()), now);
+        assert_eq!(model.served, Some(Digest([1; 32])), "what is served stays");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!((model.due(now), model.due(now)), (None, None));
+    }
+
+    #[test]
+    fn other_settings_are_tried_at_once_and_make_the_running_attempt_unwanted() {
+        let mut model = followed("/a");
+        let now = Instant::now();
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let order = model.due(now).unwrap();
+        model.start(1, Arc::clone(&is_wanted));
+        assert!(model.change(self::model("/b")));
+        assert!(!is_wanted.load(Ordering::Relaxed));
+        let late = Attempt {
+            number: 1,
+            order,
+            stamp: None,
+            outcome: Err("no".to_owned()),
+        };
+        assert!(model.is_over(&late) && !model.take(&late, now));
+        assert!(model.due(now).is_some(), "what is wanted was not tried");
+        attempt(&mut model, Ok(Digest([2; 32])), now);
+        let mut with_slo = self::model("/b");
+        with_slo.slo = Some(settings::Slo {
+            latency: Duration::from_millis(1),
+            percentile: 99.0,
+        });
+        assert!(!model.change(with_slo), "an objective is no reason to load");
+        assert_eq!(model.due(now), None);
+    }
+}

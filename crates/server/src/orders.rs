@@ -1,0 +1,67 @@
+//! What the front tells a running worker of its models: one message on its channel, with the image
+//! to open as its descriptor. The ring says when to look.
+
+use crate::limits::CLOSES_MAX;
+
+/// Names one compiled state of a model; never used twice by a front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct EditionId(pub(crate) u64);
+
+/// One message. Closing comes first, so that the memory is there to open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    /// Images that no request needs any more.
+    pub(crate) closes: Vec<EditionId>,
+    /// The image that comes with the message, and the bits of the outputs that it gives.
+    pub(crate) opens: Option<(EditionId, u8)>,
+}
+
+impl Orders {
+    /// As bytes: whether something is opened, what, its outputs, and what is closed.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
+        let head = [u64::from(self.opens.is_some()), id.0, u64::from(kinds)];
+        let closes = self.closes.iter().take(CLOSES_MAX).map(|id| id.0);
+        let words = head.into_iter().chain(closes);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// From bytes; `None` if they are no orders.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (words, []) = bytes.as_chunks::<8>() else {
+            return None;
+        };
+        let mut words = words.iter().copied().map(u64::from_le_bytes);
+        let (is_open, id, kinds) = (words.next()?, words.next()?, words.next()?);
+        let opens = (EditionId(id), u8::try_from(kinds).ok()?);
+        Some(Self {
+            closes: words.map(EditionId).collect(),
+            opens: (is_open == 1).then_some(opens),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_as_they_were_written() {
+        let closes = vec![EditionId(3), EditionId(u64::MAX)];
+        for opens in [None, Some((EditionId(7), 31))] {
+            let orders = Orders {
+                closes: closes.clone(),
+                opens,
+            };
+            assert_eq!(Orders::decode(&orders.encode()), Some(orders));
+        }
+        for bytes in [&[][..], &[0; 8], &[0; 23], &[255; 24]] {
+            assert_eq!(Orders::decode(bytes), None, "{bytes:?}");
+        }
+        let many = Orders {
+            closes: vec![EditionId(1); 9999],
+            opens: None,
+        };
+        assert!(many.encode().len() <= 4096);
+    }
+}

@@ -1,0 +1,83 @@
+//! The images that this worker has open, by edition. Each is mapped here and read where it lies.
+
+use std::sync::{RwLock, RwLockReadGuard};
+
+use albacore_os::{Channel, ReadMapping, SharedMemory};
+use albacore_trees::Predictor;
+use self_cell::self_cell;
+
+use crate::engine::{KindSet, OutputInfo};
+use crate::layout::outputs_of;
+use crate::orders::{EditionId, Orders};
+
+/// An opened model.
+pub(super) struct Served<'a> {
+    pub(super) predictor: Predictor<'a>,
+    pub(super) outputs: Vec<OutputInfo>,
+}
+
+self_cell!(
+    /// A mapping and the model that borrows from it.
+    struct Open {
+        owner: ReadMapping,
+        #[covariant]
+        dependent: Served,
+    }
+);
+
+/// The models of one worker. Rank 0 changes them between two batches; the lock is taken by the
+/// threads of this process alone, and nobody waits for it while a batch runs.
+#[derive(Default)]
+pub(super) struct Models(RwLock<Table>);
+
+/// The images, ascending by edition.
+#[derive(Default)]
+pub(super) struct Table(Vec<(EditionId, Open)>);
+
+impl Models {
+    /// The images, for one batch.
+    pub(super) fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.0.read().unwrap_or_else(|error| error.into_inner())
+    }
+
+    /// Follows the orders that wait in `channel`.
+    pub(super) fn follow(&self, channel: &Channel) -> Result<(), String> {
+        let message = channel.receive().map_err(|error| error.to_string())?;
+        let message = message.ok_or("no orders came")?;
+        let orders = Orders::decode(&message.bytes).ok_or("the orders cannot be read")?;
+        {
+            let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
+            table.0.retain(|(id, _)| !orders.closes.contains(id));
+        }
+        let Some((id, kinds)) = orders.opens else {
+            return Ok(());
+        };
+        let fd = message.fd.ok_or("no image came with the orders")?;
+        let open = open(fd, KindSet::from_bits(kinds))?;
+        let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
+        table.0.retain(|(known, _)| *known != id);
+        table.0.push((id, open));
+        table.0.sort_by_key(|&(id, _)| id);
+        Ok(())
+    }
+}
+
+impl Table {
+    /// The model of an edition.
+    pub(super) fn get(&self, id: EditionId) -> Option<&Served<'_>> {
+        let place = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        self.0.get(place).map(|(_, open)| open.borrow_dependent())
+    }
+}
+
+fn open(fd: std::os::fd::OwnedFd, kinds: KindSet) -> Result<Open, String> {
+    let memory = SharedMemory::open(fd).map_err(|error| error.to_string())?;
+    let mapping = memory.map_read().map_err(|error| error.to_string())?;
+    Open::try_new(mapping, |mapping| {
+        let predictor = Predictor::open(mapping.as_slice()).map_err(|error| error.to_string())?;
+        Ok(Served {
+            outputs: outputs_of(&predictor, kinds),
+            predictor,
+        })
+    })
+}

@@ -1,0 +1,83 @@
+//! A folder as the kubelet fills it from a ConfigMap: names link into `..data`, which links to a
+//! folder of this moment; an update is one rename of that link.
+
+use std::cell::Cell;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use albacore_settings::{Batching, Digest, Model, Policy, Queue, Settings, Source};
+
+use crate::running::zoo;
+
+pub(crate) struct Volume {
+    folder: tempfile::TempDir,
+    updates: Cell<u32>,
+}
+
+impl Volume {
+    /// A volume that holds these settings.
+    pub(crate) fn new(settings: &str) -> Self {
+        let volume = Self {
+            folder: tempfile::tempdir().unwrap(),
+            updates: Cell::new(0),
+        };
+        volume.update(settings);
+        symlink("..data/settings.yaml", volume.settings()).unwrap();
+        volume
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn settings(&self) -> PathBuf {
+        self.path().join("settings.yaml")
+    }
+
+    /// Other settings, in one step.
+    pub(crate) fn update(&self, settings: &str) {
+        let number = self.updates.replace(self.updates.get() + 1);
+        let folder = self.path().join(format!("..{number}"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("settings.yaml"), settings).unwrap();
+        let (new, data) = (self.path().join("..data_tmp"), self.path().join("..data"));
+        symlink(folder.file_name().unwrap(), &new).unwrap();
+        let old = std::fs::read_link(&data);
+        std::fs::rename(&new, &data).unwrap();
+        if let Ok(old) = old {
+            std::fs::remove_dir_all(self.path().join(old)).unwrap();
+        }
+    }
+
+    /// SHA-256 of the settings, as hex digits.
+    pub(crate) fn sha256(&self) -> String {
+        let bytes = std::fs::read(self.settings()).unwrap();
+        albacore_storage::sha256(&bytes).to_string()
+    }
+}
+
+/// A model called `m` of a file of the zoo.
+pub(crate) fn model(file: &str) -> Model {
+    Model {
+        name: "m".to_owned(),
+        source: Source::Path(zoo(file).display().to_string()),
+        sha256: None,
+        slo: None,
+    }
+}
+
+/// The text of settings with these models.
+pub(crate) fn settings(models: Vec<Model>, policy: Policy, max_rows: u32) -> String {
+    let settings = Settings {
+        models,
+        batching: Batching { policy, max_rows },
+        queue: Queue::default(),
+    };
+    settings.check().unwrap();
+    settings.to_yaml()
+}
+
+/// SHA-256 of a file of the zoo.
+pub(crate) fn digest(file: &str) -> Digest {
+    albacore_storage::sha256(&std::fs::read(zoo(file)).unwrap())
+}
