@@ -17,7 +17,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube_client::Api;
 use kube_client::api::PostParams;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 
 use crate::jitter::spread;
 use crate::limits::{LEASE_POLL, LEASE_RENEWALS, LEASE_TIME};
@@ -54,7 +53,6 @@ impl LeaseOptions {
 pub struct Lease {
     is_held: watch::Receiver<bool>,
     stop: Arc<Notify>,
-    task: JoinHandle<()>,
 }
 
 impl Lease {
@@ -70,12 +68,8 @@ impl Lease {
             is_held: sender,
             permitted_until: None,
         };
-        let task = tokio::spawn(candidate.run(stop.clone()));
-        Self {
-            is_held,
-            stop,
-            task,
-        }
+        tokio::spawn(candidate.run(stop.clone()));
+        Self { is_held, stop }
     }
 
     /// Whether we lead.
@@ -98,10 +92,11 @@ impl Lease {
     }
 
     /// Steps down: from now on writes are refused, and somebody else may lead at once.
-    pub async fn release(self) {
+    pub async fn release(&self) {
         self.stop.notify_one();
-        // A candidate that panicked holds nothing that could be given back.
-        let _ = self.task.await;
+        // The sender is dropped when nothing is left to give back; by a candidate that panicked, too.
+        let mut is_held = self.is_held.clone();
+        while is_held.changed().await.is_ok() {}
     }
 }
 

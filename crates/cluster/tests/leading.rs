@@ -44,15 +44,17 @@ impl Contender {
         Self { child, lines }
     }
 
-    fn wait_for(&self, line: &str) -> Instant {
+    /// Waits until all `lines` came, in any order.
+    fn wait_for(&self, lines: &[&str]) -> Instant {
         let start = Instant::now();
-        loop {
+        let mut missing = lines.to_vec();
+        while !missing.is_empty() {
             let left = LONG.saturating_sub(start.elapsed());
             let next = self.lines.recv_timeout(left);
-            if next.unwrap_or_else(|error| panic!("no line \"{line}\": {error}")) == line {
-                return Instant::now();
-            }
+            let next = next.unwrap_or_else(|error| panic!("no line {missing:?}: {error}"));
+            missing.retain(|line| *line != next);
         }
+        Instant::now()
     }
 
     /// Whether `line` comes within `time`.
@@ -96,7 +98,8 @@ fn writes(plane: &ControlPlane) -> Vec<Write> {
         .filter(|event| {
             let verb = event["verb"].as_str().unwrap_or_default();
             let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
-            matches!(verb, "create" | "update" | "patch") && code < 300
+            let is_ours = event["objectRef"]["name"] == "contest";
+            is_ours && matches!(verb, "create" | "update" | "patch") && code < 300
         })
         .map(|event| Write {
             user: text(&event["user"]["username"]),
@@ -131,7 +134,7 @@ fn of_two_contenders_one_leads_and_the_paused_one_writes_nothing_more() {
         Contender::start(&config, user, &[])
     };
     let first = contender("alice");
-    first.wait_for("leading");
+    first.wait_for(&["leading"]);
     let second = contender("bob");
     let lease = Duration::from_secs(LEASE);
     assert!(
@@ -141,20 +144,21 @@ fn of_two_contenders_one_leads_and_the_paused_one_writes_nothing_more() {
     let mut pair = [first, second];
     for round in 0..4 {
         let [leader, other] = &pair;
+        // It writes; the pause begins somewhere in a write.
+        std::thread::sleep(Duration::from_millis(900 + 7 * round));
         let paused = Instant::now();
         leader.signal("-STOP");
-        let taken = other.wait_for("leading") - paused;
+        let taken = other.wait_for(&["leading"]) - paused;
         println!("round {round}: taken over {taken:?} after the pause began");
         assert!(taken < lease + LONG);
         leader.signal("-CONT");
-        leader.wait_for("lost");
-        leader.wait_for("refused");
+        leader.wait_for(&["lost", "refused"]);
         pair.swap(0, 1);
     }
     let [leader, other] = &mut pair;
     leader.signal("-TERM");
     let asked = Instant::now();
-    let taken = other.wait_for("leading") - asked;
+    let taken = other.wait_for(&["leading"]) - asked;
     println!("given back: taken over after {taken:?}");
     assert!(leader.child.wait().unwrap().success());
     let writes = writes(&plane);
