@@ -16,7 +16,7 @@
 //! the bound can be above every mapping.
 
 use crate::Mode;
-use crate::classes::{Permits, beside, classes};
+use crate::classes::{Permits, beside_mains, classes};
 use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
 use crate::improve::{Allowed, Search};
 use crate::prices::{Sizes, lowest};
@@ -65,8 +65,8 @@ pub(crate) fn sizes(domains: &Domains, allowed: &Allowed) -> Sizes {
     Sizes {
         workers: domains.workers as i64,
         threads: domains.threads,
-        permits: Permits::of(domains, allowed).map(|permits| permits.count),
-        alone: beside(domains, allowed) == Some(0),
+        permits: Permits::both(domains, allowed).map(|rule| rule.map(|permits| permits.count)),
+        beside: beside_mains(domains, allowed),
     }
 }
 

@@ -61,13 +61,6 @@ pub(crate) fn beside_mains(domains: &Domains, allowed: &Allowed) -> Option<i64> 
     (cpus.is_some() && single).then(|| i64::from(domains.cpu_volume.1) - 2)
 }
 
-/// Where rule (12) lets no full cpu hold a main: how many threads a cpu has beside its main.
-pub(crate) fn beside(domains: &Domains, allowed: &Allowed) -> Option<i64> {
-    let strict = domains.full_mains.is_some() && allowed.full_mains == 0;
-    let single = domains.rank_cap == 1 && domains.worker_cap == 1 && domains.threads > 1;
-    (strict && single).then(|| i64::from(domains.cpu_volume.1) - 2)
-}
-
 /// Domains that nothing tells apart.
 pub(crate) struct Class {
     /// How many there are.
@@ -105,14 +98,6 @@ impl Class {
     /// The same of cpus.
     pub(crate) fn cpus_needed(&self, volume: i64, mains: i64) -> i64 {
         (volume + mains - i64::from(self.room.top)).max(0)
-    }
-
-    /// The same of the units that permits are for.
-    pub(crate) fn needed(&self, volume: i64, mains: i64) -> i64 {
-        match self.taken {
-            Some(_) => self.cores_needed(volume, mains),
-            None => self.cpus_needed(volume, mains),
-        }
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) const PRICE_IDLE_MAX: u32 = 60;
 
 /// Most work of prices in one group of levels, in looks at parts and volumes (about a nanosecond
 /// each).
-pub(crate) const PRICE_WORK_MAX: usize = 4_000_000;
+pub(crate) const PRICE_WORK_MAX: usize = 5_000_000;
 
 /// Most moves with which threads are shared out to the domains of one node: a few tens of
 /// nanoseconds each.

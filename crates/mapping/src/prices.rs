@@ -11,9 +11,10 @@
 //! first bound above, zero prices the second. Better ones are found by following the difference
 //! between the parts that workers want and those that domains offer. **Mains and volumes.** Where
 //! rule (12+) applies every main has a core to itself, and only so many of these cores may be full:
-//! a domain with m mains holds m threads less than it could, but for those it has a permit for, and
-//! a worker whose main is on such a core cannot have that core whole. Permits have a price too.
-//! The domains' side is `splits`.
+//! a domain with m mains holds less than it could by what m cores forgo that stay below full
+//! (`Class::cores_needed`), but for those it has a permit for, and a worker whose main is on such a
+//! core cannot have that core whole. Rule (12) does the same to cpus. Permits of both have a price.
+//! What must go beside mains is counted last, from good prices on. The domains' side is `splits`.
 //! **Proof sketch.** Weak duality: in a mapping, parts taken and parts offered are the same, so
 //! prices cancel, and each side is no better than its best. All numbers are integers ([`SCALE`] to
 //! the cycle), so nothing is lost to rounding. **Limits.** The steps stop after
@@ -36,19 +37,22 @@ pub(crate) struct Sizes {
     pub(crate) workers: i64,
     /// T.
     pub(crate) threads: usize,
-    /// How many units may be full and hold a main; `None` where that does not matter.
-    pub(crate) permits: Option<i64>,
-    /// Whether a cpu with a main holds nothing else.
-    pub(crate) alone: bool,
+    /// How many cores, and cpus, may be full and hold a main; `None` where that does not matter.
+    pub(crate) permits: [Option<i64>; 2],
+    /// Where rule (12) asks for something: how many threads a cpu with a main that is not full has
+    /// beside it.
+    pub(crate) beside: Option<i64>,
 }
 
-/// A price, or a number, for every part: `[class][main or not][k]`, one for permits, and what a class
-/// charges itself for a main (`Count::Charged`).
+/// A price, or a number, for every part: `[class][main or not][k]`, one for the permits of cores and
+/// of cpus, and for each class what it charges itself for a main (`splits::Count::Charged`) and for
+/// a thread beside a main.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Prices {
     pub(crate) parts: Vec<[Vec<i64>; 2]>,
-    pub(crate) permit: i64,
+    pub(crate) permits: [i64; 2],
     pub(crate) tolls: Vec<i64>,
+    pub(crate) beside: Vec<i64>,
 }
 
 impl Prices {
@@ -60,7 +64,8 @@ impl Prices {
                 .iter()
                 .map(|class| [row(class, false), row(class, true)])
                 .collect(),
-            permit: 0,
+            permits: [0; 2],
+            beside: vec![0; classes.len()],
             tolls: vec![0; classes.len()],
         }
     }
@@ -69,13 +74,14 @@ impl Prices {
 impl Prices {
     fn all(&self) -> impl Iterator<Item = i64> {
         let parts = self.parts.iter().flatten().flatten();
-        let parts = parts.chain(&self.tolls).copied();
-        parts.chain([self.permit])
+        let parts = parts.chain(&self.tolls).chain(&self.beside);
+        parts.chain(&self.permits).copied()
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut i64> {
         let parts = self.parts.iter_mut().flatten().flatten();
-        parts.chain(&mut self.tolls).chain([&mut self.permit])
+        let parts = parts.chain(&mut self.tolls).chain(&mut self.beside);
+        parts.chain(&mut self.permits)
     }
 }
 
@@ -96,7 +102,7 @@ pub(crate) fn lowest(
     let toll = SCALE * last_main(classes, sizes);
     let start = |numerator: i64| {
         let prices = Prices::like(classes, |class, main, k| {
-            let loss = if main && sizes.permits.is_some() {
+            let loss = if main && sizes.permits[0].is_some() {
                 class.loss[k]
             } else {
                 0
@@ -106,38 +112,64 @@ pub(crate) fn lowest(
         let tolls = vec![toll; classes.len()];
         Prices { tolls, ..prices }
     };
+    let plain = Sizes {
+        beside: None,
+        ..sizes
+    };
     let mut best = (i64::MAX, start(0));
-    let mut first = start(0);
     // the first is made in any case: a group without a bound would make all others worthless
     for prices in [start(2), start(0), start(1)] {
         if best.0 < i64::MAX && out_of_budget() {
             break;
         }
-        let Bargain { bound, wanted } = bargain(classes, sizes, &prices);
+        let bound = bargain(classes, plain, &prices).bound;
         if bound < best.0 {
             best = (bound, prices);
-            first = wanted;
         }
     }
-    let mut course = Course::new(&first);
+    follow(classes, plain, goal, &mut best, out_of_budget);
+    // what must go beside mains takes many more tables: from good prices on
+    if sizes.beside.is_some() {
+        follow(classes, sizes, goal, &mut best, out_of_budget);
+    }
+    (best.0.div_euclid(SCALE), best.1)
+}
+
+/// Follows what is wanted from the best prices on, as long as that lowers the bound.
+fn follow(
+    classes: &[Class],
+    sizes: Sizes,
+    goal: i64,
+    best: &mut (i64, Prices),
+    out_of_budget: &mut dyn FnMut() -> bool,
+) {
     let steps = match domains(classes) {
         1 => 0,
         _ => PRICE_STEPS_MAX.min(PRICE_WORK_MAX / work(classes, sizes)),
     };
+    let mut course: Option<Course> = None;
     for _ in 0..steps {
-        if best.0.div_euclid(SCALE) <= goal || course.idle > PRICE_IDLE_MAX || out_of_budget() {
+        let idle = course
+            .as_ref()
+            .is_some_and(|course| course.idle > PRICE_IDLE_MAX);
+        if idle || best.0.div_euclid(SCALE) <= goal || out_of_budget() {
             break;
         }
-        let Some(next) = course.step(&best.1, best.0 - goal * SCALE) else {
+        let Some(on) = &mut course else {
+            let Bargain { bound, wanted } = bargain(classes, sizes, &best.1);
+            best.0 = best.0.min(bound);
+            course = Some(Course::new(&wanted));
+            continue;
+        };
+        let Some(next) = on.step(&best.1, best.0 - goal * SCALE) else {
             break;
         };
         let Bargain { bound, wanted } = bargain(classes, sizes, &next);
-        course.learn(&wanted, bound < best.0);
+        on.learn(&wanted, bound < best.0);
         if bound < best.0 {
-            best = (bound, next);
+            *best = (bound, next);
         }
     }
-    (best.0.div_euclid(SCALE), best.1)
 }
 
 pub(crate) fn domains(classes: &[Class]) -> usize {
@@ -177,7 +209,9 @@ impl Course {
         for (price, wanted) in next.all_mut().zip(&self.mean) {
             *price -= (step * wanted) as i64;
         }
-        next.permit = next.permit.max(0);
+        for price in next.permits.iter_mut().chain(&mut next.beside) {
+            *price = (*price).max(0);
+        }
         Some(next)
     }
 
@@ -212,12 +246,14 @@ impl Course {
 /// Both sides' best at these prices.
 pub(crate) fn bargain(classes: &[Class], sizes: Sizes, prices: &Prices) -> Bargain {
     let mut wanted = Prices::like(classes, |_, _, _| 0);
-    let permits = sizes.permits.unwrap_or(0);
-    wanted.permit = permits;
+    let permits = sizes.permits.map(|permits| permits.unwrap_or(0));
+    wanted.permits = permits;
     let rows = rows(classes, sizes, prices, &mut wanted);
     let splits = splits(classes, sizes, prices, &mut wanted);
     Bargain {
-        bound: rows.saturating_add(splits) + permits * prices.permit,
+        bound: rows.saturating_add(splits)
+            + permits[0] * prices.permits[0]
+            + permits[1] * prices.permits[1],
         wanted,
     }
 }

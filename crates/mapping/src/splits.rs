@@ -5,9 +5,16 @@
 //! of mains for it. Then volumes, in one of two ways: from a table over domains and threads, or each
 //! domain for itself at a price of a thread. **Mains** are counted exactly, with a table for each
 //! number of them; or, where that takes long, at a toll: a main part pays it and the domain is paid
-//! it for each main that it counts, so that for a true split the two cancel. **Proof sketch.** Both
-//! the price of a thread and the toll are multipliers of equations that hold in every mapping
-//! (volumes sum to WT; main parts are mains), so dropping the equations can only raise the best.
+//! it for each main that it counts, so that for a true split the two cancel.
+//! **Beside mains.** Of the m mains of a domain with n cpus, all but those with a permit lie on cpus
+//! that are not full: u = m - permits of them, with room for at most ceil(WT/C) - 2 threads beside
+//! each main. A part of k threads (one of them the main, or none) has at most n - u other cpus, and
+//! its main's own, so at least k - main - (n - u) of it must go beside mains of others: a fine on
+//! these threads, against the room that there is, with a table of its own for every u.
+//! **Proof sketch.** The price of a thread and the toll are multipliers of equations that hold in
+//! every mapping (volumes sum to WT; main parts are mains), the fine one of an inequality that does
+//! (for ceil(WT/C) = 2 there is no room, and such parts are left out), so the best at any such price
+//! is no less than that of a mapping. Without a permit at all, splits that need one are left out.
 //! **Limits.** A price of a thread is found by halving a range; volumes then differ from WT by less
 //! than one domain's choice, which the bound pays for.
 
@@ -23,38 +30,42 @@ const STEEPEST: i64 = 1 << 46;
 /// Looks at parts and volumes when all classes are split once.
 pub(crate) fn work_of_splits(classes: &[Class], sizes: Sizes) -> usize {
     let volumes = volume_work(classes, sizes).min(BISECTIONS as usize * volumes_of(classes));
-    volumes + split_work(classes, sizes, Count::of(classes, sizes))
+    volumes + split_work(classes, Count::of(classes, sizes))
 }
 
 /// How a domain's mains are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Count {
-    /// With its parts, one table for every number of mains.
-    Exact,
-    /// At a toll: main parts pay it, and as many mains as are best for the domain get it. Where there
-    /// are too many tables.
-    Charged,
+struct Count {
+    /// One table for every number of mains. Else mains are counted at a toll: main parts pay it, and
+    /// as many mains as are best for the domain get it.
+    exact: bool,
+    /// Whether what must go beside mains is counted: tables for every number of cpus that have a main
+    /// and are not full.
+    beside: bool,
 }
 
 impl Count {
     fn of(classes: &[Class], sizes: Sizes) -> Self {
-        if domains(classes) > 1 && split_work(classes, sizes, Self::Exact) <= PRICE_WORK_MAX / 100 {
-            Self::Exact
-        } else {
-            Self::Charged
-        }
+        let several = domains(classes) > 1;
+        [(true, true), (false, true), (true, false)]
+            .into_iter()
+            .map(|(exact, beside)| Self { exact, beside })
+            .filter(|count| several && (!count.beside || sizes.beside.is_some()))
+            .find(|&count| split_work(classes, count) <= PRICE_WORK_MAX / 50)
+            .unwrap_or(Self {
+                exact: false,
+                beside: false,
+            })
     }
 }
 
 /// Looks at parts when all classes are split once.
-fn split_work(classes: &[Class], sizes: Sizes, count: Count) -> usize {
+fn split_work(classes: &[Class], count: Count) -> usize {
     let of = |class: &Class| {
-        let rounds = match (count, sizes.alone) {
-            (Count::Charged, _) => 2,
-            (Count::Exact, false) => 2 * class.mains.len(),
-            (Count::Exact, true) => class.mains.len() * class.mains.len(),
-        };
-        class.room.most as usize * class.worth.len() * rounds
+        let mains = class.mains.len();
+        let rounds = if count.exact { 2 * mains } else { 1 };
+        let tables = if count.beside { mains } else { 1 };
+        class.room.most as usize * class.worth.len() * rounds * tables
     };
     classes.iter().map(of).sum()
 }
@@ -84,7 +95,7 @@ pub(crate) fn splits(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &
     let count = Count::of(classes, sizes);
     let tables: Vec<Split> = (0..classes.len())
         .map(|at| {
-            let tolls = (prices.permit, prices.tolls[at]);
+            let tolls = (prices.permits, prices.tolls[at], prices.beside[at]);
             Split::of(&classes[at], (sizes, count), &prices.parts[at], tolls)
         })
         .collect();
@@ -125,7 +136,7 @@ fn summed(classes: &[Class], tables: &[Split], sizes: Sizes) -> Volumes {
                     continue;
                 }
                 for more in 0..=(most - least).min(extras - before) {
-                    let sum = value + split.best[least + more].0;
+                    let sum = value + split.best[least + more].worth;
                     if sum > next[before + more] {
                         next[before + more] = sum;
                         choice[before + more] = more as u16;
@@ -155,7 +166,7 @@ fn priced(classes: &[Class], tables: &[Split], sizes: Sizes) -> Volumes {
         let (mut sum, mut volume, mut chosen) = (price * slots, 0, Vec::new());
         for (class, split) in classes.iter().zip(tables) {
             let (least, most) = (class.room.least as usize, class.room.most as usize);
-            let worth = |v: usize| split.best[v].0.saturating_sub(price * v as i64);
+            let worth = |v: usize| split.best[v].worth.saturating_sub(price * v as i64);
             let best = (least..=most).max_by_key(|&v| worth(v)).unwrap_or(least);
             sum += worth(best).max(NEVER / 1_000) * class.count as i64;
             volume += (best * class.count) as i64;
@@ -191,15 +202,33 @@ fn priced(classes: &[Class], tables: &[Split], sizes: Sizes) -> Volumes {
     (fewer.0.min(more.0), volumes)
 }
 
+/// What is best for a volume.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Best {
+    /// After all costs.
+    worth: i64,
+    mains: usize,
+    /// Which table it is from: cpus that have a main and are not full.
+    table: usize,
+    /// Permits of cores and of cpus.
+    used: [i64; 2],
+}
+
+/// Splits of all volumes: worth and last part, for each number of mains, or for all.
+type Table = Vec<(Vec<i64>, Vec<u16>)>;
+
 /// The best split of every volume of a class, relative to parts of 0.
 struct Split {
-    /// `worth[m][volume]`, with m mains.
-    worth: Vec<Vec<i64>>,
-    /// The last part of that: `[m][fewer mains][volume]`, or for all m in one.
-    last: Vec<Vec<Vec<u16>>>,
-    /// For each volume the best worth after all costs, its mains and its permits.
-    best: Vec<(i64, u16, u16)>,
+    tables: Vec<Table>,
+    best: Vec<Best>,
     count: Count,
+    /// Cpus of a domain, and how many threads one that is not full has beside its main.
+    cpus: usize,
+    each: i64,
+    /// Whether there is no permit at all: of cores, of cpus.
+    strict: [bool; 2],
+    /// Whether cpus need permits.
+    limited: bool,
 }
 
 impl Split {
@@ -207,71 +236,135 @@ impl Split {
         class: &Class,
         (sizes, count): (Sizes, Count),
         parts: &[Vec<i64>; 2],
-        (permit, toll): (i64, i64),
+        (permits, toll, fine): ([i64; 2], i64, i64),
     ) -> Self {
         let most = class.room.most as usize;
-        let coupled = sizes.permits.is_some();
-        let value = |main: usize| -> Vec<i64> {
+        let mains_most = class.mains.len() - 1;
+        let mut split = Self {
+            tables: Vec::new(),
+            best: Vec::with_capacity(most + 1),
+            count,
+            cpus: class.cpus as usize,
+            each: sizes.beside.unwrap_or(0),
+            strict: sizes.permits.map(|permits| permits == Some(0)),
+            limited: sizes.permits[1].is_some(),
+        };
+        for at in 0..=if count.beside { mains_most } else { 0 } {
+            let [peers, mains] = split.values(class, (sizes, at), parts, fine);
+            split.tables.push(if count.exact {
+                let mains_most = if split.strict[1] && count.beside {
+                    at
+                } else {
+                    mains_most
+                };
+                layers(most, mains_most, &peers, &mains)
+            } else {
+                vec![one_layer(most, &peers, &mains, toll)]
+            });
+        }
+        for volume in 0..=most {
+            let best = if volume < class.room.least as usize {
+                None
+            } else {
+                (0..=mains_most)
+                    .filter_map(|m| split.best_of(class, (volume, m), permits, (toll, fine)))
+                    .max()
+            };
+            split.best.push(best.unwrap_or(Best {
+                worth: NEVER,
+                mains: 0,
+                table: 0,
+                used: [0; 2],
+            }));
+        }
+        split
+    }
+
+    /// What parts are worth, without and with a main, where so many cpus have a main and are not full.
+    fn values(
+        &self,
+        class: &Class,
+        (sizes, table): (Sizes, usize),
+        parts: &[Vec<i64>; 2],
+        fine: i64,
+    ) -> [Vec<i64>; 2] {
+        let coupled = sizes.permits[0].is_some();
+        [0, 1].map(|main: usize| {
             let of = |k: usize| {
                 let loss = if main > 0 && coupled {
                     class.loss[k]
                 } else {
                     0
                 };
-                (class.worth[k] - loss) * SCALE - parts[main][k] + parts[0][0]
+                let crowd = self.crowd(table, k, main);
+                if crowd > 0 && self.each == 0 {
+                    return NEVER / 1_000;
+                }
+                (class.worth[k] - loss) * SCALE - parts[main][k] + parts[0][0] - fine * crowd
             };
             (0..class.worth.len()).map(of).collect()
-        };
-        let (peers, mains) = (value(0), value(1));
-        let mains_most = class.mains.len() - 1;
-        let mut split = Self {
-            worth: Vec::with_capacity(mains_most + 1),
-            last: Vec::with_capacity(mains_most + 1),
-            best: Vec::with_capacity(most + 1),
-            count,
-        };
-        if count == Count::Exact && sizes.alone {
-            for m in 0..=mains_most {
-                let most_part = (class.cpus as usize).saturating_sub(m);
-                let layers = layers(most, m, &peers, &mains, [most_part, most_part + 1]);
-                let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
-                split.worth.extend(worth.into_iter().last());
-                split.last.push(last);
-            }
-        } else if count == Count::Exact {
-            let layers = layers(most, mains_most, &peers, &mains, [usize::MAX; 2]);
-            let (worth, last): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
-            split.worth = worth;
-            split.last.push(last);
+        })
+    }
+
+    /// How many threads of a part must go beside mains of others on cpus that are not full.
+    fn crowd(&self, table: usize, k: usize, main: usize) -> i64 {
+        if self.count.beside && k > 0 {
+            (k - main).saturating_sub(self.cpus - table.min(self.cpus)) as i64
         } else {
-            let (worth, last) = one_layer(most, &peers, &mains, toll);
-            let (worth, last) = (vec![worth], vec![last]);
-            split.worth = worth;
-            split.last.push(last);
+            0
         }
-        let gift = class.loss.iter().copied().max().unwrap_or(0) * SCALE - permit;
-        for volume in 0..=most {
-            let after = |m: usize| {
-                let mut sum = match count {
-                    Count::Exact => split.worth[m][volume],
-                    Count::Charged => split.worth[0][volume] + toll * m as i64,
-                };
-                sum -= class.mains[m] * SCALE;
-                let mut used = 0;
-                if coupled {
-                    let must = class.needed(volume as i64, m as i64) as usize;
-                    used = if gift > 0 { m.max(must) } else { must };
-                    if must > m {
-                        return (NEVER, 0, 0);
-                    }
-                    sum += used as i64 * gift;
-                }
-                (sum, m as u16, used as u16)
+    }
+
+    /// The best for a volume with so many mains, if there can be.
+    fn best_of(
+        &self,
+        class: &Class,
+        (volume, mains): (usize, usize),
+        permits: [i64; 2],
+        (toll, fine): (i64, i64),
+    ) -> Option<Best> {
+        let gift = class.loss.iter().copied().max().unwrap_or(0) * SCALE - permits[0];
+        let (n, m) = (volume as i64, mains as i64);
+        let cores = class.cores_needed(n, m);
+        let full = if self.limited {
+            class.cpus_needed(n, m)
+        } else {
+            0
+        };
+        if self.strict[0] && cores > 0 || self.strict[1] && full > 0 {
+            return None;
+        }
+        let cores = if gift > 0 && !self.strict[0] {
+            m.max(cores)
+        } else {
+            cores
+        };
+        let tables = match self.count.beside {
+            true if self.strict[1] => mains..mains + 1,
+            true => 0..(m - full + 1).max(0) as usize,
+            false => 0..1,
+        };
+        let of = |table: usize| {
+            let worth = if self.count.exact {
+                self.tables[table][mains].0[volume]
+            } else {
+                self.tables[table][0].0[volume] + toll * m
             };
-            let best = (0..=mains_most).map(after).max();
-            split.best.push(best.unwrap_or((NEVER, 0, 0)));
-        }
-        split
+            let cpus = if self.count.beside {
+                m - table as i64
+            } else {
+                full
+            };
+            let crowd = fine * self.each * table as i64 * i64::from(self.count.beside);
+            let costs = class.mains[mains] * SCALE + cpus * permits[1] - cores * gift;
+            Best {
+                worth: worth + crowd - costs,
+                mains,
+                table,
+                used: [cores, cpus],
+            }
+        };
+        tables.map(of).max()
     }
 
     /// Takes what the split of a volume offers in so many domains off what is wanted.
@@ -282,30 +375,30 @@ impl Split {
         wanted: &mut Prices,
         at: usize,
     ) {
-        let (_, m, used) = self.best[volume];
-        wanted.permit -= i64::from(used) * times;
-        let offered = usize::from(m);
-        let lasts = self.last.get(offered).unwrap_or(&self.last[0]);
-        let lasts = if self.last.len() > 1 {
-            lasts
-        } else {
-            &self.last[0]
-        };
-        let (mut m, mut parts, mut mains) = (offered, 0, 0);
+        let best = self.best[volume];
+        let table = &self.tables[best.table];
+        for (wanted, used) in wanted.permits.iter_mut().zip(best.used) {
+            *wanted -= used * times;
+        }
+        let (mut m, mut parts, mut mains) = (best.mains, 0, 0);
+        let mut beside = self.each * best.table as i64;
         while volume > 0 {
-            let layer = if self.count == Count::Exact { m } else { 0 };
-            let last = lasts[layer][volume];
+            let last = table[if self.count.exact { m } else { 0 }].1[volume];
             let main = usize::from(last & MAIN > 0);
             let k = usize::from(last & !MAIN).max(1);
             wanted.parts[at][main][k] -= times;
+            beside -= self.crowd(best.table, k, main);
             volume -= k.min(volume);
             m -= main.min(m);
             mains += main as i64;
             parts += 1;
         }
         wanted.parts[at][0][0] -= (sizes.workers - parts) * times;
-        if self.count == Count::Charged {
-            wanted.tolls[at] += (offered as i64 - mains) * times;
+        if !self.count.exact {
+            wanted.tolls[at] += (best.mains as i64 - mains) * times;
+        }
+        if self.count.beside && self.each > 0 {
+            wanted.beside[at] += beside * times;
         }
     }
 }
@@ -334,16 +427,9 @@ fn one_layer(most: usize, peers: &[i64], mains: &[i64], toll: i64) -> (Vec<i64>,
     (worth, last)
 }
 
-/// For 0..=m mains and every volume the best split into parts no larger than `most_part` (peers,
-/// with main), and its last part.
-fn layers(
-    most: usize,
-    m: usize,
-    peers: &[i64],
-    mains: &[i64],
-    most_part: [usize; 2],
-) -> Vec<(Vec<i64>, Vec<u16>)> {
-    let mut layers: Vec<(Vec<i64>, Vec<u16>)> = Vec::with_capacity(m + 1);
+/// For 0..=m mains and every volume the best split into parts, and its last part.
+fn layers(most: usize, m: usize, peers: &[i64], mains: &[i64]) -> Table {
+    let mut layers: Table = Vec::with_capacity(m + 1);
     for m in 0..=m {
         let (mut worth, mut last) = (vec![NEVER; most + 1], vec![0u16; most + 1]);
         if m == 0 {
@@ -353,10 +439,10 @@ fn layers(
             let (mut best, mut from) = (NEVER, 0);
             for k in 1..peers.len().min(volume + 1) {
                 let sum = worth[volume - k] + peers[k];
-                if sum > best && k <= most_part[0] {
+                if sum > best {
                     (best, from) = (sum, k as u16);
                 }
-                if m > 0 && k <= most_part[1] {
+                if m > 0 {
                     let sum = layers[m - 1].0[volume - k] + mains[k];
                     if sum > best {
                         (best, from) = (sum, k as u16 | MAIN);
