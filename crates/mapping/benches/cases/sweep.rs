@@ -3,7 +3,7 @@
 use albacore_mapping::Mode;
 
 use crate::machines::random;
-use crate::table::{Row, gap, problem, summary, timed};
+use crate::table::{Row, gap, gap_of_terms, problem, summary, timed};
 
 /// Solves `count` random problems; prints those that are neither optimal nor near, then one line.
 pub(crate) fn sweep(count: u32, seed: u64) {
@@ -30,6 +30,7 @@ pub(crate) fn sweep(count: u32, seed: u64) {
             again,
             optimal: stated.optimal,
             gap: gap(stated),
+            gap_of_terms: gap_of_terms(&problem, &solution),
         };
         if row.gap > 0.01 || micros > 50_000 {
             println!(
