@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package albacore-xtask --
 
-.PHONY: build demo test lint bench bench-placement e2e soak crds manifests charts proto clean tools python cluster
+.PHONY: build demo test lint bench bench-placement e2e soak crds manifests charts images proto clean tools musl python cluster
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
@@ -30,14 +30,16 @@ bench: build ## the benchmarks of every crate
 bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Albacore in alternating windows
 	target/release/xtask bench-placement
 
-e2e: build python ## the release binaries end to end: runs, kills, refusals, real clients, then the demo
+e2e: build python images ## the release end to end: runs, kills, refusals, real clients, real containers, the demo
 	$(CARGO) test --release --package albacore-cli --package albacore-server
 	tests/clients/run.sh target/release/albacore-server
+	tests/images/run.sh
 	target/release/xtask demo
 
 soak: build python ## the kill tests, ten times as long; the article's program on every small problem
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-mapping --test literal -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture
+	ALBACORE_SOAK=10 $(CARGO) test --package albacore-cluster --test leading -- --nocapture
 
 crds: tools ## regenerate crds/ from the Rust types
 	$(XTASK) crds
@@ -47,6 +49,9 @@ manifests: crds cluster ## regenerate manifests/ and the dashboard from charts/a
 
 charts: tools cluster ## lint the chart, compare what is made from it, pack it into target/charts
 	$(XTASK) charts
+
+images: musl ## container images and their bills of materials in target/images, the same wherever they are built
+	$(XTASK) images
 
 proto: tools ## regenerate the protobuf code
 	$(XTASK) proto
@@ -58,6 +63,11 @@ clean: ## remove what was built; caches under ~/.cache/albacore stay
 tools:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.90 or newer (https://rustup.rs)" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "installing a C linker (apt-get install gcc)"; apt-get update -qq && apt-get install -y -qq gcc libc6-dev; }
+
+musl: tools
+	@command -v musl-gcc >/dev/null || { echo "installing a C compiler for static programs (apt-get install musl-tools)"; \
+		apt-get update -qq && apt-get install -y -qq musl-tools; }
+	@test -d "$$(rustc --print sysroot)/lib/rustlib/$$(uname -m)-unknown-linux-musl" || rustup target add $$(uname -m)-unknown-linux-musl
 
 python:
 	@tests/python-env.sh >/dev/null

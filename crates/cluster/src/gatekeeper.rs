@@ -31,6 +31,8 @@ const KILLED: i32 = 137;
 pub(crate) enum Stopped {
     /// A write of a process that does not hold its lease.
     NotLeading,
+    /// The lease ended before the answer to a write came.
+    CutOff,
     /// No answer within [`REQUEST_TIME_MAX`].
     TimedOut,
     /// The budget is spent for more than [`BUDGET_WAIT_MAX`].
@@ -41,6 +43,7 @@ impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotLeading => "this process does not hold its lease",
+            Self::CutOff => "no answer before the lease of this process ended",
             Self::TimedOut => "no answer in time",
             Self::OverBudget => "the budget of requests is spent",
         })
@@ -114,6 +117,28 @@ impl Gatekeeper {
         match described.is_write() && !self.permit.is_valid(Instant::now()) {
             true => Err(Stopped::NotLeading),
             false => Ok(()),
+        }
+    }
+
+    /// Lets a request wait for its answer no longer than it may: a write that outlives the lease is cut off, before somebody
+    /// else can lead. Whether it was carried out is then not known.
+    async fn watch_over<T>(
+        &self,
+        described: &Described,
+        answering: impl Future<Output = T>,
+    ) -> Result<T, Stopped> {
+        let is_guarded = described.is_write() && !described.is_lease();
+        let ended = async {
+            match is_guarded {
+                true => self.permit.ended().await,
+                false => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = answering => Ok(answer),
+            () = ended => Err(Stopped::CutOff),
+            () = tokio::time::sleep(REQUEST_TIME_MAX) => Err(Stopped::TimedOut),
         }
     }
 
@@ -198,7 +223,7 @@ where
                 keeper.count(described, "refused".to_owned());
                 return Err(stopped.into());
             }
-            match tokio::time::timeout(REQUEST_TIME_MAX, send(&inner, request)).await {
+            match keeper.watch_over(&described, send(&inner, request)).await {
                 Ok(Ok(answer)) => {
                     keeper.after(&described, &answer);
                     keeper.count(described, answer.status().as_u16().to_string());
@@ -208,9 +233,9 @@ where
                     keeper.count(described, "failed".to_owned());
                     Err(error)
                 }
-                Err(_) => {
+                Err(stopped) => {
                     keeper.count(described, "failed".to_owned());
-                    Err(Stopped::TimedOut.into())
+                    Err(stopped.into())
                 }
             }
         })

@@ -33,8 +33,9 @@ impl FromStr for LogFormat {
 /// # Errors
 /// `filter` cannot be read, or logs were started before.
 pub fn start_logs(format: LogFormat, filter: &str) -> Result<(), ClusterError> {
-    // The client logs every answer 5xx as an error of its own; whoever asked says it better.
-    let filter = format!("{filter},kube_client::client::builder=off");
+    // The client logs every answer 5xx and every lost watch as its own; whoever asked says it better. A filter that names
+    // it comes later, and wins.
+    let filter = format!("kube_client=off,kube_runtime=off,{filter}");
     let filter = EnvFilter::try_new(&filter).map_err(|error| ClusterError::Logs {
         what: format!("{filter}: {error}"),
     })?;

@@ -217,7 +217,7 @@ fn explain(action: &str, error: kube_client::Error, pause: Duration) -> ClusterE
                 action,
                 seconds: REQUEST_TIME_MAX.as_secs(),
             },
-            None => ClusterError::NoAnswer {
+            Some(Stopped::CutOff) | None => ClusterError::NoAnswer {
                 action,
                 source: Box::new(kube_client::Error::Service(source)),
             },

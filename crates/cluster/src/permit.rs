@@ -37,6 +37,23 @@ impl Permit {
         *self.lock() = None;
     }
 
+    /// Returns when writes are not permitted any more, as often as the permission was extended meanwhile.
+    pub(crate) async fn ended(&self) {
+        if self.writes == Writes::Always {
+            return std::future::pending().await;
+        }
+        // bound: a turn for each extension; each ends with the permission.
+        loop {
+            let until = *self.lock();
+            match until {
+                Some(until) if Instant::now() < until => {
+                    tokio::time::sleep_until(until.into()).await;
+                }
+                _ => return,
+            }
+        }
+    }
+
     /// Whether a write may be sent at `now`.
     pub(crate) fn is_valid(&self, now: Instant) -> bool {
         match self.writes {
@@ -51,6 +68,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn the_end_is_that_of_the_last_extension() {
+        let start = Instant::now();
+        let permit = Permit::new(Writes::WhileLeading);
+        permit.extend(start + Duration::from_millis(20));
+        let extend = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            permit.extend(start + Duration::from_millis(80));
+        };
+        tokio::join!(permit.ended(), extend);
+        assert!(start.elapsed() >= Duration::from_millis(80));
+    }
 
     #[test]
     fn writes_are_permitted_until_a_moment() {

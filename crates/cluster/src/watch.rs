@@ -174,10 +174,13 @@ impl Cluster {
                 store: store.clone(),
                 on_change: on_change.clone(),
                 on_listed: Box::new(move || {
-                    listed.send_modify(|left| *left = left.saturating_sub(1));
-                    if *listed.borrow() == 0 {
-                        gate.pass();
-                    }
+                    // The gate first: who waited for the list may look at it.
+                    listed.send_modify(|left| {
+                        *left = left.saturating_sub(1);
+                        if *left == 0 {
+                            gate.pass();
+                        }
+                    });
                 }),
             };
             shutdown.spawn(options.name, watcher.run());
