@@ -3,7 +3,7 @@
 //! Each program is compiled into a static file, laid alone into a layer, and written as an archive
 //! of the OCI image layout, with its bill of materials beside. What goes in is named here and
 //! nowhere else; equal sources and compilers give equal bytes, so anybody can check an image by
-//! building it (`tests/images/rebuilt.sh`).
+//! building it.
 
 mod archive;
 mod compile;
