@@ -2,7 +2,7 @@
 {{- define "albacore.controller.rules" -}}
 - apiGroups: [albacore.dev]
   resources: [inferencedeployments]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [albacore.dev]
   resources: [inferencedeployments/status]
   verbs: [patch]
@@ -28,7 +28,7 @@
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

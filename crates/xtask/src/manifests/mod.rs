@@ -17,6 +17,13 @@ use crate::yaml;
 const HEAD: &str =
     "# Written by `make manifests` from charts/albacore; a test compares. DO NOT EDIT.\n";
 
+/// What a user of the plain install should know.
+const INSTALL: &str = "\
+# kubectl apply --server-side -f install.yaml
+# The node agent is not in it: it comes with the next release.
+# To delete this file's objects is to delete the definitions, and with them every InferenceDeployment.
+";
+
 /// Where the plain install goes.
 const NAMESPACE: &str = "albacore-system";
 
@@ -108,7 +115,7 @@ fn install(root: &Path) -> Result<String> {
         },
     });
     let all = [namespace].into_iter().chain(definitions).chain(rest);
-    Ok(print(all))
+    Ok(print(INSTALL, all))
 }
 
 fn rules(root: &Path) -> Result<String> {
@@ -120,12 +127,12 @@ fn rules(root: &Path) -> Result<String> {
     let rules = rendered
         .into_iter()
         .filter(|object| object["kind"] == "PrometheusRule");
-    Ok(print(rules))
+    Ok(print("", rules))
 }
 
 /// The objects as one file, without what only Helm needs.
-fn print(objects: impl Iterator<Item = Value>) -> String {
-    let mut text = HEAD.to_owned();
+fn print(about: &str, objects: impl Iterator<Item = Value>) -> String {
+    let mut text = format!("{HEAD}{about}");
     for (index, mut object) in objects.enumerate() {
         strip(&mut object);
         if index > 0 {

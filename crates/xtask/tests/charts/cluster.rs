@@ -60,6 +60,7 @@ fn dry_run(name: &str, objects: &[Value]) {
         "apply",
         "--dry-run=server",
         "--server-side",
+        "--force-conflicts",
         "--validate=strict",
         "-f",
         file.path().to_str().unwrap(),

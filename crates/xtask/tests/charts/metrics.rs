@@ -162,6 +162,12 @@ fn controller_metrics() -> String {
         ];
         kubectl(&status) == "1"
     });
+    let object = kubectl(&["get", "infd/fraud", "-n", "metrics", "-o", "json"]);
+    let (health, message) = crate::health::health(&serde_json::from_str(&object).unwrap());
+    assert_eq!(
+        health, "Progressing",
+        "no kubelet, no pod that serves: {message}"
+    );
     wait("readiness", || {
         call(&listen, "GET /readyz", "").is_ok_and(|reply| reply.starts_with("HTTP/1.1 200"))
     });

@@ -10,12 +10,13 @@ use crate::plane::{file, file_of, kubectl, kubectl_as, namespace, plane};
 use crate::rendered::{EVERYTHING, render};
 
 const CHILDREN: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+const WATCH: &[&str] = &["list", "watch"];
 const READ: &[&str] = &["get", "list", "watch"];
 
 type Right = (&'static str, &'static str, &'static [&'static str]);
 
 const CONTROLLER: [Right; 12] = [
-    ("albacore.dev", "inferencedeployments", READ),
+    ("albacore.dev", "inferencedeployments", WATCH),
     ("albacore.dev", "inferencedeployments/status", &["patch"]),
     (
         "albacore.dev",
@@ -29,11 +30,11 @@ const CONTROLLER: [Right; 12] = [
     ("policy", "poddisruptionbudgets", CHILDREN),
     ("networking.k8s.io", "networkpolicies", CHILDREN),
     ("monitoring.coreos.com", "servicemonitors", CHILDREN),
-    ("", "pods", READ),
+    ("", "pods", WATCH),
     ("events.k8s.io", "events", &["create", "patch"]),
 ];
 
-const OF_THE_CLUSTER: Right = ("albacore.dev", "nodeplacements", READ);
+const OF_THE_CLUSTER: Right = ("albacore.dev", "nodeplacements", WATCH);
 
 const LEASE: [Right; 2] = [
     ("coordination.k8s.io", "leases", &["create"]),

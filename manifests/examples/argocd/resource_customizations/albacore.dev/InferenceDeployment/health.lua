@@ -26,20 +26,20 @@ end
 if is("Reconciling", "True") then
   return {status = "Progressing", message = message("Reconciling")}
 end
-if is("Ready", "True") then
-  local text = message("Ready")
-  for _, kind in ipairs({"Placed", "SLOMet"}) do
-    if is(kind, "False") then
-      text = text .. "; " .. kind .. " is False: " .. message(kind)
-    end
+if conditions.Ready == nil then
+  -- At zero pods there is nothing to be ready, and the controller says nothing of it.
+  if obj.spec ~= nil and obj.spec.replicas == 0 then
+    return {status = "Suspended", message = "Scaled to zero"}
   end
-  return {status = "Healthy", message = text}
+  return {status = "Progressing", message = "Waiting for condition Ready"}
 end
-local spec = obj.spec or {}
-if spec.replicas == 0 and spec.autoscaling == nil and (status.replicas or 0) == 0 then
-  return {status = "Suspended", message = "Scaled to zero"}
-end
-if conditions.Ready ~= nil then
+if not is("Ready", "True") then
   return {status = "Progressing", message = message("Ready")}
 end
-return {status = "Progressing", message = "Waiting for condition Ready"}
+local text = message("Ready")
+for _, kind in ipairs({"Placed", "SLOMet"}) do
+  if is(kind, "False") or is(kind, "Unknown") then
+    text = text .. "; " .. kind .. " is " .. conditions[kind].status .. ": " .. message(kind)
+  end
+end
+return {status = "Healthy", message = text}
