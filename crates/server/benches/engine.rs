@@ -7,11 +7,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
-use albacore_server::engine::{
-    ElementType, Engine, EngineConfig, EngineEvent, Kind, KindSet, LoadedModel, ModelConfig,
-    Observer,
+use albacore_engine::{
+    ElementType, Engine, EngineConfig, EngineEvent, Kind, KindSet, LoadedModel, Observer,
 };
-use albacore_storage::{BYTES_DEFAULT, Storage};
 
 /// Calls that warm caches and the kernel's idle governor.
 const WARMING: usize = 2_000;
@@ -46,13 +44,8 @@ fn load(file: &str) -> Vec<LoadedModel> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/data/models")
         .join(file);
-    let config = ModelConfig {
-        name: "m".into(),
-        path,
-        slo: None,
-    };
-    let storage = Storage::new(BYTES_DEFAULT, None).unwrap();
-    vec![LoadedModel::load(&config, &storage).unwrap()]
+    let bytes = std::fs::read(path).unwrap();
+    vec![LoadedModel::compile("m", &bytes).unwrap()]
 }
 
 fn config(workers: usize, threads: usize) -> EngineConfig {

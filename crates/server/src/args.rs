@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_batching::{Nanos, Policy};
+use albacore_engine::limits::MODELS_MAX;
+use albacore_engine::{EngineConfig, Rules};
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
-use crate::engine::{EngineConfig, ModelConfig, Rules};
-use crate::limits::{BATCH_ROWS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
+use crate::fixed::ModelConfig;
+use crate::limits::{BATCH_ROWS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
 
 /// This very binary, also after its file was replaced by a newer one.
 const PROGRAM: &str = "/proc/self/exe";
@@ -191,16 +193,6 @@ impl Args {
 }
 
 impl Settings {
-    /// The file of a model of the command line; empty if there is none of this name.
-    #[must_use]
-    pub fn source_of(&self, name: &str) -> String {
-        let Served::Fixed { models, .. } = &self.served else {
-            return String::new();
-        };
-        let model = models.iter().find(|model| model.name == name);
-        model.map_or_else(String::new, |model| model.path.display().to_string())
-    }
-
     /// The engine's part.
     #[must_use]
     pub fn engine(&self, rules: Rules) -> EngineConfig {

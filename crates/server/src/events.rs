@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use crate::engine::EngineEvent;
+use albacore_engine::EngineEvent;
 
 /// One line.
 #[derive(Debug, Serialize)]

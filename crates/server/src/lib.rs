@@ -1,18 +1,14 @@
-//! The in-pod tree server: one front process, W worker processes of T threads, one model copy.
+//! The in-pod tree server: what one front process says, hears and follows.
 //!
-//! `run` is the front process: `engine` owns memory, queues, batches and workers; `front` speaks
-//! the protocols and calls `engine`; `live` follows the settings file. `worker` is what a worker
-//! process runs. `ring`, `orders` and `layout` are what the two processes must agree on.
+//! `run` is the front process: `front` speaks the protocols and calls crate `engine`, which owns
+//! memory, queues and workers; `live` follows the settings file. A worker process is this very
+//! binary with a subcommand.
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod engine;
 pub mod events;
+pub mod fixed;
 mod front;
-mod layout;
 pub mod limits;
 mod live;
-mod orders;
-mod ring;
 pub mod run;
-pub mod worker;

@@ -3,7 +3,8 @@
 
 use std::process::ExitCode;
 
-use albacore_server::{run, worker};
+use albacore_engine::worker;
+use albacore_server::run;
 
 /// Static builds: with musl's own allocator a request costs up to a quarter more cpu time.
 #[cfg(target_env = "musl")]

@@ -14,11 +14,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Args, Served, Settings};
-use crate::engine::{Engine, LoadedModel, Observer, Rules, StartError};
 use crate::events::{Line, say};
 use crate::limits::FRONT_THREADS;
 use crate::live::{Board, InForce, Live, Notice, Posted};
 use crate::{front, live};
+use albacore_engine::{Engine, LoadedModel, Observer, Rules, StartError};
 
 /// Exit code of a command line that makes no sense.
 const USAGE: u8 = 64;
@@ -75,9 +75,16 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
     let storage = Storage::new(settings.model_bytes_max, settings.ca_file.as_deref())?;
     let plan = match &settings.served {
         Served::Fixed { models, rules } => {
-            let load = |model| LoadedModel::load(model, &storage);
-            let models = models.iter().map(load).collect::<Result<_, _>>()?;
-            Plan::Fixed(models, *rules)
+            let mut loaded = Vec::with_capacity(models.len());
+            let mut notices = Vec::with_capacity(models.len());
+            for config in models {
+                let (model, digest) = config.load(&storage)?;
+                let mut notice = Notice::new(&config.name, config.path.display().to_string());
+                notice.set_loaded(digest);
+                notices.push(notice);
+                loaded.push(model);
+            }
+            Plan::Fixed(loaded, notices, *rules)
         }
         Served::Live(file) => {
             let read = live::read(file)
@@ -96,7 +103,7 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
 
 /// What is to be served, read.
 enum Plan {
-    Fixed(Vec<LoadedModel>, Rules),
+    Fixed(Vec<LoadedModel>, Vec<Notice>, Rules),
     Live(PathBuf, Box<InForce>),
 }
 
@@ -108,15 +115,9 @@ fn start_engine(
 ) -> anyhow::Result<(Arc<Engine>, Arc<Board>, Option<Live>)> {
     let observer = Observer(Box::new(|event| say(&event.into())));
     match plan {
-        Plan::Fixed(models, rules) => {
-            let notices = models.iter().map(|model| {
-                let source = settings.source_of(&model.info().name);
-                let mut notice = Notice::new(&model.info().name, source);
-                notice.set_loaded(model.sha256());
-                notice
-            });
+        Plan::Fixed(models, notices, rules) => {
             let board = Board::new(Posted {
-                models: notices.collect(),
+                models: notices,
                 ..Posted::default()
             });
             let engine = Engine::start(&settings.engine(rules), models, observer)?;

@@ -6,7 +6,7 @@
 
 use super::datatype::Datatype;
 use super::refused::{Cause, Refused};
-use crate::engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
+use albacore_engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
 
 /// The only input tensor.
 pub(super) const INPUT: &str = "input";
@@ -180,7 +180,7 @@ pub(super) fn brief(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ElementType;
+    use albacore_engine::ElementType;
 
     fn model() -> ModelInfo {
         let output = |kind, row_shape: &[usize]| OutputInfo {

@@ -5,7 +5,7 @@
 
 use super::datatype::Datatype;
 use super::refused::Refused;
-use crate::engine::ElementType;
+use albacore_engine::ElementType;
 
 /// Integers up to this magnitude are exact in a binary64.
 const EXACT_IN_F64: i128 = 1 << 53;

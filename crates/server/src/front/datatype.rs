@@ -1,6 +1,6 @@
 //! The data types of the protocol, and what each becomes in a row of the engine.
 
-use crate::engine::ElementType;
+use albacore_engine::ElementType;
 
 /// A numeric data type of the Open Inference Protocol. `BYTES` is not here: a tree has no use for
 /// text.

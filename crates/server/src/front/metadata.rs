@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::ask::{self, INPUT, VERSION};
 use super::datatype::Datatype;
-use crate::engine::ModelInfo;
+use albacore_engine::ModelInfo;
 
 /// The extensions of the protocol that are spoken here.
 pub(super) const EXTENSIONS: [&str; 1] = ["binary_tensor_data"];

@@ -17,7 +17,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::engine::{Engine, Histogram, KindSet, Load, ModelStats, Stats, kind_name};
+use albacore_engine::{Engine, Histogram, KindSet, Load, ModelStats, Stats, kind_name};
 
 /// The media type of [`Metrics::print`].
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::engine::{Engine, KindSet, ModelHandle, Reply};
 use crate::live::Board;
+use albacore_engine::{Engine, KindSet, ModelHandle, Reply};
 use datatype::Datatype;
 use metrics::Metrics;
 use refused::Refused;

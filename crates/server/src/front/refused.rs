@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use tonic::Code;
 
-use crate::engine::{Failure, Refusal};
+use albacore_engine::{Failure, Refusal};
 
 /// The cause of a refusal, which decides both codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

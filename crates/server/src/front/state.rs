@@ -6,8 +6,8 @@
 
 use serde::Serialize;
 
-use crate::engine::{ModelStats, Stats, kind_name};
 use crate::live::{Notice, Posted, Progress};
+use albacore_engine::{ModelStats, Stats, kind_name};
 
 /// This server.
 #[derive(Debug, Serialize)]

@@ -14,9 +14,9 @@ use super::load::{self, Attempt, Loading, Order};
 use super::model::Followed;
 use super::read::{self, InForce};
 use super::stamp::{Stamp, stamp};
-use crate::engine::{NoSlot, Objective};
 use crate::events::{Line, say};
 use crate::limits::{ATTEMPTS_MAX, POLL_PERIOD};
+use albacore_engine::{NoSlot, Objective};
 
 /// All that the thread knows.
 pub(super) struct Follower {

@@ -9,7 +9,7 @@ use albacore_settings::{Digest, Source};
 use albacore_storage::{Fetched, Storage};
 
 use super::stamp::{Stamp, stamp};
-use crate::engine::{Engine, InstallError, LoadedModel};
+use albacore_engine::{Engine, InstallError, LoadedModel};
 
 /// What loaders share.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ fn load(
 }
 
 fn install(loading: &Loading, order: &Order, fetched: Fetched) -> Result<Digest, String> {
-    let model = LoadedModel::compile(&order.name, &fetched)?;
+    let model = LoadedModel::compile(&order.name, &fetched.bytes)?;
     let digest = fetched.sha256;
     drop(fetched);
     let installed = loading.runtime.block_on(loading.engine.install(model));

@@ -21,7 +21,7 @@ use albacore_storage::Storage;
 pub(crate) use board::{Board, Notice, Posted, Progress};
 pub(crate) use read::{InForce, read};
 
-use crate::engine::{Engine, NoSlot};
+use albacore_engine::{Engine, NoSlot};
 use follower::Follower;
 use load::Loading;
 

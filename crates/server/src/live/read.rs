@@ -9,7 +9,7 @@ use albacore_batching::{Nanos, Policy};
 use albacore_settings as settings;
 use albacore_settings::{Digest, FILE_BYTES_MAX};
 
-use crate::engine::{Objective, Rules};
+use albacore_engine::{Objective, Rules};
 
 /// What a file says.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Refusals, backpressure, draining.
 
-use albacore_server::engine::{Absent, Refusal};
+use albacore_engine::{Absent, Refusal};
 
 use super::*;
 
@@ -70,7 +70,7 @@ async fn full_memory_refuses_and_takes_again_once_some_is_free() {
         .output(Kind::Interactions)
         .unwrap()
         .row_bytes();
-    let rows = albacore_server::limits::RESULTS_ARENA_BYTES / row_bytes / 2 + 1;
+    let rows = albacore_engine::limits::RESULTS_ARENA_BYTES / row_bytes / 2 + 1;
     let config = EngineConfig {
         queue_rows_max: 4 * rows,
         ..config(1, 1)

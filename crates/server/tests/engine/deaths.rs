@@ -175,12 +175,7 @@ async fn a_worker_that_cannot_start_is_an_error_and_leaves_nothing() {
         ("/bin/false", "exit code 1"),
         ("/no/such/file", "/no/such/file"),
     ] {
-        let model = ModelConfig {
-            name: "m".into(),
-            path: zoo(SMALL[0]),
-            slo: None,
-        };
-        let models = vec![LoadedModel::load(&model, &storage()).unwrap()];
+        let models = vec![model("m", SMALL[0])];
         let config = EngineConfig {
             program: program.into(),
             ..config(2, 1)

@@ -13,11 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
-use albacore_server::engine::{
+use albacore_engine::{
     ElementType, Engine, EngineConfig, EngineEvent, Failure, Kind, KindSet, LoadedModel,
-    ModelConfig, ModelHandle, Observer, Refusal, Reply, Reservation,
+    ModelHandle, Observer, Refusal, Reply, Reservation,
 };
-use albacore_storage::{BYTES_DEFAULT, Storage};
 use albacore_trees::{Model, OutputMut, Predictor, Rows, Scratch};
 
 pub(crate) use running::{PATIENCE, zoo};
@@ -41,19 +40,12 @@ pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
     }
 }
 
-pub(crate) fn storage() -> Storage {
-    Storage::new(BYTES_DEFAULT, None).unwrap()
+pub(crate) fn model(name: &str, file: &str) -> LoadedModel {
+    LoadedModel::compile(name, &std::fs::read(zoo(file)).unwrap()).unwrap()
 }
 
 pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
-    let load = |file: &&str| {
-        let model = ModelConfig {
-            name: (*file).to_owned(),
-            path: zoo(file),
-            slo: None,
-        };
-        LoadedModel::load(&model, &storage()).unwrap()
-    };
+    let load = |file: &&str| model(file, file);
     let models: Vec<_> = files.iter().map(load).collect();
     let compile = |file: &&str| {
         Model::parse(&std::fs::read(zoo(file)).unwrap())

@@ -16,7 +16,7 @@ use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::refused::Refused;
 use super::super::{Front, metrics, raw};
 use super::Calls;
-use crate::engine::{ElementType, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply};
+use albacore_engine::{ElementType, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply};
 
 impl Calls {
     /// Answers one infer call and counts it.

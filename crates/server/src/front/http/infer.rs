@@ -13,7 +13,7 @@ use super::reply::{Coding, HttpReply, JSON_LENGTH, Results};
 use super::request::Call;
 use super::route::Named;
 use super::{Http, body, reply};
-use crate::engine::KindSet;
+use albacore_engine::KindSet;
 
 /// What is known of a call by the time it ends, for the metrics.
 #[derive(Default)]

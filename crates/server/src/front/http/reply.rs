@@ -15,7 +15,7 @@ use super::super::ask::{self, VERSION, Wanted};
 use super::super::datatype::Datatype;
 use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
 use super::super::refused::Refused;
-use crate::engine::{ElementType, ModelInfo, OutputInfo, Reply};
+use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
 
 /// What this server sends.
 pub(super) type HttpReply = Response<Full<Bytes>>;

@@ -13,7 +13,7 @@ use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::refused::Refused;
 use super::super::{numbers, raw};
-use crate::engine::{KindSet, ModelInfo};
+use albacore_engine::{KindSet, ModelInfo};
 
 /// An infer call that passed all checks but those of its numbers.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::{ElementType, Kind, OutputInfo};
+use albacore_engine::{ElementType, Kind, OutputInfo};
 
 fn model() -> ModelInfo {
     let output = |kind, row_shape: &[usize]| OutputInfo {

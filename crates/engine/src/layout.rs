@@ -4,8 +4,8 @@
 use albacore_trees::{ElementType, OutputMut, PredictError};
 use albacore_trees::{Kind, Predictor, Rows, Scratch};
 
-use crate::engine::{KindSet, OutputInfo};
 use crate::limits::ALIGNMENT;
+use crate::{KindSet, OutputInfo};
 
 /// Offsets of the outputs of one request, bytes from the start of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,25 +1,4 @@
-//! From rows in shared memory to results in shared memory, through W supervised processes.
-//!
-//! A request finds its model, reserves memory, is filled by its parser, and is submitted: `state`
-//! hands it to the scheduler of crate `batching` and what that decides to the ring of a worker.
-//! `hold::complete` hears from the workers, `supervisor` keeps them alive. The front owns every
-//! request until it is answered, and all memory: a worker that dies takes nothing with it. Models
-//! come and go while all of this runs: `catalog` knows them, `tend` brings them to the workers.
-
-mod arena;
-mod catalog;
-mod hold;
-mod kind;
-mod load;
-mod memory;
-mod model;
-mod refusal;
-mod request;
-mod state;
-mod stats;
-mod supervisor;
-mod tend;
-mod window;
+//! The engine as its users see it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,19 +8,16 @@ use std::time::Duration;
 use albacore_batching::{Config, Policy};
 use albacore_os::OsError;
 
-pub use catalog::NoSlot;
-pub use kind::{ElementType, Kind, KindSet, kind_name};
-pub use load::{LoadError, LoadedModel, ModelConfig};
-pub use model::{Edition, ModelInfo, Objective, OutputInfo};
-pub use refusal::{Failure, Refusal};
-pub use request::{ModelHandle, Reply, Reservation, Timing};
-pub use stats::{Histogram, ModelStats, Stats};
-pub use window::{Load, Outcomes};
+use crate::catalog::NoSlot;
+use crate::load::LoadedModel;
+use crate::model::{Edition, Objective};
+use crate::request::ModelHandle;
+use crate::stats::Stats;
 
+use crate::hold::{Shared, Sizes, complete};
 use crate::limits::{BATCH_REQUESTS_MAX, INSTALL_DEADLINE, STARTUP_DEADLINE, STARTUP_FAILURES_MAX};
-use hold::{Shared, Sizes, complete};
-use state::{Phase, State};
-use supervisor::Supervisor;
+use crate::state::{Phase, State};
+use crate::supervisor::Supervisor;
 
 /// Settings of an engine. The command line has checked their bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use albacore_trees::Kind;
 
 use super::compute::Hands;
 use super::models::{Models, Table};
-use crate::engine::KindSet;
+use crate::KindSet;
 use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD};
 use crate::ring::{Ring, Segment};
 

@@ -6,9 +6,9 @@ use albacore_os::{Channel, ReadMapping, SharedMemory};
 use albacore_trees::Predictor;
 use self_cell::self_cell;
 
-use crate::engine::{KindSet, OutputInfo};
 use crate::layout::outputs_of;
 use crate::orders::{EditionId, Orders};
+use crate::{KindSet, OutputInfo};
 
 /// An opened model.
 pub(super) struct Served<'a> {

@@ -4,7 +4,7 @@ use albacore_os::Extent;
 use albacore_trees::{ElementType, Kind, OutputMut, Predictor, Rows, Scratch};
 
 use super::models::Table;
-use crate::engine::KindSet;
+use crate::KindSet;
 use crate::layout::Layout;
 use crate::ring::Segment;
 

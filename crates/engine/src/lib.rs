@@ -1,0 +1,44 @@
+//! From rows in shared memory to results in shared memory, through W supervised worker processes.
+//!
+//! A request finds its model, reserves memory, is filled by its parser, and is submitted: `state`
+//! hands it to the scheduler of crate `batching` and what that decides to the ring of a worker.
+//! `hold::complete` hears from the workers, `supervisor` keeps them alive. The front owns every
+//! request until it is answered, and all memory: a worker that dies takes nothing with it. Models
+//! come and go while all of this runs: `catalog` knows them, `tend` brings them to the workers.
+//!
+//! [`worker`] is what a worker process runs. `ring`, `orders` and `layout` are what the two
+//! processes must agree on.
+#![forbid(unsafe_code)]
+
+mod arena;
+mod catalog;
+mod engine;
+mod hold;
+mod kind;
+mod layout;
+pub mod limits;
+mod load;
+mod memory;
+mod model;
+mod orders;
+mod refusal;
+mod request;
+mod ring;
+mod state;
+mod stats;
+mod supervisor;
+mod tend;
+mod window;
+pub mod worker;
+
+pub use catalog::NoSlot;
+pub use engine::{
+    Absent, Engine, EngineConfig, EngineEvent, InstallError, Observer, Rules, StartError,
+};
+pub use kind::{ElementType, Kind, KindSet, kind_name};
+pub use load::LoadedModel;
+pub use model::{Edition, ModelInfo, Objective, OutputInfo};
+pub use refusal::{Failure, Refusal};
+pub use request::{ModelHandle, Reply, Reservation, Timing};
+pub use stats::{Histogram, ModelStats, Stats};
+pub use window::{Load, Outcomes};

@@ -1,0 +1,84 @@
+//! Every bound of the engine, with its reason.
+
+use std::time::Duration;
+
+/// Models of one server: each is one descriptor in every worker.
+pub const MODELS_MAX: usize = 64;
+
+/// Slots of models: those that are served, and as many that are removed while requests still run.
+pub const SLOTS_MAX: usize = 2 * MODELS_MAX;
+
+/// Images that one message tells a worker to close; the rest wait for the next.
+pub const CLOSES_MAX: usize = 256;
+
+/// Deaths of workers while they open a new image, after which it is given up: the first ones may be
+/// anybody's kills.
+pub const OPEN_DEATHS_MAX: u32 = 3;
+
+/// How long the workers may take to open a new image. Opening validates it, about a second for each
+/// GiB, after the batch that each of them runs.
+pub const INSTALL_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Requests in one batch: the size of a worker's ring, which holds one descriptor for each.
+pub const BATCH_REQUESTS_MAX: usize = 1024;
+
+/// Shared memory for rows. Only what is touched costs memory: rows that wait are bounded by
+/// `--queue-rows`, this bounds the widest ones.
+pub const ROWS_ARENA_BYTES: usize = 1 << 30;
+
+/// Shared memory for results, likewise. Interactions of 155 features take 97 KiB a row.
+pub const RESULTS_ARENA_BYTES: usize = 1 << 30;
+
+/// Results of at least this many bytes give their pages back to the kernel when freed; smaller ones
+/// keep them, because they are used again at once.
+pub const RELEASE_BYTES_MIN: usize = 4 << 20;
+
+/// Alignment of everything in shared memory: a cache line, so that no two requests share one.
+pub const ALIGNMENT: usize = 64;
+
+/// Bytes of the reason that a worker can give for a request that it could not compute.
+pub const REASON_BYTES_MAX: usize = 256;
+
+/// How long the workers may take to come up at the start before the server gives up. Opening a
+/// model validates it, which takes about a second for each GiB.
+pub const STARTUP_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Lives of a worker that may end before it was ever ready, in a row, before the start fails.
+pub const STARTUP_FAILURES_MAX: u32 = 3;
+
+/// A worker is started again at once after its first deaths ...
+pub const RESPAWNS_AT_ONCE: u32 = 3;
+
+/// ... and with a pause that doubles from this after more lives in a row that ended before the
+/// worker was ready, because such a loop would only burn the cpus that others need ...
+pub const RESPAWN_PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// ... up to this.
+pub const RESPAWN_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Blame of a batch for a crash of its worker while it ran: the second one ends it.
+pub const CRASH_BLAME: u32 = albacore_batching::BLAME_MAX / 2;
+
+/// Blame for a SIGKILL: the kernel may have sent it because the batch took too much memory, but
+/// more often somebody else did.
+pub const KILL_BLAME: u32 = albacore_batching::BLAME_MAX / 8;
+
+/// How long workers may take to end once told to; they are idle then.
+pub const WORKER_STOP_DEADLINE: Duration = Duration::from_secs(2);
+
+/// The longest time that a refused client is told to wait.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// The shortest, and the one given while nothing is known about the speed.
+pub const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
+
+/// Predictions of at least this many rows are shared by the threads of a worker: waking a thread
+/// costs about as much as a few dozen rows.
+pub const PARALLEL_ROWS: usize = 64;
+
+/// As above where SHAP values are asked for: a row costs a hundred times as much.
+pub const PARALLEL_SHAP_ROWS: usize = 2;
+
+/// Pieces that each thread finds of a batch that is shared: more than one, so that a thread that
+/// comes late leaves its share to the others.
+pub const PIECES_PER_THREAD: usize = 4;
