@@ -43,11 +43,12 @@ pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Resu
     let library = said(Command::new("rustc").arg("--version"))?;
     let library = library.split(' ').nth(1).unwrap_or_default();
 
-    let itself = (image.package.to_owned(), source.version.clone());
+    let itself = crates.keys().find(|name| name.0 == image.package);
+    let itself = itself.context("cargo tree does not list the package that it was asked about")?;
     let standard = ("rust-std".to_owned(), library.to_owned());
     let mut components: Vec<Value> = crates
         .iter()
-        .filter(|(name, _)| **name != itself)
+        .filter(|(name, _)| *name != itself)
         .map(|(name, krate)| component(name, &krate.license, sums.get(name)))
         .collect();
     components.push(json!({
@@ -70,9 +71,9 @@ pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Resu
             "timestamp": source.created(),
             "component": {
                 "type": "application",
-                "bom-ref": reference(&itself),
+                "bom-ref": reference(itself),
                 "name": image.program,
-                "version": source.version,
+                "version": itself.1,
                 "description": image.description,
                 "licenses": [{"expression": env!("CARGO_PKG_LICENSE")}],
                 "hashes": [{"alg": "SHA-256", "content": hex(program)}],
