@@ -2,26 +2,44 @@
 //!
 //! Time is a duration since some beginning, so that it can be tested without waiting.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::limits::{REQUESTS_BURST, REQUESTS_PER_SECOND};
+use crate::limits::{REQUESTS_BURST_SECONDS, REQUESTS_PER_SECOND};
 
 /// The budget of one program. A request asks for the earliest moment at which it may leave.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Budget {
+    /// Requests a second.
+    rate: u32,
     /// When a bucket of one request would be empty again, if requests left at the rate alone.
     spent_until: Duration,
     /// Before this nothing leaves.
     paused_until: Duration,
 }
 
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            rate: REQUESTS_PER_SECOND,
+            spent_until: Duration::ZERO,
+            paused_until: Duration::ZERO,
+        }
+    }
+}
+
 impl Budget {
+    /// From now on `rate` requests a second, and as many more in a burst.
+    pub(crate) fn set_rate(&mut self, rate: NonZeroU32) {
+        self.rate = rate.get();
+    }
+
     /// The moment from which a request that comes now may leave; its share of the budget is spent.
     pub(crate) fn reserve(&mut self, now: Duration) -> Duration {
-        let interval = Duration::from_secs(1) / REQUESTS_PER_SECOND;
+        let interval = Duration::from_secs(1) / self.rate;
         let spent_until = self.spent_until.max(now);
         self.spent_until = spent_until + interval;
-        let credit = interval * (REQUESTS_BURST - 1);
+        let credit = interval * (self.rate * REQUESTS_BURST_SECONDS - 1);
         spent_until
             .saturating_sub(credit)
             .max(now)

@@ -1,6 +1,6 @@
 //! The connection to a cluster.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub enum Writes {
 /// How to connect, and as whom.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// The kubeconfig to use; without one, the service account of the pod that this process runs in. The environment
-    /// (`KUBECONFIG`, `~/.kube/config`) is not read.
+    /// The kubeconfig to use; without one, the service account of the pod that this process runs in. `KUBECONFIG` and
+    /// `~/.kube/config` are not read; with a kubeconfig, `HTTPS_PROXY` and `NO_PROXY` mean what they mean to kubectl.
     pub kubeconfig: Option<PathBuf>,
     /// Who we are: field manager of what is applied, reporter of events, user agent.
     pub manager: &'static str,
@@ -113,6 +113,11 @@ impl Cluster {
             manager: options.manager,
             namespace,
         })
+    }
+
+    /// Sets how many requests a second this program may send for long; twice as many may leave in a burst. Without it, 50.
+    pub fn limit_requests_per_second(&self, rate: NonZeroU32) {
+        self.keeper.set_rate(rate);
     }
 
     /// The namespace of the kubeconfig's context, or of the pod that this process runs in.

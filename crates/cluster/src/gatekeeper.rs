@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +77,10 @@ impl Gatekeeper {
             crash_after_writes,
             metrics,
         }
+    }
+
+    pub(crate) fn set_rate(&self, rate: NonZeroU32) {
+        self.budget().set_rate(rate);
     }
 
     pub(crate) fn permit(&self) -> &Permit {
@@ -258,4 +262,37 @@ where
         inner.call(request)
     };
     answering.await.map_err(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Writes;
+
+    use super::*;
+
+    fn described(verb: &'static str, resource: &str) -> Described {
+        let resource = resource.to_owned();
+        Described { verb, resource }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_outlives_the_lease_is_cut_off_and_nothing_else_is() {
+        let permit = Permit::new(Writes::WhileLeading);
+        let keeper = Gatekeeper::new(permit, None, Metrics::new());
+        let write = described("apply", "deployments");
+        assert_eq!(keeper.before(&write).await, Err(Stopped::NotLeading));
+        keeper
+            .permit()
+            .extend(Instant::now() + Duration::from_millis(50));
+        assert_eq!(keeper.before(&write).await, Ok(()));
+        let answering = std::future::pending::<()>();
+        let cut = keeper.watch_over(&write, answering).await;
+        assert_eq!(cut, Err(Stopped::CutOff));
+        for (verb, resource) in [("get", "deployments"), ("update", "leases")] {
+            let other = described(verb, resource);
+            assert_eq!(keeper.before(&other).await, Ok(()));
+            let answering = tokio::time::sleep(Duration::from_millis(5));
+            assert_eq!(keeper.watch_over(&other, answering).await, Ok(()));
+        }
+    }
 }

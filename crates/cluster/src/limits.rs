@@ -5,8 +5,9 @@ use std::time::Duration;
 /// Requests a second that a program may send for long: client-go's controllers have 20 to 50.
 pub(crate) const REQUESTS_PER_SECOND: u32 = 50;
 
-/// Requests that may leave at once after a quiet time: a start lists a dozen kinds and applies some objects.
-pub(crate) const REQUESTS_BURST: u32 = 100;
+/// Seconds' worth of requests that may leave at once after a quiet time: a start lists a dozen kinds and applies some
+/// objects.
+pub(crate) const REQUESTS_BURST_SECONDS: u32 = 2;
 
 /// The longest time for which the budget makes a request wait: the work behind it is bounded by workers, so a longer
 /// wait means that something sends without bound.

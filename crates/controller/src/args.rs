@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 use albacore_cluster::LogFormat;
@@ -63,6 +63,14 @@ pub(crate) struct Args {
         env = "ALBACORE_LOG_FILTER"
     )]
     pub(crate) log_filter: String,
+    /// Requests to the API server a second, for long; twice as many in a burst.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "200",
+        env = "ALBACORE_REQUESTS_PER_SECOND"
+    )]
+    pub(crate) requests_per_second: NonZeroU32,
     /// For tests: end as if killed after so many writes.
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) crash_after_writes: Option<NonZeroU64>,

@@ -65,6 +65,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         crash_after_writes: args.crash_after_writes,
     };
     let cluster = Cluster::connect(&options, &metrics).await?;
+    cluster.limit_requests_per_second(args.requests_per_second);
     let gates = Gates::default();
     let ground = Arc::new(ground(&args, &cluster, &gates, &shutdown, &metrics));
     let watches = Watches::start(&ground);

@@ -10,6 +10,8 @@ use serde::Deserialize;
 pub struct ServerState {
     /// SHA-256 of the settings in force.
     pub settings_sha256: String,
+    /// Why the newest settings are not in force.
+    pub settings_error: Option<String>,
     /// Worker processes.
     pub workers: Workers,
     /// The models.

@@ -145,7 +145,8 @@ fn project(live: &Value, wish: &Value, field: &str) -> Value {
             Value::Object(found.collect::<Map<_, _>>())
         }
         (Value::Array(live), Value::Array(wish)) => match key_of(field) {
-            Some(key) => {
+            // The ports of a Service have another key than those of a container.
+            Some(key) if wish.iter().all(|wish| !wish[key].is_null()) => {
                 let same = |wish: &Value| {
                     let mut live = live.iter();
                     live.find(|l| l[key] == wish[key])
@@ -153,11 +154,11 @@ fn project(live: &Value, wish: &Value, field: &str) -> Value {
                 };
                 Value::Array(wish.iter().filter_map(same).collect())
             }
-            None if live.len() == wish.len() => {
+            _ if live.len() == wish.len() => {
                 let pairs = live.iter().zip(wish);
                 Value::Array(pairs.map(|(live, wish)| project(live, wish, "")).collect())
             }
-            None => Value::Array(live.clone()),
+            _ => Value::Array(live.clone()),
         },
         (live, _) => live.clone(),
     }
@@ -238,6 +239,24 @@ mod tests {
         let mut fewer = live(&wish, "5");
         fewer.applied = Some("another".to_owned());
         assert_eq!(step(&wish, Some(&fewer), "u", None), Step::Change);
+    }
+
+    #[test]
+    fn lists_without_the_usual_key_are_compared_one_by_one() {
+        let ports = json!([{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]);
+        let metadata = json!({"name": "fraud"});
+        let wish = Child::new(
+            ChildKind::Service,
+            metadata,
+            json!({"spec": {"ports": ports}}),
+        );
+        let mut stands = live(&child("1"), "5");
+        stands.applied = Some(wish.digest.clone());
+        stands.body = wish.body.clone();
+        stands.body["spec"]["ports"][1]["nodePort"] = 30_000.into();
+        assert_eq!(step(&wish, Some(&stands), "u", None), Step::Keep);
+        stands.body["spec"]["ports"][1]["port"] = 82.into();
+        assert_eq!(step(&wish, Some(&stands), "u", None), Step::Change);
     }
 
     #[test]

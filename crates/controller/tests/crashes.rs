@@ -48,7 +48,15 @@ fn world(rig: &Rig, namespace: &str) -> Value {
         .as_array()
         .into_iter()
         .flatten();
-    let conditions = conditions.map(|c| json!([c["type"], c["status"], c["reason"]]));
+    // Why it progresses is the Deployment's own story, which depends on when it was looked at.
+    let reason = |c: &Value| {
+        if c["type"] == "Progressing" {
+            Value::Null
+        } else {
+            c["reason"].clone()
+        }
+    };
+    let conditions = conditions.map(|c| json!([c["type"], c["status"], reason(c)]));
     json!({
         "objects": objects.collect::<Vec<_>>(),
         "conditions": conditions.collect::<Vec<_>>(),

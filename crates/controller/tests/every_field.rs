@@ -134,21 +134,18 @@ fn each_field_of_ours_changes_something_or_is_refused_by_name() {
 }
 
 /// A value that fits `schema`, with what it requires.
-fn minimal(schema: &Value, depth: usize) -> Value {
+fn minimal(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("object") if schema["properties"].is_object() => {
             let required = schema["required"].as_array().into_iter().flatten();
             let fields = required.map(|name| {
                 let name = name.as_str().unwrap();
-                (
-                    name.to_owned(),
-                    minimal(&schema["properties"][name], depth + 1),
-                )
+                (name.to_owned(), minimal(&schema["properties"][name]))
             });
             Value::Object(fields.collect::<Map<_, _>>())
         }
-        Some("object") => json!({"key": minimal(&schema["additionalProperties"], depth + 1)}),
-        Some("array") => json!([minimal(&schema["items"], depth + 1)]),
+        Some("object") => json!({"key": minimal(&schema["additionalProperties"])}),
+        Some("array") => json!([minimal(&schema["items"])]),
         Some("integer") => json!(7),
         Some("number") => json!(7.5),
         Some("boolean") => json!(true),
@@ -168,7 +165,7 @@ fn settings(schema: &Value, at: &str, depth: usize) -> Vec<(String, Value)> {
     for (name, below) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{at}/{name}");
         let whole = |inner: Value| {
-            let mut value = minimal(schema, 0);
+            let mut value = minimal(schema);
             value[name] = inner;
             value
         };
@@ -183,7 +180,7 @@ fn settings(schema: &Value, at: &str, depth: usize) -> Vec<(String, Value)> {
                     found.push((path, whole(json!([inner]))));
                 }
             }
-            _ => found.push((path, whole(minimal(below, 0)))),
+            _ => found.push((path, whole(minimal(below)))),
         }
     }
     found
@@ -221,21 +218,17 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
             "{path} is not in the type"
         );
         // Commands go with a server of the user's own.
-        if path.ends_with("containers/command") || path.ends_with("containers/args") {
-            if !path.contains("Containers") {
-                whole.spec.models.clear();
-                whole.spec.autoscaling = None;
-                whole.spec.batching = albacore_api::Batching::default();
-                whole.spec.queue = albacore_api::Queue::default();
-            }
+        let is_command = ["/spec/containers/command", "/spec/containers/args"];
+        if is_command.contains(&path.as_str()) {
+            whole.spec.models.clear();
+            whole.spec.autoscaling = None;
+            whole.spec.batching = albacore_api::Batching::default();
+            whole.spec.queue = albacore_api::Queue::default();
         }
         match effect(&whole) {
             Err(said) => {
-                let last = parts.last().unwrap();
-                assert!(
-                    said.contains(last) || said.contains("is \"text\""),
-                    "{path}: {said}"
-                );
+                let is_named = parts.iter().skip(1).any(|part| said.contains(part));
+                assert!(is_named, "{path}: {said}");
                 refused.insert(path);
             }
             Ok(effect) => {
@@ -264,6 +257,8 @@ fn contains(found: &Value, wanted: &Value) -> bool {
         (Value::Object(found), Value::Object(wanted)) => wanted
             .iter()
             .all(|(k, v)| found.get(k).is_some_and(|f| contains(f, v))),
+        // A quantity may be written as a number.
+        (Value::String(found), Value::Number(wanted)) => *found == wanted.to_string(),
         (found, wanted) => found == wanted,
     }
 }

@@ -83,7 +83,10 @@ fn lay_entries(base: &mut Vec<Value>, over: &[Value], key: &str) {
     // Two entries of the user's with one key stay two, for the API server to judge.
     let ours = base.len();
     for entry in over {
-        let same = base[..ours].iter_mut().find(|e| e[key] == entry[key]);
+        let is_keyed = !entry[key].is_null();
+        let same = base[..ours]
+            .iter_mut()
+            .find(|e| is_keyed && e[key] == entry[key]);
         match same {
             Some(ours) => lay(ours, entry),
             None => base.push(entry.clone()),

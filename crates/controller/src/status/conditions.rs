@@ -119,19 +119,30 @@ fn reconciling(facts: &Facts<'_>) -> Option<Standing> {
         };
         return say(reason, message);
     }
+    settings_pending(facts)
+}
+
+/// Settings that have not reached every server yet.
+fn settings_pending(facts: &Facts<'_>) -> Option<Standing> {
     let wanted = facts.settings_sha256?;
-    let states = || facts.ready_pods().filter_map(|pod| pod.state.as_ref());
-    let behind = states()
-        .filter(|state| state.settings_sha256 != wanted)
-        .count();
-    (behind > 0).then(|| {
-        let message = format!(
-            "{behind} of {} pods have not taken the newest settings yet; the kubelet brings them \
-             within about a minute",
-            states().count()
-        );
-        standing("True", "SettingsPending", message)
-    })
+    let told = || {
+        facts
+            .ready_pods()
+            .filter_map(|pod| Some((&pod.name, pod.state.as_ref()?)))
+    };
+    let behind = || told().filter(|(_, state)| state.settings_sha256 != wanted);
+    let (pod, state) = behind().next()?;
+    if let Some(error) = &state.settings_error {
+        let message = format!("{pod} keeps its former settings: {error}");
+        return Some(standing("True", "SettingsRefused", message));
+    }
+    let message = format!(
+        "{} of {} pods have not taken the newest settings yet; the kubelet brings them within \
+         about a minute",
+        behind().count(),
+        told().count()
+    );
+    Some(standing("True", "SettingsPending", message))
 }
 
 fn rollout(facts: &Facts<'_>) -> String {

@@ -69,6 +69,7 @@ fn state(alive: u32) -> ServerState {
     };
     ServerState {
         settings_sha256: SETTINGS.to_owned(),
+        settings_error: None,
         workers: Workers { wanted: 2, alive },
         models: vec![model],
         window_seconds: 60.0,
@@ -304,6 +305,8 @@ fn settings_that_have_not_arrived_are_reconciled() {
     let mut case = Case::well();
     case.pods[0].state.as_mut().unwrap().settings_sha256 = "older".to_owned();
     assert_eq!(case.says("Reconciling"), "True/SettingsPending");
+    case.pods[0].state.as_mut().unwrap().settings_error = Some("no".to_owned());
+    assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
     assert_eq!(case.says("Ready"), "True/Serving");
 }
 

@@ -123,6 +123,12 @@ impl Rig {
     /// Applies objects as a user does.
     #[track_caller]
     pub(crate) fn apply(&self, objects: &[Value]) {
+        self.try_apply(objects)
+            .unwrap_or_else(|error| panic!("apply: {error}"));
+    }
+
+    /// Applies objects; what is said against them.
+    pub(crate) fn try_apply(&self, objects: &[Value]) -> Result<String, String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let path = self.file(&list.to_string());
         let arguments = [
@@ -132,7 +138,7 @@ impl Rig {
             "--validate=strict",
             "-f",
         ];
-        self.kubectl(&[&arguments[..], &[&path]].concat());
+        self.ask(&[&arguments[..], &[&path]].concat())
     }
 
     /// Merges a patch into an object.

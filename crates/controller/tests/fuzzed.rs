@@ -1,0 +1,11 @@
+//! Malformed and strange objects hurt nobody but themselves. `cargo bench -p albacore-controller --
+//! fuzz 5000` does the same with many.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+mod fuzz;
+mod rig;
+
+#[test]
+fn strange_objects_leave_their_neighbors_alone() {
+    fuzz::run(300);
+}

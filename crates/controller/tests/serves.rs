@@ -1,0 +1,223 @@
+//! The status of pods behind which real servers run: on loopback addresses, fed by the test with
+//! their ConfigMap as a kubelet does.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+mod rig;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use rig::{Rig, deployment, wait};
+
+const ADDRESSES: [&str; 2] = ["127.77.5.1", "127.77.5.2"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The server's binary; cargo builds it for this package's tests only when asked.
+fn server_binary() -> PathBuf {
+    let release = if cfg!(debug_assertions) {
+        &[][..]
+    } else {
+        &["--release"][..]
+    };
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "albacore-server", "--bins"])
+        .args(release)
+        .current_dir(root())
+        .status()
+        .unwrap();
+    assert!(status.success(), "cargo build -p albacore-server: {status}");
+    Path::new(env!("CARGO_BIN_EXE_albacore-controller")).with_file_name("albacore-server")
+}
+
+/// A pod: its ConfigMap volume and its server.
+struct Pod {
+    address: &'static str,
+    folder: tempfile::TempDir,
+    versions: u32,
+    child: Child,
+}
+
+impl Pod {
+    fn start(binary: &Path, address: &'static str, settings: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new("true").spawn().unwrap();
+        let mut pod = Self {
+            address,
+            folder,
+            versions: 0,
+            child,
+        };
+        pod.child.wait().unwrap();
+        pod.deliver(settings);
+        pod.child = Command::new(binary)
+            .arg("--settings")
+            .arg(pod.folder.path().join("settings.yaml"))
+            .args([
+                "--http",
+                &format!("{address}:8080"),
+                "--grpc",
+                &format!("{address}:8081"),
+            ])
+            .env("ALBACORE_WORKERS", "2")
+            .env("ALBACORE_THREADS", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        pod
+    }
+
+    /// Swaps the volume's files at once, as a kubelet does.
+    fn deliver(&mut self, settings: &str) {
+        let root = self.folder.path();
+        self.versions += 1;
+        let version = format!("..version-{}", self.versions);
+        std::fs::create_dir(root.join(&version)).unwrap();
+        std::fs::write(root.join(&version).join("settings.yaml"), settings).unwrap();
+        let fresh = root.join("..data_tmp");
+        std::os::unix::fs::symlink(&version, &fresh).unwrap();
+        std::fs::rename(&fresh, root.join("..data")).unwrap();
+        if self.versions == 1 {
+            std::os::unix::fs::symlink("..data/settings.yaml", root.join("settings.yaml")).unwrap();
+        }
+    }
+
+    /// Sends the example's request; the status line of the answer.
+    fn ask(&self) -> String {
+        let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
+        let Ok(mut stream) = TcpStream::connect((self.address, 8080)) else {
+            return String::new();
+        };
+        let _ = write!(
+            stream,
+            "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn settings(rig: &Rig) -> String {
+    let map = rig.get("configmap", "fraud").unwrap();
+    map["data"]["settings.yaml"].as_str().unwrap().to_owned()
+}
+
+fn model(path: &Path, latency: &str) -> Value {
+    json!([{"name": "m", "uri": format!("file://{}", path.display()), "slo": {"latency": latency}}])
+}
+
+#[test]
+#[allow(clippy::too_many_lines)] // one story: each part stands on the one before
+fn the_status_tells_what_real_servers_do() {
+    let binary = server_binary();
+    let models = tempfile::tempdir().unwrap();
+    let copy = |name: &str| {
+        let path = models.path().join(name);
+        std::fs::copy(root().join("examples/fraud.ubj"), &path).unwrap();
+        path
+    };
+    let rig = Rig::start(true);
+    let controller = rig.controller(&[]);
+    let first = model(&copy("first.ubj"), "10s");
+    rig.apply(&[deployment("fraud", &json!({"threads": 1, "models": first}))]);
+    wait("there are pods", || {
+        rig.list("pods", "albacore.dev/deployment=fraud").len() == 2
+    });
+    let text = settings(&rig);
+    let mut pods: Vec<Pod> = ADDRESSES
+        .map(|address| Pod::start(&binary, address, &text))
+        .into_iter()
+        .collect();
+    wait("both serve", || {
+        pods.iter().all(|pod| pod.ask().contains(" 200 "))
+    });
+    rig.play_kubelet("fraud", &ADDRESSES);
+
+    rig.wait_for("fraud", "Ready", "True/Serving");
+    rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
+    rig.wait_for("fraud", "SLOMet", "True/Met");
+    rig.wait_for("fraud", "Reconciling", "");
+    let status = || rig.get("infd", "fraud").unwrap()["status"].clone();
+    assert_eq!(status()["workers"]["live"], 4);
+    assert_eq!(status()["models"][0]["loaded"], "2/2");
+    assert_eq!(status()["models"][0]["sha256"].as_str().unwrap().len(), 64);
+    let template = rig.get("deployment", "fraud").unwrap()["spec"]["template"].clone();
+
+    // Another file: the servers roll it without a restart, and the status follows them.
+    let second = model(&copy("second.ubj"), "10s");
+    rig.patch("infd", "fraud", &json!({"spec": {"models": second}}));
+    rig.wait_for("fraud", "Reconciling", "True/SettingsPending");
+    let text = settings(&rig);
+    pods.iter_mut().for_each(|pod| pod.deliver(&text));
+    rig.wait_for("fraud", "Reconciling", "");
+    rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
+    assert_eq!(
+        rig.get("deployment", "fraud").unwrap()["spec"]["template"],
+        template
+    );
+
+    // A file that is not there: named with its pod; what served goes on serving.
+    let missing = model(&models.path().join("missing.ubj"), "10s");
+    rig.patch("infd", "fraud", &json!({"spec": {"models": missing}}));
+    wait("the ConfigMap follows", || {
+        settings(&rig).contains("missing.ubj")
+    });
+    let text = settings(&rig);
+    pods.iter_mut().for_each(|pod| pod.deliver(&text));
+    rig.wait_for("fraud", "Ready", "False/ModelFailed");
+    let error = status()["models"][0]["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("missing.ubj"), "{error}");
+    assert!(pods.iter().all(|pod| pod.ask().contains(" 200 ")));
+
+    // An objective that nothing can keep, and room to grow: pods are added.
+    let spec = json!({"models": model(&models.path().join("first.ubj"), "1us"),
+        "autoscaling": {"minReplicas": 2, "maxReplicas": 5}});
+    rig.patch("infd", "fraud", &json!({ "spec": spec }));
+    wait("the ConfigMap follows", || settings(&rig).contains("1us"));
+    let text = settings(&rig);
+    pods.iter_mut().for_each(|pod| pod.deliver(&text));
+    wait("five pods are wanted", || {
+        pods.iter().for_each(|pod| drop(pod.ask()));
+        rig.get("deployment", "fraud").unwrap()["spec"]["replicas"] == 5
+    });
+    rig.wait_for("fraud", "SLOMet", "False/Missed");
+    wait("an event tells it", || {
+        let events = rig.kubectl(&["get", "events", "-o", "json"]);
+        events.contains("\"Scaled\"")
+    });
+
+    // Servers that are gone leave no worker alive, whatever the kubelet still says.
+    rig.patch(
+        "infd",
+        "fraud",
+        &json!({"spec": {"autoscaling": null, "replicas": 2}}),
+    );
+    pods.clear();
+    wait("nothing is ready any more", || {
+        rig.play_kubelet("fraud", &ADDRESSES);
+        rig.says("fraud", "Ready") == "Unknown/StateUnread"
+    });
+    let metrics = controller.http("/metrics");
+    assert!(
+        metrics.contains("albacore_state_scrapes_total{result=\"told\"}"),
+        "{metrics}"
+    );
+}
