@@ -133,6 +133,11 @@ impl ClusterError {
         }
     }
 
+    /// The error and what is under it, as one text, for logs and conditions.
+    pub fn text(&self) -> String {
+        with_causes(self)
+    }
+
     /// Fields that the API server named as wrong, e.g. `spec.template.spec.containers[0].image`; empty if it named none.
     pub fn fields(&self) -> Vec<&str> {
         let Self::Refused { status, .. } = self else {
@@ -144,6 +149,22 @@ impl ClusterError {
             .filter(|field| !field.is_empty())
             .collect()
     }
+}
+
+/// An error and what is under it, as one text.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    // bound: errors hold their causes, so there is no circle.
+    while let Some(error) = source {
+        let part = error.to_string();
+        // Some errors print their cause themselves.
+        if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+        source = error.source();
+    }
+    text
 }
 
 /// How an API server begins its answer to an apply that does not fit the schema of its kind. The code is 500, though

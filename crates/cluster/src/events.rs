@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use crate::error::with_causes;
 use crate::limits::{EVENT_NAME_BYTES_MAX, EVENTS_QUEUE_MAX, NOTE_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::series::{Repeated, SeriesBook, Verdict};
@@ -114,7 +115,8 @@ impl Writer {
                     Ok(_) => self.book.written(&key, &namespace, &name),
                     Err(error) => {
                         self.book.forget(&key);
-                        tracing::debug!(%error, name, "an event could not be written");
+                        let error = with_causes(&error);
+                        tracing::debug!(error, name, "an event could not be written");
                     }
                 }
             }
@@ -137,7 +139,8 @@ impl Writer {
         if let Err(error) = api.patch(&event, &PatchParams::default(), &patch).await {
             // It expired, most likely: the next one begins a new series.
             self.book.forget(&key);
-            tracing::debug!(%error, event, "the count of an event could not be written");
+            let error = with_causes(&error);
+            tracing::debug!(error, event, "the count of an event could not be written");
         }
     }
 

@@ -174,7 +174,10 @@ impl Candidate {
         let was_held = *self.is_held.borrow();
         self.step_down();
         if was_held && let Err(error) = self.give_back().await {
-            tracing::warn!(error = %error, "the lease could not be given back; it expires");
+            tracing::warn!(
+                error = error.text(),
+                "the lease could not be given back; it expires"
+            );
         }
     }
 
@@ -192,7 +195,11 @@ impl Candidate {
         };
         if let Err(error) = &result {
             let lease = &self.options.name;
-            tracing::warn!(lease, error = %error, "the lease could not be renewed or looked at");
+            tracing::warn!(
+                lease,
+                error = error.text(),
+                "the lease could not be renewed or looked at"
+            );
         }
         let now = Instant::now();
         if is_leading && self.permitted_until.is_none_or(|until| until <= now) {

@@ -17,12 +17,13 @@ use kube_client::core::{ApiResource, Resource};
 use kube_runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
 
+use crate::error::with_causes;
 use crate::guarded::Guarded;
 use crate::jitter::backoff;
 use crate::limits::{PAGE_OBJECTS, WATCH_PAUSE_MAX, WATCH_PAUSE_MIN, WATCH_SECONDS};
 use crate::metrics::{Counts, Named};
 use crate::store::{Change, Store};
-use crate::{Cluster, Gates, Key, Shutdown};
+use crate::{Cluster, Gate, Gates, Key, Shutdown};
 
 /// What kubectl writes into an object that it applies client-side.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -163,22 +164,26 @@ impl Cluster {
         let (listed, unlisted) = tokio::sync::watch::channel(namespaces.len());
         let listed = Arc::new(listed);
         let gate = gates.add(format!("watch {}", options.name), "the first list");
+        if namespaces.is_empty() {
+            gate.pass();
+        }
         let store = Arc::new(Store::default());
         let on_change: Arc<dyn Fn(Change<K>) + Send + Sync> = Arc::new(on_change);
         for namespace in namespaces {
-            let (gate, listed) = (gate.clone(), listed.clone());
+            let (passed, listed) = (gate.clone(), listed.clone());
             let watcher = Watcher {
                 cluster: self.clone(),
                 options: options.clone(),
                 namespace,
                 store: store.clone(),
+                gate: gate.clone(),
                 on_change: on_change.clone(),
                 on_listed: Box::new(move || {
                     // The gate first: who waited for the list may look at it.
                     listed.send_modify(|left| {
                         *left = left.saturating_sub(1);
                         if *left == 0 {
-                            gate.pass();
+                            passed.pass();
                         }
                     });
                 }),
@@ -195,6 +200,7 @@ struct Watcher<K> {
     options: WatchOptions<K>,
     namespace: Option<String>,
     store: Arc<Store<K>>,
+    gate: Gate,
     on_change: Arc<dyn Fn(Change<K>) + Send + Sync>,
     /// Called after the first list.
     on_listed: Box<dyn Fn() + Send + Sync>,
@@ -239,7 +245,7 @@ where
                 }
                 Err(error) => {
                     *failures = failures.saturating_add(1);
-                    self.report(&error);
+                    self.report(&error, *was_listed);
                     if is_too_old(&error) {
                         return;
                     }
@@ -307,11 +313,14 @@ where
         (self.cluster.keeper.metrics().counts(), Named { name })
     }
 
-    fn report(&self, error: &watcher::Error) {
+    fn report(&self, error: &watcher::Error, was_listed: bool) {
         let (counts, name) = self.counts();
         counts.watch_failures.get_or_create(&name).inc();
         let watch = self.options.name;
-        let error = chain(error);
+        let error = with_causes(error);
+        if !was_listed {
+            self.gate.hold(&format!("the first list ({error})"));
+        }
         tracing::warn!(watch, error, "a watch failed; it is taken up again");
     }
 }
@@ -332,18 +341,4 @@ fn is_too_old(error: &watcher::Error) -> bool {
         return false;
     };
     status.code == 410
-}
-
-/// An error and what is under it, as one text.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text = format!("{text}: {part}");
-        }
-        source = error.source();
-    }
-    text
 }

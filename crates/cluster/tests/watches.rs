@@ -344,5 +344,19 @@ async fn only_the_wanted_namespaces_are_watched() {
     told.wait_for("in-b", &["1", "gone"]).await;
     assert_eq!(told.of("in-a"), ["1"]);
     assert!(told.of("in-c").is_empty());
+    // Whoever may not list learns it from the gate.
+    let stranger = bench.plane.kubeconfig_of("stranger", None).unwrap();
+    let stranger = connect(&stranger, &Metrics::new()).await;
+    let gates = Gates::default();
+    let (watch, _) = start_watch(&stranger, Scope::All, &gates, &shutdown);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !gates
+        .text()
+        .contains("widgets.test.albacore.dev is forbidden")
+    {
+        assert!(Instant::now() < deadline, "{}", gates.text());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!watch.is_synced());
     shutdown.trigger();
 }
