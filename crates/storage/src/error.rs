@@ -106,23 +106,3 @@ pub enum StorageError {
         problem: String,
     },
 }
-
-impl StorageError {
-    /// Whether the same fetch may succeed later with nothing changed here. The others need somebody
-    /// to do something, and may be tried again more rarely.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Status { status, .. } => *status >= 500 || matches!(status, 408 | 425 | 429),
-            Self::Slow { .. } | Self::Network { .. } | Self::Memory { .. } => true,
-            Self::File { .. }
-            | Self::NotFile { .. }
-            | Self::TooLarge { .. }
-            | Self::Digest { .. }
-            | Self::Redirects { .. }
-            | Self::Downgrade { .. }
-            | Self::Cancelled { .. }
-            | Self::Roots { .. } => false,
-        }
-    }
-}
