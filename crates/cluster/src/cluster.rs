@@ -2,7 +2,7 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use hyper::header::{HeaderValue, USER_AGENT};
 use kube_client::client::ClientBuilder;
@@ -13,6 +13,7 @@ use crate::gatekeeper::{Gate, Gatekeeper};
 use crate::limits::{CONNECT_TIME_MAX, READ_TIME_MAX};
 use crate::metrics::Metrics;
 use crate::permit::Permit;
+use crate::wire::sender;
 use crate::{ClusterError, Events, Shutdown};
 
 /// When a program may write.
@@ -103,10 +104,19 @@ impl Cluster {
         let keeper = Gatekeeper::new(permit, options.crash_after_writes, metrics.clone());
         let keeper = Arc::new(keeper);
         let namespace = config.default_namespace.clone();
-        let builder = ClientBuilder::try_from(config).map_err(|source| ClusterError::Client {
+        let failed = |source| ClusterError::Client {
             source: Box::new(source),
-        })?;
-        let client = builder.with_layer(&Gate(keeper.clone())).build();
+        };
+        let gate = Gate {
+            keeper: keeper.clone(),
+            // Leaders run in the cluster, where there is no proxy; behind one, the gatekeeper's own check has to do.
+            writes: Mutex::new(match (options.writes, &config.proxy_url) {
+                (Writes::WhileLeading, None) => Some(sender(&config, &keeper).map_err(failed)?),
+                _ => None,
+            }),
+        };
+        let builder = ClientBuilder::try_from(config).map_err(failed)?;
+        let client = builder.with_layer(&gate).build();
         Ok(Self {
             client,
             keeper,

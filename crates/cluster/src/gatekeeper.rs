@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hyper::http::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
-use kube_client::client::Body;
+use kube_client::client::{Body, DynBody};
 use tower::{BoxError, Layer, Service};
 
 use crate::budget::Budget;
@@ -22,6 +22,7 @@ use crate::limits::{BUDGET_WAIT_MAX, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT, RETR
 use crate::metrics::{Asked, Metrics};
 use crate::permit::Permit;
 use crate::request::Described;
+use crate::wire::Sender;
 
 /// The exit code of a process that was killed, for tests that crash a program after a write.
 const KILLED: i32 = 137;
@@ -118,7 +119,7 @@ impl Gatekeeper {
             return Ok(());
         }
         self.wait().await?;
-        match described.is_write() && !self.permit.is_valid(Instant::now()) {
+        match described.is_guarded() && !self.permit.is_valid(Instant::now()) {
             true => Err(Stopped::NotLeading),
             false => Ok(()),
         }
@@ -131,9 +132,8 @@ impl Gatekeeper {
         described: &Described,
         answering: impl Future<Output = T>,
     ) -> Result<T, Stopped> {
-        let is_guarded = described.is_write() && !described.is_lease();
         let ended = async {
-            match is_guarded {
+            match described.is_guarded() {
                 true => self.permit.ended().await,
                 false => std::future::pending().await,
             }
@@ -160,7 +160,7 @@ impl Gatekeeper {
         if let Some(pause) = pause {
             self.budget().pause(self.started.elapsed() + pause);
         }
-        if described.is_write() && !described.is_lease() {
+        if described.is_guarded() {
             let writes = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
             if self.crash_after_writes.is_some_and(|n| n.get() == writes) {
                 // As a crash: nobody below or above learns what was answered.
@@ -182,52 +182,63 @@ impl Gatekeeper {
 }
 
 /// Puts the gatekeeper around a client.
-pub(crate) struct Gate(pub(crate) Arc<Gatekeeper>);
+pub(crate) struct Gate {
+    pub(crate) keeper: Arc<Gatekeeper>,
+    /// The client for writes that need the lease; without one they take the way of all others.
+    pub(crate) writes: Mutex<Option<Sender>>,
+}
 
-impl<S> Layer<S> for Gate {
-    type Service = Kept<S>;
+impl Layer<Sender> for Gate {
+    type Service = Kept;
 
-    fn layer(&self, inner: S) -> Kept<S> {
-        let inner = Arc::new(tokio::sync::Mutex::new(inner));
-        let keeper = self.0.clone();
-        Kept { inner, keeper }
+    fn layer(&self, others: Sender) -> Kept {
+        let writes = self.writes.lock();
+        let writes = writes.unwrap_or_else(PoisonError::into_inner).take();
+        let shared = |sender| Arc::new(tokio::sync::Mutex::new(sender));
+        Kept {
+            others: shared(others),
+            writes: writes.map(shared),
+            keeper: self.keeper.clone(),
+        }
     }
 }
 
+/// Held only while a request is handed over.
+type Shared = Arc<tokio::sync::Mutex<Sender>>;
+
 /// A client behind the gatekeeper.
-pub(crate) struct Kept<S> {
-    /// Held only while a request is handed over.
-    inner: Arc<tokio::sync::Mutex<S>>,
+pub(crate) struct Kept {
+    others: Shared,
+    writes: Option<Shared>,
     keeper: Arc<Gatekeeper>,
 }
 
-type Answering<B> = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+type Answer = Response<Box<DynBody>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Answer, BoxError>> + Send>>;
 
-impl<S, B> Service<Request<Body>> for Kept<S>
-where
-    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: Send + 'static,
-{
-    type Response = Response<B>;
+impl Service<Request<Body>> for Kept {
+    type Response = Answer;
     type Error = BoxError;
-    type Future = Answering<B>;
+    type Future = Answering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // Every request waits for itself.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answering<B> {
-        let (inner, keeper) = (self.inner.clone(), self.keeper.clone());
+    fn call(&mut self, request: Request<Body>) -> Answering {
+        let described = Described::of(request.method(), request.uri(), request.headers());
+        let sender = match &self.writes {
+            Some(writes) if described.is_guarded() => writes.clone(),
+            _ => self.others.clone(),
+        };
+        let keeper = self.keeper.clone();
         Box::pin(async move {
-            let described = Described::of(request.method(), request.uri(), request.headers());
             if let Err(stopped) = keeper.before(&described).await {
                 keeper.count(described, "refused".to_owned());
                 return Err(stopped.into());
             }
-            match keeper.watch_over(&described, send(&inner, request)).await {
+            match keeper.watch_over(&described, send(&sender, request)).await {
                 Ok(Ok(answer)) => {
                     keeper.after(&described, &answer);
                     keeper.count(described, answer.status().as_u16().to_string());
@@ -246,22 +257,16 @@ where
     }
 }
 
-async fn send<S, B>(
-    inner: &tokio::sync::Mutex<S>,
+async fn send(
+    sender: &tokio::sync::Mutex<Sender>,
     request: Request<Body>,
-) -> Result<Response<B>, BoxError>
-where
-    S: Service<Request<Body>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-{
+) -> Result<Answer, BoxError> {
     let answering = {
-        let mut inner = inner.lock().await;
-        std::future::poll_fn(|context| inner.poll_ready(context))
-            .await
-            .map_err(Into::into)?;
-        inner.call(request)
+        let mut sender = sender.lock().await;
+        std::future::poll_fn(|context| sender.poll_ready(context)).await?;
+        sender.call(request)
     };
-    answering.await.map_err(Into::into)
+    answering.await
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod series;
 mod shutdown;
 mod store;
 mod watch;
+mod wire;
 
 pub use cluster::{Cluster, ConnectOptions, Writes};
 pub use error::{ClusterError, ErrorClass};

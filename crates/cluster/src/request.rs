@@ -41,6 +41,11 @@ impl Described {
         !matches!(self.verb, "get" | "list" | "watch")
     }
 
+    /// Whether the request may be sent only by a process that may write.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.is_write() && !self.is_lease()
+    }
+
     /// Leases decide who leads, so they are asked for and written by everybody and wait for nobody.
     pub(crate) fn is_lease(&self) -> bool {
         self.resource == "leases"
