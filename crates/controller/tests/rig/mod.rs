@@ -123,19 +123,19 @@ impl Rig {
     /// Applies objects as a user does.
     #[track_caller]
     pub(crate) fn apply(&self, objects: &[Value]) {
-        self.try_apply(objects)
+        self.try_apply(objects, "strict")
             .unwrap_or_else(|error| panic!("apply: {error}"));
     }
 
-    /// Applies objects; what is said against them.
-    pub(crate) fn try_apply(&self, objects: &[Value]) -> Result<String, String> {
+    /// Applies objects, validated so by kubectl and the API server; what is said against them.
+    pub(crate) fn try_apply(&self, objects: &[Value], validate: &str) -> Result<String, String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let path = self.file(&list.to_string());
         let arguments = [
             "apply",
             "--server-side",
             "--force-conflicts",
-            "--validate=strict",
+            &format!("--validate={validate}"),
             "-f",
         ];
         self.ask(&[&arguments[..], &[&path]].concat())
