@@ -99,6 +99,9 @@ impl Compiler {
         }
         command
             .env("CARGO_INCREMENTAL", "0")
+            // C code that says when it was compiled. Not the commit's time: what a commit before
+            // this one left in the target folder is used again.
+            .env("SOURCE_DATE_EPOCH", "0")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rust_flags())
             .env(
                 format!("CFLAGS_{}", self.target.replace('-', "_")),
