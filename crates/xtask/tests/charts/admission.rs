@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::plane::{file, file_of, kubectl, kubectl_as, namespace, plane, run, wait};
+use crate::plane::{apply, file, file_of, kubectl, kubectl_as, namespace, plane, run, wait};
 use crate::rendered::{EVERYTHING, render};
 
 const AGENTS: &str = "albacore-agent";
@@ -28,7 +28,7 @@ fn set_up() {
     let objects: Vec<Value> = render(&EVERYTHING).into_iter().filter(is_needed).collect();
     assert_eq!(objects.len(), 5);
     let file = file_of(&objects);
-    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    apply(&file);
 }
 
 /// A pod of the agent's on this node, and the kubeconfig that its token makes.
@@ -43,7 +43,7 @@ fn agent_on(node: &str) -> PathBuf {
     });
     let node_object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
     let file = file_of(&[node_object, pod]);
-    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    apply(&file);
     let pod = format!("agent-{node}");
     let plane = plane();
     plane

@@ -3,7 +3,7 @@
 use albacore_xtask::manifests::helm;
 use serde_json::{Value, json};
 
-use crate::plane::{file, file_of, kubectl, namespace, plane, run, wait};
+use crate::plane::{apply, file, file_of, kubectl, namespace, plane, run, wait};
 use crate::rendered::{EVERYTHING, render, variants};
 use crate::{chart, root};
 
@@ -23,7 +23,7 @@ fn group(object: &Value) -> &str {
 }
 
 /// Kinds of the Prometheus operator as far as a chart meets them: they exist and keep what they are given.
-fn serve_prometheus_kinds() {
+pub(crate) fn serve_prometheus_kinds() {
     let definition = |kind: &str| {
         let plural = format!("{}s", kind.to_lowercase());
         json!({
@@ -44,7 +44,7 @@ fn serve_prometheus_kinds() {
         })
     };
     let file = file_of(&[definition("ServiceMonitor"), definition("PrometheusRule")]);
-    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    apply(&file);
     let is_served = || {
         ["servicemonitors", "prometheusrules"]
             .iter()
@@ -153,7 +153,7 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
          labels: {{pod-security.kubernetes.io/enforce: restricted}}\n"
     );
     let labeled = file(&labeled);
-    kubectl(&["apply", "-f", labeled.path().to_str().unwrap()]);
+    apply(&labeled);
     let chart = chart();
     let chart = chart.to_str().unwrap();
     // The definitions came by kubectl: helm takes them over when it is told to.

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::plane::{file, kubectl, namespace, plane, run, wait};
+use crate::plane::{apply, file, kubectl, namespace, plane, run, wait};
 use crate::rendered::{of_kind, render};
 use crate::root;
 
@@ -101,78 +101,107 @@ fn server_metrics() -> String {
     call(&address, "GET /metrics", "").unwrap()
 }
 
-/// The arguments of the chart's controller, for this machine.
-fn controller_arguments(kubeconfig: &Path, listen: &str) -> Vec<String> {
-    let rendered = render(&[]);
-    let deployment = of_kind(&rendered, "Deployment")[0];
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let arguments = container["args"].as_array().unwrap().iter();
-    let here = |argument: &str| match argument {
-        "--listen=0.0.0.0:9090" => format!("--listen={listen}"),
-        other => other.to_owned(),
-    };
-    arguments
-        .map(|argument| here(argument.as_str().unwrap()))
-        .chain([format!("--kubeconfig={}", kubeconfig.display())])
-        .collect()
+/// The controller of the chart with these values, as its account there, with the arguments that the chart gives it.
+struct Controller {
+    _running: Running,
+    listen: String,
 }
 
-const DEPLOYMENT: &str = "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
-    metadata: {name: fraud, namespace: metrics}\n\
-    spec: {replicas: 1, models: [{name: fraud, uri: 'file:///models/fraud.ubj'}]}\n";
-
-/// Lets the controller work as the chart's account; its metrics.
-fn controller_metrics() -> String {
-    crate::rights::set_up(&[]);
-    namespace("metrics");
-    let account = plane().kubeconfig_of_account("albacore-system", "albacore-controller", None);
-    let listen = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let listen = listen.to_string();
-    let child = Command::new(program("albacore-controller"))
-        .args(controller_arguments(&account.unwrap(), &listen))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let _running = Running(child);
-    let deployment = file(DEPLOYMENT);
-    kubectl(&["apply", "-f", deployment.path().to_str().unwrap()]);
-    let mine = ["-n", "metrics", "-o", "name"];
-    for kind in [
-        "deployment/fraud",
-        "service/fraud",
-        "configmap/fraud",
-        "serviceaccount/fraud",
-        "networkpolicy/fraud",
-        "poddisruptionbudget/fraud",
-    ] {
-        let arguments = [&["get", kind], &mine[..]].concat();
-        wait(kind, || run("kubectl", &arguments).is_ok());
+impl Controller {
+    fn start(values: &[&str]) -> Self {
+        crate::rights::set_up(values);
+        let rendered = render(values);
+        let pod = &of_kind(&rendered, "Deployment")[0]["spec"]["template"]["spec"];
+        let account = pod["serviceAccountName"].as_str().unwrap();
+        let account = plane().kubeconfig_of_account("albacore-system", account, None);
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = free.local_addr().unwrap().to_string();
+        drop(free);
+        let arguments = pod["containers"][0]["args"].as_array().unwrap().iter();
+        let here = |argument: &str| match argument {
+            "--listen=0.0.0.0:9090" => format!("--listen={listen}"),
+            other => other.to_owned(),
+        };
+        let child = Command::new(program("albacore-controller"))
+            .args(arguments.map(|argument| here(argument.as_str().unwrap())))
+            .arg("--kubeconfig")
+            .arg(account.unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let _running = Running(child);
+        Self { _running, listen }
     }
-    wait("a status", || {
-        let status = [
-            "get",
-            "infd/fraud",
-            "-n",
-            "metrics",
-            "-o",
-            "jsonpath={.status.observedGeneration}",
-        ];
-        kubectl(&status) == "1"
-    });
-    let object = kubectl(&["get", "infd/fraud", "-n", "metrics", "-o", "json"]);
-    let (health, message) = crate::health::health(&serde_json::from_str(&object).unwrap());
-    assert_eq!(
-        health, "Progressing",
-        "no kubelet, no pod that serves: {message}"
-    );
-    wait("readiness", || {
-        call(&listen, "GET /readyz", "").is_ok_and(|reply| reply.starts_with("HTTP/1.1 200"))
-    });
-    kubectl(&["delete", "infd", "fraud", "-n", "metrics"]);
-    call(&listen, "GET /metrics", "").unwrap()
+
+    /// Has it work on a deployment in `namespace` and lets that go again; its metrics then.
+    fn work_in(&self, namespace: &str) -> String {
+        let deployment = file(&format!(
+            "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+             metadata: {{name: fraud, namespace: {namespace}}}\n\
+             spec: {{replicas: 1, models: [{{name: fraud, uri: 'file:///models/fraud.ubj'}}]}}\n"
+        ));
+        apply(&deployment);
+        let get = |what: &str, output: &str| {
+            let arguments = ["get", what, "--namespace", namespace, "--output", output];
+            run("kubectl", &arguments)
+        };
+        for kind in CHILDREN {
+            wait(kind, || get(&format!("{kind}/fraud"), "name").is_ok());
+        }
+        let observed = "jsonpath={.status.observedGeneration}";
+        wait("a status", || get("infd/fraud", observed).unwrap() == "1");
+        let object = get("infd/fraud", "json").unwrap();
+        let (health, message) = crate::health::health(&serde_json::from_str(&object).unwrap());
+        assert_eq!(
+            health, "Progressing",
+            "no kubelet, no pod that serves: {message}"
+        );
+        let is_event = |text: &str| text.contains("albacore-controller");
+        wait("an event", || {
+            get("events.events.k8s.io", "yaml").is_ok_and(|e| is_event(&e))
+        });
+        wait("readiness", || {
+            call(&self.listen, "GET /readyz", "")
+                .is_ok_and(|reply| reply.starts_with("HTTP/1.1 200"))
+        });
+        kubectl(&["delete", "infd", "fraud", "--namespace", namespace]);
+        let metrics = call(&self.listen, "GET /metrics", "").unwrap();
+        let is_refused =
+            |line: &&str| line.contains("code=\"401\"") || line.contains("code=\"403\"");
+        let refused: Vec<&str> = metrics.lines().filter(is_refused).collect();
+        assert!(refused.is_empty(), "rights are missing: {refused:?}");
+        metrics
+    }
+}
+
+const CHILDREN: [&str; 7] = [
+    "deployment",
+    "service",
+    "configmap",
+    "serviceaccount",
+    "networkpolicy",
+    "poddisruptionbudget",
+    "servicemonitor",
+];
+
+/// Lets the controller work with the rights of some namespaces, then with those of all; its metrics.
+fn controller_metrics() -> String {
+    crate::cluster::serve_prometheus_kinds();
+    for name in ["metrics-1", "metrics-2", "metrics-3"] {
+        namespace(name);
+    }
+    // One after the other: two controllers with leases of their own would work on the same.
+    let walled = Controller::start(&[
+        "--set",
+        "controller.watchNamespaces={metrics-1,metrics-2}",
+        "--set",
+        "fullnameOverride=walled-metrics",
+    ]);
+    for name in ["metrics-1", "metrics-2"] {
+        walled.work_in(name);
+    }
+    drop(walled);
+    Controller::start(&[]).work_in("metrics-3")
 }
 
 #[test]
@@ -180,22 +209,14 @@ fn every_metric_that_is_named_exists_and_the_charts_account_is_enough_for_the_co
     let named = all_named();
     assert!(named.len() > 25, "{named:?}");
     let (server, controller) = (server_metrics(), controller_metrics());
-    let missing: Vec<&String> = named
-        .iter()
-        .filter(|name| {
-            let has = |text: &str| {
-                text.contains(&format!("\n{name}{{")) || text.contains(&format!("\n{name} "))
-            };
-            !has(&server) && !has(&controller)
-        })
-        .collect();
+    let is_missing = |name: &&String| {
+        let samples = [format!("\n{name}{{"), format!("\n{name} ")];
+        let has = |text: &str| samples.iter().any(|sample| text.contains(sample));
+        !has(&server) && !has(&controller)
+    };
+    let missing: Vec<&String> = named.iter().filter(is_missing).collect();
     assert!(
         missing.is_empty(),
         "no program has {missing:?}\n{server}\n{controller}"
     );
-    let refused: Vec<&str> = controller
-        .lines()
-        .filter(|line| line.contains("code=\"401\"") || line.contains("code=\"403\""))
-        .collect();
-    assert!(refused.is_empty(), "rights are missing: {refused:?}");
 }

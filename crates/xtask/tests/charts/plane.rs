@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use albacore_testbed::{ControlPlane, Options};
 use serde_json::Value;
@@ -58,11 +58,18 @@ pub(crate) fn file_of(objects: &[Value]) -> NamedTempFile {
     file(&texts.join("\n---\n"))
 }
 
+/// Applies a file as an administrator. One at a time: tests that set up the same objects would be in each other's way.
+pub(crate) fn apply(file: &NamedTempFile) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+}
+
 /// Makes a namespace, if it is not there yet.
 pub(crate) fn namespace(name: &str) {
-    let text = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
-    let file = file(&text);
-    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    apply(&file(&format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n"
+    )));
 }
 
 /// Waits until `is_so`; `what` is for the reader of a failure.

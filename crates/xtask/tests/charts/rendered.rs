@@ -1,6 +1,7 @@
 //! What the chart renders: definitions of resources, labels, rights on paper.
 
 use albacore_xtask::crds;
+use albacore_xtask::images::{IMAGES, Source};
 use albacore_xtask::manifests::{self, helm};
 use serde_json::{Value, json};
 
@@ -137,4 +138,24 @@ fn the_agent_and_its_release_do_not_share_a_namespace_by_mistake() {
     let arguments = helm::template_arguments(chart.to_str().unwrap(), "albacore-agent", &values);
     let error = helm::run(&arguments).unwrap_err().to_string();
     assert!(error.contains("agent.namespace.create=false"), "{error}");
+}
+
+#[test]
+fn the_images_are_those_that_make_images_builds() {
+    let source = Source::read(root()).unwrap();
+    let rendered = render(&[]);
+    let pod = &of_kind(&rendered, "Deployment")[0]["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let image_of = |package: &str| {
+        let image = IMAGES.iter().find(|image| image.package == package);
+        image.unwrap()
+    };
+    let controller = image_of("albacore-controller");
+    assert_eq!(container["image"], controller.reference(&source));
+    assert_eq!(container["ports"][0]["containerPort"], controller.ports[0]);
+    let security = &container["securityContext"];
+    let user = format!("{}:{}", security["runAsUser"], security["runAsGroup"]);
+    assert_eq!(user, controller.user);
+    let server = image_of("albacore-server").reference(&source);
+    assert_eq!(container["args"][0], format!("--server-image={server}"));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::plane::{file, file_of, kubectl, kubectl_as, namespace, plane};
+use crate::plane::{apply, file, file_of, kubectl, kubectl_as, namespace, plane};
 use crate::rendered::{EVERYTHING, render};
 
 const CHILDREN: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
@@ -112,11 +112,11 @@ pub(crate) fn set_up(values: &[&str]) {
     };
     let objects: Vec<Value> = render(values).into_iter().filter(of_rights).collect();
     let roles = file_of(&objects);
-    kubectl(&["apply", "-f", roles.path().to_str().unwrap()]);
+    apply(&roles);
     let nobody =
         "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: nobody, namespace: rights-1}\n";
     let file = file(nobody);
-    kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    apply(&file);
 }
 
 fn account(namespace: &str, name: &str) -> std::path::PathBuf {
