@@ -65,8 +65,9 @@ fn cold(count: usize) -> (Rig, Controller) {
     let resident = controller.resident_mib();
     println!(
         "cold: {count} deployments applied in {seconds:.1} s, {writes} writes, {:.0} a second, \
-         {resident} MiB resident",
-        writes as f64 / seconds
+         {resident} MiB resident, {:.1} s of cpu",
+        writes as f64 / seconds,
+        controller.cpu_seconds()
     );
     (rig, controller)
 }
@@ -76,12 +77,14 @@ fn settled(count: usize) {
     let (rig, controller) = cold(count);
     std::thread::sleep(Duration::from_secs(15));
     let (writes, requests) = (rig.writes().len(), rig.requests().len());
+    let cpu = controller.cpu_seconds();
     std::thread::sleep(Duration::from_secs(60));
     let (writes, requests) = (rig.writes().len() - writes, rig.requests().len() - requests);
     println!(
         "settled: {count} deployments, {writes} writes and {requests} requests in 60 s, {} MiB \
-         resident",
-        controller.resident_mib()
+         resident, {:.1} s of cpu",
+        controller.resident_mib(),
+        controller.cpu_seconds() - cpu
     );
     assert_eq!(writes, 0);
 }

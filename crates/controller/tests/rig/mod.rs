@@ -38,6 +38,12 @@ impl Rig {
         let mut plane = ControlPlane::start(&options).unwrap();
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");
         plane.serve_crds(&crds).unwrap();
+        // Pods that are not restricted are refused: a test that sees pods sees restricted ones.
+        let label = "pod-security.kubernetes.io/enforce=restricted";
+        let labeled = plane
+            .kubectl(&["label", "namespace", "default", label])
+            .unwrap();
+        assert!(labeled.status.success(), "{labeled:?}");
         // A user with every right and a name of its own, so that its requests can be counted.
         let kubeconfig = plane
             .kubeconfig_of(CONTROLLER, Some("system:masters"))
@@ -314,6 +320,14 @@ impl Controller {
 
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Cpu time used so far, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let after_name = stat.rsplit(')').next().unwrap();
+        let ticks = after_name.split_whitespace().skip(11).take(2);
+        ticks.map(|t| t.parse::<f64>().unwrap()).sum::<f64>() / 100.0
     }
 
     /// Resident memory, in MiB.
