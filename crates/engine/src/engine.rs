@@ -178,8 +178,7 @@ impl Engine {
                 let (reply, _) = tokio::sync::oneshot::channel();
                 let edition = model.at(state.catalog.next_id(), slot);
                 state.propose(edition, reply, out);
-                // No worker serves yet: it is promoted at once.
-                state.promote_if_known(out);
+                state.promote(out);
             }
             Ok::<_, NoSlot>(())
         })?;

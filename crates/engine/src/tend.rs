@@ -208,16 +208,21 @@ impl State {
         candidate.is_some_and(|candidate| Some(candidate.edition.id) == id)
     }
 
-    /// Promotes the candidate once every worker that serves has it.
-    pub(super) fn promote_if_known(&mut self, out: &mut Outbox) {
+    /// Promotes the candidate once every worker that serves has it. While none serves nothing is
+    /// known of it: it may be what ended them.
+    fn promote_if_known(&mut self, out: &mut Outbox) {
         let Some(candidate) = &self.candidate else {
             return;
         };
         let id = candidate.edition.id;
-        let mut serving = self.seats.iter().filter(|seat| seat.is_ready);
-        if !serving.all(|seat| seat.has.contains(&id)) {
-            return;
+        let mut serving = self.seats.iter().filter(|seat| seat.is_ready).peekable();
+        if serving.peek().is_some() && serving.all(|seat| seat.has.contains(&id)) {
+            self.promote(out);
         }
+    }
+
+    /// Promotes the candidate: for an engine that starts, whose workers open it before they serve.
+    pub(super) fn promote(&mut self, out: &mut Outbox) {
         let Some(Candidate { edition, reply, .. }) = self.candidate.take() else {
             return;
         };
@@ -233,3 +238,6 @@ impl State {
         out.installed.push((reply, installed));
     }
 }
+
+#[cfg(test)]
+mod tests;

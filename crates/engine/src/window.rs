@@ -92,7 +92,7 @@ impl Outcomes {
 
     /// The same, of all; 0 of none.
     #[must_use]
-    pub fn bad_share(&self) -> f64 {
+    pub fn bad_rate(&self) -> f64 {
         let bad = self.bad();
         bad as f64 / ((self.good + bad) as f64).max(1.0)
     }
@@ -192,7 +192,7 @@ impl ServerWindow {
         let mut is_overloaded = false;
         for (model, allowed) in models {
             outcomes.add(&model);
-            is_overloaded |= model.bad_share() > allowed;
+            is_overloaded |= model.bad_rate() > allowed;
         }
         let start = (number(now) + 1).saturating_sub(SPANS as u64) * SPAN_NANOS;
         let nanos = (now.0 - start).max(1);
@@ -204,7 +204,7 @@ impl ServerWindow {
             window_seconds,
             outcomes,
             goodput_per_second: outcomes.good as f64 / window_seconds.max(1.0),
-            bad_share: outcomes.bad_share(),
+            bad_rate: outcomes.bad_rate(),
             idle_share,
             factor: factor(&outcomes, is_overloaded, idle_share),
             latency_p50_nanos: self.quantile(0.5, now),
@@ -252,10 +252,10 @@ pub struct Load {
     /// Requests answered in time, per second.
     pub goodput_per_second: f64,
     /// Late, shed and failed requests, of all.
-    pub bad_share: f64,
+    pub bad_rate: f64,
     /// Idle time of workers, of the time of all workers.
     pub idle_share: f64,
-    /// 1/(1-r) with r = `bad_share` if that is above 0, else 1-f with f = `idle_share`: by what the
+    /// 1/(1-r) with r = `bad_rate` if that is above 0, else 1-f with f = `idle_share`: by what the
     /// number of pods should be multiplied.
     pub factor: f64,
     /// Median from submit to reply, nanoseconds, at most 9 % too high; `None` without a reply.
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(window.sum(at(500)), Outcomes::default());
         window.now(at(500)).shed += 1;
         assert_eq!(window.sum(at(500)).shed, 1);
-        assert!(is_near(window.sum(at(500)).bad_share(), 1.0));
+        assert!(is_near(window.sum(at(500)).bad_rate(), 1.0));
     }
 
     #[test]

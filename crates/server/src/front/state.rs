@@ -85,7 +85,7 @@ pub(super) fn describe(stats: &Stats, posted: Posted) -> State {
         models: models.map(|notice| model(notice, &stats.models)).collect(),
         window_seconds: load.window_seconds,
         goodput_per_second: load.goodput_per_second,
-        bad_rate: load.bad_share,
+        bad_rate: load.bad_rate,
         idle_share: load.idle_share,
         load_factor: load.factor,
         latency_p50_ms: load.latency_p50_nanos.map(millis),

@@ -1,0 +1,324 @@
+//! The state with workers that are played by the test: over real rings and channels, in any order
+//! of acts, no batch names an image that its worker lacks.
+
+use std::collections::BTreeSet;
+
+use albacore_batching::{Config, Policy};
+use albacore_os::{Channel, Extent, SharedMemory};
+use proptest::prelude::*;
+
+use super::*;
+use crate::ring::Segment;
+use crate::state::{Answer, Life, Pending};
+use crate::{Kind, KindSet, ModelInfo};
+
+/// A worker as the test plays it.
+struct Player {
+    ring: Ring,
+    channel: Channel,
+    has: BTreeSet<EditionId>,
+    sequence: u32,
+}
+
+impl Player {
+    /// Does what the front asks for, if it asks for something; `can_open` as the test wants it.
+    fn act(&mut self, asked: u32, can_open: bool) {
+        if asked == self.sequence {
+            return;
+        }
+        self.sequence = asked;
+        if self.ring.is_orders() {
+            let message = self.channel.receive().unwrap().unwrap();
+            let orders = Orders::decode(&message.bytes).unwrap();
+            self.has.retain(|id| !orders.closes.contains(id));
+            match orders.opens {
+                Some((id, _)) if can_open => {
+                    assert!(message.fd.is_some());
+                    self.has.insert(id);
+                }
+                Some(_) => self.ring.fail(0, "no memory"),
+                None => {}
+            }
+            self.ring.finish(asked, 1, std::time::Duration::ZERO);
+            return;
+        }
+        let mut segments: Vec<Segment> = Vec::new();
+        assert!(self.ring.read(&mut segments));
+        for segment in &segments {
+            let id = segment.edition;
+            assert!(self.has.contains(&id), "{id:?} is not among {:?}", self.has);
+        }
+        self.ring
+            .finish(asked, segments.len(), std::time::Duration::ZERO);
+    }
+}
+
+/// A state, its players, and the requests that wait.
+struct Stage {
+    state: State,
+    players: Vec<Option<Player>>,
+    memory: Option<Extent>,
+    answers: Vec<oneshot::Receiver<Answer>>,
+    installs: Vec<oneshot::Receiver<Installed>>,
+    now: u64,
+}
+
+impl Stage {
+    fn new(workers: usize) -> Self {
+        let mut state = State::new(Config {
+            queues: 0,
+            workers,
+            policy: Policy::Eager,
+            batch_rows_max: 4,
+            batch_requests_max: 8,
+            queue_rows_max: 64,
+        });
+        assert_eq!(state.declare("m", None), Ok(0));
+        let memory = SharedMemory::create("test", 1 << 20).unwrap();
+        let mut stage = Self {
+            state,
+            players: (0..workers).map(|_| None).collect(),
+            memory: Some(memory.map_extent().unwrap()),
+            answers: Vec::new(),
+            installs: Vec::new(),
+            now: 0,
+        };
+        stage.propose();
+        stage.change(|state, _, out| state.promote(out));
+        assert_eq!(stage.installs[0].try_recv(), Ok(Ok(())));
+        stage
+    }
+
+    /// As the engine does: a change, then what follows from it.
+    fn change(&mut self, change: impl FnOnce(&mut State, Nanos, &mut Outbox)) {
+        self.now += 1;
+        let (now, mut out) = (Nanos(self.now), Outbox::default());
+        change(&mut self.state, now, &mut out);
+        self.state.tend(now, &mut out);
+        for (reply, answer) in out.answers {
+            let _ = reply.send(answer);
+        }
+        for (reply, installed) in out.installed {
+            let _ = reply.send(installed);
+        }
+    }
+
+    fn collect(&mut self) {
+        self.change(|state, now, out| state.collect_all(now, out));
+    }
+
+    fn propose(&mut self) {
+        let id = self.state.catalog.next_id();
+        let edition = Arc::new(Edition {
+            id,
+            slot: 0,
+            info: ModelInfo {
+                name: "m".to_owned(),
+                platform: String::new(),
+                features: 1,
+                outputs: Vec::new(),
+            },
+            image: SharedMemory::holding("test", b"image").unwrap(),
+        });
+        let (reply, installed) = oneshot::channel();
+        self.installs.push(installed);
+        self.change(|state, _, out| state.propose(edition, reply, out));
+    }
+
+    fn start(&mut self, worker: usize) {
+        if self.players[worker].is_some() {
+            return;
+        }
+        let ring = Ring::create("test").unwrap();
+        let theirs = Ring::open(ring.fd().try_clone_to_owned().unwrap()).unwrap();
+        let (channel, their_channel) = Channel::pair().unwrap();
+        let life = Arc::new(Life { ring, channel });
+        theirs.set_ready();
+        self.players[worker] = Some(Player {
+            ring: theirs,
+            channel: their_channel,
+            has: BTreeSet::new(),
+            sequence: 0,
+        });
+        self.change(|state, now, out| {
+            state.worker_started(worker, life);
+            state.collect_all(now, out);
+        });
+    }
+
+    fn act(&mut self, worker: usize, can_open: bool) {
+        let asked = self.state.seats[worker].sequence;
+        // A life that the front has given up is told to stop.
+        let is_stopped = self.state.seats[worker].life.is_none();
+        match &mut self.players[worker] {
+            Some(_) if is_stopped => self.kill(worker),
+            Some(player) => {
+                player.act(asked, can_open);
+                self.collect();
+            }
+            None => {}
+        }
+    }
+
+    fn kill(&mut self, worker: usize) {
+        if self.players[worker].take().is_some() {
+            let exit = Exit::Signal(9);
+            self.change(|state, now, out| {
+                state.worker_ended(worker, exit, now, out);
+            });
+        }
+    }
+
+    fn request(&mut self, rows: usize) {
+        let current = self.state.catalog.current_of(0).unwrap().id;
+        let memory = self.memory.take().unwrap();
+        let (input, memory) = memory.split_at(64);
+        let (results, memory) = memory.split_at(64);
+        self.memory = Some(memory);
+        let (reply, answer) = oneshot::channel();
+        self.answers.push(answer);
+        self.change(|state, now, out| {
+            if state.scheduler.reserve(rows).is_err() {
+                return;
+            }
+            state.catalog.pin(current);
+            let pending = Pending {
+                model: 0,
+                edition: current,
+                kinds: KindSet::only(Kind::Value),
+                is_double: false,
+                rows,
+                input,
+                results,
+                reply,
+                submitted: now,
+                first_dispatch: None,
+                compute_nanos: 0,
+                failure: None,
+                parts: 0,
+                is_wanted: true,
+            };
+            state.submit(pending, now, out);
+        });
+    }
+
+    /// Everybody works until nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..200 {
+            for worker in 0..self.players.len() {
+                self.start(worker);
+                self.act(worker, true);
+            }
+        }
+    }
+
+    fn has(&self, worker: usize) -> Vec<EditionId> {
+        let player = self.players[worker].as_ref();
+        player.map_or_else(Vec::new, |player| player.has.iter().copied().collect())
+    }
+}
+
+#[test]
+fn a_candidate_is_promoted_when_every_serving_worker_has_it_and_the_old_one_is_closed() {
+    let mut stage = Stage::new(2);
+    stage.settle();
+    assert_eq!(stage.state.ready_workers(), 2);
+    let old = stage.has(0);
+    stage.propose();
+    stage.act(0, true);
+    assert_eq!(stage.has(0).len(), 2, "both");
+    assert!(
+        stage.installs[1].try_recv().is_err(),
+        "the other worker lacks it"
+    );
+    assert_eq!(stage.state.scheduler.present_workers(), 1, "one at a time");
+    stage.act(1, true);
+    assert_eq!(stage.installs[1].try_recv(), Ok(Ok(())));
+    stage.settle();
+    assert!(stage.has(0) == stage.has(1) && stage.has(0).len() == 1 && stage.has(0) != old);
+    assert_eq!(stage.state.scheduler.present_workers(), 2);
+}
+
+#[test]
+fn a_candidate_that_cannot_be_opened_changes_nothing() {
+    let mut stage = Stage::new(2);
+    stage.settle();
+    let old = stage.has(1);
+    stage.propose();
+    stage.act(0, true);
+    stage.act(1, false);
+    let reason = "worker 1 cannot open it: no memory".to_owned();
+    assert_eq!(stage.installs[1].try_recv(), Ok(Err(reason)));
+    stage.settle();
+    assert_eq!(
+        (stage.has(0), stage.has(1)),
+        (old.clone(), old),
+        "closed again"
+    );
+    assert_eq!(stage.state.ready_workers(), 2);
+}
+
+#[test]
+fn a_candidate_that_kills_workers_is_given_up() {
+    let mut stage = Stage::new(1);
+    stage.settle();
+    stage.propose();
+    for death in 1..=OPEN_DEATHS_MAX {
+        assert!(stage.installs[1].try_recv().is_err(), "{death}");
+        stage.kill(0);
+        stage.start(0);
+        // It opens what is promoted, serves, and is held for the candidate.
+        stage.act(0, true);
+    }
+    let reason = "3 workers died while they opened it, last with signal 9".to_owned();
+    assert_eq!(stage.installs[1].try_recv(), Ok(Err(reason)));
+    stage.settle();
+    assert_eq!((stage.state.ready_workers(), stage.has(0).len()), (1, 1));
+}
+
+#[test]
+fn a_worker_that_cannot_open_what_is_served_is_started_again_and_counted() {
+    let mut stage = Stage::new(1);
+    stage.start(0);
+    stage.act(0, false);
+    assert!(stage.state.seats[0].life.is_none(), "it is told to stop");
+    stage.kill(0);
+    assert_eq!(stage.state.worst_start().0, 1);
+    stage.settle();
+    assert_eq!(
+        (stage.state.ready_workers(), stage.state.worst_start().0),
+        (1, 0)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_requests_are_answered_by_what_they_were_taken_for(
+        acts in proptest::collection::vec((0..12_u8, 0..3_usize, 1..10_usize), 0..120)
+    ) {
+        let mut stage = Stage::new(3);
+        for (act, worker, rows) in acts {
+            match act {
+                0..=3 => stage.act(worker, true),
+                4 => stage.act(worker, false),
+                5 | 6 => stage.start(worker),
+                7 => stage.kill(worker),
+                8 => stage.propose(),
+                9 => stage.collect(),
+                _ => stage.request(rows),
+            }
+        }
+        stage.settle();
+        // Poison is another matter: a batch on which many workers died fails.
+        prop_assert_eq!(stage.state.pending(), 0);
+        let mut finished = stage.installs.iter_mut().skip(1);
+        prop_assert!(finished.all(|install| install.try_recv().is_ok()), "each install ends");
+        let current = vec![stage.state.catalog.current_of(0).unwrap().id];
+        for worker in 0..3 {
+            prop_assert_eq!(stage.has(worker), current.clone(), "old images are closed");
+        }
+        prop_assert_eq!(stage.state.scheduler.present_workers(), 3);
+    }
+}
