@@ -26,7 +26,7 @@ const NO_AFFINITY: &str = r#"{"nodeAfinity": {}}"#;
 const DIGEST: &str = "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"";
 
 #[rustfmt::skip]
-const CASES: [Case; 64] = [
+const CASES: [Case; 66] = [
     ("nameOverride", NAME, NO_NAME),
     ("fullnameOverride", NAME, NO_NAME),
     ("labels", MAP, NO_LABELS),
@@ -41,6 +41,8 @@ const CASES: [Case; 64] = [
     ("controller.image.digest", DIGEST, "\"sha256:0\""),
     ("controller.watchNamespaces", r#"["a", "b"]"#, r#"["A"]"#),
     ("controller.log", "\"text\"", "\"yaml\""),
+    ("controller.logFilter", "\"albacore_controller=debug,info\"", "\"\""),
+    ("controller.requestsPerSecond", "50", "0"),
     ("controller.resources", RESOURCES, NO_RESOURCES),
     ("controller.priorityClassName", NAME, NO_NAME),
     ("controller.nodeSelector", MAP, NO_LABELS),
