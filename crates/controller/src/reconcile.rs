@@ -188,9 +188,8 @@ impl Controller {
         let settings_sha256 = settings.map(|text| sha256_of(text.as_bytes()));
         let facts = Facts {
             deployment: &deployment,
-            valid: applied.valid.as_ref(),
             verdict: &applied.verdict,
-            served: applied.valid.as_ref().map_or((false, false), served),
+            served: applied.valid.as_ref().map(served),
             settings_sha256: settings_sha256.as_deref(),
             workload: workload.as_ref(),
             pods: &observation.pods,

@@ -12,7 +12,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::children::ChildKind;
 use crate::names::{DEPLOYMENT_LABEL, GRPC_PORT, HTTP_PORT};
 use crate::observed::{PodSeen, Workload};
-use crate::validate::Valid;
 
 pub(crate) use figures::load_of;
 
@@ -36,12 +35,11 @@ pub enum Verdict {
 pub struct Facts<'a> {
     /// The deployment, with the status that it has.
     pub deployment: &'a InferenceDeployment,
-    /// What is wanted, if that is valid.
-    pub valid: Option<&'a Valid>,
-    /// What came of it.
+    /// What came of what is wanted.
     pub verdict: &'a Verdict,
-    /// Whether something answers over HTTP, and over gRPC.
-    pub served: (bool, bool),
+    /// Whether something answers over HTTP, and over gRPC; `None` for a spec that is not valid: what
+    /// was served before still is.
+    pub served: Option<(bool, bool)>,
     /// SHA-256 of the settings that pods should have in force; `None` for a server of the user's
     /// own.
     pub settings_sha256: Option<&'a str>,
@@ -85,7 +83,17 @@ pub fn status_of(facts: &Facts<'_>, now: &Time) -> InferenceDeploymentStatus {
     let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
     let host = |port: u16| format!("{name}.{namespace}.svc:{port}");
     let workload = facts.workload.cloned().unwrap_or_default();
-    let (http, grpc) = facts.served;
+    let before = deployment.status.as_ref();
+    let (url, grpc_url) = match facts.served {
+        Some((http, grpc)) => (
+            http.then(|| format!("http://{}", host(HTTP_PORT))),
+            grpc.then(|| host(GRPC_PORT)),
+        ),
+        None => (
+            before.and_then(|status| status.url.clone()),
+            before.and_then(|status| status.grpc_url.clone()),
+        ),
+    };
     InferenceDeploymentStatus {
         observed_generation: deployment.metadata.generation,
         conditions: conditions::conditions(facts, now),
@@ -97,8 +105,8 @@ pub fn status_of(facts: &Facts<'_>, now: &Time) -> InferenceDeploymentStatus {
         pinned: placed::pinned(facts),
         workers: Some(worker_counts(facts)),
         models: models::models(facts),
-        url: http.then(|| format!("http://{}", host(HTTP_PORT))),
-        grpc_url: grpc.then(|| host(GRPC_PORT)),
+        url,
+        grpc_url,
         goodput: figures::goodput(facts),
         latency_p99: figures::latency_p99(facts),
         bad_rate: figures::bad_rate(facts),

@@ -10,7 +10,6 @@ use super::*;
 use crate::observed::Told;
 use crate::settings::source_of;
 use crate::state::{Latency, Loading, ModelState, Requests, ServerState, Workers};
-use crate::validate::validate;
 
 const SETTINGS: &str = "in force";
 
@@ -125,12 +124,13 @@ impl Case {
     }
 
     fn status_at(&self, second: i64) -> InferenceDeploymentStatus {
-        let valid = validate(&self.deployment).ok();
         let facts = Facts {
             deployment: &self.deployment,
-            valid: valid.as_ref(),
             verdict: &self.verdict,
-            served: (true, true),
+            served: match self.verdict {
+                Verdict::Invalid(_) => None,
+                _ => Some((true, true)),
+            },
             settings_sha256: Some(SETTINGS),
             workload: self.workload.as_ref(),
             pods: &self.pods,
@@ -281,6 +281,12 @@ fn every_hindrance_is_named() {
     assert_eq!(
         (stalled.reason.as_str(), stalled.message.as_str()),
         ("InvalidSpec", "spec.x is 1")
+    );
+    assert_eq!(status.url, None);
+    case.deployment.status = Some(Case::well().status());
+    assert_eq!(
+        case.status().url.as_deref(),
+        Some("http://fraud.bank.svc:8080")
     );
     case.verdict = Verdict::Collecting(ChildKind::Service);
     assert_eq!(case.says("Reconciling"), "True/Collecting");
