@@ -13,7 +13,7 @@ if [ ! -f "$folder/complete" ]; then
     mkdir -p "$folder/packages"
     apt-get update -qq >&2
     # skopeo brings no service; the other two need its libraries and these.
-    apt-get install -y -qq --no-install-recommends --no-upgrade skopeo libseccomp2 curl python3 >&2
+    apt-get install -y -qq --no-install-recommends --no-upgrade skopeo libseccomp2 curl openssl python3 >&2
     (cd "$folder/packages" && apt-get download -qq containerd runc docker-registry 2>&1 | grep -v unsandboxed >&2) || true
     for package in containerd runc docker-registry; do
         dpkg-deb -x "$folder/packages/$package"_*.deb "$folder"

@@ -4,6 +4,9 @@
 //! of the OCI image layout, with its bill of materials beside. What goes in is named here and
 //! nowhere else; equal sources and compilers give equal bytes, so anybody can check an image by
 //! building it.
+//!
+//! No image holds certificates of authorities: the server's client has those of the web compiled
+//! in, a cluster hands its own to the controller. A kubeconfig that names none fails in an image.
 
 mod archive;
 mod compile;
