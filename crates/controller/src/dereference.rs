@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use crate::children::ChildKind;
-use crate::names::APPLIED_ANNOTATION;
+use crate::names::{APPLIED_ANNOTATION, DEPLOYMENT_LABEL};
 use crate::observed::{Live, PodSeen};
 use crate::scrape::States;
-use crate::watches::{Watches, owner};
+use crate::watches::Watches;
 
 /// Everything that exists of a deployment.
 pub(crate) struct Observation {
@@ -32,7 +32,7 @@ pub(crate) fn dereference(key: &Key, watches: &Watches, states: &States) -> Opti
         Some((kind, live(kind, &child)))
     });
     let children = children.collect();
-    let pods = watches.pods.select(|pod| owner(pod).as_ref() == Some(key));
+    let pods = watches.pods.select(|pod| is_of(pod, key));
     let mut pods: Vec<PodSeen> = pods.iter().map(|pod| seen(pod, watches, states)).collect();
     pods.sort_by(|a, b| a.name.cmp(&b.name));
     Some(Observation {
@@ -63,6 +63,17 @@ pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> Live {
         applied: object.annotations().get(APPLIED_ANNOTATION).cloned(),
         body,
     }
+}
+
+/// Whether the pod says that it is of the deployment `key`. Asked of every pod each time, so it
+/// copies nothing.
+fn is_of(pod: &Pod, key: &Key) -> bool {
+    let metadata = &pod.metadata;
+    let name = metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(DEPLOYMENT_LABEL));
+    name == Some(&key.name) && metadata.namespace.as_deref() == Some(key.namespace.as_str())
 }
 
 fn seen(pod: &Pod, watches: &Watches, states: &States) -> PodSeen {

@@ -143,7 +143,7 @@ fn what_cannot_be_run_is_named_and_mended() {
     });
     rig.apply(&[
         deployment("bad", &json!({})),
-        deployment("worse", &json!({"template": {}})),
+        deployment("worse", &json!({})),
     ]);
     rig.wait_for("bad", "Stalled", "");
     rig.wait_for("worse", "Stalled", "");
