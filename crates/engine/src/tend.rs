@@ -147,7 +147,7 @@ impl State {
         let image = edition.map(|edition| edition.image.as_fd());
         if let Err(error) = life.channel.send(&orders.encode(), image) {
             // A worker that is gone is missed soon; one that lives says that no orders came.
-            tracing::warn!(worker, %error, "a worker cannot be told its models");
+            tracing::debug!(worker, %error, "a worker cannot be told its models");
         }
         seat.sequence = Ring::next_sequence(seat.sequence);
         seat.orders = Some(orders);
