@@ -42,8 +42,9 @@ pub(crate) struct Shares {
     mains: Vec<i64>,
     /// Threads that must go beside mains, because the other cpus of the child are too few.
     beside: Vec<i64>,
-    /// How many cores, and cpus, of each child must be full and hold a main.
-    needs: Vec<[i64; 2]>,
+    /// How many cores, and cpus, of each child must be full and hold a main, and how many more
+    /// of either kind.
+    needs: Vec<[i64; 3]>,
 }
 
 impl Shares {
@@ -56,7 +57,7 @@ impl Shares {
             volume: vec![0; width],
             mains: vec![0; width],
             beside: vec![0; width],
-            needs: vec![[0; 2]; width],
+            needs: vec![[0; 3]; width],
         };
         for (at, part) in node.parts.iter().enumerate() {
             for child in 0..width {
@@ -78,7 +79,9 @@ impl Shares {
         let (volume, mains) = (self.volume[child], self.mains[child]);
         let cores = class.cores_needed(volume, mains);
         let cpus = class.cpus_needed(volume, mains);
-        self.needs[child] = [cores, cpus.max(self.crowded(node, child))];
+        let cpus = cpus.max(self.crowded(node, child));
+        let more = class.either_needed(volume, mains) - cores - cpus;
+        self.needs[child] = [cores, cpus, more.max(0)];
     }
 
     /// How many cpus with a main must be full so that all finds room that must go beside mains.
@@ -103,10 +106,12 @@ impl Shares {
         let width = node.children.len();
         let of = |child: usize, rule: usize| {
             let permits = node.permits[rule]?;
-            let needed: i64 = self.needs.iter().map(|needs| needs[rule]).sum();
+            // what is needed of either kind is of both by halves
+            let wants = |needs: &[i64; 3]| needs[rule] + (needs[2] + rule as i64) / 2;
+            let needed: i64 = self.needs.iter().map(wants).sum();
             let rest = (permits - needed).max(0) as usize;
             let share = rest * (child + 1) / width - rest * child / width;
-            Some(self.needs[child][rule] + share as i64)
+            Some(wants(&self.needs[child]) + share as i64)
         };
         (0..width)
             .map(|child| [of(child, 0), of(child, 1)])
@@ -136,8 +141,9 @@ struct Annealing<'a> {
     shares: Shares,
     width: usize,
     fine: i64,
-    /// Cores, and cpus, that must be full and hold a main, over all children.
-    excess: [i64; 2],
+    /// Cores, and cpus, that must be full and hold a main, and how many more of either kind, over all
+    /// children.
+    excess: [i64; 3],
     /// Whether the node wants mains counted against volumes.
     coupled: bool,
 }
@@ -167,7 +173,7 @@ pub(crate) fn anneal(
     let mut annealing = Annealing {
         width: node.children.len(),
         fine: steep + steep / 4 + 1,
-        excess: [0; 2],
+        excess: [0; 3],
         coupled: node.permits[0].or(node.permits[1]).is_some(),
         node,
         shares: start,
@@ -386,10 +392,14 @@ impl Annealing<'_> {
 
     /// How many units are full and hold a main beyond the permits.
     fn without_permit(&self) -> i64 {
-        let rules = self.excess.iter().zip(self.node.permits);
-        rules
-            .map(|(excess, permits)| permits.map_or(0, |permits| (excess - permits).max(0)))
-            .sum()
+        let [cores, cpus] = self.node.permits;
+        let above = |permits: Option<i64>, needed: i64| {
+            permits.map_or(0, |permits| (needed - permits).max(0))
+        };
+        let [of_cores, of_cpus, more] = self.excess;
+        let both = cores.and_then(|cores| Some(cores + cpus?));
+        let either = above(both, of_cores + of_cpus + more).min(more);
+        above(cores, of_cores) + above(cpus, of_cpus) + either
     }
 
     fn is_whole(&self) -> bool {

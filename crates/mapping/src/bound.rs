@@ -16,12 +16,56 @@
 //! the bound can be above every mapping.
 
 use crate::Mode;
-use crate::classes::{Permits, beside_mains, classes};
+use crate::classes::{Class, Permits, beside_mains, classes};
 use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
+use crate::forks::forked;
 use crate::improve::{Allowed, Search};
-use crate::prices::{Sizes, lowest};
+use crate::prices::{Prices, Sizes, lowest};
 use crate::spread::{no_counts, spread};
 use crate::volumes::main_limits;
+
+/// Where bargaining in a group of levels ended, to be gone on from.
+pub(crate) struct Bargained {
+    inner: usize,
+    outer: usize,
+    classes: Vec<Class>,
+    bound: i64,
+    prices: Prices,
+    /// What is to be added to its bound.
+    rest: i64,
+}
+
+impl Bargained {
+    /// By how much its bound is above another.
+    pub(crate) fn above(&self, bound: i64) -> i64 {
+        self.bound.saturating_add(self.rest).saturating_sub(bound)
+    }
+
+    /// A bound that is at most `bound`: more bargaining, then domain by domain (`forks`).
+    pub(crate) fn forked(
+        &mut self,
+        search: &Search<'_>,
+        bound: i64,
+        out_of_budget: &mut dyn FnMut() -> bool,
+    ) -> i64 {
+        let levels = self.inner..=self.outer;
+        let goal = levels.map(|level| reached(search, level)).sum();
+        let sizes = sizes(search.domains, &search.allowed);
+        let from = Some(self.prices.clone());
+        let (lower, prices) = lowest(&self.classes, sizes, (goal, from), out_of_budget);
+        if lower < self.bound {
+            (self.bound, self.prices) = (lower, prices);
+        }
+        let guide = (goal, self.bound, &self.prices);
+        self.bound = forked(&self.classes, sizes, guide, out_of_budget);
+        bound.min(self.bound.saturating_add(self.rest))
+    }
+}
+
+/// What a deal makes of a level.
+fn reached(search: &Search<'_>, level: usize) -> i64 {
+    search.sign * search.closeness()[level] - search.closeness_of_mains()[level]
+}
 
 /// A bound that is at most `bound`, by bargaining (`prices`) in every group of levels; what the deal
 /// of `search` has reached guides the prices.
@@ -29,24 +73,35 @@ pub(crate) fn tightened(
     search: &Search<'_>,
     bound: i64,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> i64 {
+) -> (i64, Vec<Bargained>) {
     if search.objective() >= bound {
-        return bound;
+        return (bound, Vec::new());
     }
     let (domains, allowed) = (search.domains, &search.allowed);
-    let sign = if domains.mode == Mode::Compact { 1 } else { -1 };
-    let (within, mains) = (search.closeness(), search.closeness_of_mains());
     let constant = domains.objective(0, 0);
-    let reached = |level: usize| sign * within[level] - mains[level];
     let group = |inner: usize, outer: usize, out_of_budget: &mut dyn FnMut() -> bool| {
-        let goal = (inner..=outer).map(reached).sum();
+        let goal = (inner..=outer).map(|level| reached(search, level)).sum();
         let (classes, _) = classes(domains, allowed, (inner, outer));
-        lowest(&classes, sizes(domains, allowed), goal, out_of_budget).0
+        let sizes = sizes(domains, allowed);
+        let (bound, prices) = lowest(&classes, sizes, (goal, None), out_of_budget);
+        Bargained {
+            inner,
+            outer,
+            classes,
+            bound,
+            prices,
+            rest: 0,
+        }
     };
     // a level alone, the outermost first: it is most of the objective
     let mut alone = [0i64; LEVELS];
+    let mut kept: Vec<Bargained> = Vec::new();
     for level in (0..LEVELS).rev() {
-        alone[level] = group(level, level, out_of_budget);
+        let of_level = group(level, level, out_of_budget);
+        alone[level] = of_level.bound;
+        if kept.is_empty() && domains.count(level) > 1 {
+            kept.push(of_level);
+        }
     }
     // the best bound on all levels below `level`: alone, or with all inside it; what is between helps
     // hardly ever
@@ -55,10 +110,21 @@ pub(crate) fn tightened(
         below[outer + 1] = below[outer].saturating_add(alone[outer]);
         let gains = (0..=outer).filter(|&level| domains.gain[level] > 0).count();
         if gains > 1 && !out_of_budget() {
-            below[outer + 1] = below[outer + 1].min(group(0, outer, out_of_budget));
+            let all = group(0, outer, out_of_budget);
+            below[outer + 1] = below[outer + 1].min(all.bound);
+            if kept.first().is_some_and(|group| group.outer == outer) {
+                kept.push(all);
+            }
         }
     }
-    bound.min(constant.saturating_add(below[LEVELS]))
+    for group in &mut kept {
+        let outside = alone[group.outer + 1..]
+            .iter()
+            .chain(&below[group.inner..=group.inner]);
+        group.rest = outside.fold(constant, |sum, &level| sum.saturating_add(level));
+    }
+    kept.sort_by_key(|group| group.bound.saturating_add(group.rest));
+    (bound.min(constant.saturating_add(below[LEVELS])), kept)
 }
 
 pub(crate) fn sizes(domains: &Domains, allowed: &Allowed) -> Sizes {
@@ -255,6 +321,7 @@ mod tests {
     use crate::deal::deal;
     use crate::domains::Domains;
     use crate::improve::{Allowed, Search};
+    use crate::limits::SHAKE_PARTS;
     use crate::sample::problems;
     use crate::shake::shake;
     use crate::volumes::volumes;
@@ -275,11 +342,16 @@ mod tests {
                 asked += 1;
                 asked > steps
             };
-            let bound = tightened(&start, i64::MAX, &mut spent);
+            let (bound, bargained) = tightened(&start, i64::MAX, &mut spent);
             let mut search = start.clone();
             search.climb(i64::MAX, &mut || false);
-            shake(&mut search, i64::MAX, &mut || false);
-            prop_assert!(bound >= search.objective(), "{} above {}", search.objective(), bound);
+            shake(&mut search, i64::MAX, 0..SHAKE_PARTS, &mut || false);
+            let value = search.objective();
+            prop_assert!(bound >= value, "{value} above {bound}");
+            for mut bargained in bargained {
+                let forked = bargained.forked(&start, bound, &mut || false);
+                prop_assert!(forked >= value, "{value} above {forked}, case by case");
+            }
         }
     }
 }

@@ -62,6 +62,7 @@ pub(crate) fn beside_mains(domains: &Domains, allowed: &Allowed) -> Option<i64> 
 }
 
 /// Domains that nothing tells apart.
+#[derive(Clone)]
 pub(crate) struct Class {
     /// How many there are.
     pub(crate) count: usize,
@@ -75,9 +76,15 @@ pub(crate) struct Class {
     pub(crate) loss: Vec<i64>,
     /// What m mains in the domain cost at least: `mains[m]`, as far as there is room for mains.
     pub(crate) mains: Vec<i64>,
+    /// The volumes that are asked about: all that there is room for, or fewer (`forks`).
+    pub(crate) volumes: (u32, u32),
+    /// The same of mains.
+    pub(crate) main_counts: (u32, u32),
     /// Where rule (12+) applies: how many threads less the domain can hold if m of its cores have a
     /// main and are not full.
     taken: Option<Vec<i64>>,
+    /// Where rule (12) applies too: the same if neither the core nor the main's cpu is full.
+    taken_by_both: Option<Vec<i64>>,
 }
 
 impl Class {
@@ -95,6 +102,23 @@ impl Class {
         (1..mains).find(fits).unwrap_or(mains)
     }
 
+    /// How many permits of either kind a domain must have if it has so many threads and mains: all
+    /// other mains are on cores and on cpus that are not full.
+    pub(crate) fn either_needed(&self, volume: i64, mains: i64) -> i64 {
+        let Some(taken) = &self.taken_by_both else {
+            return 0;
+        };
+        let room = i64::from(self.room.most) - volume;
+        if taken
+            .get(mains as usize)
+            .is_some_and(|&taken| taken <= room)
+        {
+            return 0;
+        }
+        let without = taken.partition_point(|&taken| taken <= room) as i64 - 1;
+        (mains - without.max(0)).max(0)
+    }
+
     /// The same of cpus.
     pub(crate) fn cpus_needed(&self, volume: i64, mains: i64) -> i64 {
         (volume + mains - i64::from(self.room.top)).max(0)
@@ -105,8 +129,13 @@ impl Class {
 const NEVER: u32 = 1 << 20;
 
 /// By how much each core of a domain must stay below what it can hold if it has a main and is not
-/// full, least first.
-fn forgone(domains: &Domains, allowed: &Allowed, cpus: std::ops::Range<usize>) -> Vec<u32> {
+/// full, least first; `cpu` says whether the main's cpu is not full either.
+fn forgone(
+    domains: &Domains,
+    allowed: &Allowed,
+    cpus: std::ops::Range<usize>,
+    cpu: bool,
+) -> Vec<u32> {
     let cores = domains.core(cpus.start)..=domains.core(cpus.end - 1);
     let below = domains.core_volume.1 - 1;
     let of = |core: usize| {
@@ -114,6 +143,11 @@ fn forgone(domains: &Domains, allowed: &Allowed, cpus: std::ops::Range<usize>) -
         let (lower, upper) = domains.cpu_volume;
         let most = (size * upper).min(allowed.core_volume.1);
         let least = (size * lower).max(allowed.core_volume.0.min(most));
+        let below = if cpu {
+            below.min(size * upper - 1)
+        } else {
+            below
+        };
         if least > below {
             NEVER
         } else {
@@ -172,8 +206,8 @@ pub(crate) fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<R
 }
 
 /// How many cpus, for each level inside how much of a worker and how many mains its parts hold, and
-/// what its cores forgo for a main.
-type Shape = (usize, Vec<Vec<(u32, u32)>>, Vec<u32>);
+/// what its cores forgo for a main, by rule (12+) and by both rules.
+type Shape = (usize, Vec<Vec<(u32, u32)>>, [Vec<u32>; 2]);
 
 /// The classes of the outer level of a group, and the class of each domain.
 pub(crate) fn classes(
@@ -185,6 +219,7 @@ pub(crate) fn classes(
         .map(|level| rooms(domains, allowed, level))
         .collect();
     let by_core = Permits::of(domains, allowed).is_some_and(|permits| permits.cores);
+    let by_both = outer >= CORE && Permits::both(domains, allowed).iter().all(Option::is_some);
     let mut found: BTreeMap<(Room, Shape), Vec<usize>> = BTreeMap::new();
     for (domain, &room) in by_level[outer].iter().enumerate() {
         let first = usize::from(domains.starts[outer][domain]);
@@ -201,11 +236,10 @@ pub(crate) fn classes(
                 caps
             })
             .collect();
-        let forgone = if by_core && outer >= CORE {
-            forgone(domains, allowed, first..last + 1)
-        } else {
-            Vec::new()
-        };
+        let forgone = [(by_core && outer >= CORE, false), (by_both, true)].map(|(asked, cpu)| {
+            let of = || forgone(domains, allowed, first..last + 1, cpu);
+            asked.then(of).unwrap_or_default()
+        });
         found
             .entry((room, (last - first, caps, forgone)))
             .or_default()
@@ -239,8 +273,12 @@ pub(crate) fn classes(
             room,
             worth,
             loss,
+            volumes: (room.least, room.most),
+            main_counts: (0, mains.len() as u32 - 1),
             mains,
-            taken: by_core.then(|| sums(&forgone)),
+            taken: by_core.then(|| sums(&forgone[0])),
+            // no more than rule (12+) asks for alone, where that is never nothing
+            taken_by_both: (by_both && forgone[0] != forgone[1]).then(|| sums(&forgone[1])),
         }
     };
     (found.into_iter().map(class).collect(), class_of)

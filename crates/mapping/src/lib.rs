@@ -4,7 +4,7 @@
 //! [`solve()`] goes through these steps, each a module with its theory at its head: `domains` (the
 //! problem as counts in a tree), `kept` (what the mapping in force is worth), `spread` (things far apart), `volumes` and `relax` (threads and mains of each cpu, the smallest
 //! relaxation), `descend` and `deal` (which worker gets which), `improve`, `anneal`, `wander` and
-//! `shake` (exchanges), `bound`, `classes` and `prices` (what nothing can exceed), `reduced` (the integer program
+//! `shake` (exchanges), `bound`, `classes`, `prices` and `forks` (what nothing can exceed), `reduced` (the integer program
 //! where value and bound do not meet), `settle` (few moves), `label`, `name` and `image` (ranks, workers and
 //! which of equal domains). [`round_robin()`] is the baseline. `check` judges any of them and `check_bound` counts
 //! the bound again; neither shares code with the solver. `method` runs the reduced program or that
@@ -20,6 +20,7 @@ mod deal;
 mod descend;
 mod domains;
 mod error;
+mod forks;
 mod image;
 mod improve;
 mod kept;

@@ -25,6 +25,9 @@ pub(crate) const SHAKES_MAX: usize = 400;
 /// milliseconds at most.
 pub(crate) const SHAKE_WORK_MAX: usize = 4_000_000;
 
+/// Parts of these rounds: one is made before the bound is lowered case by case, the others after.
+pub(crate) const SHAKE_PARTS: usize = 16;
+
 /// Tries to find a legal move that is made without gain.
 pub(crate) const SHAKE_TRIES_MAX: usize = 64;
 
@@ -98,3 +101,15 @@ pub(crate) const FLIPS_MAX: usize = 64;
 /// Workers x threads x cpus from which on a machine with several L3 caches is shared out to them
 /// before anything else: there a climb takes as long as a descent.
 pub(crate) const LARGE: usize = 50_000;
+
+/// Most domains that are told apart for a lower bound: with more, one domain's choice is little.
+pub(crate) const FORK_DOMAINS_MAX: usize = 16;
+
+/// Bargains for one case before it is forked: its prices come from the case around it.
+pub(crate) const FORK_STEPS: usize = 24;
+
+/// Most work on all cases, in looks at parts and volumes (about a nanosecond each).
+pub(crate) const FORK_WORK_MAX: usize = 8_000_000;
+
+/// Most cases that are open at a time: each has its own tables, some 50 KiB.
+pub(crate) const FORK_CASES_MAX: usize = 200;

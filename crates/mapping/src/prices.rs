@@ -13,7 +13,9 @@
 //! rule (12+) applies every main has a core to itself, and only so many of these cores may be full:
 //! a domain with m mains holds less than it could by what m cores forgo that stay below full
 //! (`Class::cores_needed`), but for those it has a permit for, and a worker whose main is on such a
-//! core cannot have that core whole. Rule (12) does the same to cpus. Permits of both have a price.
+//! core cannot have that core whole. Rule (12) does the same to cpus. Permits of both have a price. A
+//! main without a permit of either kind keeps both its core and its cpu from being full: on half cores
+//! that asks for more permits than each rule does alone (`Class::either_needed`).
 //! What must go beside mains is counted last, from good prices on. The domains' side is `splits`.
 //! **Proof sketch.** Weak duality: in a mapping, parts taken and parts offered are the same, so
 //! prices cancel, and each side is no better than its best. All numbers are integers ([`SCALE`] to
@@ -88,14 +90,17 @@ impl Prices {
 /// The bound that the prices give, in price units, and what workers want more than domains offer.
 pub(crate) struct Bargain {
     pub(crate) bound: i64,
-    wanted: Prices,
+    pub(crate) wanted: Prices,
+    /// Threads and mains of each class in the domains' best splits.
+    pub(crate) held: Vec<[i64; 2]>,
 }
 
-/// The lowest bound found, in cycles, and its prices; `goal` is what is known to be reachable.
+/// The lowest bound found, in cycles, and its prices; `goal` is what is known to be reachable, `from` are
+/// prices to go on from.
 pub(crate) fn lowest(
     classes: &[Class],
     sizes: Sizes,
-    goal: i64,
+    (goal, from): (i64, Option<Prices>),
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> (i64, Prices) {
     // domains that are paid nothing for mains would offer none
@@ -118,7 +123,11 @@ pub(crate) fn lowest(
     };
     let mut best = (i64::MAX, start(0));
     // the first is made in any case: a group without a bound would make all others worthless
-    for prices in [start(2), start(0), start(1)] {
+    let starts = match from {
+        Some(from) => vec![from],
+        None => vec![start(2), start(0), start(1)],
+    };
+    for prices in starts {
         if best.0 < i64::MAX && out_of_budget() {
             break;
         }
@@ -156,7 +165,7 @@ fn follow(
             break;
         }
         let Some(on) = &mut course else {
-            let Bargain { bound, wanted } = bargain(classes, sizes, &best.1);
+            let Bargain { bound, wanted, .. } = bargain(classes, sizes, &best.1);
             best.0 = best.0.min(bound);
             course = Some(Course::new(&wanted));
             continue;
@@ -164,7 +173,7 @@ fn follow(
         let Some(next) = on.step(&best.1, best.0 - goal * SCALE) else {
             break;
         };
-        let Bargain { bound, wanted } = bargain(classes, sizes, &next);
+        let Bargain { bound, wanted, .. } = bargain(classes, sizes, &next);
         on.learn(&wanted, bound < best.0);
         if bound < best.0 {
             *best = (bound, next);
@@ -177,21 +186,21 @@ pub(crate) fn domains(classes: &[Class]) -> usize {
 }
 
 /// Looks at parts and volumes in one bargain.
-fn work(classes: &[Class], sizes: Sizes) -> usize {
+pub(crate) fn work(classes: &[Class], sizes: Sizes) -> usize {
     let rows = |class: &Class| class.count * sizes.threads * class.worth.len() * 3 / 2;
     classes.iter().map(rows).sum::<usize>() + work_of_splits(classes, sizes) + 1
 }
 
 /// Where the prices go: against a mean of what was wanted (the volume algorithm of Barahona and
 /// Anbil), which swings less than the last wish alone.
-struct Course {
+pub(crate) struct Course {
     mean: Vec<f64>,
     eager: f64,
     idle: u32,
 }
 
 impl Course {
-    fn new(wanted: &Prices) -> Self {
+    pub(crate) fn new(wanted: &Prices) -> Self {
         Self {
             mean: wanted.all().map(|x| x as f64).collect(),
             eager: 1.0,
@@ -199,7 +208,7 @@ impl Course {
         }
     }
 
-    fn step(&self, from: &Prices, above: i64) -> Option<Prices> {
+    pub(crate) fn step(&self, from: &Prices, above: i64) -> Option<Prices> {
         let square: f64 = self.mean.iter().map(|x| x * x).sum();
         if square < 1e-9 {
             return None;
@@ -215,7 +224,7 @@ impl Course {
         Some(next)
     }
 
-    fn learn(&mut self, wanted: &Prices, better: bool) {
+    pub(crate) fn learn(&mut self, wanted: &Prices, better: bool) -> f64 {
         // the share of the new wish that makes the mean shortest
         let (mut both, mut apart) = (0.0, 0.0);
         for (mean, new) in self.mean.iter().zip(wanted.all()) {
@@ -240,6 +249,7 @@ impl Course {
                 self.eager *= 0.7;
             }
         }
+        share
     }
 }
 
@@ -249,12 +259,13 @@ pub(crate) fn bargain(classes: &[Class], sizes: Sizes, prices: &Prices) -> Barga
     let permits = sizes.permits.map(|permits| permits.unwrap_or(0));
     wanted.permits = permits;
     let rows = rows(classes, sizes, prices, &mut wanted);
-    let splits = splits(classes, sizes, prices, &mut wanted);
+    let (splits, held) = splits(classes, sizes, prices, &mut wanted);
     Bargain {
         bound: rows.saturating_add(splits)
             + permits[0] * prices.permits[0]
             + permits[1] * prices.permits[1],
         wanted,
+        held,
     }
 }
 

@@ -6,12 +6,12 @@
 //! and the lowest bound. **Limits.** Each step has a bound of its own; the budget is asked between
 //! and in them.
 
-use crate::bound::tightened;
+use crate::bound::{Bargained, tightened};
 use crate::deal::deal_within;
 use crate::descend::descend;
 use crate::domains::{Domains, LEVELS};
 use crate::improve::{Allowed, Search};
-use crate::limits::{CLIMB_WORK_MAX, DESCENTS, LARGE, WANDER_MOVES_MAX};
+use crate::limits::{CLIMB_WORK_MAX, DESCENTS, LARGE, SHAKE_PARTS, WANDER_MOVES_MAX};
 use crate::reduced::{Found, solve_reduced};
 use crate::shake::shake;
 use crate::solve::Branch;
@@ -92,6 +92,8 @@ pub(crate) struct Pursuit<'a> {
     pub(crate) best: Search<'a>,
     pub(crate) limit: Limit,
     pub(crate) branch: Branch,
+    /// What the bound was bargained with.
+    pub(crate) bargained: Vec<Bargained>,
 }
 
 impl Pursuit<'_> {
@@ -122,15 +124,36 @@ impl Pursuit<'_> {
         }
         self.try_better(Branch::Annealed, |best, bound| {
             wander(best, bound, WANDER_MOVES_MAX, out_of_budget);
-            shake(best, bound, out_of_budget);
+            shake(best, bound, 0..1, out_of_budget);
         });
-        self.tighten(out_of_budget);
+        self.tighten_more(out_of_budget);
+        self.try_better(Branch::Annealed, |best, bound| {
+            shake(best, bound, 1..SHAKE_PARTS, out_of_budget);
+        });
+        self.tighten_more(out_of_budget);
     }
 
     /// Lowers the bound by prices.
     fn tighten(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        let bound = tightened(&self.best, self.limit.bound, out_of_budget);
+        let (bound, bargained) = tightened(&self.best, self.limit.bound, out_of_budget);
         self.limit = self.limit.lowered(bound, Proof::Prices);
+        self.bargained = bargained;
+    }
+
+    /// Lowers it further, from those prices on.
+    fn tighten_more(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        for at in 0..self.bargained.len() {
+            if self.is_over(out_of_budget) {
+                return;
+            }
+            let group = &mut self.bargained[at];
+            // what is further above the bound than the bound above the value will not come below it
+            if group.above(self.limit.bound) > self.limit.bound - self.best.objective() {
+                continue;
+            }
+            let bound = group.forked(&self.best, self.limit.bound, out_of_budget);
+            self.limit = self.limit.lowered(bound, Proof::Prices);
+        }
     }
 
     fn is_over(&self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {

@@ -7,16 +7,24 @@
 //! that a climb is ([`SHAKE_WORK_MAX`]); the sequence starts from a constant, so that equal
 //! problems have equal answers.
 
-use crate::improve::Search;
-use crate::limits::{SHAKE_WORK_MAX, SHAKES_MAX};
+use std::ops::Range;
 
-/// Tries to reach `goal`; leaves the best deal found in `search`.
-pub(crate) fn shake(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
+use crate::improve::Search;
+use crate::limits::{SHAKE_PARTS, SHAKE_WORK_MAX, SHAKES_MAX};
+
+/// Tries to reach `goal` in some of all rounds, counted in [`SHAKE_PARTS`]; leaves the best deal found in
+/// `search`.
+pub(crate) fn shake(
+    search: &mut Search<'_>,
+    goal: i64,
+    part: Range<usize>,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) {
     let mut best = search.objective();
     let threads = search.threads();
     let rounds = SHAKES_MAX.min(SHAKE_WORK_MAX / (threads * threads).max(1));
-    let mut sequence = Sequence(0x9e37_79b9_7f4a_7c15);
-    for round in 0..rounds {
+    let mut sequence = Sequence(0x9e37_79b9_7f4a_7c15 + part.start as u64);
+    for round in rounds * part.start / SHAKE_PARTS..rounds * part.end / SHAKE_PARTS {
         if best >= goal || out_of_budget() {
             return;
         }

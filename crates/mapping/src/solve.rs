@@ -3,7 +3,7 @@
 //! **Problem.** The best mapping there is, or the best that can be had in time, with what is known of
 //! its quality. **Approach.** A mapping in force that meets the bound is the answer (`kept`). Else construct:
 //! workers end to end down the tree (`descend`), or dealt greedily (`volumes`, `deal`). Where value
-//! and bound differ: climb (`improve`), lower the bound by prices (`bound`, `prices`), anneal in
+//! and bound differ: climb (`improve`), lower the bound by prices (`bound`, `prices`, `forks`), anneal in
 //! counts (`descend`, `anneal`), solve the reduced program if it is small (`reduced`), anneal in
 //! threads (`wander`) and shake (`shake`). A mapping in force stays unless something better was
 //! found; only then a deal is brought close to it (`settle`) and named (`name`). **Proof sketch.** Optimal
@@ -88,12 +88,14 @@ pub fn solve_telling(
             proof: Proof::Bound,
         },
         branch,
+        bargained: Vec::new(),
     };
     pursuit.run(in_force, out_of_budget);
     let Pursuit {
         best,
         limit,
         branch,
+        ..
     } = pursuit;
     let value = best.objective();
     if let Some(kept) = kept.filter(|kept| kept.objective >= value) {

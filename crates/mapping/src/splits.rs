@@ -62,36 +62,41 @@ impl Count {
 /// Looks at parts when all classes are split once.
 fn split_work(classes: &[Class], count: Count) -> usize {
     let of = |class: &Class| {
-        let mains = class.mains.len();
+        let mains = class.main_counts.1 as usize + 1;
         let rounds = if count.exact { 2 * mains } else { 1 };
         let tables = if count.beside { mains } else { 1 };
-        class.room.most as usize * class.worth.len() * rounds * tables
+        class.volumes.1 as usize * class.worth.len() * rounds * tables
     };
     classes.iter().map(of).sum()
 }
 
 /// Volumes of all classes.
 fn volumes_of(classes: &[Class]) -> usize {
-    let of = |class: &Class| (class.room.most - class.room.least + 1) as usize;
+    let of = |class: &Class| (class.volumes.1 - class.volumes.0 + 1) as usize;
     classes.iter().map(of).sum()
 }
 
 /// Looks at volumes when they are summed exactly.
 fn volume_work(classes: &[Class], sizes: Sizes) -> usize {
-    let of = |class: &Class| class.count * (class.room.most - class.room.least + 1) as usize;
+    let of = |class: &Class| class.count * (class.volumes.1 - class.volumes.0 + 1) as usize;
     (extras(classes, sizes) + 1) * classes.iter().map(of).sum::<usize>()
 }
 
 /// Threads beyond the least that all domains hold.
 fn extras(classes: &[Class], sizes: Sizes) -> usize {
     let slots = sizes.workers as usize * sizes.threads;
-    let least = |class: &Class| class.count * class.room.least as usize;
+    let least = |class: &Class| class.count * class.volumes.0 as usize;
     slots.saturating_sub(classes.iter().map(least).sum())
 }
 
 /// The best splits of all domains, over all volumes that sum to WT; or, where that takes long, at
-/// the price of a thread that makes them sum to WT.
-pub(crate) fn splits(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &mut Prices) -> i64 {
+/// the price of a thread that makes them sum to WT; and the threads and mains that each class so has.
+pub(crate) fn splits(
+    classes: &[Class],
+    sizes: Sizes,
+    prices: &Prices,
+    wanted: &mut Prices,
+) -> (i64, Vec<[i64; 2]>) {
     let count = Count::of(classes, sizes);
     let tables: Vec<Split> = (0..classes.len())
         .map(|at| {
@@ -110,10 +115,13 @@ pub(crate) fn splits(classes: &[Class], sizes: Sizes, prices: &Prices, wanted: &
     } else {
         priced(classes, &tables, sizes)
     };
+    let mut held = vec![[0; 2]; classes.len()];
     for (at, volume, times) in volumes {
         tables[at].count((volume, times), sizes, wanted, at);
+        held[at][0] += volume as i64 * times;
+        held[at][1] += tables[at].best[volume].mains as i64 * times;
     }
-    best.saturating_add(none)
+    (best.saturating_add(none), held)
 }
 
 /// The best sum of splits, and the class, the volume and how many domains have it.
@@ -127,7 +135,7 @@ fn summed(classes: &[Class], tables: &[Split], sizes: Sizes) -> Volumes {
     best[0] = 0;
     let mut taken: Vec<(usize, Vec<u16>)> = Vec::new();
     for (at, (class, split)) in classes.iter().zip(tables).enumerate() {
-        let (least, most) = (class.room.least as usize, class.room.most as usize);
+        let (least, most) = (class.volumes.0 as usize, class.volumes.1 as usize);
         for _ in 0..class.count {
             let mut next = vec![NEVER; extras + 1];
             let mut choice = vec![0u16; extras + 1];
@@ -153,7 +161,7 @@ fn summed(classes: &[Class], tables: &[Split], sizes: Sizes) -> Volumes {
     for (at, choice) in taken.iter().rev() {
         let more = usize::from(choice[left]);
         left -= more;
-        volumes.push((*at, classes[*at].room.least as usize + more, 1));
+        volumes.push((*at, classes[*at].volumes.0 as usize + more, 1));
     }
     (best[extras], volumes)
 }
@@ -165,7 +173,7 @@ fn priced(classes: &[Class], tables: &[Split], sizes: Sizes) -> Volumes {
     let at_price = |price: i64| -> (i64, i64, Vec<usize>) {
         let (mut sum, mut volume, mut chosen) = (price * slots, 0, Vec::new());
         for (class, split) in classes.iter().zip(tables) {
-            let (least, most) = (class.room.least as usize, class.room.most as usize);
+            let (least, most) = (class.volumes.0 as usize, class.volumes.1 as usize);
             let worth = |v: usize| split.best[v].worth.saturating_sub(price * v as i64);
             let best = (least..=most).max_by_key(|&v| worth(v)).unwrap_or(least);
             sum += worth(best).max(NEVER / 1_000) * class.count as i64;
@@ -238,8 +246,8 @@ impl Split {
         parts: &[Vec<i64>; 2],
         (permits, toll, fine): ([i64; 2], i64, i64),
     ) -> Self {
-        let most = class.room.most as usize;
-        let mains_most = class.mains.len() - 1;
+        let most = class.volumes.1 as usize;
+        let mains_most = class.main_counts.1 as usize;
         let mut split = Self {
             tables: Vec::new(),
             best: Vec::with_capacity(most + 1),
@@ -263,10 +271,10 @@ impl Split {
             });
         }
         for volume in 0..=most {
-            let best = if volume < class.room.least as usize {
+            let best = if volume < class.volumes.0 as usize {
                 None
             } else {
-                (0..=mains_most)
+                (class.main_counts.0 as usize..=mains_most)
                     .filter_map(|m| split.best_of(class, (volume, m), permits, (toll, fine)))
                     .max()
             };
@@ -339,6 +347,10 @@ impl Split {
         } else {
             cores
         };
+        let either = class.either_needed(n, m);
+        if self.strict[0] && self.strict[1] && either > 0 {
+            return None;
+        }
         let tables = match self.count.beside {
             true if self.strict[1] => mains..mains + 1,
             true => 0..(m - full + 1).max(0) as usize,
@@ -356,12 +368,20 @@ impl Split {
                 full
             };
             let crowd = fine * self.each * table as i64 * i64::from(self.count.beside);
-            let costs = class.mains[mains] * SCALE + cpus * permits[1] - cores * gift;
+            // what either rule asks for beyond what each asks for is of the cheaper kind
+            let more = (either - cores - cpus).max(0);
+            let of_cores = !self.strict[0] && (self.strict[1] || -gift < permits[1]);
+            let used = if of_cores {
+                [cores + more, cpus]
+            } else {
+                [cores, cpus + more]
+            };
+            let costs = class.mains[mains] * SCALE + used[1] * permits[1] - used[0] * gift;
             Best {
                 worth: worth + crowd - costs,
                 mains,
                 table,
-                used: [cores, cpus],
+                used,
             }
         };
         tables.map(of).max()
