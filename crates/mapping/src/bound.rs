@@ -16,8 +16,8 @@
 //! the bound can be above every mapping.
 
 use crate::Mode;
-use crate::classes::{Class, Permits, beside_mains, classes};
-use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
+use crate::classes::{Class, Permits, Room, beside_mains, classes, fill, fill_with_main, rooms};
+use crate::domains::{CORE, Domains, LEVELS, pairs};
 use crate::forks::forked;
 use crate::improve::{Allowed, Search};
 use crate::prices::{Prices, Sizes, lowest};
@@ -36,11 +36,6 @@ pub(crate) struct Bargained {
 }
 
 impl Bargained {
-    /// By how much its bound is above another.
-    pub(crate) fn above(&self, bound: i64) -> i64 {
-        self.bound.saturating_add(self.rest).saturating_sub(bound)
-    }
-
     /// A bound that is at most `bound`: more bargaining, then domain by domain (`forks`).
     pub(crate) fn forked(
         &mut self,
@@ -159,49 +154,6 @@ fn least_closeness_of_mains(domains: &Domains, allowed: &Allowed) -> i64 {
     closeness(domains, &counts)
 }
 
-/// Threads that a domain may hold: at least, at most, and at most of one worker.
-#[derive(Clone, Copy)]
-struct Room {
-    least: u32,
-    most: u32,
-    of_worker: u32,
-}
-
-/// The rooms of a level's domains.
-fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<Room> {
-    let (lower, upper) = domains.cpu_volume;
-    if level == CPU {
-        let of_worker = domains.worker_cap.min(upper).min(domains.threads as u32);
-        return vec![
-            Room {
-                least: lower,
-                most: upper,
-                of_worker
-            };
-            domains.cpus
-        ];
-    }
-    let nothing = Room {
-        least: 0,
-        most: 0,
-        of_worker: 0,
-    };
-    let mut rooms = vec![nothing; domains.count(level)];
-    for core in 0..domains.count(CORE) {
-        let members = domains.members(CORE, core);
-        let size = members.len() as u32;
-        let room = &mut rooms[domains.domain(level, members.start)];
-        let most = (size * upper).min(allowed.core_volume.1);
-        room.least += (size * lower).max(allowed.core_volume.0);
-        room.most += most;
-        room.of_worker += (size * domains.worker_cap).min(most);
-    }
-    for room in &mut rooms {
-        room.of_worker = room.of_worker.min(domains.threads as u32);
-    }
-    rooms
-}
-
 fn least_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     let mut counts = no_counts(domains);
     let most_on_core = allowed.core_volume.1;
@@ -263,27 +215,8 @@ fn most_of_workers(domains: &Domains, allowed: &Allowed, level: usize, rooms: &[
         return workers * free;
     }
     let below_full = domains.core_volume.1 - 1;
-    let with_main = (1..=below_full.min(domains.threads as u32))
-        .map(|here| {
-            // at best it is the smallest core that the main takes from the peers
-            pairs(here) + fill(&caps[..caps.len() - 1], domains.threads as u32 - here)
-        })
-        .max()
-        .unwrap_or(free)
-        .min(free);
+    let with_main = fill_with_main(&caps, domains.threads as u32, below_full);
     beside_full * free + (workers - beside_full) * with_main
-}
-
-/// Pairs within domains if they are filled one after the other.
-fn fill(caps: &[u32], threads: u32) -> i64 {
-    let mut left = threads;
-    let mut sum = 0;
-    for &cap in caps {
-        let here = cap.min(left);
-        left -= here;
-        sum += pairs(here);
-    }
-    sum
 }
 
 /// Most pairs of threads of one worker in one domain, over all workers and domains of a level.

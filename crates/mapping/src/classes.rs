@@ -12,7 +12,7 @@ use crate::improve::Allowed;
 use crate::volumes::main_limits;
 
 /// Threads that a domain may hold: at least, at most, and at most of one worker.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct Room {
     pub(crate) least: u32,
     pub(crate) most: u32,
@@ -182,13 +182,7 @@ pub(crate) fn rooms(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<R
         };
         return vec![room; domains.cpus];
     }
-    let nothing = Room {
-        least: 0,
-        most: 0,
-        of_worker: 0,
-        top: 0,
-    };
-    let mut rooms = vec![nothing; domains.count(level)];
+    let mut rooms = vec![Room::default(); domains.count(level)];
     for core in 0..domains.count(CORE) {
         let members = domains.members(CORE, core);
         let size = members.len() as u32;
@@ -266,7 +260,7 @@ pub(crate) fn classes(
                 }
             })
             .collect();
-        let mains = mains_of(domains, allowed, (inner, outer), &caps);
+        let mains = mains_of(domains, (inner, outer), &caps);
         Class {
             count,
             cpus,
@@ -325,18 +319,12 @@ fn loss_of(
     let base = inner.min(CORE);
     let caps_of = |level: usize| &caps[level - base];
     let most = caps_of(CORE).len();
-    let below = (domains.core_volume.1 - 1).min(k);
+    let below = domains.core_volume.1 - 1;
     (CORE..=outer.min(LEVELS - 1))
         .filter(|&level| caps_of(level).len() == most)
         .map(|level| {
             let caps = firsts(caps_of(level));
-            let whole = fill(&caps, k);
-            let with_main = (1..=below)
-                .map(|here| pairs(here) + fill(&caps[..caps.len() - 1], k - here))
-                .max()
-                .unwrap_or(whole)
-                .min(whole);
-            domains.gain[level] * (whole - with_main)
+            domains.gain[level] * (fill(&caps, k) - fill_with_main(&caps, k, below))
         })
         .sum()
 }
@@ -358,7 +346,6 @@ fn main_room(domains: &Domains, allowed: &Allowed, level: usize, domain: usize) 
 /// The least closeness of 0, 1, ... mains in the domain, on the levels of the group.
 fn mains_of(
     domains: &Domains,
-    _allowed: &Allowed,
     (inner, outer): (usize, usize),
     caps: &[Vec<(u32, u32)>],
 ) -> Vec<i64> {
@@ -393,6 +380,16 @@ pub(crate) fn fill(caps: &[u32], threads: u32) -> i64 {
         sum += pairs(here);
     }
     sum
+}
+
+/// The same if one of the threads is a main on a core with at most `below` of them: at best it is the
+/// smallest core that the main takes from the peers.
+pub(crate) fn fill_with_main(caps: &[u32], threads: u32, below: u32) -> i64 {
+    let whole = fill(caps, threads);
+    (1..=below.min(threads))
+        .map(|here| pairs(here) + fill(&caps[..caps.len() - 1], threads - here))
+        .max()
+        .map_or(whole, |with_main| with_main.min(whole))
 }
 
 /// Pairs within domains if they are filled evenly; `caps` fall.

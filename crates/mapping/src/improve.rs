@@ -226,11 +226,7 @@ impl<'a> Search<'a> {
             row.iter().all(|&x| u32::from(x) <= self.domains.worker_cap)
                 && row.iter().map(|&x| usize::from(x)).sum::<usize>() == self.domains.threads
         };
-        let cores = (0..self.domains.count(CORE)).all(|core| {
-            let (lower, upper) = self.allowed.core_volume;
-            (lower..=upper).contains(&self.core_volume[core])
-                && self.mains[CORE][core] <= self.allowed.core_mains
-        });
+        let cores = (0..self.domains.count(CORE)).all(|core| self.core_broken(core, 0, 0) == 0);
         cpus && cores && (0..self.domains.workers).all(counts)
     }
 
@@ -416,17 +412,8 @@ impl<'a> Search<'a> {
 
     /// May `threads` threads, `mains` of them mains, go from a cpu to another one?
     fn may_carry(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
-        let (lower, upper) = self.domains.cpu_volume;
-        let peers = self.domains.rank_cap * (self.domains.threads as u32 - 1);
-        let holds = |cpu: usize, threads: i32, mains: i32| {
-            let n = self.volume[cpu].saturating_add_signed(threads);
-            let m = self.mains[CPU][cpu].saturating_add_signed(mains);
-            let ranks = m <= self.domains.rank_cap && m <= n && n - m <= peers;
-            (lower..=upper).contains(&n) && ranks
-        };
         let full = self.full_after(from, to, threads, mains);
-        holds(from, -threads, -mains)
-            && holds(to, threads, mains)
+        self.cpus_hold(from, to, threads, mains)
             && self.core_holds(from, to, -threads, -mains)
             && self.core_holds(to, from, threads, mains)
             && full.0 <= self.allowed.full_mains
@@ -436,11 +423,7 @@ impl<'a> Search<'a> {
     /// May the core of `cpu` gain so much, coming from the core of `other`?
     fn core_holds(&self, cpu: usize, other: usize, threads: i32, mains: i32) -> bool {
         let core = self.domains.core(cpu);
-        let (lower, upper) = self.allowed.core_volume;
-        let n = self.core_volume[core].saturating_add_signed(threads);
-        let m = self.mains[CORE][core].saturating_add_signed(mains);
-        core == self.domains.core(other)
-            || ((lower..=upper).contains(&n) && m <= self.allowed.core_mains)
+        core == self.domains.core(other) || self.core_broken(core, threads, mains) == 0
     }
 
     /// How many cpus and cores would be full and hold a main.

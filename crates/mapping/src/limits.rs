@@ -109,7 +109,7 @@ pub(crate) const FORK_DOMAINS_MAX: usize = 16;
 pub(crate) const FORK_STEPS: usize = 24;
 
 /// Most work on all cases, in looks at parts and volumes (about a nanosecond each).
-pub(crate) const FORK_WORK_MAX: usize = 8_000_000;
+pub(crate) const FORK_WORK_MAX: usize = 20_000_000;
 
 /// Most cases that are open at a time: each has its own tables, some 50 KiB.
 pub(crate) const FORK_CASES_MAX: usize = 200;

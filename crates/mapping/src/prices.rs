@@ -71,9 +71,7 @@ impl Prices {
             tolls: vec![0; classes.len()],
         }
     }
-}
 
-impl Prices {
     fn all(&self) -> impl Iterator<Item = i64> {
         let parts = self.parts.iter().flatten().flatten();
         let parts = parts.chain(&self.tolls).chain(&self.beside);

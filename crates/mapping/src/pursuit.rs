@@ -147,10 +147,6 @@ impl Pursuit<'_> {
                 return;
             }
             let group = &mut self.bargained[at];
-            // what is further above the bound than the bound above the value will not come below it
-            if group.above(self.limit.bound) > self.limit.bound - self.best.objective() {
-                continue;
-            }
             let bound = group.forked(&self.best, self.limit.bound, out_of_budget);
             self.limit = self.limit.lowered(bound, Proof::Prices);
         }

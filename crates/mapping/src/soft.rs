@@ -189,7 +189,7 @@ impl Search<'_> {
         above(cpus, self.allowed.full_mains) + above(cores, self.allowed.full_core_mains)
     }
 
-    fn core_broken(&self, core: usize, threads: i32, mains: i32) -> i64 {
+    pub(crate) fn core_broken(&self, core: usize, threads: i32, mains: i32) -> i64 {
         let (lower, upper) = self.allowed.core_volume;
         let n = self.core_volume[core].saturating_add_signed(threads);
         let m = self.mains[CORE][core].saturating_add_signed(mains);
@@ -211,7 +211,7 @@ impl Search<'_> {
     }
 
     /// Whether both cpus keep (8) and what ranks need.
-    fn cpus_hold(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
+    pub(crate) fn cpus_hold(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
         self.cpu_holds(from, -threads, -mains) && self.cpu_holds(to, threads, mains)
     }
 
