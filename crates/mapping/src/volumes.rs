@@ -62,9 +62,17 @@ fn spread_mains(domains: &Domains) -> Vec<u32> {
     }
     let left = domains.workers - (least as usize * domains.cpus).min(domains.workers);
     let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    // with so few peers that (8+) needs mains on every core, those come before the spread of the rest
+    let widest = (0..domains.count(CORE)).map(|core| domains.members(CORE, core).len());
+    let held = widest.max().unwrap_or(1) as u32 * peers;
+    let floor = domains.core_volume.0.saturating_sub(held);
+    let ahead = spread(domains, &mut counts, left, &|on_cpu, on_core| {
+        on_cpu < most.min(least + 1) && on_core < floor
+    });
+    let left = left - ahead;
     let extras = domains.workers * domains.threads % domains.cpus;
     let first = if domains.cpu_volume.1 > peers {
-        extras.min(left)
+        extras.saturating_sub(ahead).min(left)
     } else {
         0
     };

@@ -7,6 +7,7 @@ mod machines;
 use albacore_mapping::{
     Mode, Problem, Relaxation, Solution, check, check_solution, counted_bound, round_robin, solve,
 };
+use albacore_topology::parse_synthetic;
 use machines::{has_equal_cores, modes, problem, topologies};
 use proptest::prelude::*;
 
@@ -57,6 +58,16 @@ fn is_honest(problem: &Problem, solution: &Solution) -> Result<(), TestCaseError
         }
     }
     Ok(())
+}
+
+#[test]
+fn threads_that_are_all_mains_keep_the_floor_of_cores_without_any_budget() {
+    let machine = parse_synthetic("pack:1 l3:2 core:4 pu:2").unwrap();
+    let machine = machine.restrict(&"0-13".parse().unwrap()).unwrap();
+    let problem = problem(machine, (22, 1, Mode::Scatter));
+    let solution = solve(&problem, &mut || true).unwrap();
+    assert_eq!(solution.certificate.relaxed, []);
+    is_honest(&problem, &solution).unwrap();
 }
 
 // 100,000 random problems, a mode each, so that two cpus share them
