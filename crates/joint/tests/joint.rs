@@ -125,8 +125,9 @@ proptest! {
             distances: joint.distances,
             current: one.current.clone(),
         };
-        let expected = solve(&alone, &mut budget(300)).unwrap();
-        let solution = solve_joint(&joint, &mut budget(300)).unwrap();
+        // spent before the integer program could start: its slice of time depends on how busy the machine is
+        let expected = solve(&alone, &mut budget(30)).unwrap();
+        let solution = solve_joint(&joint, &mut budget(30)).unwrap();
         check_joint(&joint, &solution).unwrap();
         prop_assert_eq!(&solution.mappings[0], &expected.mapping);
         prop_assert_eq!(solution.certificate, expected.certificate);
