@@ -8,6 +8,7 @@ XTASK := $(CARGO) run --quiet --package albacore-xtask --
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
+	ln -sf albacore target/release/kubectl-albacore
 
 demo: build ## serve examples/fraud.yaml here, compare kernel and Albacore placement, kill workers, write demo/report.html
 	target/release/xtask demo
