@@ -61,8 +61,11 @@ impl Work {
         while let Some(pid) = waiting.pop() {
             seen += 1;
             if seen > RESTORE_PROCESSES_MAX {
-                let says = "has more than 65,536 processes below it; name those that are meant";
-                return Err(Failure::Failed(format!("process {}: {says}", root.0)));
+                return Err(Failure::Failed(format!(
+                    "process {}: has more than {RESTORE_PROCESSES_MAX} processes below it; name \
+                     those that are meant",
+                    root.0
+                )));
             }
             self.restore_process(host, pid, is_dry);
             // A process that ended meanwhile needs nothing.
@@ -95,7 +98,13 @@ impl Work {
             false if is_dry => Ok(true),
             false => {
                 write_mask(tid, cpuset)?;
-                read_mask(host, tid).map(|_| true)
+                let mask = read_mask(host, tid)?;
+                if mask != *cpuset {
+                    let says = "written, and something else narrows it: look for another pinner";
+                    let told = format!("thread {}: has {mask} though {cpuset} was {says}", tid.0);
+                    self.errors.insert(told);
+                }
+                Ok(mask == *cpuset)
             }
         });
         match done {
