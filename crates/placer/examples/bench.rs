@@ -55,6 +55,7 @@ fn placer(server: &Server, workers: u16, threads: u16) -> Placer {
     placer
         .add_subject(&SubjectConfig {
             root,
+            cgroup: None,
             source: Source::Named,
             policy,
         })

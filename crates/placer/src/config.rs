@@ -1,6 +1,6 @@
 //! What a placer and its subjects are started with.
 
-use albacore_os::{HostRoot, Pid};
+use albacore_os::{Cgroup, HostRoot, Pid};
 use albacore_plan::{Policy, Source};
 use albacore_topology::CpuSet;
 
@@ -37,4 +37,7 @@ pub struct SubjectConfig {
     pub source: Source,
     /// What the user asked.
     pub policy: Policy,
+    /// The cgroup of its container: no thread of a process that is not in it or below is ever touched. `None`: all
+    /// descendants of the root, in whichever cgroups they are.
+    pub cgroup: Option<Cgroup>,
 }

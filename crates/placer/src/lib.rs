@@ -21,7 +21,7 @@ mod telling;
 mod together;
 
 pub use config::{Config, SubjectConfig, SubjectId};
-pub use control::{Control, ControlError, Handle};
+pub use control::{Control, ControlError, Handle, Pending};
 pub use error::PlacerError;
 pub use histogram::Histogram;
 pub use placer::{Placer, Progress};

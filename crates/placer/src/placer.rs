@@ -301,35 +301,6 @@ impl Placer {
             .unwrap_or_default()
     }
 
-    fn take_orders(&mut self, keys: &[Key], report: &mut dyn FnMut(&Report)) {
-        if !keys.contains(&CONTROL_KEY) {
-            return;
-        }
-        self.wake.clear();
-        // bound: CONTROLS_MAX orders fit into the queue
-        for order in self
-            .orders
-            .try_iter()
-            .take(CONTROLS_MAX)
-            .collect::<Vec<_>>()
-        {
-            match order {
-                Control::SetPolicy(id, policy) => {
-                    // A subject that ended meanwhile has no policy to set; its end was told.
-                    if self.set_policy(id, policy).is_ok() {
-                        report(&Report::PolicySet { subject: id });
-                    }
-                }
-                Control::Remove(id) => {
-                    let restored = self.restore_one(id, report);
-                    self.subjects.remove(&id);
-                    report(&Report::Restored(restored));
-                }
-                Control::Stop => self.is_stopped = true,
-            }
-        }
-    }
-
     fn take_hints(&mut self, keys: &[Key]) -> Result<(), OsError> {
         if keys.contains(&CPUSET_KEY) {
             self.hear_cpusets()?;
@@ -596,5 +567,6 @@ fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
     )?)?)
 }
 
+mod orders;
 #[cfg(test)]
 mod tests;

@@ -169,6 +169,7 @@ fn a_server_without_a_usable_cpu_is_refused_with_the_file_that_says_so() {
     let mut placer = Placer::new(config).unwrap();
     let subject = SubjectConfig {
         root: server.pid(),
+        cgroup: None,
         source: Source::Named,
         policy: policy(1, 1),
     };

@@ -13,6 +13,7 @@ use swarm::{Run, Swarm, own_cpus, policy, threads_of};
 fn add(run: &mut Run, server: &Swarm, policy: Policy) -> SubjectId {
     let config = SubjectConfig {
         root: server.pid(),
+        cgroup: None,
         source: Source::Named,
         policy,
     };
@@ -99,7 +100,10 @@ fn when_one_leaves_the_others_spread_over_what_it_leaves() {
     assert!(is_balanced(&loads(&run)));
     run.placer
         .handle()
-        .send(Control::Remove(run.subject))
+        .send(Control::Remove {
+            subject: run.subject,
+            reply: None,
+        })
         .unwrap();
     run.until("the rest placed", |run| {
         run.rows().len() == 2 && run.is_placed() && is_balanced(&loads(run))

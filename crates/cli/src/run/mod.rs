@@ -58,6 +58,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let child = Child::start(&deployment, args, sender.clone())?;
     let subject = SubjectConfig {
         root: child.pid(),
+        cgroup: None,
         source: match deployment.server {
             Server::BuiltIn(_) => Source::Named,
             Server::Own(_) => Source::PreFork,

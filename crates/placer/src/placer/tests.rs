@@ -40,6 +40,7 @@ impl Drop for Arbiter {
 fn config(arbiter: &Arbiter) -> SubjectConfig {
     SubjectConfig {
         root: Pid(arbiter.0.id() as i32),
+        cgroup: None,
         source: Source::PreFork,
         policy: Policy {
             workers: 2,

@@ -88,6 +88,7 @@ impl Run {
         let subject = placer
             .add_subject(&SubjectConfig {
                 root,
+                cgroup: None,
                 source,
                 policy,
             })

@@ -1,0 +1,55 @@
+//! Carries out the orders that other threads send.
+
+use super::{CONTROL_KEY, Placer};
+use crate::limits::CONTROLS_MAX;
+use crate::report::Report;
+use crate::{Control, SubjectId};
+
+use albacore_os::Key;
+
+impl Placer {
+    pub(super) fn take_orders(&mut self, keys: &[Key], report: &mut dyn FnMut(&Report)) {
+        if !keys.contains(&CONTROL_KEY) {
+            return;
+        }
+        self.wake.clear();
+        // bound: CONTROLS_MAX orders fit into the queue
+        for order in self
+            .orders
+            .try_iter()
+            .take(CONTROLS_MAX)
+            .collect::<Vec<_>>()
+        {
+            self.take_order(order, report);
+        }
+    }
+
+    fn take_order(&mut self, order: Control, report: &mut dyn FnMut(&Report)) {
+        // An answer that nobody waits for any more is dropped.
+        match order {
+            Control::Add { config, reply } => drop(reply.try_send(self.add_subject(&config))),
+            Control::SetPolicy(id, policy) => {
+                // A subject that ended meanwhile has no policy to set; its end was told.
+                if self.set_policy(id, policy).is_ok() {
+                    report(&Report::PolicySet { subject: id });
+                }
+            }
+            Control::Remove { subject, reply } => {
+                let restored = self.remove(subject, report);
+                if let Some(reply) = reply {
+                    drop(reply.try_send(restored));
+                }
+            }
+            Control::Table { reply } => drop(reply.try_send(self.table())),
+            Control::Figures { reply } => drop(reply.try_send(self.figures().clone())),
+            Control::Stop => self.is_stopped = true,
+        }
+    }
+
+    fn remove(&mut self, id: SubjectId, report: &mut dyn FnMut(&Report)) -> crate::Restored {
+        let restored = self.restore_one(id, report);
+        self.subjects.remove(&id);
+        report(&Report::Restored(restored.clone()));
+        restored
+    }
+}
