@@ -19,23 +19,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The server's binary; cargo builds it for this package's tests only when asked.
-fn server_binary() -> PathBuf {
-    let release = if cfg!(debug_assertions) {
-        &[][..]
-    } else {
-        &["--release"][..]
-    };
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "albacore-server", "--bins"])
-        .args(release)
-        .current_dir(root())
-        .status()
-        .unwrap();
-    assert!(status.success(), "cargo build -p albacore-server: {status}");
-    Path::new(env!("CARGO_BIN_EXE_albacore-controller")).with_file_name("albacore-server")
-}
-
 /// A pod: its ConfigMap volume and its server.
 struct Pod {
     address: &'static str,
@@ -127,7 +110,7 @@ fn model(path: &Path, latency: &str) -> Value {
 #[test]
 #[allow(clippy::too_many_lines)] // one story: each part stands on the one before
 fn the_status_tells_what_real_servers_do() {
-    let binary = server_binary();
+    let binary = albacore_testbed::product("albacore-server").unwrap();
     let models = tempfile::tempdir().unwrap();
     let copy = |name: &str| {
         let path = models.path().join(name);

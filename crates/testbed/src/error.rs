@@ -12,6 +12,26 @@ pub enum TestbedError {
         /// Its exit status.
         status: std::process::ExitStatus,
     },
+    /// A program of this workspace could not be built.
+    #[error("cargo build --package {name}: {status}")]
+    Product {
+        /// The package and its program.
+        name: String,
+        /// How cargo ended.
+        status: std::process::ExitStatus,
+    },
+    /// A program that should have been built is not there.
+    #[error("{}: not there; `cargo build --workspace --bins` makes it", program.display())]
+    NoProduct {
+        /// Where it was looked for.
+        program: PathBuf,
+    },
+    /// The caller does not lie where cargo puts tests.
+    #[error("{}: lies in no folder of cargo, so no program can be beside it", program.display())]
+    NoTest {
+        /// The caller.
+        program: PathBuf,
+    },
     /// A program did not start.
     #[error("{program} cannot be started")]
     Start {

@@ -10,9 +10,11 @@ mod error;
 mod keeper;
 mod kubeconfig;
 mod limits;
+mod product;
 mod program;
 
 pub use certificates::{Authority, Identity};
 pub use control_plane::{ControlPlane, Options};
 pub use error::TestbedError;
+pub use product::product;
 pub use program::{Program, programs};

@@ -158,18 +158,5 @@ fn python() -> PathBuf {
 /// `albacore run` starts the `albacore-server` beside it; cargo builds that for this package's tests only when asked.
 fn build_server() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        let release = if cfg!(debug_assertions) {
-            &[][..]
-        } else {
-            &["--release"][..]
-        };
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "albacore-server", "--bins"])
-            .args(release)
-            .current_dir(root())
-            .status()
-            .unwrap();
-        assert!(status.success(), "cargo build -p albacore-server: {status}");
-    });
+    ONCE.call_once(|| drop(albacore_testbed::product("albacore-server").unwrap()));
 }

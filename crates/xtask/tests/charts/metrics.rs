@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use albacore_testbed::product;
 use serde_json::Value;
 
 use crate::plane::{apply, file, kubectl, namespace, plane, run, wait};
@@ -22,23 +22,6 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// The program of another package, as cargo builds it for these very tests.
-fn program(name: &str) -> PathBuf {
-    let mut arguments = vec!["build", "--quiet", "--bins", "--package", name];
-    if !cfg!(debug_assertions) {
-        arguments.push("--release");
-    }
-    let status = Command::new(env!("CARGO"))
-        .args(arguments)
-        .current_dir(root())
-        .status()
-        .unwrap();
-    assert!(status.success(), "cargo build -p {name}: {status}");
-    // This test lies in the folder `deps` below that of programs.
-    let folder = std::env::current_exe().unwrap();
-    folder.ancestors().nth(2).unwrap().join(name)
 }
 
 /// One request on a connection of its own; the reply, head and all.
@@ -78,7 +61,7 @@ fn all_named() -> BTreeSet<String> {
 
 fn server_metrics() -> String {
     let model = root().join("examples/fraud.ubj");
-    let mut child = Command::new(program("albacore-server"))
+    let mut child = Command::new(product("albacore-server").unwrap())
         .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--model"])
         .arg(format!("fraud={}", model.display()))
         .stdout(Stdio::piped())
@@ -122,7 +105,7 @@ impl Controller {
             "--listen=0.0.0.0:9090" => format!("--listen={listen}"),
             other => other.to_owned(),
         };
-        let child = Command::new(program("albacore-controller"))
+        let child = Command::new(product("albacore-controller").unwrap())
             .args(arguments.map(|argument| here(argument.as_str().unwrap())))
             .arg("--kubeconfig")
             .arg(account.unwrap())
