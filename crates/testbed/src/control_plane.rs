@@ -22,6 +22,8 @@ const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStage
 pub struct Options {
     /// Also runs kube-controller-manager: Deployments get pods, namespaces and owners are cleaned up.
     pub controller_manager: bool,
+    /// More flags of the API server, which win over those that it has anyway.
+    pub api_server: Vec<String>,
 }
 
 /// A running control plane. Everything of it lies in one temporary folder and ends with this value.
@@ -54,7 +56,8 @@ impl ControlPlane {
         let admin = authority.client("admin", Some(ADMINISTRATORS))?;
         let admin = kubeconfig::write(folder.path(), "admin", &admin, &address)?;
         let etcd = start_etcd(&programs, folder.path(), client, peer)?;
-        let arguments = apiserver_arguments(folder.path(), client, port);
+        let mut arguments = apiserver_arguments(folder.path(), client, port);
+        arguments.extend(options.api_server.iter().map(OsString::from));
         let apiserver = start_apiserver(&programs, folder.path(), &arguments)?;
         let mut plane = Self {
             manager: None,
@@ -92,6 +95,11 @@ impl ControlPlane {
         kubeconfig::write(self.folder.path(), &file, &identity, &self.address)
     }
 
+    /// Where the API server listens, as `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// A kubeconfig for a service account, with a token as its pods get it. With `pod` (of that account) the token
     /// names the pod and its node; without, neither.
     ///
@@ -103,6 +111,41 @@ impl ControlPlane {
         account: &str,
         pod: Option<&str>,
     ) -> Result<PathBuf, TestbedError> {
+        let token = self.token_of_account(namespace, account, pod)?;
+        let file = format!("{namespace}-{account}-{}", pod.unwrap_or("alone"));
+        kubeconfig::write_token(self.folder.path(), &file, &token, &self.address)
+    }
+
+    /// A folder with `token`, `ca.crt` and `namespace`, as a kubelet mounts it into the pods of a service account.
+    ///
+    /// # Errors
+    /// There is no such account, or the folder cannot be written.
+    pub fn mount_of_account(
+        &self,
+        namespace: &str,
+        account: &str,
+    ) -> Result<PathBuf, TestbedError> {
+        let token = self.token_of_account(namespace, account, None)?;
+        let folder = self.folder.path().join(format!("{namespace}-{account}"));
+        std::fs::create_dir_all(&folder).map_err(TestbedError::file(&folder))?;
+        let files = [
+            ("token", token),
+            ("ca.crt", self.authority.certificate()),
+            ("namespace", namespace.to_owned()),
+        ];
+        for (name, text) in files {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(TestbedError::file(path))?;
+        }
+        Ok(folder)
+    }
+
+    fn token_of_account(
+        &self,
+        namespace: &str,
+        account: &str,
+        pod: Option<&str>,
+    ) -> Result<String, TestbedError> {
         let mut arguments = vec!["create", "token", account, "--namespace", namespace];
         if let Some(pod) = pod {
             arguments.extend(["--bound-object-kind", "Pod", "--bound-object-name", pod]);
@@ -114,9 +157,7 @@ impl ControlPlane {
                 said: String::from_utf8_lossy(&output.stderr).into_owned(),
             });
         }
-        let token = String::from_utf8_lossy(&output.stdout);
-        let file = format!("{namespace}-{account}-{}", pod.unwrap_or("alone"));
-        kubeconfig::write_token(self.folder.path(), &file, token.trim(), &self.address)
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     /// Runs kubectl as an administrator.
@@ -257,6 +298,7 @@ fn write_secrets(folder: &Path, authority: &Authority) -> Result<(), TestbedErro
     };
     let hosts = [
         "127.0.0.1",
+        "::1",
         "10.96.0.1",
         "localhost",
         "kubernetes",

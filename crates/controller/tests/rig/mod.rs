@@ -34,6 +34,7 @@ impl Rig {
     pub(crate) fn start(with_manager: bool) -> Self {
         let options = Options {
             controller_manager: with_manager,
+            ..Options::default()
         };
         let mut plane = ControlPlane::start(&options).unwrap();
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");

@@ -13,6 +13,7 @@ use crate::root;
 static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
     let options = Options {
         controller_manager: true,
+        ..Options::default()
     };
     let mut plane = ControlPlane::start(&options).unwrap();
     plane.serve_crds(&root().join("crds")).unwrap();
