@@ -17,6 +17,7 @@ mod jitter;
 mod key;
 mod lease;
 mod limits;
+#[cfg(feature = "listener")]
 mod listener;
 mod logs;
 mod metrics;
@@ -38,6 +39,7 @@ pub use gates::{Gate, Gates};
 pub use jitter::unique;
 pub use key::Key;
 pub use lease::{Lease, LeaseOptions};
+#[cfg(feature = "listener")]
 pub use listener::serve;
 pub use logs::{LogFormat, start_logs};
 pub use metrics::Metrics;

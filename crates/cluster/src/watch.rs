@@ -49,6 +49,8 @@ pub struct WatchOptions<K> {
     pub scope: Scope,
     /// Only objects with these labels (a selector); empty: all.
     pub labels: String,
+    /// Only objects with these fields (a selector, e.g. `spec.nodeName=a`); empty: all.
+    pub fields: String,
     /// Drops what nobody will read, before an object is kept.
     pub trim: fn(&mut K),
 }
@@ -61,6 +63,7 @@ impl<K> WatchOptions<K> {
             kind,
             scope: Scope::All,
             labels: String::new(),
+            fields: String::new(),
             trim: |_| {},
         }
     }
@@ -232,6 +235,8 @@ where
             .page_size(PAGE_OBJECTS);
         config.label_selector =
             Some(self.options.labels.clone()).filter(|labels| !labels.is_empty());
+        config.field_selector =
+            Some(self.options.fields.clone()).filter(|fields| !fields.is_empty());
         let mut events = std::pin::pin!(watcher::watcher(api, config));
         let mut listing = HashSet::new();
         while let Some(event) = events.next().await {
