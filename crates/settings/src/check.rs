@@ -8,7 +8,7 @@ use crate::limits::{
     BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
     QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
 };
-use crate::settings::{Model, Policy, Settings, Slo, Source};
+use crate::settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
 use crate::timespan::{is_in_bounds, print_timespan};
 
 impl Settings {
@@ -37,20 +37,39 @@ impl Settings {
                 return Err(Invalid::of(format!("models[{index}].name"), problem));
             }
         }
-        check_rows("batching.max_rows", batching.max_rows, BATCH_ROWS_MAX)?;
-        check_rows("queue.max_rows", queue.max_rows, QUEUE_ROWS_MAX)?;
-        if queue.max_rows < batching.max_rows {
-            let problem = format!(
-                "{} is below batching.max_rows, {}: a full batch could never wait; raise it or \
-                 lower batching.max_rows",
-                queue.max_rows, batching.max_rows
-            );
-            return Err(Invalid::of("queue.max_rows", problem));
+        let objectives = models.iter().filter_map(|m| Some((&*m.name, m.slo?)));
+        check_rules("", batching, queue, objectives)
+    }
+}
+
+/// What batching, queue and objectives must hold, alone and together. `at` stands before the names
+/// of their fields.
+pub(crate) fn check_rules<'a>(
+    at: &str,
+    batching: &Batching,
+    queue: &Queue,
+    objectives: impl Iterator<Item = (&'a str, Slo)>,
+) -> Result<(), Invalid> {
+    let rows_at = format!("{at}queue.max_rows");
+    check_rows(
+        &format!("{at}batching.max_rows"),
+        batching.max_rows,
+        BATCH_ROWS_MAX,
+    )?;
+    check_rows(&rows_at, queue.max_rows, QUEUE_ROWS_MAX)?;
+    if queue.max_rows < batching.max_rows {
+        let problem = format!(
+            "{} is below batching.max_rows, {}: a full batch could never wait; raise it or lower \
+             batching.max_rows",
+            queue.max_rows, batching.max_rows
+        );
+        return Err(Invalid::of(rows_at, problem));
+    }
+    match batching.policy {
+        Policy::Timeout { delay } => {
+            check_delay(&format!("{at}batching.max_delay"), delay, objectives)
         }
-        match batching.policy {
-            Policy::Timeout { delay } => check_delay(delay, models),
-            Policy::Auto | Policy::Deferred | Policy::Eager => Ok(()),
-        }
+        Policy::Auto | Policy::Deferred | Policy::Eager => Ok(()),
     }
 }
 
@@ -61,16 +80,22 @@ fn check_model(at: &str, model: &Model) -> Result<(), Invalid> {
         sha256: _,
         slo,
     } = model;
-    if !is_name(name) {
-        let problem = format!(
-            "{} is no name: up to {MODEL_NAME_CHARS_MAX} letters, digits, '-', '_' and '.', with \
-             a letter or digit at both ends",
-            quoted(name)
-        );
-        return Err(Invalid::of(format!("{at}.name"), problem));
-    }
+    check_name(&format!("{at}.name"), name)?;
     check_source(at, source)?;
-    slo.as_ref().map_or(Ok(()), |slo| check_slo(at, slo))
+    slo.as_ref()
+        .map_or(Ok(()), |slo| check_slo(&format!("{at}.slo"), slo))
+}
+
+pub(crate) fn check_name(at: &str, name: &str) -> Result<(), Invalid> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{} is no name: up to {MODEL_NAME_CHARS_MAX} letters, digits, '-', '_' and '.', with a \
+         letter or digit at both ends",
+        quoted(name)
+    );
+    Err(Invalid::of(at, problem))
 }
 
 fn is_name(text: &str) -> bool {
@@ -116,8 +141,8 @@ fn check_source(at: &str, source: &Source) -> Result<(), Invalid> {
     Err(Invalid::of(format!("{at}.{field}"), problem))
 }
 
-fn check_slo(at: &str, slo: &Slo) -> Result<(), Invalid> {
-    check_timespan(&format!("{at}.slo.latency"), slo.latency)?;
+pub(crate) fn check_slo(at: &str, slo: &Slo) -> Result<(), Invalid> {
+    check_timespan(&format!("{at}.latency"), slo.latency)?;
     if (PERCENTILE_MIN..=PERCENTILE_MAX).contains(&slo.percentile) {
         return Ok(());
     }
@@ -125,10 +150,10 @@ fn check_slo(at: &str, slo: &Slo) -> Result<(), Invalid> {
         "{} is not from {PERCENTILE_MIN} to {PERCENTILE_MAX}",
         slo.percentile
     );
-    Err(Invalid::of(format!("{at}.slo.percentile"), problem))
+    Err(Invalid::of(format!("{at}.percentile"), problem))
 }
 
-fn check_timespan(at: &str, span: Duration) -> Result<(), Invalid> {
+pub(crate) fn check_timespan(at: &str, span: Duration) -> Result<(), Invalid> {
     if is_in_bounds(span) {
         return Ok(());
     }
@@ -143,17 +168,19 @@ fn check_rows(at: &str, rows: u32, most: u32) -> Result<(), Invalid> {
     Err(Invalid::of(at, format!("{rows} is not from 1 to {most}")))
 }
 
-fn check_delay(delay: Duration, models: &[Model]) -> Result<(), Invalid> {
-    check_timespan("batching.max_delay", delay)?;
-    let short = |model: &&Model| model.slo.is_some_and(|slo| slo.latency <= delay);
-    let Some(model) = models.iter().find(short) else {
+fn check_delay<'a>(
+    at: &str,
+    delay: Duration,
+    mut objectives: impl Iterator<Item = (&'a str, Slo)>,
+) -> Result<(), Invalid> {
+    check_timespan(at, delay)?;
+    let Some((name, _)) = objectives.find(|(_, slo)| slo.latency <= delay) else {
         return Ok(());
     };
     let problem = format!(
-        "\"{}\" is not shorter than the latency objective of model {}: every reply that waited \
+        "\"{}\" is not shorter than the latency objective of model {name}: every reply that waited \
          would be late",
         print_timespan(delay),
-        model.name
     );
-    Err(Invalid::of("batching.max_delay", problem))
+    Err(Invalid::of(at, problem))
 }

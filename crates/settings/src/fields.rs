@@ -1,5 +1,8 @@
-//! Takes an object of the file apart, field by field. Each field is taken once; what is left at the
-//! end is unknown.
+//! Takes an object apart, field by field. Each field is taken once; what is left at the end is
+//! unknown.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
@@ -7,26 +10,39 @@ use crate::invalid::{Invalid, quoted};
 
 /// The fields of one object that were not taken yet.
 pub(crate) struct Fields {
-    /// Where the object is; empty for the file itself.
+    /// Where the object is; empty for the whole.
     at: String,
     left: Map<String, Value>,
     known: Vec<&'static str>,
+    unknown: Unknown,
+}
+
+/// What becomes of fields that nobody takes.
+#[derive(Clone)]
+pub(crate) enum Unknown {
+    /// The file has a mistake, for a person to correct.
+    Refused,
+    /// A program of another version wrote them.
+    Counted(Rc<Cell<usize>>),
 }
 
 impl Fields {
-    pub(crate) fn of(at: String, value: Value) -> Result<Self, Invalid> {
+    /// The fields of the whole, which messages call `name`.
+    pub(crate) fn of_whole(name: &str, value: Value, unknown: Unknown) -> Result<Self, Invalid> {
+        let mut whole = Self::of(name.to_owned(), value, unknown)?;
+        whole.at.clear();
+        Ok(whole)
+    }
+
+    fn of(at: String, value: Value, unknown: Unknown) -> Result<Self, Invalid> {
         match value {
             Value::Object(left) => Ok(Self {
                 at,
                 left,
                 known: Vec::new(),
+                unknown,
             }),
             other => {
-                let at = if at.is_empty() {
-                    "the file".to_owned()
-                } else {
-                    at
-                };
                 let problem = format!("{} is no set of fields", shown(&other));
                 Err(Invalid::of(at, problem))
             }
@@ -93,6 +109,17 @@ impl Fields {
             .ok_or_else(|| Invalid::of(at.clone(), problem()))
     }
 
+    pub(crate) fn long(&mut self, name: &'static str) -> Result<Option<u64>, Invalid> {
+        let Some((at, value)) = self.take(name) else {
+            return Ok(None);
+        };
+        let problem = || format!("{} is no whole number below 2^64", shown(&value));
+        value
+            .as_u64()
+            .map(Some)
+            .ok_or_else(|| Invalid::of(at.clone(), problem()))
+    }
+
     pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<f64>, Invalid> {
         let Some((at, value)) = self.take(name) else {
             return Ok(None);
@@ -106,7 +133,7 @@ impl Fields {
 
     pub(crate) fn object(&mut self, name: &'static str) -> Result<Option<Self>, Invalid> {
         self.take(name)
-            .map(|(at, value)| Self::of(at, value))
+            .map(|(at, value)| Self::of(at, value, self.unknown.clone()))
             .transpose()
     }
 
@@ -120,12 +147,16 @@ impl Fields {
         };
         let entries = value.into_iter().enumerate();
         entries
-            .map(|(index, value)| Self::of(format!("{at}[{index}]"), value))
+            .map(|(index, value)| Self::of(format!("{at}[{index}]"), value, self.unknown.clone()))
             .collect()
     }
 
-    /// Refuses what nobody took.
+    /// Refuses or counts what nobody took.
     pub(crate) fn end(self) -> Result<(), Invalid> {
+        if let Unknown::Counted(count) = &self.unknown {
+            count.set(count.get() + self.left.len());
+            return Ok(());
+        }
         match self.left.keys().next() {
             None => Ok(()),
             Some(name) => {

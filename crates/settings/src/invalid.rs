@@ -1,8 +1,8 @@
-//! What is wrong with a file.
+//! What is wrong with a file or a line.
 
-use crate::limits::{FILE_BYTES_MAX, QUOTED_CHARS_MAX};
+use crate::limits::{FEED_LINE_BYTES_MAX, FILE_BYTES_MAX, QUOTED_CHARS_MAX};
 
-/// Why settings cannot be used. The sentence does not name the file: the caller knows it.
+/// Why settings or a snapshot of the feed cannot be used. The sentence does not name the file: the caller knows it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Invalid {
     /// More bytes than a ConfigMap holds.
@@ -16,6 +16,18 @@ pub enum Invalid {
     NotYaml {
         /// The line, from 1; 0 where it is not known.
         line: u64,
+        /// What the reader says.
+        problem: String,
+    },
+    /// More bytes than a line of the feed may have.
+    #[error("{bytes} bytes are too many: a line of the feed has at most {FEED_LINE_BYTES_MAX}")]
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+    /// No JSON on one line.
+    #[error("{problem}")]
+    NotJson {
         /// What the reader says.
         problem: String,
     },

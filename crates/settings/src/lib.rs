@@ -1,5 +1,9 @@
+//! `settings.yaml` and the feed, the two forms in which a server's settings travel.
+//!
 //! `settings.yaml`: what a server serves and how it batches, in the one file that the controller
 //! writes, a ConfigMap carries and the server reads and watches.
+//!
+//! [`feed`]: what the agent of a node tells `albacore-params`, line by line.
 //!
 //! Pure: text in, values out. A [`Settings`] that was read or checked is right in every field;
 //! what is wrong is an [`Invalid`] that names the field, the value and the way out.
@@ -17,6 +21,7 @@
 
 mod check;
 mod digest;
+pub mod feed;
 mod fields;
 mod invalid;
 mod limits;
@@ -29,7 +34,7 @@ mod yaml;
 pub use digest::Digest;
 pub use invalid::Invalid;
 pub use limits::{
-    BATCH_ROWS_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX,
-    SOURCE_CHARS_MAX,
+    BATCH_ROWS_MAX, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, FILE_BYTES_MAX,
+    MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
 };
 pub use settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};

@@ -1,4 +1,4 @@
-//! Every bound of the file, with its reason. Those of single fields are those of the custom
+//! Every bound of the file and of the feed, with its reason. Those of single fields are those of the custom
 //! resource (`crates/api/src/limits.rs`), so that what the API server takes is never refused here.
 
 /// Largest file: what etcd takes as one object, as a ConfigMap carries it.
@@ -43,3 +43,23 @@ pub(crate) const DEPTH_MAX: usize = 16;
 
 /// Longest piece of a value that a message repeats, in characters.
 pub(crate) const QUOTED_CHARS_MAX: usize = 60;
+
+/// Longest line of the feed, its end included: the metrics of a node and its pods, with room to
+/// spare; what a reader keeps while it waits for the end of a line.
+pub const FEED_LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Most pods of a snapshot: twice what the largest kubelets run, as a pod of two addresses is there
+/// twice. At some 600 bytes each they fill half a line.
+pub const FEED_PODS_MAX: usize = 1024;
+
+/// Longest text of metrics in a snapshot, in bytes as it is: encoded, it leaves room for the pods.
+pub const FEED_METRICS_BYTES_MAX: usize = 256 << 10;
+
+/// Longest name of a node, pod or deployment: that of an object's name in Kubernetes.
+pub(crate) const OBJECT_NAME_CHARS_MAX: usize = 253;
+
+/// Most workers of a server, and most threads of a worker: what a server takes.
+pub(crate) const COUNT_MAX: u32 = 512;
+
+/// Most cpus: what the largest kernels are built for.
+pub(crate) const CPUS_MAX: f64 = 8192.0;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::fields::Fields;
+use crate::fields::{Fields, Unknown};
 use crate::invalid::Invalid;
 use crate::limits::{
     BATCH_ROWS_DEFAULT, DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, QUEUE_ROWS_DEFAULT,
@@ -19,7 +19,7 @@ impl Settings {
     /// # Errors
     /// The first thing that is wrong.
     pub fn read(text: &str) -> Result<Self, Invalid> {
-        let mut file = Fields::of(String::new(), tree(text)?)?;
+        let mut file = Fields::of_whole("the file", tree(text)?, Unknown::Refused)?;
         let models = file.list("models")?;
         let settings = Self {
             models: models.into_iter().map(model).collect::<Result<_, _>>()?,
@@ -69,7 +69,7 @@ fn model(mut fields: Fields) -> Result<Model, Invalid> {
     Ok(model)
 }
 
-fn slo(mut fields: Fields) -> Result<Slo, Invalid> {
+pub(crate) fn slo(mut fields: Fields) -> Result<Slo, Invalid> {
     let latency = fields.parsed("latency", parse_timespan)?;
     let slo = Slo {
         latency: latency.ok_or_else(|| fields.missing("latency", "write a time as \"25ms\""))?,
@@ -79,7 +79,7 @@ fn slo(mut fields: Fields) -> Result<Slo, Invalid> {
     Ok(slo)
 }
 
-fn batching(fields: Option<Fields>) -> Result<Batching, Invalid> {
+pub(crate) fn batching(fields: Option<Fields>) -> Result<Batching, Invalid> {
     let Some(mut fields) = fields else {
         return Ok(Batching::default());
     };
@@ -108,7 +108,7 @@ fn batching(fields: Option<Fields>) -> Result<Batching, Invalid> {
     Ok(Batching { policy, max_rows })
 }
 
-fn queue(fields: Option<Fields>) -> Result<Queue, Invalid> {
+pub(crate) fn queue(fields: Option<Fields>) -> Result<Queue, Invalid> {
     let Some(mut fields) = fields else {
         return Ok(Queue::default());
     };

@@ -91,6 +91,19 @@ pub enum Policy {
     Eager,
 }
 
+impl Policy {
+    /// As files and lines write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Deferred => "deferred",
+            Self::Timeout { .. } => "timeout",
+            Self::Eager => "eager",
+        }
+    }
+}
+
 /// How much may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Queue {

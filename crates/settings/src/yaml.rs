@@ -38,19 +38,16 @@ impl Settings {
                 );
             }
         }
-        let (policy, delay) = match self.batching.policy {
-            Policy::Auto => ("auto", None),
-            Policy::Deferred => ("deferred", None),
-            Policy::Timeout { delay } => ("timeout", Some(delay)),
-            Policy::Eager => ("eager", None),
-        };
         line(&mut text, format_args!("batching:"));
-        line(&mut text, format_args!("  policy: {policy}"));
+        line(
+            &mut text,
+            format_args!("  policy: {}", self.batching.policy.name()),
+        );
         line(
             &mut text,
             format_args!("  max_rows: {}", self.batching.max_rows),
         );
-        if let Some(delay) = delay {
+        if let Policy::Timeout { delay } = self.batching.policy {
             let delay = print_timespan(delay);
             line(&mut text, format_args!("  max_delay: \"{delay}\""));
         }

@@ -1,0 +1,114 @@
+//! [`Snapshot`] to a line.
+
+use serde_json::{Map, Value, json};
+
+use super::{Parameters, Pod, Snapshot};
+use crate::invalid::Invalid;
+use crate::limits::FEED_LINE_BYTES_MAX;
+use crate::settings::{Batching, Policy};
+use crate::timespan::print_timespan;
+
+impl Snapshot {
+    /// The line, with its end.
+    ///
+    /// # Errors
+    /// The first value that may not be in a snapshot; or the line is longer than a reader takes.
+    pub fn encode(&self) -> Result<String, Invalid> {
+        self.check()?;
+        let pods: Vec<Value> = self.pods.iter().map(pod).collect();
+        let Self {
+            node,
+            sequence,
+            metrics,
+            ..
+        } = self;
+        let line = json!({
+            "node": node,
+            "sequence": sequence,
+            "pods": pods,
+            "metrics": metrics,
+        });
+        let mut line = line.to_string();
+        line.push('\n');
+        if line.len() > FEED_LINE_BYTES_MAX {
+            return Err(Invalid::TooLong { bytes: line.len() });
+        }
+        Ok(line)
+    }
+}
+
+fn pod(pod: &Pod) -> Value {
+    let Pod {
+        address,
+        namespace,
+        name,
+        uid,
+        deployment,
+        generation,
+        parameters,
+    } = pod;
+    let mut fields = Map::new();
+    if let Some(address) = address {
+        fields.insert("address".to_owned(), address.to_string().into());
+    }
+    for (field, text) in [
+        ("namespace", namespace),
+        ("name", name),
+        ("uid", uid),
+        ("deployment", deployment),
+    ] {
+        fields.insert(field.to_owned(), text.as_str().into());
+    }
+    fields.insert("generation".to_owned(), (*generation).into());
+    fields.insert("parameters".to_owned(), of_parameters(parameters));
+    fields.into()
+}
+
+fn of_parameters(parameters: &Parameters) -> Value {
+    let Parameters {
+        batching,
+        queue,
+        slo,
+        window,
+        workers,
+        threads,
+        cpu_share,
+        generation,
+    } = parameters;
+    let slo: Vec<Value> = slo
+        .iter()
+        .map(|entry| {
+            json!({
+                "model": entry.model,
+                "latency": print_timespan(entry.slo.latency),
+                "percentile": entry.slo.percentile,
+            })
+        })
+        .collect();
+    let mut fields = Map::new();
+    fields.insert("batching".to_owned(), of_batching(batching));
+    fields.insert("queue".to_owned(), json!({"max_rows": queue.max_rows}));
+    fields.insert("slo".to_owned(), slo.into());
+    if let Some(window) = window {
+        fields.insert("window".to_owned(), print_timespan(*window).into());
+    }
+    fields.insert("workers".to_owned(), (*workers).into());
+    fields.insert("threads".to_owned(), (*threads).into());
+    fields.insert("cpu_share".to_owned(), (*cpu_share).into());
+    fields.insert("generation".to_owned(), (*generation).into());
+    fields.into()
+}
+
+fn of_batching(batching: &Batching) -> Value {
+    let Batching { policy, max_rows } = batching;
+    match policy {
+        Policy::Timeout { delay } => json!({
+            "policy": policy.name(),
+            "max_rows": max_rows,
+            "max_delay": print_timespan(*delay),
+        }),
+        Policy::Auto | Policy::Deferred | Policy::Eager => {
+            json!({"policy": policy.name(), "max_rows": max_rows})
+        }
+    }
+}

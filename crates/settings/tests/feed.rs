@@ -1,0 +1,311 @@
+//! The feed from outside: what is written is read again, what is wrong is named, nothing panics.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use albacore_settings::feed::{LINE_START, Objective, Parameters, Pod, Snapshot};
+use albacore_settings::{
+    Batching, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, Policy, Queue, Slo,
+};
+use proptest::prelude::*;
+
+const LINE: &str = r##"{"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x","uid":"6a","deployment":"fraud","generation":3,"parameters":{"batching":{"policy":"timeout","max_rows":512,"max_delay":"2ms"},"queue":{"max_rows":4096},"slo":[{"model":"fraud","latency":"25ms","percentile":99.9}],"window":"5ms","workers":4,"threads":2,"cpu_share":3.5,"generation":3}}],"metrics":"# TYPE a gauge\na 1\n"}
+"##;
+
+fn line() -> Snapshot {
+    Snapshot::decode(LINE.as_bytes()).unwrap().snapshot
+}
+
+#[test]
+fn a_line_is_read_and_written_as_it_was() {
+    let snapshot = line();
+    let pod = &snapshot.pods[0];
+    assert_eq!(pod.address, Some("10.0.0.7".parse().unwrap()));
+    assert_eq!(pod.parameters.window, Some(Duration::from_millis(5)));
+    assert_eq!(pod.parameters.cpu_share, 3.5);
+    assert_eq!(snapshot.encode().unwrap(), LINE);
+    assert!(!LINE_START.iter().any(|byte| *byte != b'\n'));
+}
+
+#[test]
+fn what_another_version_adds_is_passed_over_and_counted() {
+    let more = LINE
+        .replacen("{", r#"{"color":{"a":[1,{"b":2}]},"#, 1)
+        .replace(r#""uid":"#, r#""zone":null,"uid":"#)
+        .replace(r#""latency":"#, r#""soft":true,"latency":"#)
+        .replace(r#""queue":{"#, r#""queue":{"depth":1,"#);
+    let decoded = Snapshot::decode(more.as_bytes()).unwrap();
+    assert_eq!(decoded.unknown_fields, 4);
+    assert_eq!(decoded.snapshot, line());
+}
+
+#[test]
+fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
+    let mapped = LINE.replace("10.0.0.7", "::ffff:10.0.0.7");
+    assert_eq!(
+        Snapshot::decode(mapped.as_bytes()).unwrap().snapshot,
+        line()
+    );
+    let mut pod = line().pods.remove(0);
+    pod.address = Some("::ffff:10.0.0.7".parse().unwrap());
+    let error = pod.check().unwrap_err().to_string();
+    assert!(error.starts_with("pod.address: ::ffff:10.0.0.7 is an IPv4 address in IPv6"));
+}
+
+/// What is replaced in the line, by what, and the words of the refusal.
+const WRONG: [(&str, &str, &str); 23] = [
+    ("\"n1\"", "\"\"", "node: \"\" is not 1 to 253"),
+    ("\"n1\"", "7", "node: 7 is no text"),
+    ("\"node\":\"n1\",", "", "node: is missing"),
+    (
+        "\"sequence\":7",
+        "\"sequence\":-7",
+        "sequence: -7 is no whole",
+    ),
+    (
+        "10.0.0.7",
+        "10.0.0.7.8",
+        "pods[0].address: \"10.0.0.7.8\" is no IP address",
+    ),
+    (
+        "10.0.0.7",
+        "0.0.0.0",
+        "pods[0].address: 0.0.0.0 is no address of a pod",
+    ),
+    ("10.0.0.7", "fe80::1%eth0", "pods[0].address: "),
+    (
+        "\"6a\"",
+        "\"6a\\n\"",
+        "pods[0].uid: \"6a\\n\" is not 1 to 253",
+    ),
+    ("\"shop\"", "\"a b\"", "pods[0].namespace: "),
+    (
+        "\"timeout\"",
+        "\"never\"",
+        "pods[0].parameters.batching.policy: \"never\" is no policy",
+    ),
+    (
+        "\"2ms\"",
+        "\"25ms\"",
+        "pods[0].parameters.batching.max_delay: \"25ms\" is not shorter",
+    ),
+    (
+        "\"2ms\"",
+        "2",
+        "pods[0].parameters.batching.max_delay: 2 is no text",
+    ),
+    (
+        "4096",
+        "511",
+        "pods[0].parameters.queue.max_rows: 511 is below",
+    ),
+    (
+        "512",
+        "0",
+        "pods[0].parameters.batching.max_rows: 0 is not from 1",
+    ),
+    (
+        "512",
+        "1e3",
+        "pods[0].parameters.batching.max_rows: 1000.0 is no whole",
+    ),
+    (
+        "99.9",
+        "101",
+        "pods[0].parameters.slo[0].percentile: 101 is not from 50",
+    ),
+    (
+        "\"model\":\"fraud\"",
+        "\"model\":\"-\"",
+        "pods[0].parameters.slo[0].model: \"-\" is no name",
+    ),
+    (
+        "\"window\":\"5ms\"",
+        "\"window\":\"5\"",
+        "pods[0].parameters.window: \"5\" is no time",
+    ),
+    (
+        "\"workers\":4",
+        "\"workers\":0",
+        "pods[0].parameters.workers: 0 is not from 1 to 512",
+    ),
+    ("3.5", "0", "pods[0].parameters.cpu_share: 0 is not above 0"),
+    ("3.5", "1e400", "number out of range"),
+    (
+        "\"pods\":[",
+        "\"pods\":[1,",
+        "pods[0]: 1 is no set of fields",
+    ),
+    ("}\n", "", "EOF"),
+];
+
+#[test]
+fn each_wrong_value_is_named() {
+    for (from, to, words) in WRONG {
+        let wrong = LINE.replacen(from, to, 1);
+        assert_ne!(wrong, LINE, "{from}");
+        let error = Snapshot::decode(wrong.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(words), "{from} -> {to}: {error}");
+    }
+    for whole in ["[]", "1", "null", "", "\n", "\u{feff}{}", "{} {}"] {
+        assert!(Snapshot::decode(whole.as_bytes()).is_err(), "{whole:?}");
+    }
+    let deep = "[".repeat(FEED_LINE_BYTES_MAX);
+    assert!(Snapshot::decode(deep.as_bytes()).is_err());
+}
+
+#[test]
+fn bounds_hold_for_writers_too() {
+    let mut snapshot = line();
+    snapshot.metrics = "a".repeat(FEED_METRICS_BYTES_MAX + 1);
+    let error = snapshot.encode().unwrap_err().to_string();
+    assert!(error.starts_with("metrics: has 262145 bytes"), "{error}");
+    snapshot.metrics = "\u{1}".repeat(FEED_METRICS_BYTES_MAX);
+    let error = snapshot.encode().unwrap_err().to_string();
+    assert!(error.contains("a line of the feed has at most"), "{error}");
+    snapshot.metrics.clear();
+    let pod = snapshot.pods[0].clone();
+    snapshot.pods = vec![pod.clone(); FEED_PODS_MAX];
+    let full = snapshot.encode().unwrap();
+    assert!(full.len() < FEED_LINE_BYTES_MAX, "{}", full.len());
+    snapshot.pods.push(pod);
+    let error = snapshot.encode().unwrap_err().to_string();
+    assert_eq!(error, "pods: has 1025 entries, at most 1024");
+    let long = vec![b' '; FEED_LINE_BYTES_MAX + 1];
+    assert!(Snapshot::decode(&long).is_err());
+}
+
+fn slo() -> impl Strategy<Value = Slo> {
+    (1000_u64..600_000_000, 5_000_u32..=9_999).prop_map(|(micros, hundredths)| Slo {
+        latency: Duration::from_micros(micros),
+        percentile: f64::from(hundredths) / 100.0,
+    })
+}
+
+fn parameters() -> impl Strategy<Value = Parameters> {
+    let policy = prop_oneof![
+        Just(Policy::Auto),
+        Just(Policy::Deferred),
+        Just(Policy::Eager),
+        (1_u64..1000).prop_map(|micros| Policy::Timeout {
+            delay: Duration::from_micros(micros)
+        }),
+    ];
+    let rows = (1_u32..=65_536, 65_536_u32..4_194_304);
+    let slo = prop::collection::btree_map("[a-z]([a-z0-9._-]{0,9}[a-z0-9])?", slo(), 0..4);
+    let window = prop::option::of(1_u64..600_000_000);
+    let sizes = (1_u32..=512, 1_u32..=512, 1_u32..8_192_000, any::<u64>());
+    (policy, rows, slo, window, sizes).prop_map(|(policy, rows, slo, window, sizes)| Parameters {
+        batching: Batching {
+            policy,
+            max_rows: rows.0,
+        },
+        queue: Queue { max_rows: rows.1 },
+        slo: slo
+            .into_iter()
+            .map(|(model, slo)| Objective { model, slo })
+            .collect(),
+        window: window.map(Duration::from_micros),
+        workers: sizes.0,
+        threads: sizes.1,
+        cpu_share: f64::from(sizes.2) / 1000.0,
+        generation: sizes.3,
+    })
+}
+
+fn pod() -> impl Strategy<Value = Pod> {
+    let address = prop::option::of(prop_oneof![
+        (1_u32..0xe000_0000).prop_map(|bits| IpAddr::from(bits.to_be_bytes())),
+        (1_u64.., any::<u64>()).prop_map(|(high, low)| {
+            let bits = (u128::from(high & 0x3fff_ffff_ffff_ffff | 1 << 61) << 64) | u128::from(low);
+            IpAddr::from(bits.to_be_bytes())
+        }),
+    ]);
+    let word = || "[a-zA-Z0-9.:_-]{1,40}";
+    (
+        address,
+        word(),
+        word(),
+        word(),
+        word(),
+        any::<u64>(),
+        parameters(),
+    )
+        .prop_map(
+            |(address, namespace, name, uid, deployment, generation, parameters)| Pod {
+                address,
+                namespace,
+                name,
+                uid,
+                deployment,
+                generation,
+                parameters,
+            },
+        )
+}
+
+prop_compose! {
+    fn snapshot()(
+        node in "[a-z0-9.-]{1,253}",
+        sequence in any::<u64>(),
+        pods in prop::collection::vec(pod(), 0..5),
+        metrics in any::<String>(),
+    ) -> Snapshot {
+        Snapshot { node, sequence, pods, metrics }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(snapshot in snapshot()) {
+        let line = snapshot.encode().unwrap();
+        prop_assert_eq!(line.find('\n'), Some(line.len() - 1), "one line");
+        let decoded = Snapshot::decode(line.as_bytes()).unwrap();
+        prop_assert_eq!(decoded.unknown_fields, 0);
+        prop_assert_eq!(decoded.snapshot, snapshot);
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Snapshot::decode(&bytes);
+    }
+
+    #[test]
+    fn damaged_lines_are_read_or_refused(
+        snapshot in snapshot(),
+        damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..6),
+    ) {
+        let mut bytes = snapshot.encode().unwrap().into_bytes();
+        for (index, byte, how) in damages {
+            let at = index.index(bytes.len());
+            match how {
+                0 => bytes[at] = byte,
+                1 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, byte),
+            }
+        }
+        if let Ok(decoded) = Snapshot::decode(&bytes) {
+            // What is taken is right in every field, and can be written again.
+            decoded.snapshot.encode().unwrap();
+        }
+    }
+
+    #[test]
+    fn values_of_any_kind_in_any_field_are_read_or_refused(
+        field in 0_usize..22,
+        value in prop_oneof![
+            Just("null".to_owned()), Just("[]".to_owned()), Just("{}".to_owned()),
+            Just("true".to_owned()), any::<f64>().prop_map(|x| format!("{x:e}")),
+            any::<i64>().prop_map(|x| x.to_string()),
+            any::<String>().prop_map(|x| format!("{x:?}")),
+        ],
+    ) {
+        // The field's name is kept, what stood there goes behind it under another.
+        let at = LINE.match_indices("\":").nth(field).map_or(0, |(at, _)| at + 2);
+        let text = format!("{}{value},\"other\":{}", &LINE[..at], &LINE[at..]);
+        if let Ok(decoded) = Snapshot::decode(text.as_bytes()) {
+            prop_assert_eq!(decoded.unknown_fields, 1);
+            decoded.snapshot.encode().unwrap();
+        }
+    }
+}
