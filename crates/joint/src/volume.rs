@@ -208,25 +208,11 @@ impl Volume {
         for &start in &order {
             walk.enter(0, start, None);
             // bound: each cpu is entered once in all
-            while let Some((_, cpu)) = walk.queue.pop_front() {
-                for party in 0..site.parties.len() {
-                    if walk.used[party] || !self.may_leave(party, cpu, may_move) {
-                        continue;
-                    }
-                    walk.used[party] = true;
-                    for &next in &site.parties[party].cpus {
-                        let next = usize::from(next);
-                        let link = Link {
-                            party,
-                            from: cpu,
-                            to: next,
-                        };
-                        let is_new = self.may_enter(site, party, next)
-                            && walk.enter(0, next, Some((0, link)));
-                        if is_new && self.loads[next] + 2 <= self.loads[start] {
-                            return Some(walk.chain(0, next));
-                        }
-                    }
+            while let Some(at) = walk.queue.pop_front() {
+                let ends =
+                    &mut |_: &mut Walk, next: usize| self.loads[next] + 2 <= self.loads[start];
+                if let Some(chain) = self.spread(site, &mut walk, at, may_move, ends) {
+                    return Some(chain);
                 }
             }
         }
@@ -259,34 +245,56 @@ impl Volume {
                 walk.enter(level(self.loads[cpu]), cpu, None);
             }
             // bound: each cpu is entered once for each load that a chain started with
-            while let Some((started, cpu)) = walk.queue.pop_front() {
-                for party in 0..site.parties.len() {
-                    let used = started * site.parties.len() + party;
-                    if walk.used[used] || !self.may_leave(party, cpu, may_move) {
-                        continue;
+            while let Some(at) = walk.queue.pop_front() {
+                let started = at.0;
+                let ends = &mut |walk: &mut Walk, next: usize| {
+                    let core = site.core(next);
+                    let links = self.loads[next] + 1 == levels[started];
+                    if !links || std::mem::replace(&mut seen[core], true) {
+                        return false;
                     }
-                    walk.used[used] = true;
-                    for &next in &site.parties[party].cpus {
-                        let next = usize::from(next);
-                        let link = Link {
-                            party,
-                            from: cpu,
-                            to: next,
-                        };
-                        let is_new = self.may_enter(site, party, next)
-                            && walk.enter(started, next, Some((started, link)));
-                        let core = site.core(next);
-                        let links = is_new && self.loads[next] + 1 == levels[started];
-                        if !links || std::mem::replace(&mut seen[core], true) {
-                            continue;
-                        }
-                        if cores[core] + 2 <= cores[start] {
-                            return Some(walk.chain(started, next));
-                        }
-                        for &cpu in &members[core] {
-                            walk.hop(level(self.loads[cpu]), cpu, (started, next));
-                        }
+                    if cores[core] + 2 <= cores[start] {
+                        return true;
                     }
+                    for &cpu in &members[core] {
+                        walk.hop(level(self.loads[cpu]), cpu, (started, next));
+                    }
+                    false
+                };
+                if let Some(chain) = self.spread(site, &mut walk, at, may_move, ends) {
+                    return Some(chain);
+                }
+            }
+        }
+        None
+    }
+
+    /// Enters every cpu that a thread may go to from `cpu`, in the same state; the chain to the first of them that `ends`.
+    fn spread(
+        &self,
+        site: &Site,
+        walk: &mut Walk,
+        (state, cpu): (usize, usize),
+        may_move: bool,
+        ends: &mut impl FnMut(&mut Walk, usize) -> bool,
+    ) -> Option<Vec<Link>> {
+        for party in 0..site.parties.len() {
+            let used = state * site.parties.len() + party;
+            if walk.used[used] || !self.may_leave(party, cpu, may_move) {
+                continue;
+            }
+            walk.used[used] = true;
+            for &next in &site.parties[party].cpus {
+                let next = usize::from(next);
+                let link = Link {
+                    party,
+                    from: cpu,
+                    to: next,
+                };
+                let is_new = self.may_enter(site, party, next)
+                    && walk.enter(state, next, Some((state, link)));
+                if is_new && ends(walk, next) {
+                    return Some(walk.chain(state, next));
                 }
             }
         }
