@@ -32,7 +32,7 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 12] = [
+pub(crate) const RULES: [Rule; 13] = [
     Rule {
         at: "",
         cel: Some(
@@ -133,6 +133,14 @@ pub(crate) const RULES: [Rule; 12] = [
         message: "minReplicas must not be above maxReplicas",
         field: Some(".minReplicas"),
         check: Some(replicas_are_ordered),
+    },
+    Rule {
+        at: "spec",
+        cel: Some("!has(self.autoscaling) || (has(self.models) && size(self.models) > 0)"),
+        message: "autoscaling goes by what the built-in server measures: serve models, or remove \
+                  it and let an HPA write the scale subresource",
+        field: Some(".autoscaling"),
+        check: Some(autoscaling_has_a_server),
     },
     // Half of the pods would speak another protocol behind one Service while the change rolls.
     Rule {
@@ -331,5 +339,14 @@ fn replicas_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> {
             scaling.min_replicas, scaling.max_replicas
         );
         Violation::new("spec.autoscaling.minReplicas", problem)
+    })
+}
+
+fn autoscaling_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
+    let spec = &deployment.spec;
+    (!spec.is_built_in() && spec.autoscaling.is_some()).then(|| {
+        let problem = "goes by what the built-in server measures, and this deployment runs a \
+                       server of its own; remove it and let an HPA write the scale subresource";
+        Violation::new("spec.autoscaling", problem)
     })
 }

@@ -41,6 +41,8 @@ fn server_examples() -> Vec<Example> {
     let own = || json!({"template": template(json!({"name": "server", "command": ["x"]}))});
     let mut own_with_batching = own();
     own_with_batching["batching"] = json!({"maxRows": 7});
+    let mut own_with_scaling = own();
+    own_with_scaling["autoscaling"] = json!({"maxReplicas": 2});
     vec![
         (
             "workers x threads is at most 2048",
@@ -66,6 +68,13 @@ fn server_examples() -> Vec<Example> {
             own(),
             own_with_batching,
             "spec.batching",
+        ),
+        (
+            "autoscaling goes by what the built-in server measures: serve models, or remove it and \
+             let an HPA write the scale subresource",
+            models(json!({"autoscaling": {"maxReplicas": 2}})),
+            own_with_scaling,
+            "spec.autoscaling",
         ),
     ]
 }

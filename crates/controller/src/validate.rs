@@ -88,11 +88,6 @@ fn refuse_what_servers_cannot_do(spec: &InferenceDeploymentSpec, refused: &mut V
                        Timeout or Eager";
         refused.push(violation("spec.batching.policy", problem));
     }
-    if !spec.is_built_in() && spec.autoscaling.is_some() {
-        let problem = "goes by what the built-in server measures, and this deployment runs a \
-                       server of its own; remove it and let an HPA write the scale subresource";
-        refused.push(violation("spec.autoscaling", problem));
-    }
 }
 
 fn refuse_relative_files(spec: &InferenceDeploymentSpec, refused: &mut Vec<Violation>) {

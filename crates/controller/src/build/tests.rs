@@ -333,10 +333,6 @@ fn what_breaks_the_contract_is_refused_by_name() {
             ),
             format!("{server}.resources clashes with spec.resources"),
         ),
-        (
-            with(own(), "autoscaling", json!({"maxReplicas": 2})),
-            "spec.autoscaling goes by".to_owned(),
-        ),
     ] {
         let said = refused(&spec);
         assert!(said.contains(&says), "{says}: {said}");
