@@ -1,5 +1,5 @@
 //! Messages and services that cross a process border: the Open Inference Protocol v2 (package
-//! `inference`).
+//! `inference`), and the parameters of serving pods (package `albacore.params.v1`).
 //!
 //! No logic: the wire only. The code is written from `proto/*.proto` by `cargo run -p
 //! albacore-xtask -- proto` and committed, so that neither a build script nor `protoc` is needed; a
@@ -15,7 +15,13 @@
 #[rustfmt::skip]
 pub mod inference;
 
-/// The encoded descriptors of every proto file of this crate, for gRPC server reflection.
+/// Messages, client and server of the parameters that a serving pod is told while it runs.
+#[allow(missing_docs, unreachable_pub, rust_2018_idioms, reason = "written by a generator")]
+#[allow(clippy::all, clippy::too_many_lines, reason = "written by a generator")]
+#[rustfmt::skip]
+pub mod params;
+
+/// The encoded descriptors of the Open Inference Protocol, for gRPC server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!("inference.bin");
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use protox::prost::Message as _;
+use tonic_prost_build::FileDescriptorSet;
 
 /// Folder of the proto crate, relative to the root of the workspace.
 const CRATE_DIR: &str = "crates/proto";
@@ -33,19 +34,41 @@ pub struct Written {
 /// A proto file that cannot be read or parsed, named by the message of the parser.
 pub fn generate(root: &Path) -> Result<Vec<Written>> {
     let protos = root.join(CRATE_DIR).join("proto");
-    let file = protos.join("inference.proto");
-    let mut compiler = protox::Compiler::new([&protos])
-        .with_context(|| format!("{}: no such folder of proto files", protos.display()))?;
-    compiler.include_source_info(true).include_imports(true);
-    compiler
-        .open_file(&file)
-        .with_context(|| format!("{}: cannot be compiled", file.display()))?;
-    let documented = compiler.file_descriptor_set();
-    let mut bare = documented.clone();
+    let inference = compile(&protos, "inference.proto")?;
+    let mut bare = inference.clone();
     for descriptor in &mut bare.file {
         descriptor.source_code_info = None; // comments: of no use on the wire
     }
+    let src = Path::new(CRATE_DIR).join("src");
+    Ok(vec![
+        Written {
+            path: src.join("inference.rs"),
+            bytes: print(inference, "inference")?,
+        },
+        Written {
+            path: src.join("inference.bin"),
+            bytes: bare.encode_to_vec(),
+        },
+        Written {
+            path: src.join("params.rs"),
+            bytes: print(compile(&protos, "params.proto")?, "albacore.params.v1")?,
+        },
+    ])
+}
 
+fn compile(protos: &Path, file: &str) -> Result<FileDescriptorSet> {
+    let mut compiler = protox::Compiler::new([protos])
+        .with_context(|| format!("{}: no such folder of proto files", protos.display()))?;
+    compiler.include_source_info(true).include_imports(true);
+    let file = protos.join(file);
+    compiler
+        .open_file(&file)
+        .with_context(|| format!("{}: cannot be compiled", file.display()))?;
+    Ok(compiler.file_descriptor_set())
+}
+
+/// The Rust module of a package.
+fn print(documented: FileDescriptorSet, package: &str) -> Result<Vec<u8>> {
     let out = tempfile::tempdir().context("no temporary folder")?;
     tonic_prost_build::configure()
         .out_dir(out.path())
@@ -53,19 +76,9 @@ pub fn generate(root: &Path) -> Result<Vec<Written>> {
         .bytes(".inference.ModelInferResponse.raw_output_contents")
         .compile_fds(documented)
         .context("the Rust code cannot be printed")?;
-    let printed = fs::read_to_string(out.path().join("inference.rs"))
-        .context("the generator wrote no inference.rs")?;
-    let src = Path::new(CRATE_DIR).join("src");
-    Ok(vec![
-        Written {
-            path: src.join("inference.rs"),
-            bytes: format!("{HEAD}{printed}").into_bytes(),
-        },
-        Written {
-            path: src.join("inference.bin"),
-            bytes: bare.encode_to_vec(),
-        },
-    ])
+    let printed = fs::read_to_string(out.path().join(format!("{package}.rs")))
+        .with_context(|| format!("the generator wrote no {package}.rs"))?;
+    Ok(format!("{HEAD}{printed}").into_bytes())
 }
 
 /// Writes what [`generate`] gives.
