@@ -116,7 +116,7 @@ pub fn find_cgroup(host: &HostRoot, pid: Pid) -> Result<Cgroup, CgroupError> {
 
 /// The line that decides: the v1 hierarchy of the cpuset controller if there is one, else the v2 hierarchy.
 /// A path may hold colons; it begins after the second.
-fn parse_membership(text: &str) -> Option<(CgroupVersion, &str, &str)> {
+pub(crate) fn parse_membership(text: &str) -> Option<(CgroupVersion, &str, &str)> {
     let lines = || {
         text.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':');

@@ -69,6 +69,11 @@ impl OsError {
         }
     }
 
+    /// True if the file is there but cannot do what was asked.
+    pub(crate) fn is_not_supported(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.raw_os_error() == Some(nix::libc::EOPNOTSUPP))
+    }
+
     /// True if the process, thread or file is gone: normal whenever something is observed that lives on its own.
     pub fn is_gone(&self) -> bool {
         match self {

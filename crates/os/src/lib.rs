@@ -12,6 +12,7 @@ mod error;
 pub mod futex;
 mod host;
 mod inotify;
+mod kubepods;
 mod limits;
 mod mask;
 mod pidfd;
@@ -37,6 +38,9 @@ pub use cpus::{SchedExt, read_online, read_sched_ext};
 pub use error::OsError;
 pub use host::HostRoot;
 pub use inotify::CpusetWatch;
+pub use kubepods::{
+    Container, Isolation, Kubepods, KubepodsError, Members, read_isolation, read_members,
+};
 pub use mask::{MaskError, read_mask, write_mask};
 pub use pidfd::PidFd;
 pub use poll::{Key, Poll, Wake};

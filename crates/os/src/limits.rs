@@ -27,3 +27,12 @@ pub(crate) const ORPHANS_AT_ONCE_MAX: usize = 256;
 
 /// Bytes of one message between two processes: orders for a worker name 500 models at most.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
+/// Levels below the mount on which a kubelet's directory is looked for: kind in a container is on the fourth.
+pub(crate) const KUBEPODS_DEPTH_MAX: usize = 6;
+
+/// Directories looked at in one walk over cgroups: a node runs some hundred pods of a few containers.
+pub(crate) const CGROUPS_MAX: usize = 1 << 14;
+
+/// Bytes of a container's id or a pod's uid: today's have 64 and 36.
+pub(crate) const CONTAINER_ID_BYTES_MAX: usize = 128;

@@ -89,7 +89,7 @@ pub fn read_tasks(host: &HostRoot, pid: Pid) -> Result<Vec<Tid>, OsError> {
     Ok(numbers_in(path)?.into_iter().map(Tid).collect())
 }
 
-fn numbers_in(path: PathBuf) -> Result<Vec<i32>, OsError> {
+pub(crate) fn numbers_in(path: PathBuf) -> Result<Vec<i32>, OsError> {
     let error = |source| OsError::read(&path, source);
     let mut numbers = Vec::new();
     for entry in fs::read_dir(&path).map_err(error)?.take(TASKS_MAX) {
