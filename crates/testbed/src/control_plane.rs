@@ -26,10 +26,22 @@ pub struct Options {
     pub api_server: Vec<String>,
 }
 
+/// Where a control plane runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The address that it serves at.
+    pub(crate) address: Ipv4Addr,
+    /// What a command begins with to get there; empty for here.
+    pub(crate) entrance: Vec<OsString>,
+    /// Where its folder is made.
+    pub(crate) parent: PathBuf,
+}
+
 /// A running control plane. Everything of it lies in one temporary folder and ends with this value.
 #[derive(Debug)]
 pub struct ControlPlane {
-    manager: Option<Program>,
+    place: Place,
+    clients: Vec<Program>,
     apiserver: Program,
     etcd: Program,
     arguments: Vec<OsString>,
@@ -46,21 +58,32 @@ impl ControlPlane {
     /// # Errors
     /// Its programs cannot be built or started, or are not ready in time.
     pub fn start(options: &Options) -> Result<Self, TestbedError> {
+        let here = Place {
+            address: Ipv4Addr::LOCALHOST,
+            entrance: Vec::new(),
+            parent: std::env::temp_dir(),
+        };
+        Self::start_at(here, options)
+    }
+
+    /// Starts a control plane somewhere else.
+    pub(crate) fn start_at(place: Place, options: &Options) -> Result<Self, TestbedError> {
         let programs = programs()?;
-        let folder = TempDir::with_prefix("albacore-testbed-")
+        let folder = TempDir::with_prefix_in("albacore-testbed-", &place.parent)
             .map_err(TestbedError::file("a temporary folder"))?;
         let authority = Authority::new()?;
         let [client, peer, port] = free_ports()?;
-        let address = format!("127.0.0.1:{port}");
-        write_secrets(folder.path(), &authority)?;
+        let address = format!("{}:{port}", place.address);
+        write_secrets(folder.path(), &authority, place.address)?;
         let admin = authority.client("admin", Some(ADMINISTRATORS))?;
         let admin = kubeconfig::write(folder.path(), "admin", &admin, &address)?;
-        let etcd = start_etcd(&programs, folder.path(), client, peer)?;
-        let mut arguments = apiserver_arguments(folder.path(), client, port);
+        let etcd = start_etcd(&programs, folder.path(), &place, client, peer)?;
+        let mut arguments = apiserver_arguments(folder.path(), place.address, client, port);
         arguments.extend(options.api_server.iter().map(OsString::from));
-        let apiserver = start_apiserver(&programs, folder.path(), &arguments)?;
+        let apiserver = start_apiserver(&programs, folder.path(), &place, &arguments)?;
         let mut plane = Self {
-            manager: None,
+            place,
+            clients: Vec::new(),
             apiserver,
             etcd,
             arguments,
@@ -174,7 +197,7 @@ impl ControlPlane {
     /// It cannot be run at all.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<Output, TestbedError> {
         let binary = self.programs.join(program);
-        Command::new(&binary)
+        command(&self.place, &binary)
             .args(arguments)
             .env("KUBECONFIG", &self.admin)
             .env("HOME", self.folder.path())
@@ -183,12 +206,27 @@ impl ControlPlane {
             .map_err(TestbedError::file(binary))
     }
 
+    /// The folder of everything.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Who signs.
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The folder of the programs.
+    pub(crate) fn programs(&self) -> &Path {
+        &self.programs
+    }
+
     /// Applies custom resource definitions (a file or a folder) and waits until the API server serves them.
     ///
     /// # Errors
     /// kubectl cannot be run, or they are not served in time.
     pub fn serve_crds(&mut self, path: &Path) -> Result<(), TestbedError> {
-        let kubectl = self.programs.join("kubectl");
+        let kubectl = command_line(&self.place, &self.programs.join("kubectl"));
         let admin = self.admin.clone();
         let succeeds = |arguments: &[&OsStr]| succeeds(&kubectl, &admin, arguments);
         let apply = ["apply".as_ref(), "-f".as_ref(), path.as_os_str()];
@@ -213,12 +251,13 @@ impl ControlPlane {
     /// It does not come back.
     pub fn restart_api_server(&mut self) -> Result<(), TestbedError> {
         self.apiserver.kill();
-        self.apiserver = start_apiserver(&self.programs, self.folder.path(), &self.arguments)?;
+        let folder = self.folder.path();
+        self.apiserver = start_apiserver(&self.programs, folder, &self.place, &self.arguments)?;
         self.wait_until_ready()
     }
 
     fn wait_until_ready(&mut self) -> Result<(), TestbedError> {
-        let kubectl = self.programs.join("kubectl");
+        let kubectl = command_line(&self.place, &self.programs.join("kubectl"));
         let admin = self.admin.clone();
         let succeeds =
             |arguments: [&str; 3]| succeeds(&kubectl, &admin, &arguments.map(OsStr::new));
@@ -228,47 +267,84 @@ impl ControlPlane {
     }
 
     fn start_controller_manager(&mut self) -> Result<(), TestbedError> {
-        let folder = self.folder.path();
-        let name = "system:kube-controller-manager";
-        let config = kubeconfig::write(
-            folder,
-            "manager",
-            &self.authority.client(name, None)?,
-            &self.address,
-        )?;
-        let [port, _, _] = free_ports()?;
-        let config = config.display();
-        let folder = folder.display();
-        let arguments = lines(&format!(
-            "--kubeconfig={config}\n--authentication-kubeconfig={config}\n--authorization-kubeconfig={config}\n\
-             --bind-address=127.0.0.1\n--secure-port={port}\n--cert-dir={folder}/manager\n--leader-elect=false\n\
-             --kube-api-qps=500\n--kube-api-burst=1000\n--use-service-account-credentials\n\
-             --service-account-private-key-file={folder}/accounts.key\n--root-ca-file={folder}/ca.crt"
-        ));
-        let binary = self.programs.join("kube-controller-manager");
-        let log = self.folder.path().join("manager.log");
-        let mut manager = Program::start("kube-controller-manager", &binary, &arguments, log)?;
+        let folder = self.folder.path().display();
+        let more = format!(
+            "--use-service-account-credentials\n--service-account-private-key-file={folder}/accounts.key\n\
+             --root-ca-file={folder}/ca.crt"
+        );
+        let mut manager = self.start_client("kube-controller-manager", &more)?;
         let has_account = || {
             self.kubectl(&["get", "serviceaccount", "default", "-n", "default"])
                 .is_ok_and(|output| output.status.success())
         };
         manager.wait_until(has_account)?;
-        self.manager = Some(manager);
+        self.clients.push(manager);
         Ok(())
+    }
+
+    /// Starts the scheduler; pods get nodes.
+    pub(crate) fn start_scheduler(&mut self) -> Result<(), TestbedError> {
+        let scheduler = self.start_client("kube-scheduler", "")?;
+        self.clients.push(scheduler);
+        Ok(())
+    }
+
+    /// Starts one of the programs that work through the API server alone, with one argument a line of `more`.
+    fn start_client(&self, name: &'static str, more: &str) -> Result<Program, TestbedError> {
+        let config = self.kubeconfig_of(&format!("system:{name}"), None)?;
+        let [port, _, _] = free_ports()?;
+        let config = config.display();
+        let folder = self.folder.path();
+        let certificates = folder.join(name);
+        let arguments = lines(&format!(
+            "--kubeconfig={config}\n--authentication-kubeconfig={config}\n--authorization-kubeconfig={config}\n\
+             --bind-address=127.0.0.1\n--secure-port={port}\n--cert-dir={}\n--leader-elect=false\n\
+             --kube-api-qps=500\n--kube-api-burst=1000\n{more}",
+            certificates.display()
+        ));
+        let log = folder.join(format!("{name}.log"));
+        start(&self.place, name, &self.programs, &arguments, log)
     }
 }
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         // Clients first, so that none of them complains of a server that is gone.
-        drop(self.manager.take());
+        self.clients.clear();
         self.apiserver.kill();
         self.etcd.kill();
     }
 }
 
-fn succeeds(kubectl: &Path, config: &Path, arguments: &[&OsStr]) -> bool {
-    let mut command = Command::new(kubectl);
+/// A command with its first arguments.
+fn command_line(place: &Place, binary: &Path) -> Vec<OsString> {
+    let mut words = place.entrance.clone();
+    words.push(binary.into());
+    words
+}
+
+fn command(place: &Place, binary: &Path) -> Command {
+    let words = command_line(place, binary);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+fn start(
+    place: &Place,
+    name: &'static str,
+    programs: &Path,
+    arguments: &[OsString],
+    log: PathBuf,
+) -> Result<Program, TestbedError> {
+    let mut words = command_line(place, &programs.join(name));
+    words.extend_from_slice(arguments);
+    Program::start(name, Path::new(&words[0]), &words[1..], log)
+}
+
+fn succeeds(kubectl: &[OsString], config: &Path, arguments: &[&OsStr]) -> bool {
+    let mut command = Command::new(&kubectl[0]);
+    command.args(&kubectl[1..]);
     command.args(arguments).env("KUBECONFIG", config);
     let quiet = Stdio::null;
     command.stdin(quiet()).stdout(quiet()).stderr(quiet());
@@ -291,12 +367,18 @@ fn free_ports() -> Result<[u16; 3], TestbedError> {
     Ok(ports)
 }
 
-fn write_secrets(folder: &Path, authority: &Authority) -> Result<(), TestbedError> {
+fn write_secrets(
+    folder: &Path,
+    authority: &Authority,
+    address: Ipv4Addr,
+) -> Result<(), TestbedError> {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
         std::fs::write(&path, text).map_err(TestbedError::file(path))
     };
+    let address = address.to_string();
     let hosts = [
+        address.as_str(),
         "127.0.0.1",
         "::1",
         "10.96.0.1",
@@ -306,11 +388,14 @@ fn write_secrets(folder: &Path, authority: &Authority) -> Result<(), TestbedErro
         "kubernetes.default.svc",
     ];
     let server = authority.server("kube-apiserver", &hosts)?;
+    let kubelets = authority.client("kube-apiserver", Some(ADMINISTRATORS))?;
     // Signs the tokens of service accounts; the public half is read from the certificate.
     let accounts = authority.server("service-accounts", &[])?;
     write("ca.crt", &authority.certificate())?;
     write("apiserver.crt", &server.certificate)?;
     write("apiserver.key", &server.key)?;
+    write("kubelets.crt", &kubelets.certificate)?;
+    write("kubelets.key", &kubelets.key)?;
     write("accounts.crt", &accounts.certificate)?;
     write("accounts.key", &accounts.key)?;
     write("audit.yaml", AUDIT_POLICY)
@@ -319,6 +404,7 @@ fn write_secrets(folder: &Path, authority: &Authority) -> Result<(), TestbedErro
 fn start_etcd(
     programs: &Path,
     folder: &Path,
+    place: &Place,
     client: u16,
     peer: u16,
 ) -> Result<Program, TestbedError> {
@@ -330,22 +416,25 @@ fn start_etcd(
          --initial-cluster=testbed=http://127.0.0.1:{peer}",
         data.display()
     ));
-    Program::start(
-        "etcd",
-        &programs.join("etcd"),
-        &arguments,
-        folder.join("etcd.log"),
-    )
+    start(place, "etcd", programs, &arguments, folder.join("etcd.log"))
 }
 
-fn apiserver_arguments(folder: &Path, etcd: u16, port: u16) -> Vec<OsString> {
+fn apiserver_arguments(folder: &Path, address: Ipv4Addr, etcd: u16, port: u16) -> Vec<OsString> {
     let folder = folder.display();
+    // The Service `kubernetes` may name no loopback address.
+    let endpoints = if address.is_loopback() {
+        "none"
+    } else {
+        "lease"
+    };
     lines(&format!(
-        "--etcd-servers=http://127.0.0.1:{etcd}\n--bind-address=127.0.0.1\n--advertise-address=127.0.0.1\n\
-         --secure-port={port}\n--endpoint-reconciler-type=none\n--service-cluster-ip-range=10.96.0.0/16\n\
+        "--etcd-servers=http://127.0.0.1:{etcd}\n--bind-address={address}\n--advertise-address={address}\n\
+         --secure-port={port}\n--endpoint-reconciler-type={endpoints}\n--service-cluster-ip-range=10.96.0.0/16\n\
          --client-ca-file={folder}/ca.crt\n--tls-cert-file={folder}/apiserver.crt\n\
          --tls-private-key-file={folder}/apiserver.key\n--service-account-issuer=https://kubernetes.default.svc\n\
          --service-account-key-file={folder}/accounts.crt\n--service-account-signing-key-file={folder}/accounts.key\n\
+         --kubelet-client-certificate={folder}/kubelets.crt\n--kubelet-client-key={folder}/kubelets.key\n\
+         --kubelet-certificate-authority={folder}/ca.crt\n--kubelet-preferred-address-types=InternalIP\n\
          --authorization-mode=Node,RBAC\n--enable-admission-plugins=NodeRestriction\n--allow-privileged=true\n\
          --audit-policy-file={folder}/audit.yaml\n--audit-log-path={folder}/audit.log\n--audit-log-mode=blocking"
     ))
@@ -354,14 +443,11 @@ fn apiserver_arguments(folder: &Path, etcd: u16, port: u16) -> Vec<OsString> {
 fn start_apiserver(
     programs: &Path,
     folder: &Path,
+    place: &Place,
     arguments: &[OsString],
 ) -> Result<Program, TestbedError> {
-    Program::start(
-        "kube-apiserver",
-        &programs.join("kube-apiserver"),
-        arguments,
-        folder.join("apiserver.log"),
-    )
+    let log = folder.join("apiserver.log");
+    start(place, "kube-apiserver", programs, arguments, log)
 }
 
 /// One argument a line.

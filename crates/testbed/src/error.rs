@@ -7,8 +7,10 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum TestbedError {
     /// The programs could not be built.
-    #[error("tests/cluster/build.sh ended with {status}: what it wrote is above")]
+    #[error("{} ended with {status}: what it wrote is above", script.display())]
     Build {
+        /// What builds or fetches them.
+        script: PathBuf,
         /// Its exit status.
         status: std::process::ExitStatus,
     },
@@ -59,6 +61,12 @@ pub enum TestbedError {
         seconds: u64,
         /// The last lines of its log.
         tail: String,
+    },
+    /// A node or its network could not be had.
+    #[error("the node: {said}")]
+    Keeper {
+        /// What was said about it.
+        said: String,
     },
     /// A certificate could not be made.
     #[error("cannot make a certificate for {name}")]

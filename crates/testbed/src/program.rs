@@ -18,13 +18,19 @@ use crate::{TestbedError, keeper};
 /// They cannot be built.
 pub fn programs() -> Result<PathBuf, TestbedError> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cluster/build.sh");
-    let output = Command::new(&script)
+    folder_of(&script)
+}
+
+/// The folder that a script prints.
+pub(crate) fn folder_of(script: &Path) -> Result<PathBuf, TestbedError> {
+    let output = Command::new(script)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .map_err(TestbedError::file(&script))?;
+        .map_err(TestbedError::file(script))?;
     if !output.status.success() {
         return Err(TestbedError::Build {
+            script: script.to_owned(),
             status: output.status,
         });
     }

@@ -1,0 +1,329 @@
+//! A real node for tests: kubelet, containerd and kube-proxy beside a control plane, in namespaces of their own.
+
+mod files;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::control_plane::Place;
+use crate::keep::{Order, Service};
+use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD, READY_TIME_MAX};
+use crate::site::{NODE_ADDRESS, Site};
+use crate::{ControlPlane, Image, Options, TestbedError};
+
+/// The image of the process that holds a pod's namespaces.
+const PAUSE: &str = "albacore-testbed/pause:1";
+
+/// What a node is started with.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Its name.
+    pub name: String,
+    /// `none` or `static`.
+    pub cpu_manager_policy: String,
+    /// Cpu time kept from pods, as a quantity of Kubernetes.
+    pub reserved_cpu: String,
+    /// Seccomp profiles that pods can name as `localhostProfile`, with their JSON.
+    pub seccomp_profiles: Vec<(String, String)>,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            name: "node0".into(),
+            cpu_manager_policy: "static".into(),
+            reserved_cpu: "500m".into(),
+            seccomp_profiles: Vec::new(),
+        }
+    }
+}
+
+/// A running node with its control plane. Processes, mounts, network and cgroups end with this value, or with the test
+/// that made it.
+#[derive(Debug)]
+pub struct Node {
+    plane: ControlPlane,
+    name: String,
+    programs: PathBuf,
+    // Last, so that it outlives what runs in its network.
+    site: Site,
+}
+
+impl Node {
+    /// Starts a control plane with a scheduler and one node, and waits until that is ready.
+    ///
+    /// # Errors
+    /// Something is missing on this machine, or is not ready in time.
+    pub fn start(options: &NodeOptions) -> Result<Self, TestbedError> {
+        let programs = programs()?;
+        let mut site = Site::new()?;
+        let place = Place {
+            address: NODE_ADDRESS,
+            entrance: site.entrance(),
+            parent: site.folder().to_owned(),
+        };
+        let mut plane = ControlPlane::start_at(
+            place,
+            &Options {
+                controller_manager: true,
+                ..Options::default()
+            },
+        )?;
+        plane.start_scheduler()?;
+        write_files(&site, &plane, &programs, options)?;
+        site.start_node()?;
+        let node = Self {
+            plane,
+            name: options.name.clone(),
+            programs,
+            site,
+        };
+        let pause = node.site.folder().join("pause.tar");
+        let image = Image {
+            reference: PAUSE.into(),
+            program: node.site.program().to_owned(),
+            arguments: vec!["pause".into()],
+            user: 65_535,
+            files: Vec::new(),
+        };
+        image.write(&pause)?;
+        let socket = node.socket();
+        node.wait_until("containerd", || socket.exists())?;
+        node.import(&pause)?;
+        node.wait_until("kubelet", || node.is_ready())?;
+        Ok(node)
+    }
+
+    /// Its control plane.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// Its control plane, to be changed.
+    pub fn plane_mut(&mut self) -> &mut ControlPlane {
+        &mut self.plane
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The folder of its logs and files, as it sees it too.
+    pub fn folder(&self) -> &Path {
+        self.site.folder()
+    }
+
+    /// Puts the images of an archive onto the node.
+    ///
+    /// # Errors
+    /// containerd refuses it, in its words.
+    pub fn import(&self, archive: &Path) -> Result<(), TestbedError> {
+        let ctr = self.programs.join("ctr");
+        let socket = self.socket();
+        let words = ["--namespace", "k8s.io", "images", "import", "--no-unpack"];
+        let mut command = self.command(&ctr)?;
+        command.arg("--address").arg(socket).args(words);
+        let output = command.arg(archive).output();
+        let output = output.map_err(TestbedError::file(&ctr))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(TestbedError::Keeper { said })
+    }
+
+    /// Runs a command inside the node: its processes, its mounts, its network.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn exec(&self, words: &[&str]) -> Result<Output, TestbedError> {
+        let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
+        let mut command = self.command(Path::new(program))?;
+        command.args(arguments);
+        command.output().map_err(TestbedError::file(program))
+    }
+
+    /// Runs `work` in the node's network, where pods and Services are: what it opens there stays there.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
+        self.site.within(work)
+    }
+
+    /// Kills one of the node's own programs (`kubelet`, `containerd`, `kube-proxy`); it is started again.
+    ///
+    /// # Errors
+    /// There is no such program.
+    pub fn kill(&self, service: &str) -> Result<(), TestbedError> {
+        let first = self.site.first_process()?;
+        let children = PathBuf::from(format!("/proc/{first}/task/{first}/children"));
+        let text = std::fs::read_to_string(&children).map_err(TestbedError::file(children))?;
+        let is_it = |pid: &&str| {
+            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            comm.is_ok_and(|comm| comm.trim() == service)
+        };
+        let pid = text.split_whitespace().find(is_it);
+        let pid = pid.and_then(|pid| pid.parse().ok());
+        let killed = pid.map(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL));
+        match killed {
+            Some(Ok(())) => Ok(()),
+            _ => Err(TestbedError::Keeper {
+                said: format!("no {service} runs on {}", self.name),
+            }),
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.site.folder().join("containerd.sock")
+    }
+
+    /// A command inside the node.
+    fn command(&self, program: &Path) -> Result<Command, TestbedError> {
+        let first = self.site.first_process()?;
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--target={first}"))
+            .args([
+                "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--",
+            ])
+            .arg(program)
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn is_ready(&self) -> bool {
+        let path = r#"jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+        let output = self.plane.kubectl(&["get", "node", &self.name, "-o", path]);
+        output.is_ok_and(|output| output.stdout == b"True")
+    }
+
+    fn wait_until(
+        &self,
+        program: &'static str,
+        is_done: impl Fn() -> bool,
+    ) -> Result<(), TestbedError> {
+        let start = Instant::now();
+        // bound: READY_TIME_MAX
+        while !is_done() {
+            // Its first process ends by itself only where a mount or a program is refused.
+            self.site.first_process()?;
+            if start.elapsed() > READY_TIME_MAX {
+                let log = self.site.folder().join(format!("{program}.log"));
+                let text = std::fs::read_to_string(log).unwrap_or_default();
+                // infallible: 4,000
+                #[allow(clippy::cast_possible_truncation)]
+                let from = text.len().saturating_sub(LOG_TAIL_BYTES as usize);
+                return Err(TestbedError::NotReady {
+                    program,
+                    seconds: READY_TIME_MAX.as_secs(),
+                    tail: text.get(from..).unwrap_or_default().to_owned(),
+                });
+            }
+            std::thread::sleep(READY_PERIOD);
+        }
+        Ok(())
+    }
+}
+
+/// The folder with containerd, runc and CNI plugins; fetches them the first time.
+fn programs() -> Result<PathBuf, TestbedError> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node/programs.sh");
+    crate::program::folder_of(&script)
+}
+
+fn write_files(
+    site: &Site,
+    plane: &ControlPlane,
+    programs: &Path,
+    options: &NodeOptions,
+) -> Result<(), TestbedError> {
+    let folder = site.folder();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(TestbedError::file(path))
+    };
+    let make = |name: &str| {
+        let path = folder.join(name);
+        std::fs::create_dir_all(&path).map_err(TestbedError::file(path))
+    };
+    let name = &options.name;
+    let address = NODE_ADDRESS.to_string();
+    let kubelet = plane.authority().server(name, &[name, &address])?;
+    let user = format!("system:node:{name}");
+    let config = plane.kubeconfig_of(&user, Some("system:nodes"))?;
+    let proxy = plane.kubeconfig_of("system:kube-proxy", None)?;
+    std::os::unix::fs::symlink(&proxy, folder.join("proxy.kubeconfig"))
+        .map_err(TestbedError::file(&proxy))?;
+    make("cni")?;
+    make("kubelet/seccomp")?;
+    for (profile, text) in &options.seccomp_profiles {
+        write(&format!("kubelet/seccomp/{profile}"), text)?;
+    }
+    write("kubelet.crt", &kubelet.certificate)?;
+    write("kubelet.key", &kubelet.key)?;
+    write("resolv.conf", "")?;
+    write("cni/pods.conflist", files::cni())?;
+    write(
+        "containerd.toml",
+        &files::containerd(folder, programs, PAUSE),
+    )?;
+    let authority = plane.folder().join("ca.crt");
+    write("kubelet.yaml", &files::kubelet(folder, &authority, options))?;
+    write("proxy.yaml", &files::proxy(folder, name))?;
+    let order = order(folder, plane.programs(), programs, &config, name);
+    let order = serde_json::to_string(&order).map_err(|error| TestbedError::Keeper {
+        said: error.to_string(),
+    })?;
+    write("order.json", &order)
+}
+
+fn order(folder: &Path, kubernetes: &Path, programs: &Path, config: &Path, name: &str) -> Order {
+    let socket = folder.join("containerd.sock");
+    let path = format!(
+        "{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        programs.display()
+    );
+    let service = |folder: &Path, name: &str, arguments: &[String], after: Option<&Path>| {
+        let mut command = vec![folder.join(name).display().to_string()];
+        command.extend_from_slice(arguments);
+        Service {
+            name: name.to_owned(),
+            command,
+            after: after.map(Path::to_owned),
+            path: path.clone(),
+        }
+    };
+    let here = folder.display();
+    let kubelet = [
+        format!("--config={here}/kubelet.yaml"),
+        format!("--kubeconfig={}", config.display()),
+        format!("--root-dir={here}/kubelet"),
+        format!("--cert-dir={here}/kubelet/pki"),
+        format!("--hostname-override={name}"),
+        format!("--node-ip={NODE_ADDRESS}"),
+    ];
+    Order {
+        host_name: name.to_owned(),
+        services: vec![
+            service(
+                programs,
+                "containerd",
+                &[format!("--config={here}/containerd.toml")],
+                None,
+            ),
+            service(
+                kubernetes,
+                "kube-proxy",
+                &[format!("--config={here}/proxy.yaml")],
+                None,
+            ),
+            service(kubernetes, "kubelet", &kubelet, Some(&socket)),
+        ],
+    }
+}
