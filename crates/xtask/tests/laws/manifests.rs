@@ -103,7 +103,11 @@ const MATRIX: [Row; 21] = [
             "api", "cluster", "joint", "mapping", "os", "placer", "plan", "topology",
         ],
     ),
-    row("params", &[Async, Grpc, CommandLine], &["proto"]),
+    row(
+        "params",
+        &[Async, Grpc, CommandLine],
+        &["proto", "settings"],
+    ),
     row("engine", &[Async], &["batching", "os", "trees"]),
     row(
         "server",

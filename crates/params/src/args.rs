@@ -1,0 +1,55 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// Hands every serving pod of a node the parameters of its own deployment.
+///
+/// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
+#[derive(Debug, Parser)]
+#[command(name = "albacore-params", version)]
+pub(crate) struct Args {
+    /// The pipe (FIFO) that the agent makes and writes; waited for if it is not there.
+    #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
+    pub(crate) feed: PathBuf,
+    /// Where to serve gRPC; a pod is known by the address that it connects from.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "ALBACORE_GRPC",
+        required_unless_present = "unix"
+    )]
+    pub(crate) grpc: Option<SocketAddr>,
+    /// Serve gRPC on a socket of the file system, for the user --uid alone: the parameters of the
+    /// one pod of the feed that has no address.
+    #[arg(long, value_name = "PATH", requires = "uid", env = "ALBACORE_UNIX")]
+    pub(crate) unix: Option<PathBuf>,
+    /// Whose connections the socket of --unix takes.
+    #[arg(long, value_name = "UID", requires = "unix", env = "ALBACORE_UID")]
+    pub(crate) uid: Option<u32>,
+    /// Where to serve /livez, /readyz and /metrics. Default: nowhere.
+    #[arg(long, value_name = "ADDR", env = "ALBACORE_LISTEN")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// How log lines are printed.
+    #[arg(long, value_enum, default_value_t = Log::Text, env = "ALBACORE_LOG")]
+    pub(crate) log: Log,
+    /// What is logged, as in RUST_LOG.
+    #[arg(
+        long,
+        value_name = "FILTER",
+        default_value = "info",
+        env = "ALBACORE_LOG_FILTER"
+    )]
+    pub(crate) log_filter: String,
+}
+
+/// How log lines are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Log {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}

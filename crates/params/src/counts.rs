@@ -1,0 +1,106 @@
+//! What is counted, and how `/metrics` shows it: the series of this program, then the agent's.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::known::Known;
+
+/// Last line of a text of metrics.
+const END: &str = "# EOF";
+
+/// What became of a line of the feed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Line {
+    /// `taken` or `broken`.
+    pub(crate) outcome: &'static str,
+}
+
+/// Why a stream or connection was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Why {
+    /// `unknown`, `ambiguous`, `user`, `full`, `full_pod` or `not_fed`.
+    pub(crate) reason: &'static str,
+}
+
+/// The counts. Clones are the same counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) lines: Family<Line, Counter>,
+    pub(crate) unknown_fields: Counter,
+    pub(crate) connections: Gauge,
+    pub(crate) streams: Gauge,
+    pub(crate) sent: Counter,
+    pub(crate) refused: Family<Why, Counter>,
+}
+
+impl Counts {
+    pub(crate) fn refuse(&self, reason: &'static str) {
+        self.refused.get_or_create(&Why { reason }).inc();
+    }
+
+    pub(crate) fn line(&self, outcome: &'static str) {
+        self.lines.get_or_create(&Line { outcome }).inc();
+    }
+
+    /// All metrics as text.
+    ///
+    /// # Errors
+    /// A metric cannot be printed.
+    pub(crate) fn text(&self, known: &Known) -> Result<String, std::fmt::Error> {
+        // Destructured, so that no metric is counted and never shown (L9).
+        let Self {
+            lines,
+            unknown_fields,
+            connections,
+            streams,
+            sent,
+            refused,
+        } = self.clone();
+        let mut registry = Registry::with_prefix("albacore_params");
+        let of = &mut registry;
+        of.register("feed_lines", "Lines of the feed, by outcome", lines);
+        let help = "Fields of the feed that another version wrote";
+        of.register("feed_unknown_fields", help, unknown_fields);
+        of.register("connections", "Open gRPC connections", connections);
+        of.register("streams", "Open streams of parameters", streams);
+        of.register("messages_sent", "Parameters sent to pods", sent);
+        let help = "Connections and streams refused, by reason";
+        of.register("refused", help, refused);
+        register_feed(of, known);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        let own = text.trim_end().trim_end_matches(END);
+        let fed = known.metrics();
+        let fed = fed.lines().filter(|line| !line.is_empty() && *line != END);
+        let lines: Vec<&str> = own.lines().chain(fed).chain([END]).collect();
+        Ok(lines.join("\n") + "\n")
+    }
+}
+
+/// Gauges that are true at the moment of asking.
+fn register_feed(registry: &mut Registry, known: &Known) {
+    let is_fresh = Gauge::<i64>::default();
+    is_fresh.set(known.is_fresh().into());
+    let help = "1 while the newest snapshot of the agent is younger than a minute";
+    registry.register("feed_fresh", help, is_fresh);
+    let Some((age, pods, sequence)) = known.feed() else {
+        return;
+    };
+    let seconds = Gauge::<f64, AtomicU64>::default();
+    seconds.set(age.as_secs_f64());
+    registry.register("feed_age_seconds", "Age of the newest snapshot", seconds);
+    let gauge = |value: u64| {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        gauge
+    };
+    let help = "Pods that the agent tells of";
+    registry.register("feed_pods", help, gauge(pods as u64));
+    let help = "Number of the newest snapshot in the agent's life";
+    registry.register("feed_sequence", help, gauge(sequence));
+}

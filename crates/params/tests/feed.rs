@@ -1,0 +1,118 @@
+//! The pipe as it can be: late, torn, full of rubbish, replaced, silent.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
+
+mod running;
+
+use albacore_settings::FEED_LINE_BYTES_MAX;
+use running::{Agent, Params, make_pipe, next, pipe, pod, rows};
+
+const TAKEN: &str = "albacore_params_feed_lines_total{outcome=\"taken\"}";
+const BROKEN: &str = "albacore_params_feed_lines_total{outcome=\"broken\"}";
+
+#[tokio::test]
+async fn rubbish_is_counted_and_passed_over_and_streams_go_on() {
+    let (_folder, path) = pipe();
+    let params = Params::on_tcp(&path);
+    let mut agent = Agent::start(&path);
+    agent.tell(&[pod("a", Some("127.0.0.2"), 22)]);
+    params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
+    let mut stream = params.watch("127.0.0.2").await.unwrap();
+    assert_eq!(rows(&next(&mut stream).await.unwrap()), 22);
+    agent.write(b"rubbish\n{\"node\":7}\n\xff\xfe\x00\n[[[[\n{}\n\n\n");
+    agent.write(&vec![b'['; 3 * FEED_LINE_BYTES_MAX]);
+    agent.write(b"\n");
+    // Noise of all bytes: a generator with a fixed seed.
+    let mut seed = 7_u64;
+    let mut noise = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as u8
+    };
+    let noise: Vec<u8> = (0..200_000).map(|_| noise()).collect();
+    agent.write(&noise);
+    agent.write(b"\n");
+    agent.tell(&[pod("a", Some("127.0.0.2"), 23)]);
+    assert_eq!(rows(&next(&mut stream).await.unwrap()), 23);
+    assert_eq!(params.metric(TAKEN), 2.0);
+    assert!(params.metric(BROKEN) >= 7.0);
+    assert_eq!(params.get("/livez").0, 200);
+}
+
+#[tokio::test]
+async fn what_a_newer_agent_adds_is_counted() {
+    let (_folder, path) = pipe();
+    let params = Params::on_tcp(&path);
+    let mut agent = Agent::start(&path);
+    agent.write(br#"{"node":"n","sequence":1,"pods":[],"metrics":"","mood":{"good":true}}"#);
+    agent.write(b"\n");
+    params.wait_for("taken", |params| params.metric(TAKEN) == 1.0);
+    assert_eq!(
+        params.metric("albacore_params_feed_unknown_fields_total"),
+        1.0
+    );
+}
+
+#[tokio::test]
+async fn agents_die_within_a_line_and_come_again() {
+    let (_folder, path) = pipe();
+    let params = Params::on_tcp(&path);
+    let mut stream = None;
+    for life in 1..=20 {
+        let mut agent = Agent::start(&path);
+        agent.tell(&[pod("a", Some("127.0.0.2"), life)]);
+        let mut known = match stream.take() {
+            Some(known) => known,
+            None => {
+                params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
+                params.watch("127.0.0.2").await.unwrap()
+            }
+        };
+        assert_eq!(rows(&next(&mut known).await.unwrap()), life);
+        stream = Some(known);
+        agent.write(b"{\"node\":\"torn");
+    }
+    // A line that is torn is ended by the next life or by the pipe: broken either way, never joined
+    // to another.
+    params.wait_for("all torn", |params| params.metric(BROKEN) == 20.0);
+    assert_eq!(params.metric(TAKEN), 20.0);
+    assert_eq!(params.metric("albacore_params_feed_fresh"), 1.0);
+}
+
+#[tokio::test]
+async fn a_pipe_that_comes_late_or_is_replaced_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feed");
+    std::fs::write(&path, "no pipe").unwrap();
+    let params = Params::on_tcp(&path);
+    std::fs::remove_file(&path).unwrap();
+    make_pipe(&path);
+    let mut agent = Agent::start(&path);
+    agent.tell(&[pod("a", Some("127.0.0.2"), 1)]);
+    params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
+    let mut stream = params.watch("127.0.0.2").await.unwrap();
+    next(&mut stream).await.unwrap();
+    // The old pipe stays open with nobody to tell: the new one at the path counts.
+    std::fs::remove_file(&path).unwrap();
+    make_pipe(&path);
+    let mut newer = Agent::start(&path);
+    newer.tell(&[pod("a", Some("127.0.0.2"), 2)]);
+    assert_eq!(rows(&next(&mut stream).await.unwrap()), 2);
+    drop(agent);
+}
+
+#[tokio::test]
+async fn a_restart_of_params_misses_nothing_that_is_still_so() {
+    let (_folder, path) = pipe();
+    let mut params = Params::on_tcp(&path);
+    let mut agent = Agent::start(&path);
+    agent.tell(&[pod("a", Some("127.0.0.2"), 1)]);
+    params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
+    params.kill();
+    let params = Params::on_tcp(&path);
+    drop(agent);
+    let mut agent = Agent::start(&path);
+    agent.tell(&[pod("a", Some("127.0.0.2"), 2)]);
+    params.wait_for("the second", |params| params.metric(TAKEN) == 1.0);
+    let mut stream = params.watch("127.0.0.2").await.unwrap();
+    assert_eq!(rows(&next(&mut stream).await.unwrap()), 2);
+}
