@@ -15,6 +15,12 @@ pub(crate) fn spread(pause: Duration) -> Duration {
     pause + pause * part / 2048
 }
 
+/// A pause from nothing to `max`, by chance: for what many processes would do at the same moment.
+pub fn jitter(max: Duration) -> Duration {
+    let part = u32::try_from(bits() % 1024).unwrap_or_default();
+    max * part / 1024
+}
+
 /// `first` doubled `times` times, at most `max`, with jitter.
 pub(crate) fn backoff(first: Duration, max: Duration, times: u32) -> Duration {
     let pause = first.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX));
@@ -38,6 +44,7 @@ mod tests {
             let pause = backoff(first, max, times);
             assert!((bare..=bare * 3 / 2).contains(&pause), "{times}: {pause:?}");
         }
+        assert!((0..40).all(|_| jitter(max) < max));
         assert_ne!(unique("a"), unique("a"));
     }
 }

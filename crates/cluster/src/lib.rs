@@ -36,7 +36,7 @@ pub use cluster::{Cluster, ConnectOptions, Writes};
 pub use error::{ClusterError, ErrorClass};
 pub use events::{Events, Happening, Severity};
 pub use gates::{Gate, Gates};
-pub use jitter::unique;
+pub use jitter::{jitter, unique};
 pub use key::Key;
 pub use lease::{Lease, LeaseOptions};
 #[cfg(feature = "listener")]

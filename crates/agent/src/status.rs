@@ -1,0 +1,265 @@
+//! Facts -> the status of this node's NodePlacement. Pure but for what it remembers: since when things are so.
+
+use std::collections::BTreeMap;
+
+use albacore_api::{BirthBucket, Drift, NodePlacementStatus, PodPlacement};
+use albacore_plan::Cause;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::facts::{Facts, PodFacts};
+use crate::journal::BIRTH_ENDS_MS;
+use crate::limits::{
+    PODS_MAX, REASON_BYTES_MAX, REASON_BYTES_TIGHT, STATUS_BYTES_PER_20_PODS, THROTTLED_SHARE,
+};
+
+/// Makes statuses, one after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reporter {
+    /// The plan of each pod that is verified, and since when; by uid.
+    since: BTreeMap<String, (u32, Time)>,
+    conditions: Vec<Condition>,
+}
+
+impl Reporter {
+    /// The status that `facts` come to at `now`.
+    pub(crate) fn status(&mut self, facts: &Facts, now: &Time) -> NodePlacementStatus {
+        self.note_since(facts, now);
+        self.conditions = conditions(facts)
+            .into_iter()
+            .map(|said| said.at(&self.conditions, now))
+            .collect();
+        let pods = facts.pods.iter().take(PODS_MAX);
+        let mut status = NodePlacementStatus {
+            conditions: self.conditions.clone(),
+            topology: Some(format!("{:016x}", facts.topology)),
+            drifts: count(facts.drifts),
+            births: births(&facts.births),
+            pods: pods.map(|pod| self.entry(pod, facts.topology)).collect(),
+            ..NodePlacementStatus::default()
+        };
+        status.planned = status.pods.iter().map(|pod| pod.planned).sum();
+        status.verified = status.pods.iter().map(|pod| pod.verified).sum();
+        fit(&mut status);
+        status
+    }
+
+    fn note_since(&mut self, facts: &Facts, now: &Time) {
+        let mut since = BTreeMap::new();
+        for pod in &facts.pods {
+            let counts = pod.counts();
+            let is_verified = counts.slots > 0 && counts.verified == counts.slots;
+            if let Some(plan) = pod.plan_hash(facts.topology).filter(|_| is_verified) {
+                let uid = &pod.wish.pod.uid;
+                let before = self.since.remove(uid).filter(|(known, _)| *known == plan);
+                since.insert(uid.clone(), before.unwrap_or((plan, now.clone())));
+            }
+        }
+        self.since = since;
+    }
+
+    fn entry(&self, pod: &PodFacts, topology: u64) -> PodPlacement {
+        let counts = pod.counts();
+        let cpuset = pod.story.cpuset.as_ref().filter(|_| pod.is_present);
+        PodPlacement {
+            pod: pod.wish.pod.key.to_string(),
+            workers: size(counts.workers),
+            workers_verified: size(counts.workers_verified),
+            planned: size(counts.planned),
+            verified: size(counts.verified),
+            cpuset: cpuset.map(ToString::to_string),
+            isolation: pod.strain.isolation,
+            plan: pod.plan_hash(topology).map(|plan| format!("{plan:08x}")),
+            since: self.since.get(&pod.wish.pod.uid).map(|(_, at)| at.clone()),
+            drift: pod.story.cause.map(|cause| Drift {
+                count: count(pod.story.drifts),
+                cause: cause_word(cause).to_owned(),
+            }),
+            reason: pod.reason().map(|reason| cut(&reason, REASON_BYTES_MAX)),
+        }
+    }
+}
+
+/// The cause in the words of the API.
+pub(crate) fn cause_word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::CpusetChange => "CpusetChange",
+        Cause::Hotplug => "Hotplug",
+        Cause::SelfPin => "SelfPin",
+        Cause::Foreign => "ForeignWrite",
+        Cause::NewThread => "NewThread",
+        Cause::Inherited => "Inherited",
+        Cause::Policy => "Policy",
+        Cause::Unknown => "Unknown",
+    }
+}
+
+/// What a condition says, without when.
+struct Said {
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Said {
+    /// As a condition; the time of its last change is taken over from `before` where nothing changed.
+    fn at(self, before: &[Condition], now: &Time) -> Condition {
+        let known = before.iter().find(|c| c.type_ == self.kind);
+        let same = known.filter(|c| c.status == self.status);
+        Condition {
+            type_: self.kind.to_owned(),
+            status: self.status.to_owned(),
+            reason: self.reason.to_owned(),
+            message: cut(&self.message, REASON_BYTES_MAX),
+            last_transition_time: same.map_or(now, |c| &c.last_transition_time).clone(),
+            observed_generation: None,
+        }
+    }
+}
+
+fn conditions(facts: &Facts) -> Vec<Said> {
+    let health = &facts.health;
+    let (status, reason, message) = match &health.idle {
+        None => ("True", "MasksWritten", String::new()),
+        Some((reason, message)) => ("False", *reason, message.clone()),
+    };
+    let mut all = vec![Said {
+        kind: "Enforcing",
+        status,
+        reason,
+        message,
+    }];
+    if let Some((status, reason, message)) = &health.memory {
+        all.push(Said {
+            kind: "MasksRemembered",
+            status,
+            reason,
+            message: message.clone(),
+        });
+    }
+    if let Some((reason, _)) = health.ills.first() {
+        let texts: Vec<&str> = health.ills.iter().map(|(_, text)| text.as_str()).collect();
+        all.push(Said {
+            kind: "Degraded",
+            status: "True",
+            reason,
+            message: texts.join("; "),
+        });
+    }
+    let mut tell = |kind, reason, names: Vec<String>| {
+        if !names.is_empty() {
+            all.push(Said {
+                kind,
+                status: "True",
+                reason,
+                message: names.join(", "),
+            });
+        }
+    };
+    let named = |is_so: fn(&PodFacts) -> bool| -> Vec<String> {
+        let pods = facts.pods.iter().filter(|pod| is_so(pod));
+        pods.map(|pod| pod.wish.pod.key.to_string()).collect()
+    };
+    let throttled = named(|pod| pod.strain.throttled >= THROTTLED_SHARE);
+    tell("Throttled", "CpuQuota", throttled);
+    tell(
+        "CpusetEmpty",
+        "NoOnlineCpu",
+        named(PodFacts::is_cpuset_empty),
+    );
+    all
+}
+
+fn births(counts: &[u64]) -> Vec<BirthBucket> {
+    if counts.iter().all(|count| *count == 0) {
+        return Vec::new();
+    }
+    let ends = BIRTH_ENDS_MS.iter().copied().map(Some).chain([None]);
+    let buckets = ends.zip(counts).map(|(within_ms, &threads)| BirthBucket {
+        within_ms,
+        threads: count(threads),
+    });
+    buckets.collect()
+}
+
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn size(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The beginning of a text, at most `bytes` long with the mark that something is missing, fit to be printed.
+pub(crate) fn cut(text: &str, bytes: usize) -> String {
+    let is_short = text.len() <= bytes;
+    let mut shown = String::new();
+    for c in text.chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if !is_short && shown.len() + c.len_utf8() > bytes.saturating_sub(MORE.len_utf8()) {
+            shown.push(MORE);
+            break;
+        }
+        shown.push(c);
+    }
+    shown
+}
+
+const MORE: char = '…';
+
+/// Leaves out what matters least until the report is as small as promised: `dump` has it all.
+fn fit(status: &mut NodePlacementStatus) {
+    let max = STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
+    let shrinks: [fn(&mut PodPlacement); 7] = [
+        |pod| pod.since = None,
+        |pod| {
+            pod.cpuset = pod
+                .cpuset
+                .take()
+                .map(|cpuset| cut(&cpuset, REASON_BYTES_TIGHT))
+        },
+        |pod| {
+            pod.reason = pod
+                .reason
+                .take()
+                .map(|reason| cut(&reason, REASON_BYTES_TIGHT))
+        },
+        |pod| pod.cpuset = None,
+        |pod| pod.plan = None,
+        |pod| pod.drift = None,
+        |pod| {
+            pod.reason = pod
+                .reason
+                .take()
+                .map(|_| "see albacore-agent dump".to_owned())
+        },
+    ];
+    for shrink in shrinks {
+        if bytes(status) <= max {
+            return;
+        }
+        status.pods.iter_mut().for_each(shrink);
+    }
+}
+
+/// Its size as JSON.
+pub(crate) fn bytes(status: &NodePlacementStatus) -> usize {
+    // infallible: strings, numbers and lists of them.
+    serde_json::to_vec(status).map_or(0, |json| json.len())
+}
+
+/// Whether two statuses differ in counters alone, which can wait.
+pub(crate) fn differ_in_figures_only(
+    before: &NodePlacementStatus,
+    after: &NodePlacementStatus,
+) -> bool {
+    let bare = |status: &NodePlacementStatus| NodePlacementStatus {
+        drifts: 0,
+        births: Vec::new(),
+        ..status.clone()
+    };
+    before != after && bare(before) == bare(after)
+}
+
+#[cfg(test)]
+mod tests;

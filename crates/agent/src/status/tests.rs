@@ -1,0 +1,221 @@
+//! Laws of the report: its size, its times, what it says of whom.
+
+use albacore_cluster::Key;
+use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
+use albacore_os::{Pid, Tid};
+use albacore_placer::{Row, RowState, SubjectId};
+use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+use crate::facts::{Health, Strain};
+use crate::journal::Story;
+use crate::pods::{Container, PodSeen};
+use crate::wish::{Aim, Wish};
+
+fn at(second: i64) -> Time {
+    Time(Timestamp::from_second(1_700_000_000 + second).unwrap())
+}
+
+fn row(worker: u16, rank: u16, state: RowState) -> Row {
+    let is_there = state != RowState::Missing;
+    Row {
+        subject: SubjectId(0),
+        slot: Slot {
+            worker: WorkerIndex(worker),
+            rank: Rank(rank),
+        },
+        pid: is_there.then_some(Pid(10)),
+        tid: is_there.then_some(Tid(10)),
+        planned: Some(format!("{}", worker * 2 + rank).parse().unwrap()),
+        actual: None,
+        verified_micros_ago: None,
+        respawns: 0,
+        state,
+    }
+}
+
+/// A pod of 2 x 2 whose workers stand so.
+fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
+    let policy = Policy {
+        workers: 2,
+        threads: 2,
+        mode: Mode::Scatter,
+        placement: Placement::Tuna,
+        enforcement: Enforcement::Enforce,
+        main_thread: MainThread::Pinned,
+        is_pool_size_known: true,
+    };
+    let seen = PodSeen {
+        key: Key::new("shop", name),
+        uid: name.to_owned(),
+        deployment: "fraud".to_owned(),
+        addresses: Vec::new(),
+        container: Container::Running("c".to_owned()),
+        is_static: false,
+        is_over: false,
+        regarding: Default::default(),
+    };
+    let aim = Aim::Place {
+        container: "c".to_owned(),
+        source: Source::Named,
+        policy,
+        generation: 1,
+    };
+    let rows = (0..2).flat_map(|w| (0..2).map(move |r| row(w, r, states[usize::from(w)])));
+    PodFacts {
+        wish: Wish { pod: seen, aim },
+        is_present: true,
+        absence: None,
+        story: Story {
+            cpuset: Some("0-3".parse().unwrap()),
+            ..Story::default()
+        },
+        rows: rows.collect(),
+        strain: Strain::default(),
+        withdrawn: None,
+    }
+}
+
+fn facts(pods: Vec<PodFacts>) -> Facts {
+    Facts {
+        pods,
+        topology: 7,
+        births: [0; BIRTH_ENDS_MS.len() + 1],
+        drifts: 0,
+        health: Health::default(),
+    }
+}
+
+const VERIFIED: RowState = RowState::Verified;
+
+#[test]
+fn counts_are_those_of_the_table_and_a_placed_pod_has_no_reason() {
+    let facts = facts(vec![
+        pod("a", [VERIFIED; 2]),
+        pod("b", [VERIFIED, RowState::Missing]),
+        pod("c", [VERIFIED, RowState::SelfPinned]),
+    ]);
+    let status = Reporter::default().status(&facts, &at(0));
+    let told: Vec<_> = status
+        .pods
+        .iter()
+        .map(|p| {
+            (
+                p.workers,
+                p.workers_verified,
+                p.planned,
+                p.verified,
+                p.reason.as_deref(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (2, 2, 4, 4, None),
+            (1, 1, 4, 2, Some("found 1 of 2 workers")),
+            (2, 1, 4, 2, Some("2 threads pin themselves")),
+        ]
+    );
+    assert_eq!((status.planned, status.verified), (12, 8));
+    assert_eq!(status.conditions[0].type_, "Enforcing");
+    assert_eq!(status.conditions[0].status, "True");
+}
+
+#[test]
+fn times_stand_while_nothing_changes_and_another_plan_is_verified_anew() {
+    let mut reporter = Reporter::default();
+    let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
+    let first = reporter.status(&facts, &at(0));
+    assert_eq!(
+        reporter.status(&facts, &at(60)),
+        first,
+        "settled: the same to the byte"
+    );
+    facts.pods[0].rows[0].planned = Some("3".parse().unwrap());
+    let moved = reporter.status(&facts, &at(90));
+    assert_eq!(moved.pods[0].since, Some(at(90)));
+    assert_ne!(moved.pods[0].plan, first.pods[0].plan);
+    facts.health.idle = Some(("KillSwitch", "the node says so".to_owned()));
+    let idle = reporter.status(&facts, &at(100));
+    assert_eq!(idle.conditions[0].last_transition_time, at(100));
+    assert_eq!(idle.conditions[0].reason, "KillSwitch");
+}
+
+#[test]
+fn a_condition_is_there_only_while_it_is_so() {
+    let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
+    let kinds = |facts: &Facts| -> Vec<String> {
+        let status = Reporter::default().status(facts, &at(0));
+        status.conditions.into_iter().map(|c| c.type_).collect()
+    };
+    assert_eq!(kinds(&facts), ["Enforcing"]);
+    facts.pods[0].strain.throttled = 0.5;
+    facts.pods[0].story.cpuset = Some(Default::default());
+    facts
+        .health
+        .ills
+        .push(("HiddenProcesses", "hidepid".to_owned()));
+    assert_eq!(
+        kinds(&facts),
+        ["Enforcing", "Degraded", "Throttled", "CpusetEmpty"]
+    );
+}
+
+#[test]
+fn counters_alone_can_wait() {
+    let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
+    let before = Reporter::default().status(&facts, &at(0));
+    facts.births[1] = 9;
+    facts.drifts = 2;
+    let after = Reporter::default().status(&facts, &at(0));
+    assert!(differ_in_figures_only(&before, &after));
+    assert!(!differ_in_figures_only(&before, &before));
+    facts.pods[0].rows[0].state = RowState::Drifted;
+    let after = Reporter::default().status(&facts, &at(0));
+    assert!(!differ_in_figures_only(&before, &after));
+}
+
+fn states() -> impl Strategy<Value = [RowState; 2]> {
+    let one = || {
+        prop_oneof![
+            Just(VERIFIED),
+            Just(RowState::Drifted),
+            Just(RowState::SelfPinned),
+            Just(RowState::Missing),
+            Just(RowState::Unplaced)
+        ]
+    };
+    [one(), one()]
+}
+
+proptest! {
+    #[test]
+    fn a_report_of_20_pods_takes_at_most_4_kib(
+        pods in proptest::collection::vec(
+            ("[a-z0-9-]{1,50}", states(), 0..=i64::MAX, ".{0,400}", proptest::option::of("[ -~]{0,300}")),
+            0..=20),
+        ill in ".{0,500}",
+        births in 0..=u64::MAX,
+    ) {
+        let pods = pods.into_iter().map(|(name, states, drifts, failure, withdrawn)| {
+            let mut pod = pod(&name, states);
+            pod.story.cause = Some(Cause::CpusetChange);
+            pod.story.drifts = drifts.unsigned_abs();
+            pod.story.failure = Some(failure);
+            // A cpuset with holes prints long.
+            pod.story.cpuset = Some((0..256).step_by(2).map(albacore_topology::CpuId).collect());
+            pod.withdrawn = withdrawn;
+            pod
+        });
+        let mut facts = facts(pods.collect());
+        facts.births = [births; BIRTH_ENDS_MS.len() + 1];
+        facts.drifts = u64::MAX;
+        facts.health.ills.push(("Placer", ill));
+        let status = Reporter::default().status(&facts, &at(0));
+        prop_assert!(bytes(&status) <= 4096, "{} bytes", bytes(&status));
+        prop_assert_eq!(status.pods.len(), facts.pods.len());
+    }
+}
