@@ -8,6 +8,9 @@ fn a_node_is_ready() {
     let start = std::time::Instant::now();
     let node = Node::start(&NodeOptions::default()).unwrap();
     println!("{:?}", start.elapsed());
-    let out = node.plane().kubectl(&["get", "node,pod", "-A", "-o", "wide"]).unwrap();
+    let out = node
+        .plane()
+        .kubectl(&["get", "node,pod", "-A", "-o", "wide"])
+        .unwrap();
     println!("{}", String::from_utf8_lossy(&out.stdout));
 }

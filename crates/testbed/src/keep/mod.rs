@@ -14,6 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::limits::{REMOVAL_PERIOD, REMOVAL_TIME_MAX};
 use crate::site::NODE_ADDRESS;
@@ -64,6 +66,26 @@ fn hold(folder: &Path) -> Result<()> {
         tell(NODE)?;
     }
     drop(node);
+    end_all_others()
+}
+
+/// Ends what still runs in this network: the control plane of a test that was killed.
+fn end_all_others() -> Result<()> {
+    let own = std::fs::read_link("/proc/self/ns/net")?;
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|&pid: &i32| pid.cast_unsigned() != std::process::id()) else {
+            continue;
+        };
+        let is_here = std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|net| net == own);
+        if is_here {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
     Ok(())
 }
 

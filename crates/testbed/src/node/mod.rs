@@ -16,7 +16,7 @@ use crate::site::{NODE_ADDRESS, Site};
 use crate::{ControlPlane, Image, Options, TestbedError};
 
 /// The image of the process that holds a pod's namespaces.
-const PAUSE: &str = "albacore-testbed/pause:1";
+const PAUSE: &str = "testbed.albacore.dev/pause:1";
 
 /// What a node is started with.
 #[derive(Clone, Debug)]

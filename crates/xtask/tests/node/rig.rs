@@ -1,0 +1,205 @@
+//! The node, and what a user does to it.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use albacore_testbed::{Image, Node, NodeOptions, product};
+
+/// Where charts look for images unless they are told otherwise.
+const REGISTRY: &str = "registry.albacore.dev/albacore";
+
+/// Programs of the workspace in images: package, user.
+const IMAGES: [(&str, u32); 2] = [("albacore-controller", 65_532), ("albacore-server", 65_532)];
+
+/// The namespace of the release.
+pub(crate) const SYSTEM: &str = "albacore-system";
+
+/// For liveness only: the machine may be busy with other things.
+const LONG: Duration = Duration::from_secs(120);
+
+pub(crate) struct Rig {
+    pub(crate) node: Node,
+    folder: tempfile::TempDir,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+}
+
+impl Rig {
+    pub(crate) fn start() -> Self {
+        let start = Instant::now();
+        let node = Node::start(&NodeOptions::default()).unwrap();
+        println!("{:6.2} s: node", start.elapsed().as_secs_f64());
+        Self {
+            node,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Does one step and says how long it took; tells what the node says where it fails.
+    pub(crate) fn step(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
+        let start = Instant::now();
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
+        println!("{:6.2} s: {what}", start.elapsed().as_secs_f64());
+        if let Err(panic) = done {
+            self.tell();
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    /// Prints what is known of the cluster.
+    fn tell(&self) {
+        for words in [
+            &["get", "pods", "-A", "-o", "wide"][..],
+            &["get", "events", "-A", "--sort-by=.lastTimestamp"],
+            &["get", "infd,nodeplacements", "-A", "-o", "yaml"],
+            &[
+                "logs",
+                "-n",
+                SYSTEM,
+                "-l",
+                "app.kubernetes.io/name=albacore",
+                "--tail=30",
+            ],
+        ] {
+            println!("--- kubectl {}", words.join(" "));
+            let output = self.node.plane().kubectl(words).unwrap();
+            println!("{}", String::from_utf8_lossy(&output.stdout));
+            println!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    pub(crate) fn import_images(&mut self) {
+        for (package, user) in IMAGES {
+            let archive = self.folder.path().join(package).with_extension("tar");
+            let image = Image {
+                reference: format!("{REGISTRY}/{package}:{}", env!("CARGO_PKG_VERSION")),
+                program: product(package).unwrap(),
+                user,
+                ..Image::default()
+            };
+            image.write(&archive).unwrap();
+            self.node.import(&archive).unwrap();
+            std::fs::remove_file(archive).unwrap();
+        }
+    }
+
+    /// Runs a program of the cluster's; it must succeed.
+    #[track_caller]
+    pub(crate) fn run(&self, program: &str, words: &[&str]) -> String {
+        let output = self.node.plane().run(program, words).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {words:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn kubectl(&self, words: &[&str]) -> String {
+        self.run("kubectl", words)
+    }
+
+    /// Installs the chart as users do, and waits until its pods are ready.
+    pub(crate) fn install(&self, values: &[&str]) {
+        let chart = root().join("charts/albacore");
+        let mut words = vec![
+            "install",
+            "albacore",
+            chart.to_str().unwrap(),
+            "--namespace",
+            SYSTEM,
+            "--create-namespace",
+            "--wait",
+            "--timeout=120s",
+        ];
+        words.extend(values.iter().flat_map(|value| ["--set", value]));
+        self.run("helm", &words);
+    }
+
+    pub(crate) fn uninstall(&self) {
+        self.run(
+            "helm",
+            &[
+                "uninstall",
+                "albacore",
+                "--namespace",
+                SYSTEM,
+                "--wait",
+                "--timeout=120s",
+            ],
+        );
+    }
+
+    /// The example, with its model in a ConfigMap instead of a file beside it.
+    pub(crate) fn apply_fraud(&self) {
+        let model = root().join("examples/fraud.ubj");
+        let from = format!("--from-file=fraud.ubj={}", model.display());
+        self.kubectl(&["create", "configmap", "fraud-model", &from]);
+        let example = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
+        let uri = "file://./fraud.ubj";
+        assert!(example.contains(uri), "{example}");
+        let file = self.file(
+            "fraud.yaml",
+            &example.replace(uri, "configmap://fraud-model/fraud.ubj"),
+        );
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The answer to the example's request, through the Service.
+    pub(crate) fn predict(&self) -> String {
+        let service = self.kubectl(&[
+            "get",
+            "service",
+            "fraud",
+            "-o",
+            "jsonpath={.spec.clusterIP}",
+        ]);
+        let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
+        let address = format!("{service}:8080");
+        self.until("an answer through the Service", || {
+            let answer = self.http(&address, "POST /v2/models/fraud/infer", &body);
+            answer.filter(|answer| answer.starts_with("HTTP/1.1 200"))
+        })
+    }
+
+    /// One request from the node's network.
+    pub(crate) fn http(&self, address: &str, request: &str, body: &str) -> Option<String> {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            let length = body.len();
+            write!(
+                stream,
+                "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        self.node.within(ask).unwrap().ok()
+    }
+
+    /// Asks until there is an answer.
+    #[track_caller]
+    pub(crate) fn until<T>(&self, what: &str, ask: impl Fn() -> Option<T>) -> T {
+        let start = Instant::now();
+        while start.elapsed() < LONG {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{what}: not within {} s", LONG.as_secs());
+    }
+}
