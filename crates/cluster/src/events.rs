@@ -1,6 +1,7 @@
 //! Events: what happened to an object, for `kubectl describe`.
 //!
-//! Whoever tells one does not wait. Repetitions are counted in `series` (events.k8s.io), see `series`.
+//! Whoever tells one does not wait. Repetitions are counted in `series` (events.k8s.io), see `series`. A program that
+//! stops waits for what was told, see [`Events::flush`].
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube_client::Api;
 use kube_client::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use crate::error::with_causes;
-use crate::limits::{EVENT_NAME_BYTES_MAX, EVENTS_QUEUE_MAX, NOTE_BYTES_MAX};
+use crate::limits::{
+    EVENT_NAME_BYTES_MAX, EVENTS_FLUSH_TIME_MAX, EVENTS_QUEUE_MAX, NOTE_BYTES_MAX,
+};
 use crate::metrics::Metrics;
 use crate::series::{Repeated, SeriesBook, Verdict};
 use crate::{Cluster, Shutdown};
@@ -44,16 +47,24 @@ pub struct Happening {
     pub note: String,
 }
 
+/// What the writer is sent.
+#[derive(Debug)]
+enum Order {
+    Tell(Happening),
+    /// Everything that was told before is to be written, counts too; then this is answered.
+    Flush(oneshot::Sender<()>),
+}
+
 /// Where events are told. Clones write through the same queue.
 #[derive(Clone, Debug)]
 pub struct Events {
-    queue: mpsc::Sender<Happening>,
+    queue: mpsc::Sender<Order>,
     metrics: Metrics,
 }
 
 impl Events {
     pub(crate) fn start(cluster: &Cluster, shutdown: &Shutdown) -> Self {
-        let (queue, happenings) = mpsc::channel(EVENTS_QUEUE_MAX);
+        let (queue, orders) = mpsc::channel(EVENTS_QUEUE_MAX);
         let metrics = cluster.keeper.metrics().clone();
         let writer = Writer {
             cluster: cluster.clone(),
@@ -61,14 +72,29 @@ impl Events {
             instance: crate::unique(cluster.manager),
             number: 0,
         };
-        shutdown.spawn("events", writer.run(happenings));
+        // What is told while the program stops is written, too.
+        shutdown.spawn_to_the_end("events", writer.run(orders));
         Self { queue, metrics }
     }
 
     /// Tells what happened. Never waits: what does not fit is dropped and counted.
     pub fn tell(&self, happening: Happening) {
-        if self.queue.try_send(happening).is_err() {
+        if self.queue.try_send(Order::Tell(happening)).is_err() {
             self.metrics.counts().events_dropped.inc();
+        }
+    }
+
+    /// Returns when everything that was told is written, or [`EVENTS_FLUSH_TIME_MAX`] is over; for a program that stops,
+    /// while it still may write.
+    pub async fn flush(&self) {
+        let (answer, answered) = oneshot::channel();
+        let flushed = async {
+            self.queue.send(Order::Flush(answer)).await.ok()?;
+            answered.await.ok()
+        };
+        let flushed = tokio::time::timeout(EVENTS_FLUSH_TIME_MAX, flushed).await;
+        if !matches!(flushed, Ok(Some(()))) {
+            tracing::warn!("some events were not written in time and are lost");
         }
     }
 }
@@ -81,14 +107,21 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut happenings: mpsc::Receiver<Happening>) {
+    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // bound: until nobody can tell anything any more.
         loop {
             tokio::select! {
-                happening = happenings.recv() => match happening {
-                    Some(happening) => self.take(happening).await,
+                order = orders.recv() => match order {
+                    Some(Order::Tell(happening)) => self.take(happening).await,
+                    Some(Order::Flush(answer)) => {
+                        for repeated in self.book.rest(Instant::now()) {
+                            self.count(repeated).await;
+                        }
+                        // Whoever asked may have waited long enough.
+                        let _ = answer.send(());
+                    }
                     None => return,
                 },
                 _ = tick.tick() => {

@@ -67,6 +67,10 @@ pub(crate) const LEASE_POLL: Duration = Duration::from_millis(800);
 /// Events that wait to be written; more are dropped and counted.
 pub(crate) const EVENTS_QUEUE_MAX: usize = 256;
 
+/// How long a program that stops waits for its events to be written: a full queue at 50 requests a second. With the time
+/// for work in progress it is less than the 30 s after which Kubernetes kills.
+pub(crate) const EVENTS_FLUSH_TIME_MAX: Duration = Duration::from_secs(6);
+
 /// Series of events that are remembered; the oldest goes first.
 pub(crate) const EVENT_SERIES_MAX: usize = 2048;
 

@@ -1,7 +1,7 @@
 //! The listener of a program: `/livez`, `/readyz`, `/metrics`. Nothing else, and nothing secret.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,7 +21,8 @@ use crate::{ClusterError, Gates, Metrics, Shutdown};
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers on `address` until the program stops; returns the address in use (a port that was 0 is known then).
+/// Answers on `address` until the program stops; returns the address in use (a port that was 0 is known then). `[::]` means
+/// every address, of IPv4 too; where the kernel has no IPv6, all of IPv4.
 ///
 /// `/livez` says 200 as long as the program runs, `/readyz` 200 when every gate is passed and 503 before, with all gates
 /// by name; `/metrics` is OpenMetrics.
@@ -35,7 +36,7 @@ pub async fn serve(
     shutdown: &Shutdown,
 ) -> Result<SocketAddr, ClusterError> {
     let failed = |source| ClusterError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let listener = listen(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     let site = Arc::new(Site {
         gates: gates.clone(),
@@ -43,6 +44,23 @@ pub async fn serve(
     });
     shutdown.spawn("listener", accept(listener, site));
     Ok(bound)
+}
+
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listening = TcpListener::bind(address).await;
+    let is_everywhere = address.ip() == Ipv6Addr::UNSPECIFIED;
+    match listening {
+        Err(error) if is_everywhere && has_no_ipv6(&error) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        other => other,
+    }
+}
+
+/// Whether there are no sockets (`ipv6.disable=1`) or no addresses (`disable_ipv6`) of IPv6.
+fn has_no_ipv6(error: &std::io::Error) -> bool {
+    // EAFNOSUPPORT, EADDRNOTAVAIL: std has no kind for the first.
+    matches!(error.raw_os_error(), Some(97 | 99))
 }
 
 struct Site {

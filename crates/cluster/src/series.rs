@@ -141,14 +141,23 @@ impl SeriesBook {
 
     /// Counts that are due; each is due again only after twice the pause.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<Repeated> {
-        let mut due = Vec::new();
+        self.unwritten(now, |entry| entry.next_write <= now)
+    }
+
+    /// Every count that was not written, for a program that stops.
+    pub(crate) fn rest(&mut self, now: Instant) -> Vec<Repeated> {
+        self.unwritten(now, |_| true)
+    }
+
+    fn unwritten(&mut self, now: Instant, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Repeated> {
+        let mut found = Vec::new();
         for (key, entry) in &mut self.entries {
-            let is_due = entry.count > entry.count_written && entry.next_write <= now;
-            if is_due && let Some((namespace, event)) = entry.written.clone() {
+            let is_wanted = entry.count > entry.count_written && is_wanted(entry);
+            if is_wanted && let Some((namespace, event)) = entry.written.clone() {
                 entry.count_written = entry.count;
                 entry.pause = (entry.pause * 2).min(EVENT_WRITE_PAUSE_MAX);
                 entry.next_write = now + entry.pause;
-                due.push(Repeated {
+                found.push(Repeated {
                     key: key.clone(),
                     namespace,
                     event,
@@ -156,7 +165,7 @@ impl SeriesBook {
                 });
             }
         }
-        due
+        found
     }
 }
 

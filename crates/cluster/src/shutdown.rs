@@ -114,6 +114,21 @@ impl Shutdown {
             }
         });
     }
+
+    /// Runs `task` until it ends or the runtime does: for what has work left when everybody is asked to stop. A task that
+    /// panics stops the program.
+    pub fn spawn_to_the_end(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let token = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = tokio::spawn(task).await {
+                token.fail(format!("task {name}: {error}"));
+            }
+        });
+    }
 }
 
 #[cfg(test)]

@@ -322,11 +322,35 @@ where
         let (counts, name) = self.counts();
         counts.watch_failures.get_or_create(&name).inc();
         let watch = self.options.name;
-        let error = with_causes(error);
+        let error = match is_unknown(error) {
+            true => self.not_installed(),
+            false => with_causes(error),
+        };
         if !was_listed {
             self.gate.hold(&format!("the first list ({error})"));
         }
         tracing::warn!(watch, error, "a watch failed; it is taken up again");
+    }
+
+    fn not_installed(&self) -> String {
+        let ApiResource {
+            plural,
+            group,
+            version,
+            ..
+        } = &self.options.kind;
+        format!(
+            "the API server has no {plural}.{group}/{version}: install the custom resource \
+             definition"
+        )
+    }
+}
+
+/// Whether the API server does not know the kind: its definition is not installed, or is gone.
+fn is_unknown(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube_client::Error::Api(status)) => status.code == 404,
+        _ => false,
     }
 }
 

@@ -283,7 +283,8 @@ async fn scripted(
     (address, arrivals)
 }
 
-/// An API server has no switch that makes it answer 429, so this one is a script.
+/// An API server asks for one second at any time, so this one is a script; `crates/controller/tests/throttled.rs` has a real
+/// one.
 #[tokio::test]
 async fn retry_after_is_honored_by_everybody() {
     let (address, arrivals) = scripted(&[
@@ -389,4 +390,39 @@ async fn events_are_written_once_and_counted() {
         described.contains("Broken") && described.contains("Mended"),
         "{described}"
     );
+}
+
+#[tokio::test]
+async fn a_program_that_stops_writes_what_it_told() {
+    let cluster = connect().await;
+    let shutdown = Shutdown::new();
+    let events = cluster.events(&shutdown);
+    let subject = cluster
+        .apply(&map_kind(), &map("stopping", json!({})))
+        .await
+        .unwrap();
+    let subject: ConfigMap = subject.try_parse().unwrap();
+    let tell = |note: &str| {
+        events.tell(Happening {
+            regarding: subject.object_ref(&()),
+            severity: Severity::Normal,
+            reason: "Stopping",
+            action: "Test",
+            note: note.to_owned(),
+        });
+    };
+    for n in 0..20 {
+        tell(&format!("event {n}"));
+    }
+    shutdown.trigger();
+    // Tasks in progress go on telling.
+    (0..3).for_each(|_| tell("event 19"));
+    events.flush().await;
+    let text = kubectl(&["get", "events.events.k8s.io", "-o", "json"]);
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let items = list["items"].as_array().unwrap().iter();
+    let ours = items.filter(|event| event["reason"] == "Stopping");
+    let ours: BTreeMap<&str, &Value> = ours.map(|e| (e["note"].as_str().unwrap(), e)).collect();
+    assert_eq!(ours.len(), 20, "{ours:#?}");
+    assert_eq!(ours["event 19"]["series"]["count"], 4);
 }

@@ -36,11 +36,11 @@ pub(crate) struct Args {
         env = "ALBACORE_LEASE_NAME"
     )]
     pub(crate) lease_name: String,
-    /// Where to serve /livez, /readyz and /metrics.
+    /// Where to serve /livez, /readyz and /metrics. Default: on every address, of IPv4 and IPv6.
     #[arg(
         long,
         value_name = "ADDR",
-        default_value = "0.0.0.0:9090",
+        default_value = "[::]:9090",
         env = "ALBACORE_LISTEN"
     )]
     pub(crate) listen: SocketAddr,

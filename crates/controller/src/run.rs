@@ -105,6 +105,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         }
     });
     worked.await;
+    ground.events.flush().await;
     finish(lease, &shutdown).await
 }
 

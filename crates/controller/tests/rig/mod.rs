@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test uses a part; tests fail by panicking
 
 use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -26,19 +27,29 @@ pub(crate) struct Rig {
 pub(crate) struct Controller {
     child: Child,
     log: PathBuf,
-    pub(crate) port: u16,
+    address: SocketAddr,
 }
 
 impl Rig {
     /// A control plane that serves our kinds; `with_manager` for one where Deployments get pods.
     pub(crate) fn start(with_manager: bool) -> Self {
-        let options = Options {
+        let rig = Self::with(Options {
             controller_manager: with_manager,
             ..Options::default()
-        };
-        let mut plane = ControlPlane::start(&options).unwrap();
+        });
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");
-        plane.serve_crds(&crds).unwrap();
+        rig.serve(&crds)
+    }
+
+    /// Has the kinds served whose definitions lie at `path`.
+    pub(crate) fn serve(mut self, path: &Path) -> Self {
+        self.plane.serve_crds(path).unwrap();
+        self
+    }
+
+    /// A control plane that does not serve our kinds yet.
+    pub(crate) fn with(options: Options) -> Self {
+        let plane = ControlPlane::start(&options).unwrap();
         // Pods that are not restricted are refused: a test that sees pods sees restricted ones.
         let label = "pod-security.kubernetes.io/enforce=restricted";
         let labeled = plane
@@ -58,47 +69,44 @@ impl Rig {
 
     /// Starts a controller and waits until it is ready.
     pub(crate) fn controller(&self, more: &[&str]) -> Controller {
-        let mut controller = self.launch(more);
-        wait("the controller is ready", || {
-            assert!(
-                controller.child.try_wait().unwrap().is_none(),
-                "{}",
-                controller.log()
-            );
-            controller.http("/readyz").starts_with("HTTP/1.1 200")
-        });
-        controller
+        self.launch(more).ready()
     }
 
     /// Starts a controller.
     pub(crate) fn launch(&self, more: &[&str]) -> Controller {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        self.launch_as(&self.kubeconfig, more)
+    }
+
+    /// Starts a controller as somebody.
+    pub(crate) fn launch_as(&self, kubeconfig: &Path, more: &[&str]) -> Controller {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-controller"));
+        command.env_clear().args(["--lease-namespace", "default"]);
+        command.arg("--kubeconfig").arg(kubeconfig).args(more);
+        self.launch_by(command, IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// Starts a controller by a command that has said how it connects; it listens on a port of `ip`.
+    pub(crate) fn launch_by(&self, mut command: Command, ip: IpAddr) -> Controller {
+        let listener = std::net::TcpListener::bind((ip, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let port = address.port();
         let log = self.folder.path().join(format!("controller-{port}.log"));
         let file = std::fs::File::create(&log).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_albacore-controller"))
-            .args([
-                "--server-image",
-                "albacore-server:test",
-                "--lease-namespace",
-                "default",
-            ])
+        let child = command
+            .args(["--server-image", "albacore-server:test"])
             .args(["--log-filter", "info,albacore_controller=debug"])
-            .arg("--listen")
-            .arg(format!("127.0.0.1:{port}"))
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(more)
-            .env_clear()
+            .args(["--listen", &address.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)
             .spawn()
             .unwrap();
-        Controller { child, log, port }
+        Controller {
+            child,
+            log,
+            address,
+        }
     }
 
     /// Runs kubectl; what it prints.
@@ -115,6 +123,20 @@ impl Rig {
             true => Ok(String::from_utf8(output.stdout).unwrap()),
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
+    }
+
+    /// Starts kubectl as somebody.
+    pub(crate) fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Child {
+        Command::new(albacore_testbed::programs().unwrap().join("kubectl"))
+            .args(arguments)
+            .env_clear()
+            .env("KUBECONFIG", kubeconfig)
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     fn file(&self, text: &str) -> String {
@@ -276,6 +298,16 @@ impl Rig {
 }
 
 impl Controller {
+    /// Waits until it is ready.
+    pub(crate) fn ready(mut self) -> Self {
+        wait("the controller is ready", || {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{}", self.log());
+            self.http("/readyz").starts_with("HTTP/1.1 200")
+        });
+        self
+    }
+
     /// What it says so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
@@ -284,7 +316,7 @@ impl Controller {
     /// The answer to a GET.
     pub(crate) fn http(&self, path: &str) -> String {
         use std::io::Read as _;
-        let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", self.port)) else {
+        let Ok(mut stream) = std::net::TcpStream::connect(self.address) else {
             return String::new();
         };
         let _ = write!(
