@@ -6,6 +6,7 @@
 
 mod actions;
 mod batch;
+pub mod deadlines;
 mod latency;
 mod limits;
 mod policy;

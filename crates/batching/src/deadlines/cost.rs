@@ -1,0 +1,100 @@
+//! l(b) = alpha b + beta in integers: what a batch of b rows takes, and how many rows fit a time.
+//!
+//! Alpha is kept in 1024ths of a nanosecond, because a row of a small tree model takes some tens of
+//! nanoseconds and rounding them to whole ones would be wrong by percents.
+
+use crate::Nanos;
+
+/// Binary digits of a nanosecond that alpha keeps.
+const FRACTION_BITS: u32 = 10;
+
+/// Times that l(b) is computed for end here, about 36 years: nothing overflows below.
+const TIME_MAX: u64 = 1 << 50;
+
+/// What a batch costs on one worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// 1024ths of a nanosecond a row; at least 1, so that rows always cost something.
+    alpha: u64,
+    /// Nanoseconds a dispatch.
+    beta: u64,
+}
+
+impl Cost {
+    /// From nanoseconds a row and a dispatch. What is negative or no number counts as nothing.
+    #[must_use]
+    pub fn new(alpha_ns: f64, beta_ns: f64) -> Self {
+        let scale = f64::from(1_u32 << FRACTION_BITS);
+        // Floats outside of the type become its nearest value, what is no number becomes 0.
+        Self {
+            alpha: ((alpha_ns * scale).round() as u64).clamp(1, TIME_MAX),
+            beta: (beta_ns.round() as u64).min(TIME_MAX),
+        }
+    }
+
+    /// Nanoseconds of a row.
+    #[must_use]
+    pub fn alpha_ns(&self) -> f64 {
+        self.alpha as f64 / f64::from(1_u32 << FRACTION_BITS)
+    }
+
+    /// Nanoseconds of a dispatch.
+    #[must_use]
+    pub fn beta_ns(&self) -> f64 {
+        self.beta as f64
+    }
+
+    /// l(b).
+    #[must_use]
+    pub fn of(&self, rows: u64) -> Nanos {
+        Nanos((self.alpha.saturating_mul(rows) >> FRACTION_BITS).saturating_add(self.beta))
+    }
+
+    /// The most rows with l(b) <= `time`; 0 if not even one fits.
+    #[must_use]
+    pub fn rows_within(&self, time: Nanos) -> u64 {
+        match time.0.min(TIME_MAX).checked_sub(self.beta) {
+            // floor(alpha b / 1024) <= t is alpha b < 1024 (t + 1).
+            Some(left) => (((left + 1) << FRACTION_BITS) - 1) / self.alpha,
+            None => 0,
+        }
+    }
+
+    /// The same with every row and dispatch slower by so much.
+    #[must_use]
+    pub(super) fn plus(&self, row: Nanos, dispatch: Nanos) -> Self {
+        let row = row.0.min(TIME_MAX) << FRACTION_BITS;
+        Self {
+            alpha: self.alpha.saturating_add(row),
+            beta: self.beta.saturating_add(dispatch.0.min(TIME_MAX)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_rows_within_a_time_are_those_that_fit_it() {
+        for (alpha, beta) in [(1.0, 5.0), (0.3, 0.0), (17.77, 3.0), (1e6, 5e6), (0.0, 2.0)] {
+            let cost = Cost::new(alpha, beta);
+            for time in [0, 1, 4, 5, 6, 29, 30, 31, 999, 1_000_000, 12_345_678] {
+                let rows = cost.rows_within(Nanos(time));
+                assert!(rows == 0 || cost.of(rows).0 <= time, "{cost:?} {time}");
+                assert!(cost.of(rows + 1).0 > time, "{cost:?} {time}");
+            }
+        }
+    }
+
+    #[test]
+    fn broken_numbers_and_large_ones_do_not_overflow() {
+        let cost = Cost::new(f64::NAN, -1.0);
+        assert_eq!(cost, Cost::new(0.0, 0.0));
+        let cost = Cost::new(f64::INFINITY, f64::INFINITY);
+        assert!(cost.of(u64::MAX).0 >= TIME_MAX);
+        assert_eq!(cost.rows_within(Nanos::MAX), 0);
+        let cost = Cost::new(1.0, 0.0).plus(Nanos::MAX, Nanos::MAX);
+        assert_eq!(cost.rows_within(Nanos(5)), 0);
+    }
+}

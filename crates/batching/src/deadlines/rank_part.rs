@@ -1,0 +1,239 @@
+//! Matchmaking: which queue's candidate goes to which worker, and when to look again.
+//!
+//! **Problem.** Candidates with windows, workers with times at which they are free: a candidate goes
+//! to a worker that is free in its window, the most urgent one first, and always to the
+//! lowest-numbered worker, so that workers that are not needed stay idle and can be seen to be.
+//!
+//! **Approach.** A candidate waits for its window (`opens`). If then a worker is free by its start,
+//! the two are matched, else it stands by (`expires`) until a worker is free, which takes the one
+//! that expires first. One that expires is computed anew a nanosecond later. Simultaneous events are
+//! taken in this order: windows that open, workers, candidates that expired; of one kind the lower
+//! index first.
+//!
+//! **Proof sketch.** Every decision takes a candidate out of `opens` or `expires`, and one comes back
+//! only for a later time or to stand by while no worker is free: so a step ends. After it, whatever
+//! could happen next has its time among the four minima that [`RankPart::next`] reads.
+//!
+//! **Threads.** The parts share nothing and talk by [`RankPart::inform`], [`RankPart::answer`] and
+//! [`Decision`]: they may live on different threads with a queue of messages in each direction.
+//! Between a grant and its answer what the queue says was said before it knew: it is ignored.
+//!
+//! **Limits.** O(log queues + log workers) a decision. With delays above zero, candidates that a
+//! worker is too late for cost a look at every queue.
+
+use super::queue_part::Candidate;
+use super::rules::Delays;
+use super::tournament::{ABSENT, Tournament};
+use crate::{Nanos, QueueIndex, WorkerIndex};
+
+/// What a queue is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Dispatch to this worker and answer; until then it gets nothing else.
+    Grant {
+        /// The queue.
+        queue: QueueIndex,
+        /// The worker.
+        worker: WorkerIndex,
+        /// From when on it is free.
+        free: Nanos,
+    },
+    /// The candidate expired: offer another one.
+    Renew {
+        /// The queue.
+        queue: QueueIndex,
+    },
+}
+
+/// The part of the scheduler that knows candidates and workers, but no request.
+#[derive(Debug)]
+pub struct RankPart {
+    delays: Delays,
+    candidates: Vec<Option<Candidate>>,
+    /// Queues whose answer to a grant is due.
+    is_granted: Vec<bool>,
+    /// When workers are free.
+    workers: Tournament,
+    /// When windows open.
+    opens: Tournament,
+    /// Until when candidates stand by.
+    expires: Tournament,
+    /// Until when candidates are right whose window opens later than that (`Timeout` alone).
+    stale: Tournament,
+    /// Inverted delays of the candidates that stand by: the smallest is that of the largest delay.
+    spans: Tournament,
+}
+
+impl RankPart {
+    /// No candidate, and every worker absent.
+    #[must_use]
+    pub fn new(queues: usize, workers: usize, delays: Delays) -> Self {
+        Self {
+            delays,
+            candidates: vec![None; queues],
+            is_granted: vec![false; queues],
+            workers: Tournament::new(workers),
+            opens: Tournament::new(queues),
+            expires: Tournament::new(queues),
+            stale: Tournament::new(queues),
+            spans: Tournament::new(queues),
+        }
+    }
+
+    /// One queue more.
+    pub fn add_queue(&mut self) {
+        self.candidates.push(None);
+        self.is_granted.push(false);
+        let queues = self.candidates.len();
+        for tree in [
+            &mut self.opens,
+            &mut self.expires,
+            &mut self.stale,
+            &mut self.spans,
+        ] {
+            tree.grow_to(queues);
+        }
+    }
+
+    /// A queue's candidate is this now.
+    pub fn inform(&mut self, queue: QueueIndex, candidate: Option<Candidate>) {
+        if self.is_granted[queue.0] {
+            return;
+        }
+        if self.expires.get(queue.0) != ABSENT {
+            self.stop_standing_by(queue.0);
+        }
+        self.candidates[queue.0] = candidate;
+        let (wakes, stale) = match candidate {
+            Some(c) if c.exec > c.latest => (c.wakes.0, c.latest.0),
+            Some(c) => (c.wakes.0, ABSENT),
+            None => (ABSENT, ABSENT),
+        };
+        self.opens.set(queue.0, wakes);
+        self.stale.set(queue.0, stale);
+    }
+
+    /// A worker is free from then on; `None` for a worker of which that is not known.
+    pub fn set_free(&mut self, worker: WorkerIndex, free: Option<Nanos>) {
+        self.workers
+            .set(worker.0, free.map_or(ABSENT, |free| free.0.min(ABSENT - 1)));
+    }
+
+    /// When a worker is free, if that is known.
+    #[must_use]
+    pub fn free(&self, worker: WorkerIndex) -> Option<Nanos> {
+        Some(self.workers.get(worker.0))
+            .filter(|&free| free != ABSENT)
+            .map(Nanos)
+    }
+
+    /// The answer to a grant: when the worker is free again, and the next candidate.
+    pub fn answer(
+        &mut self,
+        queue: QueueIndex,
+        worker: WorkerIndex,
+        free: Option<Nanos>,
+        candidate: Option<Candidate>,
+    ) {
+        self.is_granted[queue.0] = false;
+        self.set_free(worker, free);
+        self.inform(queue, candidate);
+    }
+
+    /// When [`RankPart::decide`] has something to say next, unless something happens before.
+    #[must_use]
+    pub fn next(&self) -> Option<Nanos> {
+        let expired = self.expires.min().min(self.stale.min());
+        let mut next = self.opens.min().min(expired.saturating_add(1));
+        if self.expires.min() != ABSENT && self.workers.min() != ABSENT {
+            let free = self.workers.min();
+            // Without delays a candidate that expires before the worker is free is renewed by then.
+            if self.delays.is_zero() || self.expires.first_min_from(free).is_some() {
+                next = next.min(free.saturating_sub(self.span()));
+            }
+        }
+        (next != ABSENT).then_some(Nanos(next))
+    }
+
+    /// The next thing to do now; to be asked until it is `None`.
+    pub fn decide(&mut self, now: Nanos) -> Option<Decision> {
+        // Each turn takes one candidate whose window opened to those that stand by.
+        while self.opens.min() <= now.0 {
+            let queue = self.opens.first_min()?;
+            let candidate = self.candidates[queue]?;
+            self.opens.set(queue, ABSENT);
+            self.stale.set(queue, ABSENT);
+            let by = candidate.exec.max(now);
+            match self.workers.first_at_most(by.0.min(ABSENT - 1)) {
+                Some(worker) => return Some(self.grant(queue, worker)),
+                None => self.stand_by(queue, &candidate),
+            }
+        }
+        if self.expires.min() == ABSENT && self.stale.min() == ABSENT {
+            return None;
+        }
+        self.serve_a_worker(now).or_else(|| self.renew(now))
+    }
+
+    fn serve_a_worker(&mut self, now: Nanos) -> Option<Decision> {
+        let earliest = self.workers.min();
+        if self.expires.min() == ABSENT || earliest > now.0.saturating_add(self.span()) {
+            return None;
+        }
+        let worker = match earliest <= now.0 {
+            true => self.workers.first_at_most(now.0)?,
+            false => self.workers.first_min()?,
+        };
+        let free = self.workers.get(worker).max(now.0);
+        let queue = self.expires.first_min_from(free)?;
+        self.stop_standing_by(queue);
+        Some(self.grant(queue, worker))
+    }
+
+    fn renew(&mut self, now: Nanos) -> Option<Decision> {
+        let (standing, stale) = (self.expires.min(), self.stale.min());
+        if standing.min(stale) >= now.0 {
+            return None;
+        }
+        let of = |tree: &Tournament| tree.first_min().unwrap_or(usize::MAX);
+        let queue = match standing.cmp(&stale) {
+            std::cmp::Ordering::Less => of(&self.expires),
+            std::cmp::Ordering::Greater => of(&self.stale),
+            std::cmp::Ordering::Equal => of(&self.expires).min(of(&self.stale)),
+        };
+        let queue = QueueIndex(queue);
+        self.inform(queue, None);
+        Some(Decision::Renew { queue })
+    }
+
+    fn grant(&mut self, queue: usize, worker: usize) -> Decision {
+        let free = Nanos(self.workers.get(worker));
+        self.workers.set(worker, ABSENT);
+        self.candidates[queue] = None;
+        self.is_granted[queue] = true;
+        Decision::Grant {
+            queue: QueueIndex(queue),
+            worker: WorkerIndex(worker),
+            free,
+        }
+    }
+
+    fn stand_by(&mut self, queue: usize, candidate: &Candidate) {
+        self.expires.set(queue, candidate.latest.0.min(ABSENT - 1));
+        if !self.delays.is_zero() {
+            self.spans.set(queue, !self.delays.of(candidate.rows).0);
+        }
+    }
+
+    fn stop_standing_by(&mut self, queue: usize) {
+        self.expires.set(queue, ABSENT);
+        if !self.delays.is_zero() {
+            self.spans.set(queue, ABSENT);
+        }
+    }
+
+    /// The largest delay of a candidate that stands by.
+    fn span(&self) -> u64 {
+        !self.spans.min()
+    }
+}

@@ -1,0 +1,272 @@
+//! Both parts on one thread: `(state, event, now) -> actions`.
+
+use std::ops::Range;
+
+use super::queue_part::{Departure, Member, QueuePart, QueueRules};
+use super::rank_part::{Decision, RankPart};
+use super::rules::Delays;
+use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+
+/// Who says when a worker is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// l(b): nobody tells.
+    Predicted,
+    /// [`Event::BatchDone`].
+    Reported,
+}
+
+/// What does not change while the scheduler lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Number of workers; all are absent at first.
+    pub workers: usize,
+    /// What passes between a decision and the start of its batch.
+    pub delays: Delays,
+    /// Who says when a worker is free again.
+    pub completion: Completion,
+}
+
+/// Something happened. Several may happen at one time; [`Event::Timer`] comes after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request arrived.
+    Arrived {
+        /// Where it waits.
+        queue: QueueIndex,
+        /// Its name: greater than that of every request before in its queue.
+        key: RequestKey,
+        /// Its rows, at least one.
+        rows: u32,
+    },
+    /// Nobody wants this request any more. One that left is not stopped.
+    Withdrawn {
+        /// Where it waited.
+        queue: QueueIndex,
+        /// Its name.
+        key: RequestKey,
+    },
+    /// A worker is up and free.
+    WorkerReady {
+        /// Which.
+        worker: WorkerIndex,
+    },
+    /// A worker is done with its batch and free.
+    BatchDone {
+        /// Which.
+        worker: WorkerIndex,
+    },
+    /// A worker takes nothing more until it is ready again.
+    WorkerGone {
+        /// Which.
+        worker: WorkerIndex,
+    },
+    /// All that happens now is told: decide. To be sent at every [`Actions::timer`] and, in the
+    /// live server, after the events that one wake brought.
+    Timer,
+}
+
+/// Hand this batch to this worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// The queue that it waited in.
+    pub queue: QueueIndex,
+    /// The worker.
+    pub worker: WorkerIndex,
+    /// When it starts, when it should be done, its rows.
+    pub departure: Departure,
+    members: Range<usize>,
+}
+
+/// Give up this request: it cannot be in time, or would keep more of the others from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The queue that it waited in.
+    pub queue: QueueIndex,
+    /// Its name.
+    pub key: RequestKey,
+}
+
+/// What is to be done after an event. One value is reused for every step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actions {
+    /// Batches to hand out.
+    pub dispatches: Vec<Dispatch>,
+    /// Requests to give up.
+    pub drops: Vec<Dropped>,
+    /// When to send [`Event::Timer`] at the latest; never in the past. Replaces the one before,
+    /// `None` clears it.
+    pub timer: Option<Nanos>,
+    members: Vec<Member>,
+    dropped: Vec<RequestKey>,
+}
+
+impl Actions {
+    /// The requests of a dispatch, in order of arrival.
+    #[must_use]
+    pub fn members(&self, dispatch: &Dispatch) -> &[Member] {
+        self.members
+            .get(dispatch.members.clone())
+            .unwrap_or_default()
+    }
+
+    fn clear(&mut self) {
+        self.dispatches.clear();
+        self.drops.clear();
+        self.members.clear();
+        self.timer = None;
+    }
+
+    /// Files what a queue dropped under its name.
+    fn file_drops(&mut self, queue: QueueIndex) {
+        let dropped = self.dropped.drain(..);
+        self.drops.extend(dropped.map(|key| Dropped { queue, key }));
+    }
+}
+
+/// The state of the scheduler.
+#[derive(Debug)]
+pub struct Scheduler {
+    config: Config,
+    queues: Vec<QueuePart>,
+    rank: RankPart,
+    now: Nanos,
+}
+
+impl Scheduler {
+    /// No request, no queue, and every worker absent.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            rank: RankPart::new(0, config.workers, config.delays),
+            queues: Vec::new(),
+            now: Nanos(0),
+            config,
+        }
+    }
+
+    /// One queue more; the others keep their names.
+    pub fn add_queue(&mut self, rules: QueueRules) -> QueueIndex {
+        self.queues.push(QueuePart::new(rules, self.config.delays));
+        self.rank.add_queue();
+        QueueIndex(self.queues.len() - 1)
+    }
+
+    /// A queue.
+    #[must_use]
+    pub fn queue(&self, queue: QueueIndex) -> Option<&QueuePart> {
+        self.queues.get(queue.0)
+    }
+
+    /// Other rules for a queue from now on, what waits included.
+    pub fn set_rules(
+        &mut self,
+        queue: QueueIndex,
+        rules: QueueRules,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        actions.clear();
+        self.now = self.now.max(now);
+        if let Some(part) = self.queues.get_mut(queue.0) {
+            part.set_rules(rules);
+            self.offer(queue, actions);
+        }
+        self.set_timer(actions);
+    }
+
+    /// Takes an event in at `now` (a time before the last one counts as the last one) and writes
+    /// what is to be done into `actions`.
+    pub fn step(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
+        actions.clear();
+        self.now = self.now.max(now);
+        match event {
+            Event::Arrived { queue, key, rows } => {
+                if let Some(part) = self.queues.get_mut(queue.0) {
+                    part.push(Member {
+                        key,
+                        arrival: self.now,
+                        rows: rows.max(1),
+                    });
+                    self.offer(queue, actions);
+                }
+            }
+            Event::Withdrawn { queue, key } => {
+                let part = self.queues.get_mut(queue.0);
+                if part.is_some_and(|part| part.withdraw(key)) {
+                    self.offer(queue, actions);
+                }
+            }
+            Event::WorkerReady { worker } | Event::BatchDone { worker } => {
+                if worker.0 < self.config.workers {
+                    self.rank.set_free(worker, Some(self.now));
+                }
+            }
+            Event::WorkerGone { worker } => {
+                if worker.0 < self.config.workers {
+                    self.rank.set_free(worker, None);
+                }
+            }
+            Event::Timer => self.decide(actions),
+        }
+        self.set_timer(actions);
+    }
+
+    fn set_timer(&self, actions: &mut Actions) {
+        actions.timer = self.rank.next().map(|time| time.max(self.now));
+    }
+
+    /// Asks a queue for its candidate and tells the rank part.
+    fn offer(&mut self, queue: QueueIndex, actions: &mut Actions) {
+        if let Some(part) = self.queues.get_mut(queue.0) {
+            let candidate = part.candidate(self.now, &mut actions.dropped);
+            self.rank.inform(queue, candidate);
+            actions.file_drops(queue);
+        }
+    }
+
+    fn decide(&mut self, actions: &mut Actions) {
+        while let Some(decision) = self.rank.decide(self.now) {
+            match decision {
+                Decision::Renew { queue } => self.offer(queue, actions),
+                Decision::Grant {
+                    queue,
+                    worker,
+                    free,
+                } => self.dispatch(queue, worker, free, actions),
+            }
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        queue: QueueIndex,
+        worker: WorkerIndex,
+        free: Nanos,
+        actions: &mut Actions,
+    ) {
+        let Some(part) = self.queues.get_mut(queue.0) else {
+            return;
+        };
+        let first = actions.members.len();
+        let departure = part.granted(self.now, free, &mut actions.members, &mut actions.dropped);
+        let next = part.candidate(self.now, &mut actions.dropped);
+        let free = match departure {
+            None => Some(free),
+            Some(departure) => match self.config.completion {
+                Completion::Predicted => Some(departure.end),
+                Completion::Reported => None,
+            },
+        };
+        self.rank.answer(queue, worker, free, next);
+        actions.file_drops(queue);
+        if let Some(departure) = departure {
+            actions.dispatches.push(Dispatch {
+                queue,
+                worker,
+                departure,
+                members: first..actions.members.len(),
+            });
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Random traces, equal to those of the slow model: 5,000, or 100,000 where `ALBACORE_SOAK` is set
+//! (`make soak`).
+
+use albacore_batching::Nanos;
+use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueRules, Release, Target};
+
+use crate::driver::{Driver, Input};
+use crate::slow::{self, Done, Request, Slow};
+
+/// SplitMix64: enough to draw test cases with.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn is_one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+fn draw_rules(random: &mut Random) -> QueueRules {
+    let objective = 20 + random.below(200);
+    let release = match random.below(4) {
+        0 => Release::Eager,
+        1 => Release::Timeout {
+            delay: Nanos(random.below(objective)),
+        },
+        2 => Release::Deferred {
+            early: Nanos(random.below(objective / 2)),
+        },
+        _ => Release::Deferred { early: Nanos(0) },
+    };
+    let window = |target| DropRule::Window { target };
+    let drop = match random.below(4) {
+        0 => DropRule::Head,
+        1 => window(Target::Half),
+        _ => window(Target::Rows(1 + random.below(12))),
+    };
+    QueueRules {
+        cost: Cost::new((1 + random.below(12)) as f64, random.below(40) as f64),
+        objective: Nanos(objective),
+        release,
+        drop,
+        rate: 0.0,
+        rows_max: if random.is_one_in(3) {
+            1 + random.below(9)
+        } else {
+            u64::MAX
+        },
+    }
+}
+
+fn slow_rules(rules: &QueueRules) -> slow::Rules {
+    let (alpha, beta) = (rules.cost.alpha_ns() as i128, rules.cost.beta_ns() as i128);
+    let objective = i128::from(rules.objective.0);
+    let half = (1..objective)
+        .filter(|b| alpha * b + beta <= objective / 2)
+        .max();
+    slow::Rules {
+        alpha,
+        beta,
+        objective,
+        release: match rules.release {
+            Release::Deferred { early } => slow::Release::Deferred {
+                early: early.0.into(),
+            },
+            Release::Eager => slow::Release::Timeout { delay: 0 },
+            Release::Timeout { delay } => slow::Release::Timeout {
+                delay: delay.0.into(),
+            },
+        },
+        target: match rules.drop {
+            DropRule::Head => None,
+            DropRule::Window { target } => Some(match target {
+                Target::Half => half.unwrap_or(1),
+                Target::Rows(rows) => rows.into(),
+                Target::Own => unreachable!("not drawn"),
+            }),
+        },
+        rows_max: rules.rows_max.into(),
+    }
+}
+
+/// A case: rules, workers, delays and what happens.
+struct Case {
+    rules: Vec<QueueRules>,
+    workers: usize,
+    delays: Delays,
+    inputs: Vec<(u64, Input)>,
+}
+
+fn draw(seed: u64) -> Case {
+    let mut random = Random(seed);
+    let random = &mut random;
+    let rules: Vec<_> = (0..=random.below(4)).map(|_| draw_rules(random)).collect();
+    let workers = 1 + random.below(4) as usize;
+    let has_delays = random.is_one_in(3);
+    let delays = if has_delays {
+        Delays {
+            control: Nanos(random.below(10)),
+            data: Nanos(random.below(4)),
+        }
+    } else {
+        Delays::default()
+    };
+    let (is_wide, gap) = (random.is_one_in(3), 1 + random.below(30));
+    let (mut now, mut inputs) = (0, Vec::new());
+    for key in 1..=random.below(70) + 1 {
+        // Bursts, and events of the same nanosecond.
+        now += random.below(gap) * random.below(2);
+        let queue = random.below(rules.len() as u64) as usize;
+        let rows = if is_wide {
+            1 + random.below(4) as u32
+        } else {
+            1
+        };
+        inputs.push((now, Input::Arrival { queue, key, rows }));
+        if random.is_one_in(12) {
+            let key = 1 + random.below(key);
+            inputs.push((now, Input::Withdrawal { queue, key }));
+        }
+        if random.is_one_in(25) {
+            let rules = draw_rules(random);
+            inputs.push((now, Input::Rules { queue, rules }));
+        }
+    }
+    Case {
+        rules,
+        workers,
+        delays,
+        inputs,
+    }
+}
+
+fn run_fast(case: &Case) -> Vec<Done> {
+    let mut driver = Driver::new(&case.rules, case.workers, case.delays);
+    for (now, input) in &case.inputs {
+        driver.run_until(Nanos(*now));
+        driver.take(input, Nanos(*now));
+    }
+    driver.run_until(Nanos::MAX);
+    driver.done
+}
+
+fn run_slow(case: &Case) -> Vec<Done> {
+    let rules = case.rules.iter().map(slow_rules).collect();
+    let (control, data) = (case.delays.control.0.into(), case.delays.data.0.into());
+    let mut slow = Slow::new(rules, case.workers, control, data);
+    let mut now = 0_i128;
+    let run_until = |slow: &mut Slow, now: &mut i128, end: i128| {
+        while let Some(next) = slow.next().map(|next| next.max(*now)).filter(|&n| n < end) {
+            *now = next;
+            slow.act(next);
+        }
+    };
+    for (at, input) in &case.inputs {
+        let at = i128::from(*at);
+        run_until(&mut slow, &mut now, at);
+        now = at;
+        match *input {
+            Input::Arrival { queue, key, rows } => {
+                let (arrival, rows) = (at, rows.into());
+                slow.arrive(queue, Request { key, arrival, rows });
+            }
+            Input::Withdrawal { queue, key } => slow.withdraw(queue, key, at),
+            Input::Rules { queue, rules } => slow.set_rules(queue, slow_rules(&rules), at),
+        }
+    }
+    run_until(&mut slow, &mut now, i128::MAX);
+    slow.done
+}
+
+/// Batches in order, drops in order.
+fn split(done: Vec<Done>) -> (Vec<Done>, Vec<Done>) {
+    done.into_iter()
+        .partition(|done| matches!(done, Done::Batch { .. }))
+}
+
+#[test]
+fn random_traces_are_those_of_the_slow_model() {
+    let is_long = std::env::var_os("ALBACORE_SOAK").is_some();
+    let (mut batches, mut drops) = (0, 0);
+    for seed in 0..if is_long { 100_000 } else { 5_000 } {
+        let case = draw(seed);
+        let (fast, slow) = (split(run_fast(&case)), split(run_slow(&case)));
+        assert_eq!(
+            fast, slow,
+            "seed {seed}: {:?} {:?}",
+            case.rules, case.delays
+        );
+        batches += fast.0.len();
+        drops += fast.1.len();
+    }
+    assert!(
+        batches > 10_000 && drops > 10_000,
+        "{batches} batches, {drops} drops"
+    );
+}

@@ -1,0 +1,8 @@
+//! The deferred scheduler against the traces of a reference, against a slow and obvious model of
+//! the algorithm, and against the laws that follow from it.
+
+mod driver;
+mod equal;
+mod golden;
+mod laws;
+mod slow;
