@@ -20,6 +20,7 @@ mod spelling;
 
 pub use isolation::{Isolation, read_isolation};
 pub use members::{Members, read_members};
+pub(crate) use members::{read_procs, tree_of};
 use spelling::{ContainerNames, is_kubepods};
 
 /// The directories in which a kubelet keeps its pods.

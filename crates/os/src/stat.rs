@@ -12,6 +12,8 @@ pub struct Stat {
     pub state: u8,
     /// Pid of the parent process.
     pub parent: i32,
+    /// True for a thread of the kernel itself.
+    pub is_kernel: bool,
     /// User and system time, in clock ticks.
     pub cpu_ticks: u64,
     /// Start time, in clock ticks since boot: with the id it names a thread for good.
@@ -24,6 +26,9 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
+
+/// The flag of kernel threads in field 9.
+const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Why a text is not a `stat` file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -78,6 +83,7 @@ pub fn parse_stat(bytes: &[u8]) -> Result<Stat, StatError> {
         comm: bytes[open + 1..close].to_vec(),
         state: state[0],
         parent: number(field(4)?, 4)?,
+        is_kernel: number::<u64>(field(9)?, 9)? & PF_KTHREAD != 0,
         cpu_ticks: user.saturating_add(system),
         start_ticks: number(field(22)?, 22)?,
     })
@@ -107,6 +113,7 @@ mod tests {
             comm: b"bash".to_vec(),
             state: b'S',
             parent: 1,
+            is_kernel: false,
             cpu_ticks: 42,
             start_ticks: 987_654,
         };

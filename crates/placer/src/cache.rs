@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use albacore_os::{Micros, OsError, Pid, Tid, read_children};
+use albacore_os::{Enclosure, Micros, OsError, Pid, Tid, read_children};
 use albacore_plan::{Process, Source};
 
 use crate::limits::PROCESSES_MAX;
@@ -14,6 +14,8 @@ pub(crate) struct Tree {
     reader: Reader,
     root: Pid,
     source: Source,
+    /// Processes elsewhere are no part of the tree, whoever their parents are.
+    enclosure: Option<Enclosure>,
     /// The root first, parents before children.
     order: Vec<Pid>,
     processes: BTreeMap<Pid, LiveProcess>,
@@ -25,11 +27,17 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// A tree of which nothing is read yet.
-    pub(crate) fn new(reader: Reader, root: Pid, source: Source) -> Self {
+    pub(crate) fn new(
+        reader: Reader,
+        root: Pid,
+        source: Source,
+        enclosure: Option<Enclosure>,
+    ) -> Self {
         Self {
             reader,
             root,
             source,
+            enclosure,
             order: Vec::new(),
             processes: BTreeMap::new(),
             listed_at: BTreeMap::new(),
@@ -147,6 +155,11 @@ impl Tree {
 
     /// Reads a process that is not known; false if it has ended already.
     fn meet(&mut self, pid: Pid) -> Result<bool, OsError> {
+        if let Some(enclosure) = &self.enclosure
+            && !is_true(enclosure.holds(&self.reader.host, pid, Tid(pid.0)))?
+        {
+            return Ok(false);
+        }
         let parent = self.parent_listed_at(pid)?;
         match LiveProcess::read(&self.reader, pid, parent)? {
             Some(process) => {
@@ -285,5 +298,13 @@ impl Tree {
     /// The tree as a value.
     pub(crate) fn observed(&self) -> Vec<Process> {
         self.iter().map(LiveProcess::observed).collect()
+    }
+}
+
+/// What is gone is nothing at all.
+fn is_true(answer: Result<bool, OsError>) -> Result<bool, OsError> {
+    match answer {
+        Err(e) if e.is_gone() => Ok(false),
+        other => other,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use albacore_os::{Cgroup, CgroupError, HostRoot, OsError, Pid, find_cgroup};
+use albacore_os::{Cgroup, CgroupError, Enclosure, HostRoot, OsError, Pid, find_cgroup};
 use albacore_topology::CpuSet;
 
 use crate::PlacerError;
@@ -12,6 +12,8 @@ use crate::limits::CGROUPS_MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct CpusetView {
     cgroups: Vec<Cgroup>,
+    /// Whoever is elsewhere does not count.
+    enclosure: Option<Enclosure>,
     limit: Option<CpuSet>,
     /// The cpus that may be used.
     pub(crate) cpus: CpuSet,
@@ -26,11 +28,16 @@ impl CpusetView {
     pub(crate) fn read(
         host: &HostRoot,
         root: Pid,
+        enclosure: Option<Enclosure>,
         limit: Option<CpuSet>,
     ) -> Result<Self, PlacerError> {
-        let cgroups = vec![find_cgroup(host, root)?];
+        let cgroup = match &enclosure {
+            Some(enclosure) => enclosure.place(host, root)?,
+            None => Some(find_cgroup(host, root)?),
+        };
         let mut view = Self {
-            cgroups,
+            cgroups: cgroup.into_iter().collect(),
+            enclosure,
             limit,
             cpus: CpuSet::new(),
             source: PathBuf::new(),
@@ -44,8 +51,12 @@ impl CpusetView {
     pub(crate) fn find(&mut self, host: &HostRoot, pids: &[Pid]) -> Result<bool, CgroupError> {
         let mut cgroups: Vec<Cgroup> = Vec::new();
         for &pid in pids {
-            match find_cgroup(host, pid) {
-                Ok(cgroup) if cgroups.len() < CGROUPS_MAX && !cgroups.contains(&cgroup) => {
+            let found = match &self.enclosure {
+                Some(enclosure) => enclosure.place(host, pid).map_err(CgroupError::from),
+                None => find_cgroup(host, pid).map(Some),
+            };
+            match found {
+                Ok(Some(cgroup)) if cgroups.len() < CGROUPS_MAX && !cgroups.contains(&cgroup) => {
                     cgroups.push(cgroup);
                 }
                 Ok(_) => {}

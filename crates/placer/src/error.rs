@@ -32,6 +32,24 @@ pub enum PlacerError {
         /// Where the cpuset was read.
         source_file: String,
     },
+    /// The root of a container's subject is not in its cgroup.
+    #[error(
+        "process {pid} is not in the cgroup {} of its container, and is not touched", cgroup.display()
+    )]
+    OutsideCgroup {
+        /// The root of the subject.
+        pid: i32,
+        /// The cgroup it should be in.
+        cgroup: std::path::PathBuf,
+    },
+    /// A process that nobody may place.
+    #[error("process {pid} is {what}, which is never placed")]
+    Forbidden {
+        /// The process.
+        pid: i32,
+        /// What it is.
+        what: &'static str,
+    },
     /// The kernel does not let this process pin.
     #[error(transparent)]
     NotPermitted(MaskError),
@@ -72,6 +90,8 @@ impl PlacerError {
             Self::Topology(_) => "topology",
             Self::Cgroup(_) => "cgroup",
             Self::EmptyCpuset { .. } => "empty_cpuset",
+            Self::OutsideCgroup { .. } => "outside_cgroup",
+            Self::Forbidden { .. } => "forbidden",
             Self::NotPermitted(_) => "not_permitted",
             Self::Problem(_) | Self::Joint(_) => "problem",
             Self::Lint(_) | Self::JointCheck { .. } => "invariant",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_mapping::WorkerIndex;
-use albacore_os::{HostRoot, Micros, Pid, Tid};
+use albacore_os::{Enclosure, HostRoot, Micros, Pid, Tid};
 use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
     Enforcement, Ledger, Linted, Moment, Note, Observation, Placement, Plan, Policy, Source,
@@ -13,7 +13,7 @@ use albacore_topology::{CpuSet, Topology};
 
 use crate::cache::Tree;
 use crate::cpuset::CpusetView;
-use crate::execute::{Done, Outcome, execute};
+use crate::execute::{Done, Guard, Outcome, execute};
 use crate::limits::{CGROUPS_MAX, PASSES_MAX, RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
 use crate::process::Reader;
 use crate::report::{Figures, Report, Restored};
@@ -38,6 +38,8 @@ pub(crate) struct Subject {
     source: Source,
     pub(crate) tree: Tree,
     pub(crate) cpuset: CpusetView,
+    /// Where its threads are; no other is ever written.
+    enclosure: Option<Enclosure>,
     pub(crate) solved: Solved,
     pub(crate) ledger: Ledger,
     pub(crate) targets: BTreeMap<ThreadId, Target>,
@@ -70,13 +72,20 @@ impl Subject {
         reader: &Reader,
         limit: Option<CpuSet>,
     ) -> Result<Self, PlacerError> {
-        let mut tree = Tree::new(reader.clone(), config.root, config.source);
+        let enclosure = enclose(config, reader)?;
+        let mut tree = Tree::new(
+            reader.clone(),
+            config.root,
+            config.source,
+            enclosure.clone(),
+        );
         tree.read_all()?;
         if !tree.has_root() {
             return Err(PlacerError::RootGone { pid: config.root.0 });
         }
-        let cpuset = CpusetView::read(&reader.host, config.root, limit)?;
-        if cpuset.cpus.is_empty() {
+        let cpuset = CpusetView::read(&reader.host, config.root, enclosure.clone(), limit)?;
+        // A container waits for cpus: its kubelet is writing, or a cpu is away.
+        if cpuset.cpus.is_empty() && enclosure.is_none() {
             let source_file = cpuset.source.display().to_string();
             return Err(PlacerError::EmptyCpuset {
                 pid: config.root.0,
@@ -90,6 +99,7 @@ impl Subject {
             source: config.source,
             tree,
             cpuset,
+            enclosure,
             solved: Solved::default(),
             ledger: Ledger::default(),
             targets: BTreeMap::new(),
@@ -174,6 +184,13 @@ impl Subject {
             && self.tree.has_root()
     }
 
+    fn guard(&self) -> Guard<'_> {
+        Guard {
+            enclosure: self.enclosure.as_ref(),
+            is_limited: self.cpuset.is_limited(),
+        }
+    }
+
     fn writes(&self, around: &Surroundings<'_>) -> bool {
         around.may_write && self.policy.enforcement == Enforcement::Enforce && !self.is_refused
     }
@@ -201,7 +218,7 @@ impl Subject {
             self.tell_found(&linted, around)?;
             let done = if self.writes(around) {
                 let calls = &mut around.figures.setaffinity_calls;
-                execute(around.reader, &linted, self.cpuset.is_limited(), calls)
+                execute(around.reader, &linted, &self.guard(), calls)
             } else {
                 Vec::new()
             };
@@ -248,6 +265,10 @@ impl Subject {
                 Outcome::Differs { actual } => Some(actual),
                 Outcome::Gone => {
                     self.tree.forget_thread(pid, tid);
+                    None
+                }
+                Outcome::Outside => {
+                    self.tree.remove(pid);
                     None
                 }
                 Outcome::Stale | Outcome::NotPermitted(_) => None,
@@ -330,14 +351,14 @@ impl Subject {
             };
             let mut linted = linted;
             let calls = &mut around.figures.setaffinity_calls;
-            let done = execute(around.reader, &linted, self.cpuset.is_limited(), calls);
+            let done = execute(around.reader, &linted, &self.guard(), calls);
             for Done { step, outcome } in &done {
                 match outcome {
                     Outcome::Verified => {
                         linted.confirm(step);
                         given.insert(step.thread);
                     }
-                    Outcome::Gone => {}
+                    Outcome::Gone | Outcome::Outside => {}
                     Outcome::Differs { actual } => fail(format!(
                         "thread {} has {actual} instead of {}",
                         step.thread.tid.0, step.mask
@@ -380,5 +401,36 @@ impl Subject {
             &observation,
             None,
         )?)
+    }
+}
+
+/// Finds out where the threads of a subject are. Its root must be a process that may be placed.
+fn enclose(config: &SubjectConfig, reader: &Reader) -> Result<Option<Enclosure>, PlacerError> {
+    let (host, pid) = (&reader.host, config.root.0);
+    let stat = match albacore_os::read_stat(host, config.root) {
+        Ok(stat) => stat,
+        Err(e) if e.is_gone() => return Err(PlacerError::RootGone { pid }),
+        Err(e) => return Err(e.into()),
+    };
+    if pid <= 1 || stat.is_kernel {
+        let what = if stat.is_kernel {
+            "a thread of the kernel"
+        } else {
+            "the init process"
+        };
+        return Err(PlacerError::Forbidden { pid, what });
+    }
+    let Some(cgroup) = &config.cgroup else {
+        return Ok(None);
+    };
+    let cgroup = cgroup.clone();
+    match Enclosure::of(host, &cgroup, config.root) {
+        Ok(Some(enclosure)) => Ok(Some(enclosure)),
+        Ok(None) => Err(PlacerError::OutsideCgroup {
+            pid,
+            cgroup: cgroup.directory,
+        }),
+        Err(e) if e.is_gone() => Err(PlacerError::RootGone { pid }),
+        Err(e) => Err(e.into()),
     }
 }
