@@ -8,19 +8,23 @@ mod channel;
 mod child;
 mod clock;
 mod cpus;
+mod descriptors;
 mod enclosure;
 mod error;
+mod fifo;
 pub mod futex;
 mod host;
 mod inotify;
 mod kubepods;
 mod limits;
 mod mask;
+mod permission;
 mod pidfd;
 mod poll;
 mod priority;
 mod probe;
 mod process;
+mod quota;
 mod read;
 mod shared_memory;
 mod signals;
@@ -29,6 +33,7 @@ mod stat;
 mod sysfs_tree;
 mod terminal;
 mod uevent;
+mod usage;
 
 pub use alarm::Alarm;
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, find_cgroup};
@@ -36,14 +41,17 @@ pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
 pub use clock::{Clock, Micros};
 pub use cpus::{SchedExt, read_online, read_sched_ext};
+pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
 pub use enclosure::Enclosure;
 pub use error::OsError;
+pub use fifo::{LineFifo, Written};
 pub use host::HostRoot;
 pub use inotify::CpusetWatch;
 pub use kubepods::{
     Container, Isolation, Kubepods, KubepodsError, Members, read_isolation, read_members,
 };
 pub use mask::{MaskError, read_mask, write_mask};
+pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
 pub use poll::{Key, Poll, Wake};
 pub use priority::{Favor, favor_this_thread};
@@ -52,6 +60,7 @@ pub use process::{
     Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_last_pid, read_stat,
     read_task_comm, read_task_stat, read_tasks,
 };
+pub use quota::{CpuQuota, read_cpu_quota};
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
 pub use signals::Signals;
 pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};
@@ -59,3 +68,4 @@ pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::read_sysfs;
 pub use terminal::terminal_lines;
 pub use uevent::UeventSocket;
+pub use usage::{Usage, read_usage};
