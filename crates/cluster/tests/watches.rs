@@ -153,7 +153,16 @@ struct Bench {
 
 impl Bench {
     fn start() -> Self {
-        let mut plane = ControlPlane::start(&Options::default()).unwrap();
+        Self::with(&[])
+    }
+
+    /// With more flags for the API server.
+    fn with(flags: &[&str]) -> Self {
+        let options = Options {
+            api_server: flags.iter().map(ToString::to_string).collect(),
+            ..Options::default()
+        };
+        let mut plane = ControlPlane::start(&options).unwrap();
         let folder = plane.kubeconfig().parent().unwrap().to_path_buf();
         let definition = folder.join("widgets.yaml");
         std::fs::write(&definition, DEFINITION).unwrap();
@@ -358,5 +367,49 @@ async fn only_the_wanted_namespaces_are_watched() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(!watch.is_synced());
+    shutdown.trigger();
+}
+
+/// Without a cache in the API server its watches come from etcd, and what it compacted is gone (410) for whoever was away
+/// meanwhile: there is a new list, which tells what vanished.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_that_etcd_has_compacted_are_listed_anew() {
+    let bench = Bench::with(&["--watch-cache=false", "--etcd-compaction-interval=1s"]);
+    bench.apply(&[widget("kept", json!(1)), widget("lost", json!(1))]);
+    let way = Way::to(bench.plane.kubeconfig(), &bench.folder).await;
+    let (gates, metrics, shutdown) = (Gates::default(), Metrics::new(), Shutdown::new());
+    let cluster = connect(&way.kubeconfig, &metrics).await;
+    let (watch, told) = start_watch(&cluster, Scope::All, &gates, &shutdown);
+    watch.synced().await;
+    let lists = bench.lists();
+    let kept = watch.get(&Key::new("default", "kept")).unwrap();
+    let version = kept.resource_version().unwrap();
+
+    way.is_open.send_replace(false);
+    bench.delete("lost");
+    bench.resize("kept", "2");
+    let again = format!(
+        "/apis/test.albacore.dev/v1/widgets?watch=1&timeoutSeconds=1&resourceVersion={version}"
+    );
+    let deadline = Instant::now() + Duration::from_secs(90);
+    // Each second etcd forgets what is older than the second before, and somebody must write meanwhile.
+    for size in 3.. {
+        let asked = bench.plane.kubectl(&["get", "--raw", &again]).unwrap();
+        let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+        if said.contains("\"code\":410") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "nothing is compacted: {said}");
+        bench.resize("kept", &size.to_string());
+    }
+    bench.resize("kept", "1000000");
+    way.is_open.send_replace(true);
+    told.wait_for("lost", &["1", "gone"]).await;
+    told.wait_for("kept", &["1", "1000000"]).await;
+    let again = bench.lists() - lists;
+    assert!((1..=3).contains(&again), "{again} lists");
+    // And the watch goes on.
+    bench.resize("kept", "7");
+    told.wait_for("kept", &["1", "1000000", "7"]).await;
     shutdown.trigger();
 }
