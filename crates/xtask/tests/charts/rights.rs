@@ -47,7 +47,7 @@ const LEASE: [Right; 2] = [
 
 const AGENT: [Right; 6] = [
     ("", "pods", READ),
-    ("", "nodes", &["get"]),
+    ("", "nodes", &["get", "list", "watch"]),
     ("albacore.dev", "inferencedeployments", READ),
     ("albacore.dev", "nodeplacements", &["create", "patch"]),
     (
