@@ -9,15 +9,19 @@
 //! values) is worked out here, once, and not by each process.
 
 use crate::model::{Library, Model, Tree};
+use crate::ranks::build::{RankForm, Source};
 use crate::shap::paths::{Branch, PathArrays, expected_value};
 use crate::view::{ALL_GROUPS, flag};
 
 /// First word of an image: name and version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x01");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x02");
 /// Words of the header.
-pub(crate) const HEADER_WORDS: usize = 16;
+pub(crate) const HEADER_WORDS: usize = 24;
 /// The words up to here are not part of the checksum.
 pub(crate) const UNCHECKED_WORDS: usize = 3;
+
+/// Lengths of the arrays of the rank form.
+pub(crate) const RANK_COUNTS: usize = 9;
 
 /// Bits of the header's word of properties.
 pub(crate) mod property {
@@ -43,6 +47,7 @@ pub(crate) struct Header {
     pub(crate) leaf_vectors: u64,
     pub(crate) sets: u64,
     pub(crate) set_words: u64,
+    pub(crate) ranks: [u64; RANK_COUNTS],
 }
 
 impl Header {
@@ -60,8 +65,9 @@ impl Header {
             leaf_vectors,
             sets,
             set_words,
+            ranks,
         } = self;
-        [
+        let counts = [
             library,
             properties,
             transform,
@@ -74,8 +80,12 @@ impl Header {
             leaf_vectors,
             sets,
             set_words,
-            0,
-        ]
+        ];
+        let mut words = [0; HEADER_WORDS - UNCHECKED_WORDS];
+        let (first, last) = words.split_at_mut(counts.len());
+        first.copy_from_slice(&counts);
+        last.copy_from_slice(&ranks);
+        words
     }
 
     /// The header in the words of an image.
@@ -96,7 +106,7 @@ impl Header {
             leaf_vectors,
             sets,
             set_words,
-            _,
+            ref ranks @ ..,
         ] = words;
         Self {
             library,
@@ -111,6 +121,7 @@ impl Header {
             leaf_vectors,
             sets,
             set_words,
+            ranks: *ranks,
         }
     }
 }
@@ -146,7 +157,7 @@ impl Image {
     }
 
     /// Appends an array, padded to 8 bytes.
-    fn push<T: bytemuck::NoUninit>(&mut self, array: &[T]) {
+    pub(crate) fn push<T: bytemuck::NoUninit>(&mut self, array: &[T]) {
         let (whole, rest) = bytemuck::cast_slice::<T, u8>(array).as_chunks::<8>();
         self.words
             .extend(whole.iter().map(|word| u64::from_ne_bytes(*word)));
@@ -209,8 +220,9 @@ impl Model {
         ] {
             properties |= if is_set { bit } else { 0 };
         }
+        let ranks = arrays.rank_form(self.library());
         let (transform, parameter) = self.transform.encode();
-        arrays.image(Header {
+        let header = Header {
             library: library_code(self.library()),
             properties,
             transform: u64::from(transform),
@@ -223,7 +235,9 @@ impl Model {
             leaf_vectors: arrays.leaf_vectors.len() as u64,
             sets: arrays.set_starts.len() as u64 - 1,
             set_words: arrays.set_words.len() as u64,
-        })
+            ranks: ranks.counts(),
+        };
+        arrays.image(header, &ranks)
     }
 }
 
@@ -294,7 +308,19 @@ impl Arrays {
         self.path_features.push(paths.path_features);
     }
 
-    fn image(&self, header: Header) -> Image {
+    fn rank_form(&self, library: Library) -> RankForm {
+        RankForm::build(&Source {
+            node_starts: &self.node_starts,
+            left: &self.left,
+            right: &self.right,
+            feature: &self.feature,
+            flags: &self.flags,
+            value: &self.value,
+            is_single: library == Library::Xgboost && self.leaf_vectors.is_empty(),
+        })
+    }
+
+    fn image(&self, header: Header, ranks: &RankForm) -> Image {
         let mut image = Image {
             words: vec![MAGIC, 0, 0],
         };
@@ -327,6 +353,7 @@ impl Arrays {
             image.push(array);
         }
         image.push(&self.flags);
+        ranks.push_to(&mut image);
         image.words[1] = image.words.len() as u64 * 8;
         image.words[2] = checksum(&image.words[UNCHECKED_WORDS..]);
         image

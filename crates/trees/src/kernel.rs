@@ -1,30 +1,104 @@
-//! The engines that walk trees. A faster one for some models and batches becomes another member of
-//! [`Kernel`]; whatever it does, it gives the bits that [`Kernel::Scalar`] gives.
+//! The engines that walk trees. All give the bits that [`Kernel::Nodes`] gives; which one is
+//! fastest depends on the model, the number of rows and the cpu, see `tuning`.
 //!
 //! Margins start from the base margin and add leaf values tree by tree in model order, in the
 //! library's element type. That order does not depend on how rows are batched or split over
-//! threads, so neither do the results. Rows go in blocks through each tree, so that a tree's nodes
-//! are in the nearest cache for all rows of the block but the first.
+//! threads, so neither do the results.
 
+pub(crate) mod blocks;
+pub(crate) mod nodes;
+pub(crate) mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 use std::ops::Range;
 
 use crate::limits::BLOCK_ROWS;
 use crate::model::Library;
-use crate::rows::{Flushed, Rounded, Row, Rows, Single, Widened};
-use crate::view::{EnsembleView, Target, TreeView};
+use crate::rows::Rows;
+use crate::simd::Simd;
+use crate::tuning::Tuning;
+use crate::view::EnsembleView;
 
 /// A way to walk trees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Kernel {
-    /// Node by node, row by row: the reference.
-    #[default]
-    Scalar,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// Node by node, row by row, over the values as they are: the reference. For every model.
+    Nodes,
+    /// One row down eight trees at once, without branches, over keys.
+    Walk,
+    /// All nodes of a tree at once for 64 rows, over bytes, in plain code.
+    Blocks,
+    /// As `Blocks`, in AVX2.
+    BlocksAvx2,
+    /// As `Blocks`, in AVX-512 (F, BW and VBMI).
+    BlocksAvx512,
+}
+
+impl Kernel {
+    /// All kernels.
+    pub const ALL: [Self; 5] = [
+        Self::Nodes,
+        Self::Walk,
+        Self::Blocks,
+        Self::BlocksAvx2,
+        Self::BlocksAvx512,
+    ];
+
+    /// The name, as command lines write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Walk => "walk",
+            Self::Blocks => "blocks",
+            Self::BlocksAvx2 => "blocks-avx2",
+            Self::BlocksAvx512 => "blocks-avx512",
+        }
+    }
+
+    /// The kernel as it runs on this cpu, if the cpu and the model allow it.
+    pub(crate) fn engine(self, view: &EnsembleView<'_>) -> Option<Engine> {
+        let blocks = |simd| (!view.ranks.leaf_nodes.is_empty()).then_some(Engine::Blocks(simd));
+        match self {
+            Self::Nodes => Some(Engine::Nodes),
+            Self::Walk => (!view.ranks.steps.is_empty()).then_some(Engine::Walk),
+            Self::Blocks => blocks(Simd::PLAIN),
+            Self::BlocksAvx2 => blocks(Simd::avx2()?),
+            Self::BlocksAvx512 => blocks(Simd::avx512()?),
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A kernel that this cpu and this model have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Nodes,
+    Walk,
+    Blocks(Simd),
+}
+
+/// Memory that kernels reuse from call to call.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) blocks: blocks::Scratch,
+    pub(crate) keys: Vec<u32>,
 }
 
 /// A running sum in the library's element type.
 pub(crate) trait Sum: Copy {
     /// Adds a leaf value.
     fn plus(self, leaf: f64) -> Self;
+    /// The sums, if they are `f32`.
+    fn singles(sums: &mut [Self]) -> Option<&mut [f32]>;
 }
 
 impl Sum for f32 {
@@ -33,6 +107,10 @@ impl Sum for f32 {
         // Exact: XGBoost's leaf values are `f32` values.
         self + leaf as Self
     }
+
+    fn singles(sums: &mut [Self]) -> Option<&mut [f32]> {
+        Some(sums)
+    }
 }
 
 impl Sum for f64 {
@@ -40,83 +118,83 @@ impl Sum for f64 {
     fn plus(self, leaf: f64) -> Self {
         self + leaf
     }
+
+    fn singles(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
 }
 
-/// The model, the range of trees and the rows of a call.
+/// The model, the rows of a call, and who computes.
 #[derive(Clone, Copy)]
 pub(crate) struct Task<'a> {
     pub(crate) view: &'a EnsembleView<'a>,
     pub(crate) library: Library,
     pub(crate) rows: Rows<'a>,
+    pub(crate) tuning: &'a Tuning,
 }
 
-impl Kernel {
+impl<'a> Task<'a> {
+    fn count(&self) -> usize {
+        self.rows.values() / self.view.features
+    }
+
+    fn part(&self, rows: Range<usize>) -> Self {
+        let n = self.view.features;
+        Self {
+            rows: self.rows.slice(rows.start * n..rows.end * n),
+            ..*self
+        }
+    }
+
+    /// The rows in blocks, and the engine of each.
+    fn blocks(self) -> impl Iterator<Item = (Range<usize>, Engine, Self)> {
+        let count = self.count();
+        (0..count).step_by(BLOCK_ROWS).map(move |start| {
+            let rows = start..count.min(start + BLOCK_ROWS);
+            let engine = self.tuning.engine(rows.len());
+            (rows.clone(), engine, self.part(rows))
+        })
+    }
+
     /// Adds the leaves that the rows reach to `margins`, rows x groups.
-    pub(crate) fn margins<T: Sum>(self, task: Task<'_>, trees: Range<usize>, margins: &mut [T]) {
-        let Self::Scalar = self;
-        let groups = task.view.groups;
-        for_each_leaf(task, trees, |row, _, tree, leaf| {
-            let margins = &mut margins[row * groups..][..groups];
-            match tree.target {
-                Target::Group(group) => margins[group] = margins[group].plus(tree.value[leaf]),
-                Target::All => {
-                    for (margin, &value) in margins.iter_mut().zip(tree.leaf_values(leaf)) {
-                        *margin = margin.plus(value);
-                    }
+    pub(crate) fn margins<T: Sum>(
+        self,
+        trees: Range<usize>,
+        margins: &mut [T],
+        scratch: &mut Scratch,
+    ) {
+        let groups = self.view.groups;
+        for (rows, engine, part) in self.blocks() {
+            let margins = &mut margins[rows.start * groups..rows.end * groups];
+            match (engine, T::singles(margins)) {
+                (Engine::Blocks(simd), Some(margins))
+                    if !self.view.ranks.leaf_values.is_empty() =>
+                {
+                    blocks::sum_singles(part, simd, trees.clone(), margins, &mut scratch.blocks);
+                }
+                (Engine::Blocks(simd), _) => {
+                    blocks::sum(part, simd, trees.clone(), margins, &mut scratch.blocks);
+                }
+                (Engine::Walk, Some(margins)) => {
+                    walk::sum(part, trees.clone(), margins, &mut scratch.keys);
+                }
+                (Engine::Walk, None) | (Engine::Nodes, _) => {
+                    nodes::sum(part, trees.clone(), margins);
                 }
             }
-        });
+        }
     }
 
     /// The library's names of the leaves that the rows reach: rows x trees of the range.
-    pub(crate) fn leaves(self, task: Task<'_>, trees: Range<usize>, leaves: &mut [i32]) {
-        let Self::Scalar = self;
-        let (first, width) = (trees.start, trees.len());
-        for_each_leaf(task, trees, |row, index, tree, leaf| {
-            leaves[row * width + index - first] = tree.label[leaf] as i32;
-        });
-    }
-}
-
-/// Calls `visit` with row, index of the tree, tree and leaf, for every row and tree; for each row
-/// in the order of the trees.
-fn for_each_leaf<'a>(
-    task: Task<'a>,
-    trees: Range<usize>,
-    visit: impl FnMut(usize, usize, &TreeView<'a>, usize),
-) {
-    let Task {
-        view,
-        library,
-        rows,
-    } = task;
-    let n = view.features;
-    match (library, rows) {
-        (Library::Xgboost, Rows::F32(x)) => walk(view, trees, x.chunks_exact(n).map(Single), visit),
-        (Library::Xgboost, Rows::F64(x)) => {
-            walk(view, trees, x.chunks_exact(n).map(Rounded), visit);
-        }
-        (Library::Lightgbm, Rows::F32(x)) => {
-            walk(view, trees, x.chunks_exact(n).map(Widened), visit);
-        }
-        (Library::Lightgbm, Rows::F64(x)) => {
-            walk(view, trees, x.chunks_exact(n).map(Flushed), visit);
-        }
-    }
-}
-
-fn walk<'a, R: Row>(
-    view: &EnsembleView<'a>,
-    trees: Range<usize>,
-    rows: impl ExactSizeIterator<Item = R> + Clone,
-    mut visit: impl FnMut(usize, usize, &TreeView<'a>, usize),
-) {
-    for start in (0..rows.len()).step_by(BLOCK_ROWS) {
-        let block = rows.clone().enumerate().skip(start).take(BLOCK_ROWS);
-        for index in trees.clone() {
-            let tree = view.tree(index);
-            for (row, values) in block.clone() {
-                visit(row, index, &tree, tree.leaf_of(values));
+    pub(crate) fn leaves(self, trees: Range<usize>, leaves: &mut [i32], scratch: &mut Scratch) {
+        let width = trees.len();
+        for (rows, engine, part) in self.blocks() {
+            let leaves = &mut leaves[rows.start * width..rows.end * width];
+            match engine {
+                Engine::Blocks(simd) => {
+                    blocks::leaves(part, simd, trees.clone(), leaves, &mut scratch.blocks);
+                }
+                Engine::Walk | Engine::Nodes => nodes::leaves(part, trees.clone(), leaves),
             }
         }
     }

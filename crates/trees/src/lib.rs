@@ -10,11 +10,12 @@
 //! * [`Model`]: what a file says, checked. The readers are in `format`.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.
-//! * Inside: `view` is how engines see a compiled model; `kernel` walks trees, `shap` explains,
-//!   `limits` holds every bound and its reason.
+//! * [`Kernel`]: the ways to walk trees. All give the same bits; [`Choice`] says who takes what.
+//! * Inside: `view` is how engines see a compiled model, `ranks` its form for bytes; `kernel` walks
+//!   trees, `shap` explains, `simd` holds the inner loops, `limits` every bound and its reason.
 //!
 //! Results equal the training library's: margins to the bit, in whatever batches rows come.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod error;
 mod format;
@@ -25,14 +26,20 @@ mod model;
 mod open;
 mod output;
 mod predict;
+mod ranks;
 mod rows;
 mod shap;
+#[allow(unsafe_code)]
+mod simd;
 mod transform;
+mod tuning;
 mod view;
 
 pub use error::{ImageError, ModelError, PredictError};
 pub use image::Image;
+pub use kernel::Kernel;
 pub use model::{Format, Library, Model};
 pub use output::{ElementType, Kind, OutputMut};
 pub use predict::{Options, Predictor, Scratch};
 pub use rows::Rows;
+pub use tuning::Choice;

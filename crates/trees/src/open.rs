@@ -5,10 +5,11 @@ use bytemuck::AnyBitPattern;
 
 use crate::error::ImageError;
 use crate::image::{
-    HEADER_WORDS, Header, MAGIC, UNCHECKED_WORDS, checksum, library_code, property,
+    HEADER_WORDS, Header, MAGIC, RANK_COUNTS, UNCHECKED_WORDS, checksum, library_code, property,
 };
 use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::model::Library;
+use crate::ranks::{self, RankView};
 use crate::shap::paths::NONE;
 use crate::transform::Transform;
 use crate::view::{ALL_GROUPS, EnsembleView, Target, flag};
@@ -73,6 +74,7 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
     if header.properties & !property::ALL != 0 {
         return out_of_range("properties", 0);
     }
+    ranks::check::check(&view, library)?;
     let has_covers = header.properties & property::COVERS != 0;
     Ok(Opened {
         library,
@@ -164,6 +166,7 @@ fn cut<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
         set_places: arrays.take(header.set_words)?,
         set_words: arrays.take(header.set_words)?,
         flags: arrays.take(nodes)?,
+        ranks: cut_ranks(&mut arrays, header.ranks)?,
     };
     match arrays.at == bytes.len() {
         true => Ok(view),
@@ -172,6 +175,31 @@ fn cut<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
             expected: arrays.at,
         }),
     }
+}
+
+fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked<RankView<'a>> {
+    let [
+        asked,
+        cuts,
+        tables,
+        columns,
+        splits,
+        leaf_nodes,
+        leaf_values,
+        steps,
+        step_values,
+    ] = counts;
+    Ok(RankView {
+        asked: arrays.take(asked)?,
+        cuts: arrays.take(cuts)?,
+        tables: arrays.take(tables)?,
+        columns: arrays.take(columns)?,
+        splits: arrays.take(splits)?,
+        leaf_nodes: arrays.take(leaf_nodes)?,
+        leaf_values: arrays.take(leaf_values)?,
+        steps: arrays.take(steps)?,
+        step_values: arrays.take(step_values)?,
+    })
 }
 
 /// Whether a list of starts covers `0..end` in ascending order.

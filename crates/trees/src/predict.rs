@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{ImageError, PredictError};
-use crate::kernel::{Kernel, Sum, Task};
+use crate::kernel::{self, Kernel, Sum, Task};
 use crate::limits::BLOCK_ROWS;
 use crate::model::Library;
 use crate::open::{Opened, open};
@@ -11,6 +11,7 @@ use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
 use crate::shap;
 use crate::transform::Transform;
+use crate::tuning::{Choice, Tuning};
 
 /// What may differ from a plain prediction.
 #[derive(Debug, Clone, Default)]
@@ -29,13 +30,14 @@ pub struct Scratch {
     sums: Vec<f64>,
     singles: Vec<f32>,
     shap: shap::Scratch,
+    kernel: kernel::Scratch,
 }
 
 /// Predicts from a compiled model, in place: nothing of the model is copied.
 #[derive(Debug, Clone, Copy)]
 pub struct Predictor<'a> {
     model: Opened<'a>,
-    kernel: Kernel,
+    tuning: Tuning,
 }
 
 /// The rows, trees and base margin of a call, checked.
@@ -54,10 +56,26 @@ impl<'a> Predictor<'a> {
     /// # Errors
     /// Any damage: another version, missing bytes, a wrong checksum, an index out of range.
     pub fn open(image: &'a [u8]) -> Result<Self, ImageError> {
-        Ok(Self {
-            model: open(image)?,
-            kernel: Kernel::default(),
+        let model = open(image)?;
+        let tuning = Tuning::by_rule(&model.view);
+        Ok(Self { model, tuning })
+    }
+
+    /// Has one kernel do all; `None` where this cpu or this model does not allow it. For tests,
+    /// measurements, and people who know better.
+    #[must_use]
+    pub fn with_kernel(self, kernel: Kernel) -> Option<Self> {
+        let engine = kernel.engine(&self.model.view)?;
+        Some(Self {
+            tuning: Tuning::only(kernel, engine),
+            ..self
         })
+    }
+
+    /// Which kernel takes how many rows.
+    #[must_use]
+    pub fn choices(&self) -> &[Choice] {
+        &self.tuning.choices
     }
 
     /// The library that trained the model.
@@ -164,7 +182,9 @@ impl<'a> Predictor<'a> {
     ) -> Result<(), PredictError> {
         let call = self.check(kind, rows, options, &out)?;
         match out {
-            OutputMut::I32(out) => self.kernel.leaves(self.task(rows), call.trees, out),
+            OutputMut::I32(out) => {
+                self.task(rows).leaves(call.trees, out, &mut scratch.kernel);
+            }
             OutputMut::F32(out) => self.predict_floats(kind, &call, out, scratch),
             OutputMut::F64(out) => self.predict_floats(kind, &call, out, scratch),
         }
@@ -247,6 +267,7 @@ impl<'a> Predictor<'a> {
             view: &self.model.view,
             library: self.model.library,
             rows,
+            tuning: &self.tuning,
         }
     }
 
@@ -267,16 +288,16 @@ impl<'a> Predictor<'a> {
                 let mut margins = std::mem::take(T::buffer(scratch));
                 margins.clear();
                 margins.resize(call.count * self.groups(), T::of(0.0));
-                self.margins(call, &mut margins);
+                self.margins(call, &mut margins, &mut scratch.kernel);
                 for (value, row) in out.iter_mut().zip(margins.chunks_exact_mut(self.groups())) {
                     self.values(call, row);
                     *value = row[0];
                 }
                 *T::buffer(scratch) = margins;
             }
-            Kind::Margin => self.margins(call, out),
+            Kind::Margin => self.margins(call, out, &mut scratch.kernel),
             Kind::Value => {
-                self.margins(call, out);
+                self.margins(call, out, &mut scratch.kernel);
                 for row in out.chunks_exact_mut(self.groups()) {
                     self.values(call, row);
                 }
@@ -296,7 +317,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// The margins of all rows.
-    fn margins<T: Element>(&self, call: &Call<'_>, out: &mut [T]) {
+    fn margins<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut kernel::Scratch) {
         match call.base_margin {
             Some(margins) => {
                 for (margin, &base) in out.iter_mut().zip(margins) {
@@ -311,8 +332,8 @@ impl<'a> Predictor<'a> {
                 }
             }
         }
-        self.kernel
-            .margins(self.task(call.rows), call.trees.clone(), out);
+        self.task(call.rows)
+            .margins(call.trees.clone(), out, scratch);
     }
 
     /// The base margin of a row and group.

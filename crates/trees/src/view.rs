@@ -28,6 +28,7 @@
 
 use std::ops::Range;
 
+use crate::ranks::{Column, RankView};
 use crate::rows::Row;
 
 /// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
@@ -91,6 +92,7 @@ pub(crate) struct EnsembleView<'a> {
     pub(crate) set_starts: &'a [u32],
     pub(crate) set_places: &'a [u32],
     pub(crate) set_words: &'a [u32],
+    pub(crate) ranks: RankView<'a>,
 }
 
 /// In [`EnsembleView::tree_groups`]: the tree's leaves hold one value per group.
@@ -139,10 +141,65 @@ impl<'a> EnsembleView<'a> {
             previous: &self.previous[nodes],
             leaf_vectors: self.leaf_vectors,
             groups: self.groups,
-            set_starts: self.set_starts,
-            set_places: self.set_places,
-            set_words: self.set_words,
+            sets: self.sets(),
         }
+    }
+
+    /// The sets that categorical splits ask for.
+    pub(crate) fn sets(&self) -> Sets<'a> {
+        Sets {
+            starts: self.set_starts,
+            places: self.set_places,
+            words: self.set_words,
+        }
+    }
+
+    /// Whether a split may be categorical.
+    pub(crate) fn has_sets(&self) -> bool {
+        self.set_starts.len() > 1
+    }
+
+    /// The splits of a tree in rank form.
+    pub(crate) fn splits_of(&self, tree: usize) -> Range<usize> {
+        let splits = |starts: usize| (self.node_starts[starts] as usize - starts) / 2;
+        splits(tree)..splits(tree + 1)
+    }
+
+    /// The leaves of a tree in rank form: one more than its splits.
+    pub(crate) fn leaves_of(&self, tree: usize) -> Range<usize> {
+        let Range { start, end } = self.splits_of(tree);
+        start + tree..end + tree + 1
+    }
+
+    /// Keys of a row for the walk: two for each asked feature, one for each categorical column.
+    pub(crate) fn keys(&self) -> usize {
+        let is_set = |words: &&[u32; 4]| Column::of_words(**words).has(flag::CATEGORICAL);
+        2 * self.ranks.asked.len() + self.ranks.columns.iter().filter(is_set).count()
+    }
+}
+
+/// Sets of categories, as sparse bits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sets<'a> {
+    starts: &'a [u32],
+    places: &'a [u32],
+    words: &'a [u32],
+}
+
+impl Sets<'_> {
+    /// Whether a set holds the category that `x` names; `inclusive` as in [`flag::INCLUSIVE`].
+    pub(crate) fn has(&self, set: usize, x: f64, inclusive: bool) -> bool {
+        let is_category = if inclusive { x > -1.0 } else { x >= 0.0 };
+        if !is_category || x >= f64::from(crate::limits::CATEGORY_MAX) {
+            return false;
+        }
+        let category = x as u32;
+        let words = self.starts[set] as usize..self.starts[set + 1] as usize;
+        let places = &self.places[words.clone()];
+        let Ok(place) = places.binary_search(&(category / 32)) else {
+            return false;
+        };
+        self.words[words][place] >> (category % 32) & 1 == 1
     }
 }
 
@@ -179,9 +236,7 @@ pub(crate) struct TreeView<'a> {
     pub(crate) previous: &'a [u32],
     leaf_vectors: &'a [f64],
     groups: usize,
-    set_starts: &'a [u32],
-    set_places: &'a [u32],
-    set_words: &'a [u32],
+    sets: Sets<'a>,
 }
 
 impl<'a> TreeView<'a> {
@@ -221,28 +276,12 @@ impl<'a> TreeView<'a> {
             flags & flag::DEFAULT_LEFT != 0
         } else if flags & flag::CATEGORICAL != 0 {
             let inclusive = flags & flag::INCLUSIVE != 0;
-            self.has_category(node, x, inclusive) == inclusive
+            self.sets.has(self.value[node] as usize, x, inclusive) == inclusive
         } else if flags & flag::INCLUSIVE != 0 {
             x <= self.value[node]
         } else {
             x < self.value[node]
         }
-    }
-
-    /// Whether the set of the categorical split `node` holds the category that `x` names.
-    fn has_category(&self, node: usize, x: f64, inclusive: bool) -> bool {
-        let is_category = if inclusive { x > -1.0 } else { x >= 0.0 };
-        if !is_category || x >= f64::from(crate::limits::CATEGORY_MAX) {
-            return false;
-        }
-        let category = x as u32;
-        let set = self.value[node] as usize;
-        let words = self.set_starts[set] as usize..self.set_starts[set + 1] as usize;
-        let places = &self.set_places[words.clone()];
-        let Ok(place) = places.binary_search(&(category / 32)) else {
-            return false;
-        };
-        self.set_words[words][place] >> (category % 32) & 1 == 1
     }
 
     /// The leaf that a row reaches.

@@ -12,8 +12,8 @@ mod zoo;
 use std::ops::Range;
 
 use albacore_trees::{
-    ElementType, Kind, Model, ModelError, Options, OutputMut, PredictError, Predictor, Rows,
-    Scratch,
+    ElementType, Kernel, Kind, Model, ModelError, Options, OutputMut, PredictError, Predictor,
+    Rows, Scratch,
 };
 use zoo::{Array, Sample};
 
@@ -47,7 +47,7 @@ fn iterations(range: Range<usize>) -> Options<'static> {
 }
 
 /// What the sample's model predicts for the rows `x`, from every file and in all batch sizes,
-/// which must agree to the bit.
+/// by every kernel, which must agree to the bit.
 fn predict(sample: &Sample, kind: Kind, x: &Array, options: &Options<'_>) -> Vec<f64> {
     let mut answers = Vec::new();
     for (path, bytes) in sample.models() {
@@ -56,6 +56,10 @@ fn predict(sample: &Sample, kind: Kind, x: &Array, options: &Options<'_>) -> Vec
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         for batch in BATCHES {
             answers.push(in_batches(&predictor, kind, x, options, batch));
+        }
+        for predictor in Kernel::ALL.map(|kernel| predictor.with_kernel(kernel)) {
+            let answer = predictor.map(|it| in_batches(&it, kind, x, options, usize::MAX));
+            answers.extend(answer);
         }
     }
     let bits = |answer: &[f64]| {

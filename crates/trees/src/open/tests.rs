@@ -1,7 +1,7 @@
 //! Images whose checksum is right and whose contents are not.
 
 use super::*;
-use crate::{ElementType, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use crate::{ElementType, Kernel, Kind, Model, OutputMut, Predictor, Rows, Scratch};
 
 /// Two iterations of two groups, with splits by order and by category.
 const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=2\nmax_feature_idx=1\n\
@@ -14,15 +14,40 @@ Tree=2\nnum_leaves=3\nsplit_feature=1 1\nthreshold=0.5 -1\ndecision_type=4 10\n\
 left_child=1 -1\nright_child=-3 -2\nleaf_value=1 2 3\nleaf_count=2 4 4\ninternal_count=10 6\n\n\
 Tree=3\nnum_leaves=1\nleaf_value=5\n\nend of trees\n";
 
+/// An XGBoost model of two trees.
+const SINGLE: &str = r#"{"learner":{"gradient_booster":{"name":"gbtree","model":{
+"tree_info":[0,0],"trees":[
+{"tree_param":{},"left_children":[1,-1,3,-1,-1],"right_children":[2,-1,4,-1,-1],
+"split_indices":[0,0,1,0,0],"split_conditions":[0.5,1,2.5,3,4],"default_left":[0,0,1,0,0],
+"sum_hessian":[4,2,2,1,1]},
+{"tree_param":{},"left_children":[1,-1,-1],"right_children":[2,-1,-1],"split_indices":[1,0,0],
+"split_conditions":[33,1,2],"default_left":[1,0,0],"sum_hessian":[4,2,2]}]}},
+"learner_model_param":{"base_score":"0","num_feature":"2"},
+"objective":{"name":"reg:squarederror"}}}"#;
+
 fn words() -> Vec<u64> {
-    let image = Model::parse(MODEL.as_bytes()).expect("a model").compile();
+    words_of_model(MODEL)
+}
+
+fn words_of_model(model: &str) -> Vec<u64> {
+    let image = Model::parse(model.as_bytes()).expect("a model").compile();
     bytemuck::cast_slice(image.bytes()).to_vec()
 }
 
 /// Opens the words under a right checksum and predicts all kinds, if they open.
 fn exercise(words: &mut [u64]) -> Result<(), ImageError> {
     words[2] = checksum(&words[UNCHECKED_WORDS..]);
-    let predictor = Predictor::open(bytemuck::cast_slice(words))?;
+    let opened = Predictor::open(bytemuck::cast_slice(words))?;
+    for kernel in Kernel::ALL {
+        if let Some(predictor) = opened.with_kernel(kernel) {
+            predict_all(&predictor)?;
+        }
+    }
+    Ok(())
+}
+
+/// Predicts all kinds, unless the model is wider than a test can wait for.
+fn predict_all(predictor: &Predictor<'_>) -> Result<(), ImageError> {
     if predictor.features() > 64 || predictor.groups() > 64 {
         return Ok(());
     }
@@ -51,8 +76,12 @@ fn exercise(words: &mut [u64]) -> Result<(), ImageError> {
 
 #[test]
 fn a_wrong_word_under_a_right_checksum_is_an_error_or_predicts() {
-    let original = words();
-    assert_eq!(exercise(&mut original.clone()), Ok(()));
+    damage_each_word_of(&words());
+    damage_each_word_of(&words_of_model(SINGLE));
+}
+
+fn damage_each_word_of(original: &[u64]) {
+    assert_eq!(exercise(&mut original.to_vec()), Ok(()));
     let (mut refused, mut taken) = (0, 0);
     for place in UNCHECKED_WORDS..original.len() {
         let word = original[place];
@@ -72,7 +101,7 @@ fn a_wrong_word_under_a_right_checksum_is_an_error_or_predicts() {
             ])
         });
         for replacement in replacements {
-            let mut words = original.clone();
+            let mut words = original.to_vec();
             words[place] = replacement;
             match exercise(&mut words) {
                 Ok(()) => taken += 1,

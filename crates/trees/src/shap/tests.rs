@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::paths::{Branch, PathArrays, expected_value};
 use super::*;
+use crate::ranks::RankView;
 use crate::rows::Flushed;
 use crate::view::{ALL_GROUPS, flag};
 
@@ -154,6 +155,7 @@ impl Ensemble {
 
     fn view(&self) -> EnsembleView<'_> {
         EnsembleView {
+            ranks: RankView::default(),
             features: self.features,
             groups: self.groups,
             base: &[],

@@ -1,0 +1,312 @@
+//! Every kernel against the reference, on random models and rows: thresholds and their neighbors,
+//! both zeros, subnormals, infinities, NaN, categories and what is none.
+
+use proptest::prelude::*;
+
+use super::Kernel;
+use crate::model::{CategorySets, RawNode, Tree};
+use crate::transform::Transform;
+use crate::view::flag;
+use crate::{ElementType, Format, Kind, Library, Model, OutputMut, Predictor, Rows, Scratch};
+
+/// A stream of numbers from a seed (SplitMix64).
+struct Stream(u64);
+
+impl Stream {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A number of any magnitude, often a special one.
+    fn number(&mut self) -> f64 {
+        let specials = [
+            0.0,
+            -0.0,
+            f64::from(f32::from_bits(1)),
+            -f64::from(f32::from_bits(1)),
+            f64::from(f32::MAX),
+            -f64::from(f32::MAX),
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            1e-35,
+            -1e-36,
+            5e-324,
+            1.0,
+        ];
+        match self.below(4) {
+            0 => self.pick(&specials),
+            1 => f64::from(f32::from_bits(self.next() as u32)),
+            2 => self.below(40) as f64 / 8.0 - 2.0,
+            _ => f64::from_bits(self.next()),
+        }
+    }
+}
+
+/// What a random model looks like.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    library: Library,
+    features: usize,
+    groups: usize,
+    trees: usize,
+    leaves: usize,
+    /// Percent of splits that are categorical.
+    categorical: usize,
+    has_vectors: bool,
+}
+
+fn threshold(library: Library, numbers: &mut Stream) -> f64 {
+    // bound: a random number is rarely NaN.
+    let x = std::iter::repeat_with(|| numbers.number()).find(|x| !x.is_nan());
+    match library {
+        Library::Xgboost => f64::from(x.unwrap_or(0.0) as f32),
+        Library::Lightgbm => x.unwrap_or(0.0),
+    }
+}
+
+fn split_flags(shape: Shape, is_categorical: bool, numbers: &mut Stream) -> u8 {
+    let mut flags = numbers.pick(&[0, flag::DEFAULT_LEFT]);
+    flags |= match shape.library {
+        Library::Xgboost => flag::MISSING_NAN,
+        Library::Lightgbm => {
+            let missing = [0, flag::MISSING_NAN, flag::MISSING_NAN | flag::MISSING_ZERO];
+            flag::INCLUSIVE | numbers.pick(&missing)
+        }
+    };
+    flags | if is_categorical { flag::CATEGORICAL } else { 0 }
+}
+
+fn tree(shape: Shape, group: usize, numbers: &mut Stream) -> Tree {
+    let leaf = |label: usize| RawNode {
+        label: label as u32,
+        children: None,
+        feature: 0,
+        flags: 0,
+        value: 0.0,
+        cover: 1.0,
+    };
+    let (mut raw, mut open) = (vec![leaf(0)], vec![0]);
+    let mut sets = CategorySets::default();
+    for _ in 1..1 + numbers.below(shape.leaves) {
+        let node = open.swap_remove(numbers.below(open.len()));
+        let is_categorical = numbers.chance(shape.categorical);
+        raw[node].flags = split_flags(shape, is_categorical, numbers);
+        raw[node].feature = numbers.below(shape.features) as u32;
+        raw[node].value = if is_categorical {
+            let members = (0..6).map(|_| numbers.below(70) as u32).collect();
+            sets.push_categories(members) as f64
+        } else {
+            threshold(shape.library, numbers)
+        };
+        let children = (raw.len(), raw.len() + 1);
+        raw[node].children = Some(children);
+        raw.extend([leaf(children.0), leaf(children.1)]);
+        open.extend([children.0, children.1]);
+    }
+    let mut leaf_vectors = Vec::new();
+    for leaf in open {
+        raw[leaf].value = if shape.has_vectors {
+            let place = leaf_vectors.len() / shape.groups;
+            let values = (0..shape.groups).map(|_| numbers.below(1000) as f64 / 999.0);
+            leaf_vectors.extend(values.map(|x| f64::from(x as f32)));
+            place as f64
+        } else {
+            f64::from(numbers.below(1000) as f32 / 999.0)
+        };
+    }
+    let nodes = Tree::build(&raw).expect("a tree");
+    let depth = Tree::depth_of(&nodes);
+    Tree {
+        group: (!shape.has_vectors).then_some(group as u32),
+        nodes,
+        depth,
+        leaf_vectors,
+        sets,
+        has_covers: true,
+    }
+}
+
+fn model(shape: Shape, numbers: &mut Stream) -> Model {
+    let trees: Vec<Tree> = (0..shape.trees)
+        .map(|index| tree(shape, index % shape.groups, numbers))
+        .collect();
+    Model {
+        format: match shape.library {
+            Library::Xgboost => Format::XgboostJson,
+            Library::Lightgbm => Format::LightgbmText,
+        },
+        version: String::new(),
+        objective: String::new(),
+        feature_names: Vec::new(),
+        best_iteration: None,
+        features: shape.features,
+        groups: shape.groups,
+        transform: Transform::Identity,
+        base: vec![0.25; shape.groups],
+        is_averaged: false,
+        iteration_starts: vec![0, shape.trees as u32],
+        trees,
+    }
+}
+
+/// Values around what the model asks: thresholds, their neighbors in both precisions, categories.
+fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
+    let mut asked = vec![Vec::new(); model.features];
+    for node in model.trees.iter().flat_map(|tree| &tree.nodes) {
+        if node.flags & (flag::LEAF | flag::CATEGORICAL) == 0 {
+            asked[node.feature as usize].push(node.value);
+        }
+    }
+    let mut value = |feature: usize| {
+        let near = match asked[feature].is_empty() {
+            true => 1.0,
+            false => numbers.pick(&asked[feature]),
+        };
+        match numbers.below(9) {
+            0 => f64::NAN,
+            1 => numbers.number(),
+            2 => near.next_up(),
+            3 => near.next_down(),
+            4 => f64::from((near as f32).next_up()),
+            5 => f64::from((near as f32).next_down()),
+            6 => numbers.below(80) as f64 - 5.0,
+            _ => near,
+        }
+    };
+    let cells = (0..count).flat_map(|_| 0..model.features);
+    cells.map(&mut value).collect()
+}
+
+/// The bits of what a kernel gives.
+fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
+    let length = rows.values() / predictor.features() * predictor.output_width(kind);
+    let mut scratch = Scratch::default();
+    let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
+    let out = match predictor.output_element(kind) {
+        ElementType::F32 => OutputMut::F32(&mut f32s),
+        ElementType::F64 => OutputMut::F64(&mut f64s),
+        ElementType::I32 => OutputMut::I32(&mut i32s),
+    };
+    predictor
+        .predict(kind, rows, out, &mut scratch)
+        .expect("rows and outputs that fit");
+    let f32s = f32s.iter().map(|x| u64::from(x.to_bits()));
+    let f64s = f64s.iter().map(|x| x.to_bits());
+    let i32s = i32s.iter().map(|&x| x as u64);
+    f32s.chain(f64s).chain(i32s).collect()
+}
+
+/// Compares all kernels on one random model; returns how many there were beside the reference.
+fn compare(shape: Shape, count: usize, seed: u64) -> usize {
+    let mut numbers = Stream(seed);
+    let model = model(shape, &mut numbers);
+    let image = model.compile();
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let doubles = rows(&model, count, &mut numbers);
+    let singles: Vec<f32> = doubles.iter().map(|&x| x as f32).collect();
+    let reference = predictor.with_kernel(Kernel::Nodes).expect("the reference");
+    let others: Vec<(Kernel, Predictor<'_>)> = Kernel::ALL[1..]
+        .iter()
+        .filter_map(|&kernel| Some((kernel, predictor.with_kernel(kernel)?)))
+        .collect();
+    for kind in [Kind::Margin, Kind::Leaf] {
+        for rows in [Rows::F32(&singles), Rows::F64(&doubles)] {
+            let expected = answer(&reference, kind, rows);
+            assert_eq!(answer(&predictor, kind, rows), expected, "{shape:?} {kind}");
+            for (kernel, predictor) in &others {
+                let got = answer(predictor, kind, rows);
+                assert_eq!(got, expected, "{kernel} {kind} {shape:?} seed {seed}");
+            }
+        }
+    }
+    others.len()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_kernel_gives_the_bits_of_the_reference(
+        is_xgboost in any::<bool>(),
+        features in 1..40_usize,
+        groups in 1..4_usize,
+        trees in 1..20_usize,
+        leaves in 1..60_usize,
+        categorical in prop_oneof![Just(0), Just(30)],
+        has_vectors in prop::bool::weighted(0.1),
+        count in 1..150_usize,
+        seed in any::<u64>(),
+    ) {
+        let library = if is_xgboost { Library::Xgboost } else { Library::Lightgbm };
+        let has_vectors = has_vectors && is_xgboost;
+        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
+        prop_assert!(compare(shape, count, seed) >= 1);
+    }
+
+    #[test]
+    fn a_feature_may_have_more_cuts_than_a_byte_counts(
+        is_xgboost in any::<bool>(),
+        leaves in 200..257_usize,
+        count in 1..80_usize,
+        seed in any::<u64>(),
+    ) {
+        let library = if is_xgboost { Library::Xgboost } else { Library::Lightgbm };
+        let shape = Shape {
+            library, features: 2, groups: 1, trees: 12, leaves, categorical: 5, has_vectors: false,
+        };
+        prop_assert!(compare(shape, count, seed) >= 1);
+    }
+}
+
+#[test]
+fn a_model_beyond_the_rank_form_is_walked_node_by_node() {
+    let shape = Shape {
+        library: Library::Xgboost,
+        features: 3,
+        groups: 1,
+        trees: 2,
+        leaves: 4000,
+        categorical: 0,
+        has_vectors: false,
+    };
+    let found: Vec<usize> = (0..8).map(|seed| compare(shape, 70, seed)).collect();
+    assert!(found.contains(&0), "{found:?}");
+}
+
+#[test]
+fn kernels_of_this_cpu_are_all_tried() {
+    let mut numbers = Stream(1);
+    let shape = Shape {
+        library: Library::Xgboost,
+        features: 3,
+        groups: 1,
+        trees: 2,
+        leaves: 8,
+        categorical: 0,
+        has_vectors: false,
+    };
+    let image = model(shape, &mut numbers).compile();
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let names: Vec<&str> = Kernel::ALL
+        .into_iter()
+        .filter(|&kernel| predictor.with_kernel(kernel).is_some())
+        .map(Kernel::name)
+        .collect();
+    assert!(names.starts_with(&["nodes", "walk", "blocks"]));
+    println!("kernels: {names:?}");
+}

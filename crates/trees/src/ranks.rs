@@ -1,0 +1,244 @@
+//! The rank form of a model: every value of a row becomes one byte, exactly.
+//!
+//! **Problem.** A split compares a value with a threshold. Values are floats of 4 or 8 bytes, and a
+//! vector register holds few of them.
+//!
+//! **Approach.** Let the thresholds that a model asks of one feature be sorted: its *cuts*. The
+//! *rank* of a value is the number of cuts up to it, and `x < cut[k]` is `rank(x) <= k`.
+//! LightGBM's `x <= cut[k]` is `x < next(cut[k])`, so that the next float is the cut there. A
+//! *column* is what one byte can say of a feature to some of its splits: 255 consecutive cuts,
+//! with missing values on one side. A categorical split has a column of its own with one cut.
+//! So every split of every model is "the byte of my column is at most mine".
+//!
+//! Two kernels read the form:
+//! * all nodes of a tree at once, for a block of [`BLOCK_ROWS`] rows: [`Split`]s in pre-order;
+//! * one row down many trees: [`Step`]s in order of levels, two children side by side, over
+//!   *keys*: XGBoost's `f32` values as unsigned numbers of the same order, missing ones at an end.
+//!
+//! **Proof sketch.** The cuts up to x are a prefix of the sorted cuts; cut k is in it if and only
+//! if its length exceeds k. Byte 0 is at most, and byte 255 above, whatever a split says (at most
+//! 254), so a missing value goes where the column says. For `f32` values cuts are rounded up to
+//! `f32`: no `f32` lies between a number and that.
+//!
+//! **Limits.** Trees of up to [`LEAVES_MAX`] leaves (leaf numbers are bytes, too), fewer than 2^16
+//! columns, no NaN thresholds. A model beyond them has no rank form and is walked node by node.
+
+pub(crate) mod build;
+pub(crate) mod check;
+pub(crate) mod quantize;
+
+use crate::limits::BLOCK_ROWS;
+use crate::view::flag;
+
+/// Leaves of a tree in rank form: the numbers of leaves are bytes.
+pub(crate) const LEAVES_MAX: usize = 256;
+/// Cuts of a column: ranks 0 to 255 fit a byte.
+pub(crate) const COLUMN_CUTS: usize = 255;
+/// Leaf values behind the last tree's, so that a kernel can load a whole tree's table of values.
+pub(crate) const LEAF_PADDING: usize = LEAVES_MAX;
+/// Entries of the first stage of a search for a rank in `f32`; see [`Asked::shift`].
+pub(crate) const TABLE: usize = 32;
+
+/// The bytes of a column, or the leaf numbers of a tree, for a block of rows. On a cache line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))]
+pub(crate) struct Bytes(pub(crate) [u8; BLOCK_ROWS]);
+
+impl Bytes {
+    pub(crate) const ZERO: Self = Self([0; BLOCK_ROWS]);
+}
+
+/// A split: column, largest byte that goes left, left slot, right slot. Slots of a tree are its
+/// splits in pre-order and behind them its leaves, from left to right.
+pub(crate) type Split = [u16; 4];
+
+/// A node of the walk: key that goes right, and column of keys with the left child above it (16
+/// bits each); the right child is the next node. A leaf is its own left child, and every key goes
+/// left.
+pub(crate) type Step = [u32; 2];
+
+/// A feature that the model asks, see the fields of [`Asked::of_words`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Its index in a row.
+    pub(crate) feature: usize,
+    /// Its first cut.
+    pub(crate) cuts: usize,
+    /// The number of its cuts.
+    pub(crate) count: usize,
+    /// Where its search table begins among those in `f32`.
+    pub(crate) table: usize,
+}
+
+impl Asked {
+    pub(crate) fn of_words(words: [u32; 4]) -> Self {
+        let [feature, cuts, count, table] = words.map(|word| word as usize);
+        Self {
+            feature,
+            cuts,
+            count,
+            table,
+        }
+    }
+
+    /// Cuts per entry of the first stage, as a power of two: the first stage knows every
+    /// `1 << shift`-th cut, the second all. Both are filled up with NaN, which no value reaches.
+    pub(crate) fn shift(&self) -> u32 {
+        (self.count + 1)
+            .div_ceil(TABLE)
+            .next_power_of_two()
+            .trailing_zeros()
+    }
+
+    /// Length of the search table: the first stage, and the second unless the first has all cuts.
+    pub(crate) fn table_length(&self) -> usize {
+        match self.shift() {
+            0 => TABLE,
+            shift => TABLE + (TABLE << shift),
+        }
+    }
+}
+
+/// What a column says of its feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Column {
+    /// Index among the asked features.
+    pub(crate) asked: u32,
+    /// The split's flags that matter: see [`Column::flags_of`].
+    pub(crate) flags: u32,
+    /// The first cut of the column, or the set of categories.
+    pub(crate) start: u32,
+}
+
+impl Column {
+    pub(crate) fn of_words(words: [u32; 4]) -> Self {
+        let [asked, flags, start, _] = words;
+        Self {
+            asked,
+            flags,
+            start,
+        }
+    }
+
+    pub(crate) fn words(self) -> [u32; 4] {
+        [self.asked, self.flags, self.start, 0]
+    }
+
+    /// The flags of a split that decide what its column holds: where missing values go does not
+    /// matter where nothing is missing.
+    pub(crate) fn flags_of(flags: u8) -> u32 {
+        let kinds = flag::MISSING_NAN | flag::MISSING_ZERO;
+        u32::from(match flags & kinds {
+            0 => flags & !(flag::DEFAULT_LEFT | flag::LEAF),
+            _ => flags & !flag::LEAF,
+        })
+    }
+
+    /// Whether one of the bits is set.
+    pub(crate) fn has(self, bits: u8) -> bool {
+        self.flags & u32::from(bits) != 0
+    }
+}
+
+/// The rank form, borrowed from an image. All empty where the model has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RankView<'a> {
+    /// [`Asked`] features, ascending.
+    pub(crate) asked: &'a [[u32; 4]],
+    /// Cuts of all asked features, ascending for each; a NaN, which no value reaches, at the end.
+    pub(crate) cuts: &'a [f64],
+    /// Search tables in `f32`, see [`Asked::shift`].
+    pub(crate) tables: &'a [f32],
+    /// [`Column`]s, ascending, so that those of a feature lie together.
+    pub(crate) columns: &'a [[u32; 4]],
+    /// All trees' splits.
+    pub(crate) splits: &'a [Split],
+    /// Of each leaf: its node in the tree.
+    pub(crate) leaf_nodes: &'a [u32],
+    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. XGBoost's models only.
+    pub(crate) leaf_values: &'a [f32],
+    /// All trees' nodes for the walk; empty where there is none.
+    pub(crate) steps: &'a [Step],
+    /// Of each node of the walk: its value if it is a leaf.
+    pub(crate) step_values: &'a [f32],
+}
+
+/// The smallest `f32` that is not below the number.
+pub(crate) fn rounded_up(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) < x {
+        near.next_up()
+    } else {
+        near
+    }
+}
+
+/// Keys of missing values: left of and right of every threshold's.
+pub(crate) const KEY_MISSING: [u32; 2] = [u32::MAX - 1, 0];
+/// The threshold of a leaf: every key is below it.
+pub(crate) const KEY_LEAF: u32 = u32::MAX;
+
+/// An unsigned number in the order of the values, equal for equal values; not for NaN.
+#[inline]
+pub(crate) fn key_of(x: f32) -> u32 {
+    // Adding 0 makes one zero of the two.
+    let bits = (x + 0.0).to_bits();
+    if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | 1 << 31
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_the_values_and_inside_of_the_missing_ones() {
+        let tiny = f32::from_bits(1);
+        let values = [
+            f32::NEG_INFINITY,
+            f32::MIN,
+            -1.0,
+            -tiny,
+            0.0,
+            tiny,
+            1.0,
+            f32::MAX,
+            f32::INFINITY,
+        ];
+        assert!(values.map(key_of).is_sorted_by(|a, b| a < b));
+        assert_eq!(key_of(-0.0), key_of(0.0));
+        let [right, left] = KEY_MISSING;
+        assert!(left < key_of(f32::NEG_INFINITY) && key_of(f32::INFINITY) < right);
+        assert!(right < KEY_LEAF);
+    }
+
+    #[test]
+    fn rounding_up_keeps_what_single_precision_has_and_never_goes_down() {
+        for x in [0.0, -1.5, f64::INFINITY, f64::from(f32::MAX)] {
+            assert_eq!(f64::from(rounded_up(x)), x);
+        }
+        assert_eq!(rounded_up(0.1_f64), (0.1_f32).max(0.1_f64 as f32));
+        assert_eq!(rounded_up(1.0_f64.next_up()), 1.0_f32.next_up());
+        assert_eq!(rounded_up(1e300), f32::INFINITY);
+        assert_eq!(rounded_up(-1e300), f32::MIN);
+        assert_eq!(rounded_up(5e-324), f32::from_bits(1));
+    }
+
+    #[test]
+    fn a_search_table_has_a_second_stage_from_32_cuts_on() {
+        let lengths = [0, 31, 32, 63, 64, 255, 256].map(|count| {
+            let asked = Asked {
+                feature: 0,
+                cuts: 0,
+                count,
+                table: 0,
+            };
+            (asked.shift(), asked.table_length())
+        });
+        let (one, two, three) = ((0, 32), (1, 96), (2, 160));
+        assert_eq!(lengths, [one, one, two, two, three, (3, 288), (4, 544)]);
+    }
+}

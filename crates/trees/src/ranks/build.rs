@@ -1,0 +1,288 @@
+//! From the arrays of a compiled model to its rank form, once, when the model is compiled.
+
+use std::ops::Range;
+
+use super::{
+    Asked, COLUMN_CUTS, Column, KEY_LEAF, LEAF_PADDING, LEAVES_MAX, Split, Step, TABLE, key_of,
+    rounded_up,
+};
+use crate::image::{Image, RANK_COUNTS};
+use crate::view::flag;
+
+/// The arrays that the form is made from, as in an image.
+pub(crate) struct Source<'a> {
+    pub(crate) node_starts: &'a [u32],
+    pub(crate) left: &'a [u32],
+    pub(crate) right: &'a [u32],
+    pub(crate) feature: &'a [u32],
+    pub(crate) flags: &'a [u8],
+    pub(crate) value: &'a [f64],
+    /// Values are `f32`, one for each leaf: XGBoost's scalar leaves.
+    pub(crate) is_single: bool,
+}
+
+/// The arrays of the form, see [`RankView`](super::RankView).
+#[derive(Default)]
+pub(crate) struct RankForm {
+    pub(crate) asked: Vec<[u32; 4]>,
+    pub(crate) cuts: Vec<f64>,
+    pub(crate) tables: Vec<f32>,
+    pub(crate) columns: Vec<[u32; 4]>,
+    pub(crate) splits: Vec<Split>,
+    pub(crate) leaf_nodes: Vec<u32>,
+    pub(crate) leaf_values: Vec<f32>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) step_values: Vec<f32>,
+}
+
+impl RankForm {
+    /// The form of a model; empty where the model is beyond its limits.
+    pub(crate) fn build(source: &Source<'_>) -> Self {
+        Self::try_build(source).unwrap_or_default()
+    }
+
+    /// The lengths of the arrays, in the order of the image.
+    pub(crate) fn counts(&self) -> [u64; RANK_COUNTS] {
+        [
+            self.asked.len(),
+            self.cuts.len(),
+            self.tables.len(),
+            self.columns.len(),
+            self.splits.len(),
+            self.leaf_nodes.len(),
+            self.leaf_values.len(),
+            self.steps.len(),
+            self.step_values.len(),
+        ]
+        .map(|count| count as u64)
+    }
+
+    /// Appends the arrays to an image.
+    pub(crate) fn push_to(&self, image: &mut Image) {
+        image.push(&self.asked);
+        image.push(&self.cuts);
+        image.push(&self.tables);
+        image.push(&self.columns);
+        image.push(&self.splits);
+        image.push(&self.leaf_nodes);
+        image.push(&self.leaf_values);
+        image.push(&self.steps);
+        image.push(&self.step_values);
+    }
+
+    fn try_build(source: &Source<'_>) -> Option<Self> {
+        let is_small = |tree: &Range<usize>| tree.len() < 2 * LEAVES_MAX;
+        let nodes = 0..source.flags.len();
+        let has_nan = |node: usize| source.is_ordered(node) && source.value[node].is_nan();
+        if !source.trees().all(|tree| is_small(&tree)) || nodes.into_iter().any(has_nan) {
+            return None;
+        }
+        let mut form = Self::default();
+        form.push_asked(source);
+        form.push_columns(source);
+        if form.columns.len() > usize::from(u16::MAX) {
+            return None;
+        }
+        for tree in source.trees() {
+            form.push_splits(source, tree);
+        }
+        if source.is_single {
+            form.leaf_values
+                .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
+            form.push_steps(source);
+        }
+        Some(form)
+    }
+
+    /// Features, their cuts and search tables.
+    fn push_asked(&mut self, source: &Source<'_>) {
+        let mut asks: Vec<(u32, f64)> = source.splits().map(|node| source.ask(node)).collect();
+        asks.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        for asks in asks.chunk_by(|a, b| a.0 == b.0) {
+            let first = self.cuts.len();
+            for &(_, cut) in asks {
+                // A categorical split's place holder is below all numbers.
+                let is_new = self.cuts[first..]
+                    .last()
+                    .is_none_or(|last| last.to_bits() != cut.to_bits());
+                if is_new && cut.to_bits() != NO_CUT.to_bits() {
+                    self.cuts.push(cut);
+                }
+            }
+            let asked = Asked {
+                feature: asks[0].0 as usize,
+                cuts: first,
+                count: self.cuts.len() - first,
+                table: self.tables.len(),
+            };
+            push_table(&mut self.tables, &self.cuts[first..], &asked);
+            let words = [asked.feature, asked.cuts, asked.count, asked.table];
+            self.asked.push(words.map(|word| word as u32));
+        }
+    }
+
+    fn push_columns(&mut self, source: &Source<'_>) {
+        let columns = source.splits().map(|node| self.column_of(source, node).0);
+        let mut columns: Vec<Column> = columns.collect();
+        columns.sort_unstable();
+        columns.dedup();
+        self.columns = columns.into_iter().map(Column::words).collect();
+    }
+
+    /// The column of a split and its byte there.
+    fn column_of(&self, source: &Source<'_>, node: usize) -> (Column, u16) {
+        let (feature, cut) = source.ask(node);
+        // The feature is there: `push_asked` saw the same splits.
+        let asked = self.asked.partition_point(|words| words[0] < feature);
+        let flags = Column::flags_of(source.flags[node]);
+        let (start, byte) = if source.is_ordered(node) {
+            let Asked { cuts, count, .. } = Asked::of_words(self.asked[asked]);
+            let cuts = &self.cuts[cuts..cuts + count];
+            let rank = cuts.partition_point(|other| other.total_cmp(&cut).is_lt());
+            (rank / COLUMN_CUTS * COLUMN_CUTS, rank % COLUMN_CUTS)
+        } else {
+            (source.value[node] as usize, 0)
+        };
+        let column = Column {
+            asked: asked as u32,
+            flags,
+            start: start as u32,
+        };
+        (column, byte as u16)
+    }
+
+    fn place_of(&self, column: Column) -> u16 {
+        let place = self
+            .columns
+            .partition_point(|&words| Column::of_words(words) < column);
+        place as u16
+    }
+
+    fn push_splits(&mut self, source: &Source<'_>, tree: Range<usize>) {
+        let nodes = tree.len();
+        let (mut split, mut leaf) = (0_u16, (nodes / 2) as u16);
+        let mut slots = vec![0_u16; nodes];
+        for (slot, node) in slots.iter_mut().zip(tree.clone()) {
+            let next = match source.is_leaf(node) {
+                true => &mut leaf,
+                false => &mut split,
+            };
+            *slot = *next;
+            *next += 1;
+        }
+        for node in tree.clone() {
+            if source.is_leaf(node) {
+                self.leaf_nodes.push((node - tree.start) as u32);
+                if source.is_single {
+                    self.leaf_values.push(source.value[node] as f32);
+                }
+                continue;
+            }
+            let (column, byte) = self.column_of(source, node);
+            let [left, right] = source.children(node).map(|child| slots[child]);
+            self.splits.push([self.place_of(column), byte, left, right]);
+        }
+    }
+
+    /// The nodes for the walk, level by level.
+    fn push_steps(&mut self, source: &Source<'_>) {
+        // Two columns of keys for each asked feature, and one for each categorical column.
+        let sets = |columns: &[[u32; 4]]| {
+            columns
+                .iter()
+                .filter(|&&words| Column::of_words(words).has(flag::CATEGORICAL))
+                .count()
+        };
+        if 2 * self.asked.len() + sets(&self.columns) > usize::from(u16::MAX) {
+            return;
+        }
+        let set_places: Vec<usize> = (0..=self.columns.len())
+            .map(|end| sets(&self.columns[end.saturating_sub(1)..end]))
+            .scan(2 * self.asked.len(), |sum, count| {
+                *sum += count;
+                Some(*sum)
+            })
+            .collect();
+        let mut order = Vec::new();
+        for tree in source.trees() {
+            order.clear();
+            order.push(tree.start);
+            let mut at = 0;
+            while let Some(&node) = order.get(at) {
+                let (key, column, child) = if source.is_leaf(node) {
+                    (KEY_LEAF, 0, at)
+                } else {
+                    let first = order.len();
+                    let [left, right] = source.children(node).map(|child| tree.start + child);
+                    order.extend([left, right]);
+                    let (column, _) = self.column_of(source, node);
+                    if source.is_ordered(node) {
+                        let side = usize::from(column.has(flag::DEFAULT_LEFT));
+                        let key = key_of(rounded_up(source.ask(node).1));
+                        (key, 2 * column.asked as usize + side, first)
+                    } else {
+                        (1, set_places[usize::from(self.place_of(column))], first)
+                    }
+                };
+                self.steps.push([key, column as u32 | (child as u32) << 16]);
+                self.step_values.push(match source.is_leaf(node) {
+                    true => source.value[node] as f32,
+                    false => 0.0,
+                });
+                at += 1;
+            }
+        }
+    }
+}
+
+/// In the place of a cut: the split has none. Sorted before all numbers.
+const NO_CUT: f64 = f64::from_bits(u64::MAX);
+
+impl Source<'_> {
+    fn trees(&self) -> impl Iterator<Item = Range<usize>> {
+        let starts = self.node_starts.windows(2);
+        starts.map(|pair| pair[0] as usize..pair[1] as usize)
+    }
+
+    fn is_leaf(&self, node: usize) -> bool {
+        self.flags[node] & flag::LEAF != 0
+    }
+
+    fn splits(&self) -> impl Iterator<Item = usize> {
+        (0..self.flags.len()).filter(|&node| !self.is_leaf(node))
+    }
+
+    fn is_ordered(&self, node: usize) -> bool {
+        self.flags[node] & (flag::LEAF | flag::CATEGORICAL) == 0
+    }
+
+    fn children(&self, node: usize) -> [usize; 2] {
+        [self.left[node] as usize, self.right[node] as usize]
+    }
+
+    /// The feature and the cut of a split: the smallest number that goes right.
+    fn ask(&self, node: usize) -> (u32, f64) {
+        let threshold = self.value[node];
+        let cut = if !self.is_ordered(node) {
+            NO_CUT
+        } else if self.flags[node] & flag::INCLUSIVE == 0 {
+            // Adding 0 makes one zero of the two.
+            threshold + 0.0
+        } else if threshold == f64::INFINITY {
+            f64::NAN
+        } else {
+            threshold.next_up() + 0.0
+        };
+        (self.feature[node], cut)
+    }
+}
+
+/// Appends the search table of a feature.
+fn push_table(tables: &mut Vec<f32>, cuts: &[f64], asked: &Asked) {
+    let shift = asked.shift();
+    let cut = |index: usize| cuts.get(index).map_or(f32::NAN, |&cut| rounded_up(cut));
+    tables.extend((1..=TABLE).map(|entry| cut((entry << shift) - 1)));
+    if shift > 0 {
+        tables.extend((0..TABLE << shift).map(cut));
+    }
+}

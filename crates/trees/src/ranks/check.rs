@@ -1,0 +1,134 @@
+//! Checks a rank form when an image is opened: after that no kernel meets an index out of range.
+
+use super::{Asked, COLUMN_CUTS, Column, LEAF_PADDING, LEAVES_MAX, RankView};
+use crate::error::ImageError;
+use crate::model::Library;
+use crate::view::{EnsembleView, Target, flag};
+
+type Checked<T> = Result<T, ImageError>;
+
+fn out_of_range<T>(section: &'static str, tree: usize) -> Checked<T> {
+    Err(ImageError::Range { section, tree })
+}
+
+/// Checks the form of a model whose other arrays have been checked; an empty one is right.
+pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
+    let form = &view.ranks;
+    if form.splits.is_empty() && form.leaf_nodes.is_empty() {
+        return match form.steps.is_empty() && form.step_values.is_empty() {
+            true => Ok(()),
+            false => out_of_range("steps", 0),
+        };
+    }
+    check_columns(view)?;
+    let leaves = form.leaf_nodes.len();
+    let values = form.leaf_values.len();
+    if values != 0 && (values != leaves + LEAF_PADDING || library != Library::Xgboost) {
+        return out_of_range("leaf values", 0);
+    }
+    let nodes = view.flags.len();
+    let has_steps = !form.steps.is_empty();
+    if has_steps && (form.steps.len() != nodes || library != Library::Xgboost || values == 0) {
+        return out_of_range("steps", 0);
+    }
+    if form.step_values.len() != form.steps.len() {
+        return out_of_range("steps", 0);
+    }
+    if nodes != form.splits.len() + leaves || leaves != form.splits.len() + view.trees() {
+        return out_of_range("splits", 0);
+    }
+    let mut seen = Vec::new();
+    for tree in 0..view.trees() {
+        check_tree(view, tree, &mut seen)?;
+        if has_steps {
+            check_steps(view, tree)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_columns(view: &EnsembleView<'_>) -> Checked<()> {
+    let form: &RankView<'_> = &view.ranks;
+    for &words in form.asked {
+        let asked = Asked::of_words(words);
+        let is_within = asked.feature < view.features
+            && asked.cuts + asked.count <= form.cuts.len()
+            && asked.table + asked.table_length() <= form.tables.len();
+        if !is_within {
+            return out_of_range("asked features", 0);
+        }
+    }
+    let sets = view.set_starts.len() - 1;
+    for &words in form.columns {
+        let column = Column::of_words(words);
+        let Some(&asked) = form.asked.get(column.asked as usize) else {
+            return out_of_range("columns", 0);
+        };
+        let start = column.start as usize;
+        let is_within = if column.has(flag::CATEGORICAL) {
+            start < sets
+        } else {
+            start < Asked::of_words(asked).count && start.is_multiple_of(COLUMN_CUTS)
+        };
+        if !is_within {
+            return out_of_range("columns", 0);
+        }
+    }
+    let is_sorted = form.columns.is_sorted_by_key(|words| words[0]);
+    match is_sorted && form.columns.len() <= usize::from(u16::MAX) {
+        true => Ok(()),
+        false => out_of_range("columns", 0),
+    }
+}
+
+/// Checks that every slot but the root is the child of one split, which comes before it.
+fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Checked<()> {
+    let form = &view.ranks;
+    let nodes = view.tree(tree).nodes();
+    if nodes.is_multiple_of(2) || nodes >= 2 * LEAVES_MAX {
+        return out_of_range("slots", tree);
+    }
+    let (splits, leaves) = (view.splits_of(tree), view.leaves_of(tree));
+    seen.clear();
+    seen.resize(nodes, false);
+    for (index, &[column, byte, left, right]) in form.splits[splits].iter().enumerate() {
+        if usize::from(column) >= form.columns.len() || usize::from(byte) >= COLUMN_CUTS {
+            return out_of_range("splits", tree);
+        }
+        for child in [left, right].map(usize::from) {
+            let is_new = seen
+                .get_mut(child)
+                .is_some_and(|seen| !std::mem::replace(seen, true));
+            if child <= index || !is_new {
+                return out_of_range("slots", tree);
+            }
+        }
+    }
+    let view = view.tree(tree);
+    let is_leaf = |&node: &u32| (node as usize) < nodes && view.is_leaf(node as usize);
+    match form.leaf_nodes[leaves].iter().all(is_leaf) {
+        true => Ok(()),
+        false => out_of_range("leaves", tree),
+    }
+}
+
+/// Checks that children are inside of the tree, and columns among the keys.
+fn check_steps(view: &EnsembleView<'_>, tree: usize) -> Checked<()> {
+    let form = &view.ranks;
+    let nodes = view.node_starts[tree] as usize..view.node_starts[tree + 1] as usize;
+    let keys = view.keys();
+    let is_group = view.tree(tree).target != Target::All;
+    let last = nodes.len() - 1;
+    let is_right = form.steps[nodes]
+        .iter()
+        .enumerate()
+        .all(|(index, &[key, place])| {
+            let (column, child) = ((place & 0xffff) as usize, (place >> 16) as usize);
+            let is_leaf = key == super::KEY_LEAF && child == index;
+            (column < keys || keys == 0 && is_leaf) && (is_leaf || child < last)
+        });
+    match is_right && is_group {
+        true => Ok(()),
+        false => out_of_range("steps", tree),
+    }
+}

@@ -1,0 +1,205 @@
+//! From rows to the columns of a block and to the keys of a row: the exact image of the values.
+
+use super::{Asked, Bytes, COLUMN_CUTS, Column, KEY_MISSING, RankView, key_of};
+use crate::limits::BLOCK_ROWS;
+use crate::model::Library;
+use crate::rows::Rows;
+use crate::simd::Simd;
+use crate::view::{EnsembleView, ZERO_MAX, flag};
+
+/// The memory of a block, reused from call to call.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    /// Of each column: a byte for each row.
+    pub(crate) columns: Vec<Bytes>,
+    singles: Box<[[f32; BLOCK_ROWS]; 16]>,
+    ranks: Box<[u32; BLOCK_ROWS]>,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self {
+            columns: Vec::new(),
+            singles: Box::new([[0.0; BLOCK_ROWS]; 16]),
+            ranks: Box::new([0; BLOCK_ROWS]),
+        }
+    }
+}
+
+impl Block {
+    /// Quantizes up to [`BLOCK_ROWS`] rows. Bytes behind the last row are of no meaning.
+    pub(crate) fn fill(
+        &mut self,
+        view: &EnsembleView<'_>,
+        library: Library,
+        rows: Rows<'_>,
+        simd: Simd,
+    ) {
+        self.columns.resize(view.ranks.columns.len(), Bytes::ZERO);
+        match library {
+            Library::Xgboost => self.fill_singles(view, rows, simd),
+            Library::Lightgbm => self.fill_doubles(view, rows),
+        }
+    }
+
+    /// XGBoost: the values are `f32`.
+    fn fill_singles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, simd: Simd) {
+        let form = &view.ranks;
+        let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
+        for (some, first) in form.asked.chunks(16).zip((0_u32..).step_by(16)) {
+            take(&mut self.singles, some, view.features, rows, simd);
+            for ((&words, values), index) in some.iter().zip(&*self.singles).zip(first..) {
+                let asked = Asked::of_words(words);
+                let table = &form.tables[asked.table..][..asked.table_length()];
+                simd.ranks(values, table, &mut self.ranks);
+                while let Some((bytes, words)) = columns.next_if(|(_, words)| words[0] == index) {
+                    let column = Column::of_words(*words);
+                    if is_plain(column) {
+                        let is_left = column.has(flag::DEFAULT_LEFT);
+                        simd.column(values, &self.ranks, (column.start, is_left), bytes);
+                        continue;
+                    }
+                    for (row, byte) in bytes.0.iter_mut().enumerate() {
+                        let x = f64::from(values[row]);
+                        *byte = byte_of(view, column, x, self.ranks[row]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// LightGBM: the values are `f64`, flushed.
+    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>) {
+        let form = &view.ranks;
+        let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
+        let mut values = [0.0; BLOCK_ROWS];
+        for (&words, index) in form.asked.iter().zip(0_u32..) {
+            let asked = Asked::of_words(words);
+            let cuts = &form.cuts[asked.cuts..][..asked.count];
+            let flushed = |x: f64| if x.abs() <= ZERO_MAX { 0.0 } else { x };
+            match rows {
+                Rows::F32(x) => each(x, view.features, asked.feature, |row, x| {
+                    values[row] = flushed(f64::from(x));
+                }),
+                Rows::F64(x) => each(x, view.features, asked.feature, |row, x| {
+                    values[row] = flushed(x);
+                }),
+            }
+            for (rank, &x) in self.ranks.iter_mut().zip(&values) {
+                *rank = rank_of(cuts, x);
+            }
+            while let Some((bytes, words)) = columns.next_if(|(_, words)| words[0] == index) {
+                let column = Column::of_words(*words);
+                for (row, byte) in bytes.0.iter_mut().enumerate() {
+                    *byte = byte_of(view, column, values[row], self.ranks[row]);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the column is by order, with NaN alone missing: all of XGBoost's but the categorical.
+fn is_plain(column: Column) -> bool {
+    column.flags & !u32::from(flag::DEFAULT_LEFT) == u32::from(flag::MISSING_NAN)
+}
+
+/// Calls `take` with the place and value of a feature, for each row of a block.
+fn each<T: Copy>(x: &[T], features: usize, feature: usize, mut take: impl FnMut(usize, T)) {
+    let rows = x.chunks_exact(features).take(BLOCK_ROWS);
+    for (row, values) in rows.enumerate() {
+        take(row, values[feature]);
+    }
+}
+
+/// The values of up to 16 features, feature by feature.
+fn take(
+    singles: &mut [[f32; BLOCK_ROWS]; 16],
+    asked: &[[u32; 4]],
+    features: usize,
+    rows: Rows<'_>,
+    simd: Simd,
+) {
+    let first = asked[0][0] as usize;
+    let is_run = asked.len() == 16 && asked[15][0] as usize == first + 15;
+    if let (Rows::F32(x), true) = (rows, is_run)
+        && x.len() >= BLOCK_ROWS * features
+    {
+        simd.transpose(x, features, first, singles);
+        return;
+    }
+    for (values, words) in singles.iter_mut().zip(asked) {
+        let feature = words[0] as usize;
+        match rows {
+            Rows::F32(x) => each(x, features, feature, |row, x| values[row] = x),
+            Rows::F64(x) => each(x, features, feature, |row, x| values[row] = x as f32),
+        }
+    }
+}
+
+/// The number of cuts up to a value; 0 for NaN.
+fn rank_of(cuts: &[f64], x: f64) -> u32 {
+    cuts.partition_point(|&cut| cut <= x) as u32
+}
+
+/// What a column says of a prepared value whose rank is known.
+fn byte_of(view: &EnsembleView<'_>, column: Column, x: f64, rank: u32) -> u8 {
+    let is_zero = x.is_nan() && !column.has(flag::MISSING_NAN);
+    let x = if is_zero { 0.0 } else { x };
+    if x.is_nan() || column.has(flag::MISSING_ZERO) && x.abs() <= ZERO_MAX {
+        return side(column.has(flag::DEFAULT_LEFT));
+    }
+    if column.has(flag::CATEGORICAL) {
+        let inclusive = column.has(flag::INCLUSIVE);
+        let set = column.start as usize;
+        return side(view.sets().has(set, x, inclusive) == inclusive);
+    }
+    let rank = if is_zero {
+        let asked = Asked::of_words(view.ranks.asked[column.asked as usize]);
+        rank_of(&view.ranks.cuts[asked.cuts..][..asked.count], 0.0)
+    } else {
+        rank
+    };
+    rank.saturating_sub(column.start).min(COLUMN_CUTS as u32) as u8
+}
+
+/// The byte that is at most, or above, what every split says.
+fn side(is_left: bool) -> u8 {
+    if is_left { 0 } else { u8::MAX }
+}
+
+/// The keys of a row of XGBoost's: two for each asked feature, by the side of missing values, and
+/// one for each categorical column.
+pub(crate) fn fill_keys(view: &EnsembleView<'_>, rows: Rows<'_>, row: usize, keys: &mut Vec<u32>) {
+    let form: &RankView<'_> = &view.ranks;
+    let start = row * view.features;
+    keys.clear();
+    let push = |keys: &mut Vec<u32>, x: f32| {
+        let key = key_of(x);
+        keys.extend(KEY_MISSING.map(|missing| if x.is_nan() { missing } else { key }));
+    };
+    let value = |feature: usize| match rows {
+        Rows::F32(x) => x[start + feature],
+        Rows::F64(x) => x[start + feature] as f32,
+    };
+    match rows {
+        Rows::F32(x) => {
+            let x = &x[start..][..view.features];
+            (form.asked.iter()).for_each(|words| push(keys, x[words[0] as usize]));
+        }
+        Rows::F64(_) => {
+            (form.asked.iter()).for_each(|words| push(keys, value(words[0] as usize)));
+        }
+    }
+    if view.has_sets() {
+        for column in form.columns.iter().map(|&words| Column::of_words(words)) {
+            if column.has(flag::CATEGORICAL) {
+                let feature = form.asked[column.asked as usize][0] as usize;
+                let x = f64::from(value(feature));
+                keys.push(u32::from(byte_of(view, column, x, 0)));
+            }
+        }
+    }
+    if keys.is_empty() {
+        keys.push(0);
+    }
+}

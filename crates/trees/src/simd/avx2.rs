@@ -1,0 +1,133 @@
+//! The inner loops in AVX2: two registers hold one byte of all 64 rows of a block, and masks are
+//! bytes of all ones.
+
+use std::arch::x86_64::*;
+
+use super::Masks;
+use crate::limits::BLOCK_ROWS;
+use crate::ranks::{Bytes, Split, TABLE};
+
+/// Lanes of 4 bytes.
+const LANES: usize = 8;
+/// Lanes of one byte.
+const HALF: usize = 32;
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn load(bytes: &[u8; HALF]) -> __m256i {
+    // SAFETY: the array is 32 bytes; the load asks for no boundary.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn store(bytes: &mut [u8; HALF], x: __m256i) {
+    // SAFETY: the array is 32 bytes; the store asks for no boundary.
+    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), x) }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn singles(values: &[f32; LANES]) -> __m256 {
+    // SAFETY: the array is 32 bytes; the load asks for no boundary.
+    unsafe { _mm256_loadu_ps(values.as_ptr()) }
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32; BLOCK_ROWS]) {
+    let (first, all) = table.split_at(TABLE);
+    let (values, _) = values.as_chunks::<LANES>();
+    let (ranks, _) = ranks.as_chunks_mut::<LANES>();
+    for (rank, x) in ranks.iter_mut().zip(values) {
+        let x = singles(x);
+        let mut place = _mm256_setzero_si256();
+        if all.is_empty() {
+            // NaN fills the table up.
+            for &cut in first.iter().take_while(|cut| !cut.is_nan()) {
+                let is_up = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_set1_ps(cut), x);
+                // A mask of ones is -1.
+                place = _mm256_sub_epi32(place, _mm256_castps_si256(is_up));
+            }
+        }
+        let mut half = all.len() / 2;
+        while half > 0 {
+            let step = _mm256_set1_epi32(half as i32);
+            let last = _mm256_add_epi32(place, _mm256_set1_epi32(half as i32 - 1));
+            // SAFETY: a place is a sum of earlier halves, so this is below the table's length.
+            let cut = unsafe { _mm256_i32gather_ps::<4>(all.as_ptr(), last) };
+            let is_up = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LE_OQ>(cut, x));
+            place = _mm256_add_epi32(place, _mm256_and_si256(is_up, step));
+            half /= 2;
+        }
+        // SAFETY: the array is 32 bytes; the store asks for no boundary.
+        unsafe { _mm256_storeu_si256(rank.as_mut_ptr().cast(), place) }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn column(
+    values: &[f32; BLOCK_ROWS],
+    ranks: &[u32; BLOCK_ROWS],
+    (start, is_left): (u32, bool),
+    out: &mut Bytes,
+) {
+    let start = _mm256_set1_epi32(start as i32);
+    let missing = _mm256_set1_epi32(if is_left { 0 } else { 255 });
+    let (values, _) = values.as_chunks::<HALF>();
+    let (ranks, _) = ranks.as_chunks::<HALF>();
+    let (out, _) = out.0.as_chunks_mut::<HALF>();
+    // Packing interleaves quarters.
+    let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for ((out, ranks), values) in out.iter_mut().zip(ranks).zip(values) {
+        let mut parts = [_mm256_setzero_si256(); HALF / LANES];
+        let (values, _) = values.as_chunks::<LANES>();
+        let (ranks, _) = ranks.as_chunks::<LANES>();
+        for ((part, x), rank) in parts.iter_mut().zip(values).zip(ranks) {
+            let x = singles(x);
+            // SAFETY: the array is 32 bytes; the load asks for no boundary.
+            let rank = unsafe { _mm256_loadu_si256(rank.as_ptr().cast()) };
+            // Ranks are far below 2^31.
+            let above = _mm256_max_epi32(_mm256_sub_epi32(rank, start), _mm256_setzero_si256());
+            let byte = _mm256_min_epi32(above, _mm256_set1_epi32(255));
+            let is_missing = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+            *part = _mm256_blendv_epi8(byte, missing, is_missing);
+        }
+        let low = _mm256_packus_epi32(parts[0], parts[1]);
+        let high = _mm256_packus_epi32(parts[2], parts[3]);
+        let packed = _mm256_packus_epi16(low, high);
+        store(out, _mm256_permutevar8x32_epi32(packed, order));
+    }
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out: &mut Bytes) {
+    let masks = &mut masks.bytes;
+    masks[0] = Bytes([u8::MAX; BLOCK_ROWS]);
+    for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
+        let (x, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
+        let byte = _mm256_set1_epi8(byte as i8);
+        for (half, x) in x.iter().enumerate() {
+            let x = load(x);
+            let goes_left = _mm256_cmpeq_epi8(_mm256_min_epu8(x, byte), x);
+            let reached = load(&masks[split].0.as_chunks().0[half]);
+            let [left, right] = [left, right].map(usize::from);
+            let parts = masks[left].0.as_chunks_mut().0;
+            store(&mut parts[half], _mm256_and_si256(goes_left, reached));
+            let parts = masks[right].0.as_chunks_mut().0;
+            store(&mut parts[half], _mm256_andnot_si256(goes_left, reached));
+        }
+    }
+    let mut leaf = _mm256_setzero_si256();
+    let mut reached = [_mm256_setzero_si256(); 2];
+    for mask in &masks[splits.len()..=2 * splits.len()] {
+        let (mask, _) = mask.0.as_chunks::<HALF>();
+        for (reached, mask) in reached.iter_mut().zip(mask) {
+            *reached = _mm256_or_si256(*reached, _mm256_and_si256(load(mask), leaf));
+        }
+        leaf = _mm256_add_epi8(leaf, _mm256_set1_epi8(1));
+    }
+    let (out, _) = out.0.as_chunks_mut::<HALF>();
+    for (out, reached) in out.iter_mut().zip(reached) {
+        store(out, reached);
+    }
+}

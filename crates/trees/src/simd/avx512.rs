@@ -1,0 +1,196 @@
+//! The inner loops in AVX-512: a register holds one byte of all 64 rows of a block.
+
+use std::arch::x86_64::*;
+
+use super::Masks;
+use crate::limits::BLOCK_ROWS;
+use crate::ranks::{Bytes, LEAVES_MAX, Split, TABLE};
+
+/// Lanes of 4 bytes.
+const LANES: usize = 16;
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn bytes(column: &Bytes) -> __m512i {
+    // SAFETY: a column is 64 bytes on a boundary of 64.
+    unsafe { _mm512_load_si512(column.0.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn singles(values: &[f32; LANES]) -> __m512 {
+    // SAFETY: the array is 64 bytes; the load asks for no boundary.
+    unsafe { _mm512_loadu_ps(values.as_ptr()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn words(values: &[u32; LANES]) -> __m512i {
+    // SAFETY: the array is 64 bytes; the load asks for no boundary.
+    unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store(values: &mut [f32; LANES], x: __m512) {
+    // SAFETY: the array is 64 bytes; the store asks for no boundary.
+    unsafe { _mm512_storeu_ps(values.as_mut_ptr(), x) }
+}
+
+/// Transposes 4 x 4 lanes in each quarter, then quarters: 16 rows of 16 features at a time.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn transpose(
+    rows: &[f32],
+    features: usize,
+    first: usize,
+    out: &mut [[f32; BLOCK_ROWS]; LANES],
+) {
+    for part in 0..BLOCK_ROWS / LANES {
+        let mut a = [_mm512_setzero_ps(); LANES];
+        for (row, a) in a.iter_mut().enumerate() {
+            let start = (part * LANES + row) * features + first;
+            if let Some(values) = rows[start..].first_chunk() {
+                *a = singles(values);
+            }
+        }
+        let mut b = [_mm512_setzero_ps(); LANES];
+        for i in 0..LANES / 4 {
+            let [r0, r1, r2, r3] = [a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]];
+            let (x, y) = (_mm512_unpacklo_ps(r0, r1), _mm512_unpackhi_ps(r0, r1));
+            let (z, w) = (_mm512_unpacklo_ps(r2, r3), _mm512_unpackhi_ps(r2, r3));
+            b[4 * i] = _mm512_shuffle_ps::<0x44>(x, z);
+            b[4 * i + 1] = _mm512_shuffle_ps::<0xee>(x, z);
+            b[4 * i + 2] = _mm512_shuffle_ps::<0x44>(y, w);
+            b[4 * i + 3] = _mm512_shuffle_ps::<0xee>(y, w);
+        }
+        for j in 0..4 {
+            // b[4 i + j], quarter q: feature 4 q + j of rows 4 i to 4 i + 3.
+            let (x, y) = (
+                _mm512_shuffle_f32x4::<0x88>(b[j], b[4 + j]),
+                _mm512_shuffle_f32x4::<0xdd>(b[j], b[4 + j]),
+            );
+            let (z, w) = (
+                _mm512_shuffle_f32x4::<0x88>(b[8 + j], b[12 + j]),
+                _mm512_shuffle_f32x4::<0xdd>(b[8 + j], b[12 + j]),
+            );
+            let features = [
+                _mm512_shuffle_f32x4::<0x88>(x, z),
+                _mm512_shuffle_f32x4::<0x88>(y, w),
+                _mm512_shuffle_f32x4::<0xdd>(x, z),
+                _mm512_shuffle_f32x4::<0xdd>(y, w),
+            ];
+            for (quarter, x) in features.into_iter().enumerate() {
+                let (parts, _) = out[4 * quarter + j].as_chunks_mut::<LANES>();
+                store(&mut parts[part], x);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32; BLOCK_ROWS]) {
+    let (table, all) = table.split_at(TABLE);
+    let (table, _) = table.as_chunks::<LANES>();
+    let (low, high) = (singles(&table[0]), singles(&table[1]));
+    // Entries per entry of the first stage.
+    let step = (all.len() / TABLE).max(1) as u32;
+    let (values, _) = values.as_chunks::<LANES>();
+    let (ranks, _) = ranks.as_chunks_mut::<LANES>();
+    for (rank, x) in ranks.iter_mut().zip(values) {
+        let x = singles(x);
+        let mut place = _mm512_setzero_si512();
+        for half in [16, 8, 4, 2, 1] {
+            let last = _mm512_add_epi32(place, _mm512_set1_epi32(half - 1));
+            let cut = _mm512_permutex2var_ps(low, last, high);
+            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half));
+        }
+        place = _mm512_mullo_epi32(place, _mm512_set1_epi32(step as i32));
+        let mut half = step / 2;
+        while half > 0 {
+            let last = _mm512_add_epi32(place, _mm512_set1_epi32(half as i32 - 1));
+            // SAFETY: places are below 31 steps and the halves before, together below 32 steps.
+            let cut = unsafe { _mm512_i32gather_ps::<4>(last, all.as_ptr()) };
+            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half as i32));
+            half /= 2;
+        }
+        // SAFETY: the array is 64 bytes; the store asks for no boundary.
+        unsafe { _mm512_storeu_si512(rank.as_mut_ptr().cast(), place) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn column(
+    values: &[f32; BLOCK_ROWS],
+    ranks: &[u32; BLOCK_ROWS],
+    (start, is_left): (u32, bool),
+    out: &mut Bytes,
+) {
+    let start = _mm512_set1_epi32(start as i32);
+    let missing = _mm_set1_epi8(if is_left { 0 } else { -1 });
+    let (values, _) = values.as_chunks::<LANES>();
+    let (ranks, _) = ranks.as_chunks::<LANES>();
+    let (out, _) = out.0.as_chunks_mut::<LANES>();
+    for ((out, rank), x) in out.iter_mut().zip(ranks).zip(values) {
+        let x = singles(x);
+        // Ranks are far below 2^31.
+        let above = _mm512_max_epi32(_mm512_sub_epi32(words(rank), start), _mm512_setzero_si512());
+        let is_missing = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        let byte = _mm512_cvtusepi32_epi8(above);
+        // The bytes of 16 rows: their mask's bits as a mask of bytes.
+        let wide = _mm512_mask_mov_epi8(
+            _mm512_castsi128_si512(byte),
+            u64::from(is_missing),
+            _mm512_castsi128_si512(missing),
+        );
+        // SAFETY: the array is 16 bytes; the store asks for no boundary.
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_castsi512_si128(wide)) }
+    }
+}
+
+/// Slots are below the number of masks, a power of two.
+const SLOT: usize = 2 * LEAVES_MAX - 1;
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out: &mut Bytes) {
+    let masks = &mut masks.bits;
+    masks[0] = u64::MAX;
+    for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
+        let x = bytes(&columns[usize::from(column)]);
+        let goes_left = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
+        let reached = masks[split & SLOT];
+        masks[usize::from(left) & SLOT] = reached & goes_left;
+        masks[usize::from(right) & SLOT] = reached & !goes_left;
+    }
+    let (mut leaf, mut reached) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    for &mask in &masks[splits.len()..=2 * splits.len()] {
+        reached = _mm512_mask_mov_epi8(reached, mask, leaf);
+        leaf = _mm512_add_epi8(leaf, _mm512_set1_epi8(1));
+    }
+    // SAFETY: a column is 64 bytes on a boundary of 64.
+    unsafe { _mm512_store_si512(out.0.as_mut_ptr().cast(), reached) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn add(values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f32; BLOCK_ROWS]) {
+    let (tables, _) = values.as_chunks::<LANES>();
+    let (reached, _) = reached.0.as_chunks::<LANES>();
+    let (sums, _) = sums.as_chunks_mut::<LANES>();
+    let parts = leaves.div_ceil(2 * LANES).max(1);
+    for (sum, reached) in sums.iter_mut().zip(reached) {
+        // SAFETY: the array is 16 bytes; the load asks for no boundary.
+        let leaf = unsafe { _mm_loadu_si128(reached.as_ptr().cast()) };
+        let leaf = _mm512_cvtepu8_epi32(leaf);
+        let part_of = _mm512_srli_epi32::<5>(leaf);
+        let mut value = _mm512_permutex2var_ps(singles(&tables[0]), leaf, singles(&tables[1]));
+        for part in 1..parts {
+            let [low, high] = [&tables[2 * part], &tables[2 * part + 1]];
+            let there = _mm512_permutex2var_ps(singles(low), leaf, singles(high));
+            let is_there = _mm512_cmpeq_epi32_mask(part_of, _mm512_set1_epi32(part as i32));
+            value = _mm512_mask_mov_ps(value, is_there, there);
+        }
+        let total = _mm512_add_ps(singles(sum), value);
+        store(sum, total);
+    }
+}

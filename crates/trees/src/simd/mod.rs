@@ -1,0 +1,172 @@
+//! Inner loops over blocks of rows, in the widest instructions that the cpu has: the only unsafe
+//! code of this crate.
+//!
+//! Every function exists three times, with the same results to the bit: in plain Rust (`plain`, the
+//! oracle of the others), in AVX2 and in AVX-512 (F, BW and VBMI). A [`Simd`] stands for one of
+//! them and exists only where the cpu has the instructions, which makes calling it sound.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod plain;
+
+use crate::limits::BLOCK_ROWS;
+use crate::ranks::{Bytes, LEAVES_MAX, Split};
+
+/// Which rows of a block reach each slot of a tree: a bit or a byte of ones for a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Masks {
+    bits: [u64; 2 * LEAVES_MAX],
+    #[cfg(target_arch = "x86_64")]
+    bytes: [Bytes; 2 * LEAVES_MAX],
+}
+
+impl Default for Masks {
+    fn default() -> Self {
+        Self {
+            bits: [0; 2 * LEAVES_MAX],
+            #[cfg(target_arch = "x86_64")]
+            bytes: [Bytes::ZERO; 2 * LEAVES_MAX],
+        }
+    }
+}
+
+/// A set of instructions that this cpu has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Simd(Set);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Set {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Simd {
+    /// What every cpu has.
+    pub(crate) const PLAIN: Self = Self(Set::Plain);
+
+    /// AVX2, if the cpu has it.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn avx2() -> Option<Self> {
+        is_x86_feature_detected!("avx2").then_some(Self(Set::Avx2))
+    }
+
+    /// AVX-512 with bytes and byte permutations, if the cpu has it.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn avx512() -> Option<Self> {
+        let is_there = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi");
+        is_there.then_some(Self(Set::Avx512))
+    }
+
+    /// AVX2 is an extension of x86.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn avx2() -> Option<Self> {
+        None
+    }
+
+    /// AVX-512 is an extension of x86.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn avx512() -> Option<Self> {
+        None
+    }
+
+    /// Values of 16 neighboring features of a block of rows, feature by feature.
+    pub(crate) fn transpose(
+        self,
+        rows: &[f32],
+        features: usize,
+        first: usize,
+        out: &mut [[f32; BLOCK_ROWS]; 16],
+    ) {
+        match self.0 {
+            Set::Plain => plain::transpose(rows, features, first, out),
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => plain::transpose(rows, features, first, out),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::transpose(rows, features, first, out) },
+        }
+    }
+
+    /// Ranks of values (0 for NaN) by the search table of their feature.
+    pub(crate) fn ranks(
+        self,
+        values: &[f32; BLOCK_ROWS],
+        table: &[f32],
+        ranks: &mut [u32; BLOCK_ROWS],
+    ) {
+        match self.0 {
+            Set::Plain => plain::ranks(values, table, ranks),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::ranks(values, table, ranks) },
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::ranks(values, table, ranks) },
+        }
+    }
+
+    /// The bytes of a column that begins with this cut and has missing values at the left or right
+    /// end.
+    pub(crate) fn column(
+        self,
+        values: &[f32; BLOCK_ROWS],
+        ranks: &[u32; BLOCK_ROWS],
+        column: (u32, bool),
+        out: &mut Bytes,
+    ) {
+        match self.0 {
+            Set::Plain => plain::column(values, ranks, column, out),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::column(values, ranks, column, out) },
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::column(values, ranks, column, out) },
+        }
+    }
+
+    /// The leaf of a tree that each row of a block reaches. `splits` must be those of one tree.
+    pub(crate) fn leaves(
+        self,
+        columns: &[Bytes],
+        splits: &[Split],
+        masks: &mut Masks,
+        out: &mut Bytes,
+    ) {
+        match self.0 {
+            Set::Plain => plain::leaves(columns, splits, masks, out),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::leaves(columns, splits, masks, out) },
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::leaves(columns, splits, masks, out) },
+        }
+    }
+
+    /// Adds the values of leaves to sums. Of the values, the tree's `leaves` come first and
+    /// [`LEAVES_MAX`] at least are there.
+    pub(crate) fn add(
+        self,
+        values: &[f32],
+        leaves: usize,
+        reached: &Bytes,
+        sums: &mut [f32; BLOCK_ROWS],
+    ) {
+        match self.0 {
+            Set::Plain => plain::add(values, leaves, reached, sums),
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => plain::add(values, leaves, reached, sums),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::add(values, leaves, reached, sums) },
+        }
+    }
+}
