@@ -8,7 +8,7 @@ use std::time::Duration;
 use albacore_os::Wake;
 use albacore_plan::Policy;
 
-use crate::{Figures, PlacerError, Restored, Row, SubjectConfig, SubjectId};
+use crate::{Figures, PlacerError, Restored, Row, SubjectConfig, SubjectId, SubjectState};
 
 /// An order. Where it has a `reply`, that is sent once the order was carried out, and never waited for: whoever does
 /// not want it any more drops its end.
@@ -34,6 +34,11 @@ pub enum Control {
     Table {
         /// As [`crate::Placer::table`].
         reply: SyncSender<Result<Vec<Row>, PlacerError>>,
+    },
+    /// Tell how every subject stands as a whole.
+    States {
+        /// As [`crate::Placer::states`].
+        reply: SyncSender<Vec<SubjectState>>,
     },
     /// Tell counters and distributions.
     Figures {
@@ -152,6 +157,16 @@ impl Handle {
     pub fn table(&self) -> Result<Pending<Result<Vec<Row>, PlacerError>>, ControlError> {
         let (reply, pending) = Pending::new();
         self.send(Control::Table { reply })?;
+        Ok(pending)
+    }
+
+    /// Asks how every subject stands as a whole.
+    ///
+    /// # Errors
+    /// As [`Handle::send`].
+    pub fn states(&self) -> Result<Pending<Vec<SubjectState>>, ControlError> {
+        let (reply, pending) = Pending::new();
+        self.send(Control::States { reply })?;
         Ok(pending)
     }
 

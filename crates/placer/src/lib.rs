@@ -2,6 +2,7 @@
 //! `albacore run` drives it with one subject, a node's agent with many.
 #![forbid(unsafe_code)]
 
+mod around;
 mod cache;
 mod config;
 mod control;
@@ -15,6 +16,7 @@ mod priority;
 mod process;
 mod report;
 mod solving;
+mod state;
 mod subject;
 mod table;
 mod telling;
@@ -27,4 +29,5 @@ pub use histogram::Histogram;
 pub use placer::{Placer, Progress};
 pub use priority::favor_this_thread;
 pub use report::{BirthKind, Figures, Report, Restored};
+pub use state::SubjectState;
 pub use table::{Row, RowState};

@@ -97,3 +97,12 @@ pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// Reading a whole tree is followed by a pause of this many times its duration.
 pub const TREE_PAUSE_RATIO: u32 = 400;
+
+/// Period in which quotas of cpu time and strangers in a container's cgroup are looked at.
+pub const AROUND_PERIOD: Duration = Duration::from_secs(5);
+
+/// Pause after something failed, at first.
+pub const ERROR_PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// Longest such pause: it doubles while the same goes on.
+pub const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);

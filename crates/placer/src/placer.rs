@@ -16,16 +16,16 @@ use albacore_plan::Policy;
 use albacore_topology::{Topology, parse_sysfs};
 
 use crate::limits::{
-    CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, COALESCING_TIME, CONTROLS_MAX, CPUSET_PERIOD,
-    FAST_PAUSE_MAX, FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX,
-    SCAN_PAUSE_RATIO, SWEEP_PERIOD_MAX, SWEEP_PERIOD_MIN, SWEEP_PERIOD_PER_THREAD,
-    TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX,
+    AROUND_PERIOD, CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, COALESCING_TIME, CONTROLS_MAX,
+    CPUSET_PERIOD, ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, FAST_PAUSE_MAX, FAST_PAUSE_RATIO, FAST_PERIOD,
+    FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO, SWEEP_PERIOD_MAX,
+    SWEEP_PERIOD_MIN, SWEEP_PERIOD_PER_THREAD, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX,
 };
 use crate::process::{Quiet, Reader};
 use crate::report::{Figures, Report, Restored};
 use crate::subject::{Subject, Surroundings};
 use crate::together::Together;
-use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId};
+use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId, SubjectState};
 
 const CONTROL_KEY: Key = Key(u64::MAX);
 const CPUSET_KEY: Key = Key(u64::MAX - 1);
@@ -54,6 +54,7 @@ struct Due {
     tree: Micros,
     tree_at_last: Micros,
     children: Micros,
+    around: Micros,
 }
 
 /// Places the threads of its subjects and keeps them placed. Single-threaded; [`Handle`]s reach it from elsewhere.
@@ -187,21 +188,33 @@ impl Placer {
         &self.machine
     }
 
-    /// Runs until an order to stop, then gives every mask back.
-    ///
-    /// # Errors
-    /// Placing cannot go on; masks are given back all the same.
-    pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Result<Restored, PlacerError> {
-        // bound: one wait per turn; ends with an order to stop
-        let result = loop {
+    /// How every subject stands as a whole.
+    pub fn states(&self) -> Vec<SubjectState> {
+        let topology_hash = self.machine.hash64();
+        let subjects = self.subjects.values();
+        subjects.map(|s| s.state(topology_hash)).collect()
+    }
+
+    /// Runs until an order to stop, then gives every mask back. What fails is told once and tried again, ever more
+    /// slowly: one subject that cannot be placed, or a moment without file descriptors, ends nothing.
+    pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
+        let (mut told, mut pause) = (String::new(), ERROR_PAUSE_MIN);
+        // bound: one wait per turn, and a pause after an error; ends with an order to stop
+        while !self.is_stopped {
             match self.step(SWEEP_PERIOD_MAX, report) {
-                Ok(Progress::Running) => {}
-                Ok(Progress::Stopped) => break Ok(()),
-                Err(e) => break Err(e),
+                Ok(_) => (told, pause) = (String::new(), ERROR_PAUSE_MIN),
+                Err(error) => {
+                    let (category, reason) = (error.category(), error.to_string());
+                    if told != reason {
+                        told.clone_from(&reason);
+                        report(&Report::Failed { category, reason });
+                    }
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(ERROR_PAUSE_MAX);
+                }
             }
-        };
-        let restored = self.restore(report);
-        result.map(|()| restored)
+        }
+        self.restore(report)
     }
 
     /// Waits until something is to be done, at most `timeout`, and does it.
@@ -282,6 +295,7 @@ impl Placer {
             sweep,
             cpusets,
             tree,
+            around,
             ..
         } = self.due;
         let retries = self
@@ -293,7 +307,7 @@ impl Placer {
             .values()
             .filter(|s| s.is_dirty)
             .map(|_| Micros(0));
-        [births, sweep, cpusets, tree]
+        [births, sweep, cpusets, tree, around]
             .into_iter()
             .chain(retries)
             .chain(dirty)
@@ -373,6 +387,12 @@ impl Placer {
             let took = self.reader.clock.now()?.0.saturating_sub(now.0);
             let pause = Duration::from_micros(took) * TREE_PAUSE_RATIO;
             self.due.tree = after(now, pause.clamp(TREE_PERIOD, TREE_PERIOD_MAX));
+        }
+        if now >= self.due.around {
+            for subject in self.subjects.values_mut() {
+                subject.is_dirty |= subject.look_around(&self.reader)?;
+            }
+            self.due.around = after(now, AROUND_PERIOD);
         }
         for subject in self.subjects.values_mut() {
             subject.is_dirty |= subject.retry_at.is_some_and(|at| now >= at);

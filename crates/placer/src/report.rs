@@ -162,6 +162,13 @@ pub enum Report {
     },
     /// Masks were given back.
     Restored(Restored),
+    /// Something cannot be done now; it is tried again, and told again only once it went well in between.
+    Failed {
+        /// As [`crate::PlacerError::category`].
+        category: &'static str,
+        /// Why, as a sentence.
+        reason: String,
+    },
 }
 
 /// The result of giving masks back.
@@ -190,6 +197,12 @@ pub struct Figures {
     pub new_thread_micros: Histogram,
     /// Mappings solved.
     pub solves: u64,
+    /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went, lost their masks.
+    pub widened: u64,
+    /// Cpu time that the placer's own thread has used, microseconds.
+    pub cpu_micros: u64,
+    /// How many times longer than usual its periods are now, because it used more than it may. At least 1.
+    pub slowdown: u32,
 }
 
 impl Restored {

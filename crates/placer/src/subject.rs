@@ -6,11 +6,12 @@ use albacore_mapping::WorkerIndex;
 use albacore_os::{Enclosure, HostRoot, Micros, Pid, Tid};
 use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
-    Enforcement, Ledger, Linted, Moment, Note, Observation, Placement, Plan, Policy, Source,
+    Cause, Enforcement, Ledger, Linted, Moment, Note, Observation, Placement, Plan, Policy, Source,
     Target, ThreadId, lint, plan,
 };
 use albacore_topology::{CpuSet, Topology};
 
+use crate::around::Around;
 use crate::cache::Tree;
 use crate::cpuset::CpusetView;
 use crate::execute::{Done, Guard, Outcome, execute};
@@ -34,12 +35,16 @@ pub(crate) struct Surroundings<'a> {
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) id: SubjectId,
+    /// What the user asked.
+    pub(crate) asked: Policy,
+    /// What of it can be done.
     pub(crate) policy: Policy,
     source: Source,
     pub(crate) tree: Tree,
     pub(crate) cpuset: CpusetView,
     /// Where its threads are; no other is ever written.
-    enclosure: Option<Enclosure>,
+    pub(crate) enclosure: Option<Enclosure>,
+    pub(crate) around: Around,
     pub(crate) solved: Solved,
     pub(crate) ledger: Ledger,
     pub(crate) targets: BTreeMap<ThreadId, Target>,
@@ -50,6 +55,9 @@ pub(crate) struct Subject {
     pub(crate) notes: Vec<Note>,
     /// Drifts that were told and not yet repaired: planned and actual mask.
     pub(crate) told: BTreeMap<ThreadId, (CpuSet, CpuSet)>,
+    /// Drifts since it was added, and threads that were found on the whole cpuset for no reason of theirs.
+    pub(crate) drifts: BTreeMap<Cause, u64>,
+    pub(crate) widened: u64,
     /// Threads whose first mask was verified.
     pub(crate) settled: BTreeSet<ThreadId>,
     pub(crate) added_at: Micros,
@@ -59,7 +67,7 @@ pub(crate) struct Subject {
     pub(crate) retry_at: Option<Micros>,
     retries: u32,
     /// The kernel forbade a write: no more are tried before the policy is set anew.
-    is_refused: bool,
+    pub(crate) is_refused: bool,
     pub(crate) is_dirty: bool,
     /// Something was born on the machine since the children were last listed.
     pub(crate) has_unseen_children: bool,
@@ -95,7 +103,11 @@ impl Subject {
         let added_at = reader.clock.now()?;
         Ok(Self {
             id,
+            asked: config.policy.clone(),
             policy: config.policy.clone(),
+            around: Around::default(),
+            drifts: BTreeMap::new(),
+            widened: 0,
             source: config.source,
             tree,
             cpuset,
@@ -120,7 +132,9 @@ impl Subject {
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.asked = policy.clone();
         self.policy = policy;
+        self.policy.threads = self.threads_within_quota();
         self.is_refused = false;
         self.retries = 0;
         self.is_dirty = true;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use albacore_mapping::{Rank, Slot, WorkerIndex};
 use albacore_os::{Micros, Pid, Tid};
-use albacore_plan::{Linted, Note, Placement, Plan, StepKind, Target, ThreadId};
+use albacore_plan::{Cause, Linted, Note, Placement, Plan, StepKind, Target, ThreadId, plan_hash};
 
 use crate::PlacerError;
 use crate::execute::{Done, Outcome};
 use crate::report::{BirthKind, Report};
+use crate::state::SubjectState;
 use crate::subject::{Subject, Surroundings};
 use crate::table::{Row, RowState};
 
@@ -46,6 +47,12 @@ impl Subject {
                 continue;
             }
             around.figures.drifts += 1;
+            *self.drifts.entry(drift.cause).or_insert(0) += 1;
+            let is_lost = matches!(drift.cause, Cause::CpusetChange | Cause::Hotplug);
+            if is_lost && drift.actual == self.cpuset.cpus {
+                self.widened += 1;
+                around.figures.widened += 1;
+            }
             self.verified_at.remove(&drift.thread);
             self.told.insert(drift.thread, masks);
             (around.report)(&Report::Drift {
@@ -58,7 +65,9 @@ impl Subject {
                 cause: drift.cause,
             });
         }
-        for note in plan.notes.iter().filter(|note| !self.notes.contains(note)) {
+        let mut notes = plan.notes.clone();
+        notes.extend(self.around_notes());
+        for note in notes.iter().filter(|note| !self.notes.contains(note)) {
             let report = match note {
                 Note::SelfPinned { thread, slot } => {
                     let (slot, tid) = (*slot, Tid(thread.tid.0));
@@ -75,7 +84,7 @@ impl Subject {
             };
             (around.report)(&report);
         }
-        self.notes = plan.notes.clone();
+        self.notes = notes;
         Ok(())
     }
 
@@ -202,6 +211,28 @@ impl Subject {
             {
                 self.verified_at.insert(*thread, known.read_at);
             }
+        }
+    }
+
+    /// How it stands as a whole.
+    pub(crate) fn state(&self, topology_hash: u64) -> SubjectState {
+        let pair = self.solved.pair();
+        SubjectState {
+            subject: self.id,
+            cpuset: self.cpuset.cpus.clone(),
+            policy: self.policy.clone(),
+            threads_asked: self.asked.threads,
+            workers_found: self.workers.len(),
+            notes: self.notes.clone(),
+            drifts: self.drifts.clone(),
+            widened: self.widened,
+            respawns: self.respawns.values().map(|&n| u64::from(n)).sum(),
+            entered: self.around.entered,
+            quota: self.around.quota,
+            is_throttled: self.around.is_throttled,
+            is_refused: self.is_refused,
+            plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
+            topology_hash,
         }
     }
 

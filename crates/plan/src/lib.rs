@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod drift;
+mod fingerprint;
 mod ledger;
 pub mod limits;
 mod lint;
@@ -18,6 +19,7 @@ mod roles;
 mod targets;
 
 pub use drift::{Cause, Drift};
+pub use fingerprint::plan_hash;
 pub use ledger::Ledger;
 pub use lint::{LintError, lint};
 pub use name::{parse_thread_name, thread_name};

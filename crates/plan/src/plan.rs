@@ -98,6 +98,31 @@ pub enum Note {
     },
     /// The cpuset has no cpu: nothing can be placed.
     EmptyCpuset,
+    /// The first process has a narrower mask than its cpuset, which nobody here gave it: its runtime, or who started
+    /// that, is pinned, and masks are inherited. Workers are placed all the same.
+    InheritedAffinity {
+        /// The process.
+        pid: Pid,
+        /// Its mask.
+        mask: CpuSet,
+    },
+    /// The cgroup's quota of cpu time is less than the threads asked: fewer are placed, the others share their cpus.
+    Quota {
+        /// The quota, thousandths of a cpu.
+        millicpus: u32,
+        /// Threads per worker that are placed.
+        threads: u16,
+        /// T.
+        asked: u16,
+    },
+    /// The quota of cpu time has stopped the container lately.
+    Throttled,
+    /// Processes that were not started by the container's first one are in it (`kubectl exec`); they are not placed and
+    /// may run on any of its cpus.
+    Entered {
+        /// How many.
+        count: usize,
+    },
 }
 
 /// What should be done now, and what was found.
@@ -233,6 +258,7 @@ pub fn plan(
         });
     }
     draft.place(workers, mapping);
+    draft.note_inherited();
     draft.give_back(&roles);
     draft.finish()
 }
@@ -356,6 +382,23 @@ impl<'a> Draft<'a> {
                 slot,
                 mask: drift.planned.clone(),
                 cause: drift.cause,
+            });
+        }
+    }
+
+    /// Notes a first process that was born with a narrow mask. Workers may be the first process themselves: theirs is
+    /// ours once they are placed.
+    fn note_inherited(&mut self) {
+        let Some(root) = self.observation.processes.first() else {
+            return;
+        };
+        let cpuset = &self.observation.cpuset;
+        let Some(main) = root.main() else { return };
+        let is_narrow = main.mask != *cpuset && main.mask.is_subset(cpuset);
+        if is_narrow && !main.mask.is_empty() && !self.ledger.touched(root.id) {
+            self.notes.push(Note::InheritedAffinity {
+                pid: root.id.pid,
+                mask: main.mask.clone(),
             });
         }
     }

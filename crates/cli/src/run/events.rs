@@ -86,6 +86,10 @@ pub(super) fn of_report(report: &Report) -> Value {
         | Report::Drift { .. }
         | Report::SelfPinned { .. }
         | Report::StepFailed { .. } => of_thread(report),
+        Report::Failed { category, reason } => event(
+            "failed",
+            json!({"category": category, "reason": reason}),
+        ),
     }
 }
 
@@ -151,6 +155,7 @@ fn of_thread(report: &Report) -> Value {
         | Report::UsualPriority
         | Report::PolicySet { .. }
         | Report::SubjectGone { .. }
+        | Report::Failed { .. }
         | Report::Restored(_) => of_report(report),
     }
 }
@@ -260,6 +265,10 @@ pub(super) fn note_text(note: &Note) -> String {
             format!("thread {} pins itself and is left alone", thread.tid.0)
         }
         Note::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
+        Note::InheritedAffinity { pid, mask } => format!(
+            "process {} was started with the mask {mask}, narrower than its cpuset: whoever started it is pinned",
+            pid.0
+        ),
         other => format!("{other:?}"),
     }
 }

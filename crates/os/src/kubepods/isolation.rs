@@ -1,7 +1,7 @@
 //! How much of its cpus a container has for itself. Pins give order among our threads; what keeps others away is the
 //! kubelet's cpu manager, and this tells what it does.
 
-use super::{Kubepods, members};
+use super::Kubepods;
 use crate::{Cgroup, HostRoot, OsError, read_comm, read_online};
 
 /// How much of its cpus a container has for itself.
@@ -57,7 +57,7 @@ pub fn read_isolation(
 
 /// True for a cgroup without processes, or with a sandbox's alone.
 fn is_idle(host: &HostRoot, cgroup: &Cgroup) -> Result<bool, OsError> {
-    let pids = members::read_processes(cgroup)?;
+    let pids = cgroup.read_processes()?;
     Ok(match pids.as_slice() {
         [] => true,
         // Who gives himself that name in a container of one process is overlooked in a report, no more.

@@ -27,7 +27,7 @@ pub struct Members {
 /// # Errors
 /// A directory cannot be read.
 pub fn read_members(host: &HostRoot, container: &Container) -> Result<Members, OsError> {
-    let listed = read_processes(&container.cgroup)?;
+    let listed = container.cgroup.read_processes()?;
     let pids = if listed.iter().any(|pid| pid.0 == 0) {
         scan(host, container)?
     } else {
@@ -77,17 +77,22 @@ impl Members {
     }
 }
 
-/// The processes in a cgroup and below it, as the kernel lists them: 0 for one that has no number in this pid
-/// namespace.
-pub(crate) fn read_processes(cgroup: &Cgroup) -> Result<Vec<Pid>, OsError> {
-    let mut pids = Vec::new();
-    for directory in tree_of(cgroup)? {
-        pids.extend(read_procs(&directory)?);
+impl Cgroup {
+    /// The processes in it and below it, as the kernel lists them: 0 for those that have no number in this pid
+    /// namespace. At most 65,536.
+    ///
+    /// # Errors
+    /// A directory cannot be read; one that is gone has no processes.
+    pub fn read_processes(&self) -> Result<Vec<Pid>, OsError> {
+        let mut pids = Vec::new();
+        for directory in tree_of(self)? {
+            pids.extend(read_procs(&directory)?);
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids.truncate(TASKS_MAX);
+        Ok(pids)
     }
-    pids.sort_unstable();
-    pids.dedup();
-    pids.truncate(TASKS_MAX);
-    Ok(pids)
 }
 
 /// A cgroup's directory and all directories below it.

@@ -41,6 +41,7 @@ impl Placer {
                 }
             }
             Control::Table { reply } => drop(reply.try_send(self.table())),
+            Control::States { reply } => drop(reply.try_send(self.states())),
             Control::Figures { reply } => drop(reply.try_send(self.figures().clone())),
             Control::Stop => self.is_stopped = true,
         }
