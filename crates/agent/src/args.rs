@@ -161,6 +161,9 @@ pub(crate) enum Command {
     },
     /// Give back every mask of this node's pods. An agent that runs pins them again: set the node's annotation first.
     Restore,
+    /// Sleep for a minute: the throw-away child with which the kernel is tried.
+    #[command(hide = true)]
+    Idle,
     /// Say by the exit code whether the agent of this container works.
     Alive,
 }

@@ -1,8 +1,8 @@
 //! What is known of the node and of each pod at one moment: what status, events and params are made of.
 
 use albacore_api::Isolation;
-use albacore_placer::{Row, RowState};
-use albacore_plan::Enforcement;
+use albacore_placer::{Row, RowState, SubjectState};
+use albacore_plan::{Enforcement, Note};
 
 use crate::journal::{BIRTH_ENDS_MS, Story};
 use crate::locate::Absence;
@@ -30,6 +30,8 @@ pub(crate) struct PodFacts {
     pub(crate) absence: Option<Absence>,
     /// What the placer told of it.
     pub(crate) story: Story,
+    /// How the placer says that it stands.
+    pub(crate) state: Option<SubjectState>,
     /// Its slots.
     pub(crate) rows: Vec<Row>,
     /// Quota and isolation.
@@ -159,8 +161,16 @@ impl PodFacts {
         if counts.verified < counts.alive && self.is_enforced() {
             parts.extend(self.story.failure.clone());
         }
-        if counts.verified < counts.slots {
-            parts.extend(self.story.note.clone());
+        if let Some(state) = &self.state {
+            let (can, asked) = (state.policy.threads, state.threads_asked);
+            if can < asked {
+                let cpus = self.strain.quota.unwrap_or_default();
+                parts.push(format!(
+                    "its quota of {cpus} cpus lets {can} of {asked} threads of each worker run"
+                ));
+            }
+            let odd = state.notes.iter().filter_map(sentence);
+            parts.extend(odd);
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
@@ -170,6 +180,22 @@ impl PodFacts {
         let is_empty = |cpuset: &albacore_topology::CpuSet| cpuset.is_empty();
         self.story.cpuset.as_ref().is_some_and(is_empty)
             || matches!(self.absence, Some(Absence::EmptyCpuset(_)))
+    }
+}
+
+/// A note that no table shows, in words.
+fn sentence(note: &Note) -> Option<String> {
+    match note {
+        Note::NameTwice { worker, pid } => Some(format!(
+            "process {} claims to be worker {} as well and is not placed",
+            pid.0, worker.0
+        )),
+        Note::PoolSizeUnsafe { worker } => Some(format!(
+            "PoolSizeUnsafe: the main thread of worker {} keeps its worker's cpus until its pool is \
+             there",
+            worker.0
+        )),
+        _ => None,
     }
 }
 

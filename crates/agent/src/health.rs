@@ -1,8 +1,10 @@
 //! What keeps the agent from its work, each with a word and a sentence of its own. Found out by looking, never by guess.
 
+use std::process::Command;
+
 use albacore_os::{
-    HostRoot, Kubepods, KubepodsError, Pid, SchedExt, UserMasks, probe_user_masks, read_sched_ext,
-    read_stat,
+    HostRoot, Kubepods, KubepodsError, Pid, Pinning, SchedExt, UserMasks, is_read_only,
+    probe_pinning, probe_user_masks_by, read_hidepid, read_sched_ext, read_stat,
 };
 use albacore_plan::Enforcement;
 
@@ -10,13 +12,11 @@ use crate::facts::Health;
 use crate::journal::Journal;
 use crate::wish::{NODE_ANNOTATION, NodeRules, Switch};
 
-/// The bit of CAP_SYS_NICE.
-const SYS_NICE_BIT: u32 = 23;
-
 /// What was found out once, at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct SelfTest {
     has_sys_nice: bool,
+    has_read_only_cgroups: bool,
     user_masks: Option<UserMasks>,
 }
 
@@ -25,8 +25,9 @@ impl SelfTest {
     pub(crate) fn run(host: &HostRoot, enforcement: Enforcement) -> Self {
         let enforces = enforcement == Enforcement::Enforce && host.is_live();
         Self {
-            has_sys_nice: has_capability(SYS_NICE_BIT),
-            user_masks: enforces.then(|| probe_user_masks(host)),
+            has_sys_nice: probe_pinning(host) == Pinning::Permitted,
+            has_read_only_cgroups: is_read_only(&host.cgroup).unwrap_or(false),
+            user_masks: enforces.then(|| probe_user_masks_by(host, sleeper())),
         }
     }
 
@@ -39,12 +40,11 @@ impl SelfTest {
     }
 }
 
-/// Whether this process has a capability in force.
-fn has_capability(bit: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    set.is_some_and(|set| set & (1 << bit) != 0)
+/// This program, asleep: its image holds no other.
+fn sleeper() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("idle");
+    command
 }
 
 /// How the node stands now.
@@ -58,14 +58,8 @@ pub(crate) fn health(
     let scheduler = read_sched_ext(host);
     let mut ills = Vec::new();
     let mut ill = |word: &'static str, text: String| ills.push((word, text));
-    if read_stat(host, Pid(1)).is_err() {
-        let proc = host.proc.display();
-        ill(
-            "HiddenProcesses",
-            format!(
-                "process 1 is not visible in {proc}: it is mounted with hidepid, or is not the node's"
-            ),
-        );
+    if let Some(text) = hidden(host) {
+        ill("HiddenProcesses", text);
     }
     match Kubepods::find(host) {
         Ok(_) => {}
@@ -112,7 +106,24 @@ pub(crate) fn health(
             matches!(scheduler, Ok(SchedExt::Enabled)),
         ),
         ills,
-        memory: test.user_masks.as_ref().map(memory),
+        memory: test
+            .user_masks
+            .as_ref()
+            .map(|found| memory(found, test.has_read_only_cgroups)),
+    }
+}
+
+/// Why processes of others cannot be seen.
+fn hidden(host: &HostRoot) -> Option<String> {
+    let proc = host.proc.display();
+    match read_hidepid(host) {
+        Ok(Some(option)) => Some(format!(
+            "{proc} is mounted with {option}: others' threads are hidden"
+        )),
+        _ if read_stat(host, Pid(1)).is_err() => Some(format!(
+            "process 1 is not visible in {proc}: it is not that of the node"
+        )),
+        _ => None,
     }
 }
 
@@ -160,7 +171,7 @@ fn idle(
     is_foreign.then(|| ("SchedExt", foreign_scheduler()))
 }
 
-fn memory(found: &UserMasks) -> (&'static str, &'static str, String) {
+fn memory(found: &UserMasks, is_read_only: bool) -> (&'static str, &'static str, String) {
     match found {
         UserMasks::Remembered => {
             let text = "a mask comes back when its cpus do";
@@ -169,6 +180,11 @@ fn memory(found: &UserMasks) -> (&'static str, &'static str, String) {
         UserMasks::Forgotten => {
             let text = "any change of a cpuset wipes its masks: they are written again";
             ("False", "Tried", text.to_owned())
+        }
+        // Either way every mask is read and none is taken for remembered.
+        UserMasks::Unknown { .. } if is_read_only => {
+            let text = "the cgroups are mounted read-only: what the kernel does was not tried";
+            ("Unknown", "ReadOnlyCgroups", text.to_owned())
         }
         UserMasks::Unknown { reason } => ("Unknown", "NotTried", reason.clone()),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use albacore_placer::{Report, SubjectId};
-use albacore_plan::{Cause, Note};
+use albacore_plan::Cause;
 use albacore_topology::CpuSet;
 
 /// Upper ends of the buckets of birth-to-verified times, in milliseconds; one more bucket has none. 20 and 60 ms are what
@@ -23,7 +23,7 @@ pub(crate) struct Story {
     pub(crate) foreign: u64,
     /// Threads that are left alone because they pin themselves.
     pub(crate) self_pinned: u64,
-    /// Threads found on their whole cpuset although they had been pinned.
+    /// Threads found on their whole cpuset although they had been pinned, as the placer counts them.
     pub(crate) widened: u64,
     /// Threads that began with a mask narrower than their cpuset that nobody known gave them.
     pub(crate) inherited: u64,
@@ -31,8 +31,6 @@ pub(crate) struct Story {
     pub(crate) failures: u64,
     /// Why the last of them.
     pub(crate) failure: Option<String>,
-    /// What was odd last, besides counts.
-    pub(crate) note: Option<String>,
     /// Whether its plan is proven best.
     pub(crate) optimal: Option<bool>,
 }
@@ -74,13 +72,7 @@ impl Journal {
             Report::CpusetChanged { subject, cpuset } => {
                 self.story(*subject).cpuset = Some(cpuset.clone());
             }
-            Report::Drift {
-                subject,
-                cause,
-                actual,
-                planned,
-                ..
-            } => self.take_drift(*subject, *cause, planned, actual),
+            Report::Drift { subject, cause, .. } => self.take_drift(*subject, *cause),
             Report::Pinned {
                 birth_to_verified_micros,
                 ..
@@ -91,7 +83,6 @@ impl Journal {
                 }
             }
             Report::SelfPinned { subject, .. } => self.story(*subject).self_pinned += 1,
-            Report::Note { subject, note } => self.story(*subject).note = sentence(note),
             Report::StepFailed {
                 subject, reason, ..
             } => {
@@ -105,7 +96,7 @@ impl Journal {
         }
     }
 
-    fn take_drift(&mut self, subject: SubjectId, cause: Cause, planned: &CpuSet, actual: &CpuSet) {
+    fn take_drift(&mut self, subject: SubjectId, cause: Cause) {
         let story = self.story(subject);
         match cause {
             // Births have their own figures, and a new plan is nobody's drift.
@@ -115,10 +106,7 @@ impl Journal {
                 return;
             }
             Cause::SelfPin | Cause::Foreign => story.foreign += 1,
-            Cause::CpusetChange | Cause::Hotplug | Cause::Unknown => {
-                let is_whole = story.cpuset.as_ref() == Some(actual) && actual != planned;
-                story.widened += u64::from(is_whole);
-            }
+            Cause::CpusetChange | Cause::Hotplug | Cause::Unknown => {}
         }
         story.drifts += 1;
         story.cause = Some(cause);
@@ -142,22 +130,6 @@ fn bucket(micros: u64) -> usize {
         .iter()
         .position(is_within)
         .unwrap_or(BIRTH_ENDS_MS.len())
-}
-
-/// A note that no table shows, in words.
-fn sentence(note: &Note) -> Option<String> {
-    match note {
-        Note::NameTwice { worker, pid } => Some(format!(
-            "process {} claims to be worker {} as well and is not placed",
-            pid.0, worker.0
-        )),
-        Note::PoolSizeUnsafe { worker } => Some(format!(
-            "PoolSizeUnsafe: the main thread of worker {} keeps its worker's cpus until its pool is \
-             there",
-            worker.0
-        )),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -196,7 +168,7 @@ mod tests {
         }
         journal.take(&drift(7, Cause::CpusetChange));
         let story = &journal.stories[&subject];
-        assert_eq!((story.drifts, story.foreign, story.widened), (2, 1, 1));
+        assert_eq!((story.drifts, story.foreign), (2, 1));
         assert_eq!(
             (story.inherited, story.cause),
             (1, Some(Cause::CpusetChange))

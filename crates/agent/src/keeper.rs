@@ -8,27 +8,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use albacore_cluster::Events;
-use albacore_os::HostRoot;
-use albacore_placer::{Config, Row, SubjectId};
+use albacore_cluster::{Events, Metrics};
+use albacore_os::{HostRoot, raise_descriptor_limit};
+use albacore_placer::{Config, Row, SubjectId, SubjectState};
 use albacore_plan::Enforcement;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::events::{Teller, restored};
-use crate::facts::{Facts, PodFacts, Strain};
+use crate::facts::{Facts, PodFacts};
+use crate::feed::Feed;
 use crate::fleet::{Fleet, Turn};
 use crate::health::{SelfTest, health};
 use crate::heartbeat::Heartbeat;
-use crate::journal::Journal;
+use crate::journal::{Journal, Story};
 use crate::limits::{
     ANSWER_TIME_MAX, FAREWELL_TIME_MAX, GATHER, PLACER_PAUSE_MAX, STRAIN_PERIOD, TABLE_PAUSE,
     TABLE_PERIOD, TURN_PERIOD,
 };
 use crate::metrics::Counts;
-use crate::placing::{Placing, SharedJournal, Wake};
+use crate::placing::{Placing, SharedJournal, Wake, category};
 use crate::status::Reporter;
+use crate::strain::Strains;
 use crate::view::{Bell, Ears, View};
 use crate::wish::{Aim, NodeRules, Switch, Wish};
 use crate::writer::Wanted;
@@ -39,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) flag: Enforcement,
     pub(crate) heartbeat: PathBuf,
     pub(crate) view: Arc<View>,
+    pub(crate) feed: Option<Feed>,
+    pub(crate) metrics: Metrics,
     pub(crate) events: Events,
     pub(crate) wanted: watch::Sender<Wanted>,
     pub(crate) counts: Counts,
@@ -56,9 +60,10 @@ pub(crate) struct Keeper {
     fleet: Fleet,
     wishes: Vec<Wish>,
     rows: BTreeMap<SubjectId, Vec<Row>>,
+    states: BTreeMap<SubjectId, SubjectState>,
     rows_at: Option<Instant>,
     rows_version: u64,
-    strains: BTreeMap<String, Strain>,
+    strains: Strains,
     strains_at: Option<Instant>,
     is_unfinished: bool,
     is_unsynced: bool,
@@ -66,11 +71,15 @@ pub(crate) struct Keeper {
     reporter: Reporter,
     teller: Teller,
     heart: Heartbeat,
+    fed: Vec<albacore_settings::feed::Pod>,
 }
 
 impl Keeper {
     /// Looks at this process and the kernel; places nothing yet.
     pub(crate) fn new(setup: Setup) -> Self {
+        if let Err(error) = raise_descriptor_limit() {
+            tracing::warn!(%error, "the limit of open files stays as it is");
+        }
         let test = SelfTest::run(&setup.host, setup.flag);
         tracing::info!(?test, "self-test");
         Self {
@@ -82,9 +91,10 @@ impl Keeper {
             placer_not_before: None,
             wishes: Vec::new(),
             rows: BTreeMap::new(),
+            states: BTreeMap::new(),
             rows_at: None,
             rows_version: 0,
-            strains: BTreeMap::new(),
+            strains: Strains::default(),
             strains_at: None,
             is_unfinished: true,
             is_unsynced: true,
@@ -92,6 +102,7 @@ impl Keeper {
             reporter: Reporter::default(),
             teller: Teller::default(),
             heart: Heartbeat::default(),
+            fed: Vec::new(),
         }
     }
 
@@ -115,7 +126,14 @@ impl Keeper {
         let is_behind = self.journal.lock().version != self.rows_version;
         let behind = is_behind.then(|| self.rows_at.map_or(now, |at| at + TABLE_PAUSE));
         let unfinished = self.is_unfinished.then(|| now + TABLE_PAUSE);
-        let due = [behind, unfinished, self.fleet.next_look(), self.heart.due()];
+        let feed = self.setup.feed.as_ref().map(|feed| feed.next(now));
+        let due = [
+            behind,
+            unfinished,
+            feed,
+            self.fleet.next_look(),
+            self.heart.due(),
+        ];
         let first = due.into_iter().flatten().min();
         let pause = first.map_or(TURN_PERIOD, |at| at.saturating_duration_since(now));
         pause.clamp(GATHER, TURN_PERIOD)
@@ -138,7 +156,23 @@ impl Keeper {
         if is_changed || is_read || is_strained || has_news {
             self.report(now);
         }
+        self.feed(now);
         self.heart.beat(&self.setup.heartbeat, "works", now);
+    }
+
+    /// Tells params what is new, or again what is so.
+    fn feed(&mut self, now: Instant) {
+        let Some(feed) = &mut self.setup.feed else {
+            return;
+        };
+        if feed.wants(&self.fed, now) {
+            self.setup.counts.note_cpu();
+            let metrics = self.setup.metrics.text().unwrap_or_default();
+            let metrics = metrics.trim_end().trim_end_matches("# EOF").to_owned();
+            feed.write(self.fed.clone(), metrics, now);
+        } else {
+            feed.flush();
+        }
     }
 
     /// Starts a placer where there is none.
@@ -168,7 +202,7 @@ impl Keeper {
             Err(error) => {
                 tracing::warn!(%error, "placing cannot begin; it is tried again");
                 self.placer_not_before = Some(now + PLACER_PAUSE_MAX);
-                self.journal.lock().trouble = Some((error.category(), error.to_string()));
+                self.journal.lock().trouble = Some((category(&error), error.to_string()));
             }
         }
     }
@@ -244,6 +278,12 @@ impl Keeper {
             row.verified_micros_ago = row.verified_micros_ago.map(|_| 0);
             rows.entry(row.subject).or_default().push(row);
         }
+        if let Ok(states) = placing.handle.states()
+            && let Ok(states) = states.wait(ANSWER_TIME_MAX)
+        {
+            let by_id = |state: SubjectState| (state.subject, state);
+            self.states = states.into_iter().map(by_id).collect();
+        }
         if let Ok(figures) = placing.handle.figures()
             && let Ok(figures) = figures.wait(ANSWER_TIME_MAX)
         {
@@ -262,12 +302,8 @@ impl Keeper {
         }
         self.strains_at = Some(now);
         let present = self.fleet.present().iter();
-        self.strains = present
-            .map(|(uid, has)| {
-                let strain = crate::strain::read(&self.setup.host, &has.cgroup);
-                (uid.clone(), strain)
-            })
-            .collect();
+        let present = present.map(|(uid, has)| (uid, &has.cgroup));
+        self.strains.read(&self.setup.host, present);
         // The node itself is looked at in the same period.
         true
     }
@@ -288,17 +324,17 @@ impl Keeper {
         let pods = self.wishes.iter().map(|wish| {
             let uid = &wish.pod.uid;
             let has = self.fleet.present().get(uid);
-            let story = has.and_then(|has| journal.stories.get(&has.id));
             PodFacts {
                 wish: wish.clone(),
                 is_present: has.is_some(),
                 absence: self.fleet.absence(uid).cloned(),
-                story: story.cloned().unwrap_or_default(),
+                story: self.story(has.map(|has| has.id), &journal),
+                state: has.and_then(|has| self.states.get(&has.id)).cloned(),
                 rows: has
                     .and_then(|has| self.rows.get(&has.id))
                     .cloned()
                     .unwrap_or_default(),
-                strain: self.strains.get(uid).copied().unwrap_or_default(),
+                strain: self.strains.of(uid),
                 withdrawn: None,
             }
         });
@@ -311,6 +347,16 @@ impl Keeper {
         }
     }
 
+    /// What was told of a subject, with what the placer itself counts.
+    fn story(&self, id: Option<SubjectId>, journal: &Journal) -> Story {
+        let told = id.and_then(|id| journal.stories.get(&id)).cloned();
+        let mut story = told.unwrap_or_default();
+        if let Some(state) = id.and_then(|id| self.states.get(&id)) {
+            story.widened = state.widened;
+        }
+        story
+    }
+
     fn report(&mut self, now: Instant) {
         let facts = self.facts();
         let node = self.setup.view.node_reference();
@@ -318,6 +364,12 @@ impl Keeper {
             self.setup.events.tell(happening);
         }
         self.setup.counts.note_facts(&facts);
+        self.fed = crate::feed::pods(&facts.pods, |pod| {
+            let pod = &pod.wish.pod;
+            self.setup
+                .view
+                .deployment(&pod.key.namespace, &pod.deployment)
+        });
         let status = self.reporter.status(&facts, &Time(Timestamp::now()));
         let wanted = Wanted {
             status: Some(status),

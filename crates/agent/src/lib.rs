@@ -9,6 +9,7 @@ mod args;
 mod dump;
 mod events;
 mod facts;
+mod feed;
 mod fleet;
 mod health;
 mod heartbeat;

@@ -93,3 +93,12 @@ pub(crate) const RESTORE_LOOKS_MAX: usize = 16;
 
 /// Errors of `restore` that are told; the rest is only counted.
 pub(crate) const RESTORE_TOLD_MAX: usize = 8;
+
+/// Pause before it is looked again whether somebody reads the feed.
+pub(crate) const FEED_LOOK: Duration = Duration::from_secs(1);
+
+/// Pause before a line that its reader takes slowly goes on: params promises a change within a second.
+pub(crate) const FEED_RETRY: Duration = Duration::from_millis(100);
+
+/// The life of the throw-away child with which the kernel is tried, should nobody end it.
+pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use albacore_cluster::Metrics;
+use albacore_os::{HostRoot, Pid, read_stat};
 use albacore_placer::Figures;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -137,7 +138,13 @@ impl Counts {
     }
 
     /// Cpu time of this process so far.
-    pub(crate) fn note_cpu(&self, micros: u64) {
-        set(&self.cpu_micros, micros);
+    pub(crate) fn note_cpu(&self) {
+        let own = Pid(std::process::id() as i32);
+        if let Ok(stat) = read_stat(&HostRoot::live(), own) {
+            set(&self.cpu_micros, stat.cpu_ticks * MICROS_PER_TICK);
+        }
     }
 }
+
+/// The kernel counts cpu time for user space in hundredths of a second, on every machine.
+const MICROS_PER_TICK: u64 = 10_000;

@@ -114,12 +114,12 @@ fn follow(placer: &mut Placer, journal: &SharedJournal, wake: &Wake) -> Restored
             }
             Ok(Progress::Stopped) => return placer.restore(&mut take),
             Err(error) => {
-                let told = Some((error.category(), error.to_string()));
+                let told = Some((category(&error), error.to_string()));
                 if let PlacerError::NotPermitted(_) = &error {
                     journal.lock().refused = Some(error.to_string());
                 }
                 if std::mem::replace(&mut journal.lock().trouble, told.clone()) != told {
-                    tracing::warn!(category = error.category(), %error, "placing failed; it is tried again");
+                    tracing::warn!(category = category(&error), %error, "placing failed; it is tried again");
                     wake();
                 }
                 let pause = PLACER_PAUSE_MIN.saturating_mul(1 << failures.min(8));
@@ -127,5 +127,39 @@ fn follow(placer: &mut Placer, journal: &SharedJournal, wake: &Wake) -> Restored
                 std::thread::sleep(pause.min(PLACER_PAUSE_MAX));
             }
         }
+    }
+}
+
+/// A stable word for an error: what every part of the program runs out of at once has its own.
+pub(crate) fn category(error: &PlacerError) -> &'static str {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    // bound: errors hold their causes, so there is no circle.
+    while let Some(error) = cause {
+        let code = error.downcast_ref().and_then(std::io::Error::raw_os_error);
+        if code.is_some_and(|code| TOO_MANY_FILES.contains(&code)) {
+            return "files_exhausted";
+        }
+        cause = error.source();
+    }
+    error.category()
+}
+
+/// ENFILE and EMFILE.
+const TOO_MANY_FILES: [i32; 2] = [23, 24];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_out_of_files_has_a_word_of_its_own() {
+        let error = |code| {
+            PlacerError::Os(albacore_os::OsError::Call {
+                call: "pidfd_open",
+                source: std::io::Error::from_raw_os_error(code),
+            })
+        };
+        assert_eq!(category(&error(24)), "files_exhausted");
+        assert_eq!(category(&error(5)), "os");
     }
 }

@@ -13,9 +13,10 @@ use clap::error::ErrorKind;
 use tokio::sync::watch;
 
 use crate::args::{Args, Command, Common, Daemon, EventSource};
+use crate::feed::Feed;
 use crate::heartbeat::alive;
 use crate::keeper::{Keeper, Setup};
-use crate::limits::FAREWELL_TIME_MAX;
+use crate::limits::{FAREWELL_TIME_MAX, IDLE_TIME};
 use crate::metrics::Counts;
 use crate::view::{View, bell};
 use crate::writer::{Wanted, Writer};
@@ -59,6 +60,10 @@ fn run(args: Args) -> anyhow::Result<()> {
         alive(&args.common.heartbeat, SystemTime::now()).map_err(anyhow::Error::msg)?;
         return Ok(());
     }
+    if let Some(Command::Idle) = args.command {
+        std::thread::sleep(IDLE_TIME);
+        return Ok(());
+    }
     let node = args
         .common
         .node_name
@@ -78,7 +83,7 @@ fn run(args: Args) -> anyhow::Result<()> {
                 crate::dump::run(&args.common, &node, pod.as_deref()).await
             }
             Some(Command::Restore) => crate::restore::run(&args.common, &node).await,
-            Some(Command::Alive) => Ok(()),
+            Some(Command::Alive | Command::Idle) => Ok(()),
         }
     })
 }
@@ -120,11 +125,15 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
     let (wanted, wishes) = watch::channel(Wanted::default());
     let writing = tokio::spawn(Writer::new(cluster.clone(), node.to_owned()).run(wishes));
     let stop = Arc::new(AtomicBool::new(false));
+    let feed = daemon.feed.as_deref().map(|path| Feed::open(path, node));
+    let feed = feed.transpose().context("the pipe to albacore-params")?;
     let setup = Setup {
         host: common.host(),
         flag: Enforcement::from(daemon.enforcement),
         heartbeat: common.heartbeat.clone(),
         view,
+        feed,
+        metrics: metrics.clone(),
         events: events.clone(),
         wanted,
         counts: Counts::registered(&metrics),

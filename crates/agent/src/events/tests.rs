@@ -61,6 +61,7 @@ fn pod() -> PodFacts {
         },
         is_present: true,
         absence: None,
+        state: None,
         story: Story::default(),
         rows: rows.collect(),
         strain: Strain::default(),

@@ -19,6 +19,7 @@ fn node() -> (tempfile::TempDir, HostRoot) {
 fn able(has_sys_nice: bool) -> SelfTest {
     SelfTest {
         has_sys_nice,
+        has_read_only_cgroups: false,
         user_masks: None,
     }
 }

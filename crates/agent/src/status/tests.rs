@@ -68,6 +68,7 @@ fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
         wish: Wish { pod: seen, aim },
         is_present: true,
         absence: None,
+        state: None,
         story: Story {
             cpuset: Some("0-3".parse().unwrap()),
             ..Story::default()

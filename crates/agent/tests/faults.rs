@@ -1,0 +1,227 @@
+//! What goes wrong around the agent: the API server goes, the agent is killed, rights are missing, workers are too few.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+
+mod rig;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rig::{NODE, Rig, processes_in, threads_of, wait};
+use serde_json::json;
+
+#[test]
+fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing() {
+    let mut rig = Rig::start();
+    rig.deploy("fraud", 2, 2, &json!({}));
+    let pod = rig.pod("fraud-1", "fraud", &["2", "2", "named"]);
+    let mut agent = rig.agent(&[]);
+    pod.wait_until_pinned(4);
+    rig.wait_for_verified(&pod, 4);
+    let births = |rig: &Rig| rig.status()["births"].to_string();
+    // Settled: what was to be written is written, and then nothing is.
+    std::thread::sleep(Duration::from_secs(10));
+    let (writes, cpu) = (rig.writes().len(), agent.cpu_seconds());
+    std::thread::sleep(Duration::from_secs(10));
+    let cpu = agent.cpu_seconds() - cpu;
+    assert_eq!(rig.writes().len(), writes, "{:?}", rig.writes());
+    assert!(cpu < 1.0, "{cpu} s of cpu time in 10 s: a busy loop");
+
+    let before = births(&rig);
+    rig.plane.stop_api_server();
+    for _ in 0..2 {
+        let killed = pod.worker(1);
+        pod.kill(killed);
+        wait("the worker is replaced without an API server", || {
+            pod.is_pinned(4) && !pod.threads().contains_key(&killed)
+        });
+    }
+    assert!(!agent.has_ended());
+    rig.plane.restart_api_server().unwrap();
+    wait("the births meanwhile are told", || births(&rig) != before);
+    rig.wait_for_verified(&pod, 4);
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn a_killed_agent_is_succeeded_by_one_that_adopts_and_restore_gives_back() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 3, 2, &json!({}));
+    rig.deploy("search", 1, 2, &json!({"mode": "Compact"}));
+    let fraud = rig.pod("fraud-1", "fraud", &["3", "2", "named"]);
+    let search = rig.pod("search-1", "search", &["1", "2", "named"]);
+    let agent = rig.agent(&[]);
+    fraud.wait_until_pinned(6);
+    search.wait_until_pinned(2);
+    rig.wait_for_verified(&search, 2);
+    // Solved together: 8 threads on 2 cpus are 4 on each.
+    let all = |cpu: &str| {
+        let threads = fraud.threads().into_iter().chain(search.threads());
+        threads.filter(|(_, (_, mask))| mask == cpu).count()
+    };
+    wait("the loads are balanced", || (all("0"), all("1")) == (4, 4));
+    std::thread::sleep(Duration::from_secs(2));
+    let before = (fraud.threads(), search.threads());
+    agent.kill();
+    assert_eq!(
+        (fraud.threads(), search.threads()),
+        before,
+        "nothing is lost with it"
+    );
+
+    let agent = rig.agent(&[]);
+    rig.wait_for_verified(&fraud, 6);
+    rig.wait_for_verified(&search, 2);
+    std::thread::sleep(Duration::from_secs(3));
+    let after = (fraud.threads(), search.threads());
+    assert_eq!(after, before, "a new life adopts what the old one pinned");
+    agent.kill();
+
+    // No agent any more: one command gives everything back.
+    let told = rig.ask(&["restore"]).unwrap();
+    assert!(told.contains("8 of "), "{told}");
+    fraud.wait_until_free("0-1");
+    search.wait_until_free("0-1");
+}
+
+#[test]
+fn too_few_workers_are_told_and_those_that_are_there_are_placed() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 4, 1, &json!({}));
+    let mut pod = rig.pod("fraud-1", "fraud", &["3", "1", "named"]);
+    let agent = rig.agent(&[]);
+    rig.wait_for_reason(&pod, "found 3 of 4 workers");
+    pod.wait_until_pinned(3);
+    rig.wait_for_event("fraud-1", "WorkersMissing");
+    // The container is started again, as it should be: another id, another cgroup.
+    rig.run_container(&mut pod, &["4", "1", "named"]);
+    pod.wait_until_pinned(4);
+    rig.wait_for_verified(&pod, 4);
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 2, 1, &json!({}));
+    let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+    // As the container of the Observe manifest: another user, the node's /proc under another name.
+    let proc = rig.folder.path().join("proc");
+    std::os::unix::fs::symlink("/proc", &proc).unwrap();
+    let flags = ["--enforcement", "Observe", "--proc", proc.to_str().unwrap()];
+    let agent = rig.agent_as(Some(65532), &flags);
+    wait("it is planned", || rig.entry(&pod)["planned"] == 2);
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    assert_eq!(rig.says("Enforcing"), "False/Observe");
+    assert_eq!(rig.entry(&pod)["workers"], 2);
+    assert!(pod.masks().iter().all(|mask| mask == "0-1"));
+    assert!(agent.stop().success());
+
+    // Asked to enforce without the right to, it observes and says why.
+    let agent = rig.agent_as(Some(65532), &[]);
+    wait("it says why", || rig.says("Enforcing") == "False/NoSysNice");
+    assert_eq!(rig.says("Degraded"), "True/NoSysNice");
+    rig.wait_for_event(NODE, "NoSysNice");
+    assert!(pod.masks().iter().all(|mask| mask == "0-1"));
+    assert!(agent.stop().success());
+
+    let agent = rig.agent(&[]);
+    pod.wait_until_pinned(2);
+    let annotate = |value: &str| {
+        let annotation = format!("albacore.dev/enforcement={value}");
+        rig.kubectl(&["annotate", "--overwrite", "node", NODE, &annotation]);
+    };
+    annotate("None");
+    pod.wait_until_free("0-1");
+    wait("it says so", || rig.says("Enforcing") == "False/KillSwitch");
+    rig.wait_for_event("fraud-1", "PlacementRestored");
+    annotate("off");
+    rig.wait_for_event(NODE, "SwitchNotUnderstood");
+    assert!(pod.masks().iter().all(|mask| mask == "0-1"));
+    rig.kubectl(&["annotate", "node", NODE, "albacore.dev/enforcement-"]);
+    pod.wait_until_pinned(2);
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn pods_that_did_not_opt_in_are_never_touched() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 2, 1, &json!({}));
+    rig.deploy_in("kube-system", "fraud", 2, 1, &json!({}));
+    rig.kubectl(&["create", "serviceaccount", "default", "-n", "kube-system"]);
+    let server = ["2", "1", "named"];
+    let label = |name: &str| json!({"albacore.dev/deployment": name});
+    let others = [
+        rig.pod_with("default", "plain", &json!({"app": "fraud"}), &server),
+        rig.pod_with("default", "orphan", &label("nobody"), &server),
+        rig.pod_with("kube-system", "system", &label("fraud"), &server),
+    ];
+    // A cgroup with the opted-in pod's name elsewhere, another container of that pod, and a process beside it.
+    let pod = rig.pod("fraud-1", "fraud", &server);
+    let forged = rig
+        .cgroup()
+        .join("kubepods/burstable/pod0/x/kubepods")
+        .join(format!("pod{}", pod.uid));
+    let forged = forged.join(pod.cgroup.file_name().unwrap());
+    let sidecar = pod.cgroup.with_file_name("f".repeat(64));
+    let mut strangers = Vec::new();
+    for cgroup in [&forged, &sidecar] {
+        rig::make_cgroup(cgroup, std::path::Path::new("/sys/fs/cgroup/cpuset"));
+        strangers.push(rig.spawn_in(cgroup, &server));
+    }
+    let agent = rig.agent(&[]);
+    pod.wait_until_pinned(2);
+    rig.wait_for_verified(&pod, 2);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(5) {
+        let masks = others.iter().flat_map(|pod| pod.masks());
+        let beside = [&forged, &sidecar]
+            .into_iter()
+            .flat_map(|c| processes_in(c));
+        let beside = beside.flat_map(threads_of).map(|(_, (_, mask))| mask);
+        let own = threads_of(std::process::id() as i32)
+            .into_values()
+            .map(|(_, mask)| mask);
+        for mask in masks.chain(beside).chain(own) {
+            assert_eq!(mask, "0-1");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    rig.wait_for_reason(&others[1], "no InferenceDeployment default/nobody");
+    rig.wait_for_reason(&others[2], "never placed");
+    assert!(rig.entry(&others[0]).is_null());
+    // Nobody listens in the agent.
+    let fds = fs::read_dir(format!("/proc/{}/fd", agent.pid()))
+        .unwrap()
+        .flatten();
+    let links = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+    let inodes: Vec<String> = links
+        .filter_map(|l| {
+            Some(
+                l.to_str()?
+                    .strip_prefix("socket:[")?
+                    .strip_suffix(']')?
+                    .to_owned(),
+            )
+        })
+        .collect();
+    assert!(!inodes.is_empty(), "it talks to the API server");
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        let text =
+            fs::read_to_string(format!("/proc/{}/net/{table}", agent.pid())).unwrap_or_default();
+        let listens = text
+            .lines()
+            .skip(1)
+            .map(|l| l.split_whitespace().collect::<Vec<_>>());
+        let ours = listens.filter(|l| inodes.iter().any(|inode| inode == l[9]));
+        for socket in ours {
+            assert_eq!(socket[3], "01", "established, and nothing else: {socket:?}");
+        }
+    }
+    for mut stranger in strangers {
+        drop(stranger.stdin.take());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+    assert!(agent.stop().success());
+}
