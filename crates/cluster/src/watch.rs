@@ -242,7 +242,10 @@ where
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    *failures = 0;
+                    // A list begins with its own announcement, before it is known whether it may be read.
+                    if !matches!(event, Event::Init) {
+                        *failures = 0;
+                    }
                     if self.take(event, &mut listing) && !*was_listed {
                         *was_listed = true;
                         (self.on_listed)();
@@ -250,7 +253,7 @@ where
                 }
                 Err(error) => {
                     *failures = failures.saturating_add(1);
-                    self.report(&error, *was_listed);
+                    self.report(&error, *failures, *was_listed);
                     if is_too_old(&error) {
                         return;
                     }
@@ -318,7 +321,7 @@ where
         (self.cluster.keeper.metrics().counts(), Named { name })
     }
 
-    fn report(&self, error: &watcher::Error, was_listed: bool) {
+    fn report(&self, error: &watcher::Error, failures: u32, was_listed: bool) {
         let (counts, name) = self.counts();
         counts.watch_failures.get_or_create(&name).inc();
         let watch = self.options.name;
@@ -329,7 +332,16 @@ where
         if !was_listed {
             self.gate.hold(&format!("the first list ({error})"));
         }
-        tracing::warn!(watch, error, "a watch failed; it is taken up again");
+        // What lasts is told less and less often.
+        match failures.is_power_of_two() {
+            true => tracing::warn!(
+                watch,
+                error,
+                failures,
+                "a watch failed; it is taken up again"
+            ),
+            false => tracing::debug!(watch, error, failures, "a watch failed again"),
+        }
     }
 
     fn not_installed(&self) -> String {

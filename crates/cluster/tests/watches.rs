@@ -413,3 +413,35 @@ async fn versions_that_etcd_has_compacted_are_listed_anew() {
     told.wait_for("kept", &["1", "1000000", "7"]).await;
     shutdown.trigger();
 }
+
+#[tokio::test]
+async fn a_watch_that_is_forbidden_asks_less_and_less_often() {
+    let plane = ControlPlane::start(&Options::default()).unwrap();
+    let options = ConnectOptions {
+        kubeconfig: Some(plane.kubeconfig_of("nobody", None).unwrap()),
+        manager: "nobody",
+        ..ConnectOptions::default()
+    };
+    let metrics = Metrics::new();
+    let cluster = Cluster::connect(&options, &metrics).await.unwrap();
+    let shutdown = Shutdown::new();
+    let pods = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
+    let mut wanted = WatchOptions::new("pods", pods);
+    wanted.fields = "spec.nodeName=a".to_owned();
+    let watch: Watch<k8s_openapi::api::core::v1::Pod> =
+        cluster.watch(wanted, &Gates::default(), &shutdown, |_| {});
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(!watch.is_synced());
+    let log = plane.audit_log().unwrap();
+    let asked = log
+        .lines()
+        .filter(|line| line.contains("\"nobody\""))
+        .count();
+    // 0.2, 0.4, 0.8, 1.6, 3.2 s apart, each up to half as long again: by then six at the most.
+    assert!((3..=7).contains(&asked), "{asked} requests");
+    assert!(
+        log.contains("fieldSelector=spec.nodeName%3Da"),
+        "asked for this node's alone"
+    );
+    shutdown.trigger();
+}
