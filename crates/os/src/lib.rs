@@ -55,9 +55,9 @@ pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
 pub use poll::{Key, Poll, Wake};
 pub use priority::{Favor, favor_this_thread};
-pub use probe::{UserMasks, probe_user_masks};
+pub use probe::{UserMasks, probe_user_masks, probe_user_masks_by};
 pub use process::{
-    Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_last_pid, read_stat,
+    LastPid, Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_stat,
     read_task_comm, read_task_stat, read_tasks,
 };
 pub use quota::{CpuQuota, read_cpu_quota};

@@ -32,14 +32,21 @@ pub enum UserMasks {
 /// Tries it in a cgroup made for this and removed again, with a process that sleeps. Takes some milliseconds, needs the
 /// right to make a cgroup and two cpus; where these are missing the answer is [`UserMasks::Unknown`].
 pub fn probe_user_masks(host: &HostRoot) -> UserMasks {
-    match try_probe(host) {
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60");
+    probe_user_masks_by(host, sleep)
+}
+
+/// The same with another program that sleeps: an image may have none but its own.
+pub fn probe_user_masks_by(host: &HostRoot, sleeper: Command) -> UserMasks {
+    match try_probe(host, sleeper) {
         Ok(true) => UserMasks::Remembered,
         Ok(false) => UserMasks::Forgotten,
         Err(reason) => UserMasks::Unknown { reason },
     }
 }
 
-fn try_probe(host: &HostRoot) -> Result<bool, String> {
+fn try_probe(host: &HostRoot, sleeper: Command) -> Result<bool, String> {
     if !host.is_live() {
         return Err("this is a recording, not a live kernel".into());
     }
@@ -56,7 +63,7 @@ fn try_probe(host: &HostRoot) -> Result<bool, String> {
     scratch
         .set_cpus(&both)
         .map_err(|e| format!("a new cgroup takes no cpuset: {e}"))?;
-    let sleeper = Sleeper::start().map_err(|e| format!("no process can be started: {e}"))?;
+    let sleeper = Sleeper::start(sleeper).map_err(|e| format!("no process can be started: {e}"))?;
     let tid = Tid(sleeper.child.id() as i32);
     let said = |e: io::Error| e.to_string();
     fs::write(scratch.directory.join("cgroup.procs"), tid.0.to_string()).map_err(said)?;
@@ -72,10 +79,8 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    fn start() -> io::Result<Self> {
-        let mut command = Command::new("sleep");
+    fn start(mut command: Command) -> io::Result<Self> {
         command
-            .arg("60")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
