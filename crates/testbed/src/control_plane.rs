@@ -245,6 +245,11 @@ impl ControlPlane {
         std::fs::read_to_string(&path).map_err(TestbedError::file(path))
     }
 
+    /// Ends the API server as a crash would, until [`ControlPlane::restart_api_server`]. etcd and what is stored stay.
+    pub fn stop_api_server(&mut self) {
+        self.apiserver.kill();
+    }
+
     /// Ends the API server as a crash would and starts it again: watches break, nothing stored is lost.
     ///
     /// # Errors

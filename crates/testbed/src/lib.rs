@@ -24,5 +24,5 @@ pub use control_plane::{ControlPlane, Options};
 pub use error::TestbedError;
 pub use image::Image;
 pub use node::{Node, NodeOptions};
-pub use product::product;
+pub use product::{product, product_of};
 pub use program::{Program, programs};

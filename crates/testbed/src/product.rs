@@ -18,6 +18,14 @@ const BUILT: &str = "ALBACORE_PROGRAMS_BUILT";
 /// # Errors
 /// It cannot be built, or the caller is not a test that cargo built.
 pub fn product(name: &str) -> Result<PathBuf, TestbedError> {
+    product_of(name, name)
+}
+
+/// The program `name` of the package `package`, as [`product`].
+///
+/// # Errors
+/// As [`product`].
+pub fn product_of(package: &str, name: &str) -> Result<PathBuf, TestbedError> {
     // A test lies in the folder `deps` below that of the programs.
     let test = std::env::current_exe().map_err(TestbedError::file("the running test"))?;
     let Some(folder) = test.ancestors().nth(2) else {
@@ -26,7 +34,7 @@ pub fn product(name: &str) -> Result<PathBuf, TestbedError> {
     let program = folder.join(name);
     if std::env::var_os(BUILT).is_none() {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--bins", "--package", name]);
+        cargo.args(["build", "--quiet", "--bins", "--package", package]);
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }
@@ -36,7 +44,7 @@ pub fn product(name: &str) -> Result<PathBuf, TestbedError> {
             .map_err(TestbedError::file("cargo"))?;
         if !status.success() {
             return Err(TestbedError::Product {
-                name: name.to_owned(),
+                name: package.to_owned(),
                 status,
             });
         }
