@@ -100,7 +100,7 @@ const MATRIX: [Row; 21] = [
         "agent",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api", "cluster", "joint", "mapping", "os", "placer", "plan", "topology",
+            "api", "cluster", "joint", "mapping", "os", "placer", "plan", "settings", "topology",
         ],
     ),
     row(
