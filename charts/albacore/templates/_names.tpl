@@ -59,3 +59,15 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- define "albacore.agent.account" -}}
 {{- default (printf "%s-agent" (include "albacore.fullname" .)) .Values.agent.serviceAccount.name -}}
 {{- end -}}
+
+{{/* Where servers reach the params of their node. */}}
+{{- define "albacore.params.url" -}}
+{{- $address := .Values.params.service.clusterIP -}}
+{{- if contains ":" $address -}}
+http://[{{ $address }}]:8082
+{{- else if $address -}}
+http://{{ $address }}:8082
+{{- else -}}
+http://{{ include "albacore.fullname" . }}-params.{{ .Values.agent.namespace.name }}.svc:8082
+{{- end -}}
+{{- end -}}

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use albacore_cluster::LogFormat;
 use clap::Parser;
+use hyper::Uri;
 
 /// Turns InferenceDeployments into running, placed and observable pods.
 ///
@@ -17,6 +18,10 @@ pub(crate) struct Args {
     /// Image of the built-in server.
     #[arg(long, value_name = "IMAGE", env = "ALBACORE_SERVER_IMAGE")]
     pub(crate) server_image: String,
+    /// Where built-in servers get the parameters of their node, as http://host:port; becomes their ALBACORE_PARAMS.
+    /// Default: they go by their settings alone.
+    #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS_URL", value_parser = params_url)]
+    pub(crate) params_url: Option<String>,
     /// Look at this namespace only; may be given several times. Default: all.
     #[arg(
         long,
@@ -74,4 +79,16 @@ pub(crate) struct Args {
     /// For tests: end as if killed after so many writes.
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) crash_after_writes: Option<NonZeroU64>,
+}
+
+/// A host and a port, and nothing else.
+fn params_url(text: &str) -> Result<String, String> {
+    let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    let is_whole = url.scheme_str() == Some("http") && url.port_u16().is_some();
+    match is_whole && matches!(url.path(), "" | "/") && url.query().is_none() {
+        true => Ok(text.trim_end_matches('/').to_owned()),
+        false => Err(
+            "name a host and a port, as in http://albacore-params.albacore-agent.svc:8082".into(),
+        ),
+    }
 }

@@ -29,7 +29,7 @@ mod step;
 mod validate;
 mod watches;
 
-pub use build::{Surroundings, build};
+pub use build::{BuiltIn, Surroundings, build};
 pub use children::{Child, ChildKind};
 pub use observed::{Live, PodSeen, Told, Workload};
 pub use state::{Latency, Loading, ModelState, Requests, ServerState, Workers};

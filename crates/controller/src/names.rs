@@ -39,5 +39,8 @@ pub(crate) const VOLUME_PREFIX: &str = "albacore-";
 pub(crate) const WORKERS_VARIABLE: &str = "ALBACORE_WORKERS";
 pub(crate) const THREADS_VARIABLE: &str = "ALBACORE_THREADS";
 
+/// Where a built-in server gets the parameters of its node.
+pub(crate) const PARAMS_VARIABLE: &str = "ALBACORE_PARAMS";
+
 /// Where a server of ours says how it is.
 pub(crate) const STATE_PATH: &str = "/albacore/v1/state";

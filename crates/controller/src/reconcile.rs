@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::apply::{Applying, Done};
 use crate::autoscale::{Scaling, replicas};
-use crate::build::{Surroundings, build, served};
+use crate::build::{BuiltIn, Surroundings, build, served};
 use crate::children::ChildKind;
 use crate::dereference::{Observation, dereference};
 use crate::digest::sha256_of;
@@ -34,7 +34,7 @@ pub(crate) struct Controller {
     pub(crate) memories: Memories,
     pub(crate) events: Events,
     pub(crate) counts: Counts,
-    pub(crate) server_image: String,
+    pub(crate) built_in: BuiltIn,
     /// Where the monotonic clock began.
     pub(crate) start: Instant,
 }
@@ -149,7 +149,7 @@ impl Controller {
             self.now(),
         );
         let surroundings = Surroundings {
-            server_image: self.server_image.clone(),
+            built_in: self.built_in.clone(),
             has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
             replicas,
         };

@@ -13,6 +13,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::args::Args;
+use crate::build::BuiltIn;
 use crate::children::ChildKind;
 use crate::limits::{DISCOVERY_PERIOD, WORKERS};
 use crate::memory::Memories;
@@ -73,7 +74,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let namespace = args.lease_namespace.clone();
     let namespace = namespace.unwrap_or_else(|| cluster.namespace().to_owned());
     tracing::info!(
-        %address, server_image = args.server_image, watch_namespace = ?args.watch_namespace,
+        %address, server_image = args.server_image, params_url = ?args.params_url, watch_namespace = ?args.watch_namespace,
         lease_namespace = namespace, lease_name = args.lease_name,
         kubeconfig = ?args.kubeconfig, "started"
     );
@@ -90,7 +91,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
         memories: ground.memories.clone(),
         events: ground.events.clone(),
         counts: Counts::registered(&metrics),
-        server_image: args.server_image,
+        built_in: BuiltIn {
+            image: args.server_image,
+            params_url: args.params_url,
+        },
         start: Instant::now(),
     });
     start_tasks(&ground, &controller, &lease);

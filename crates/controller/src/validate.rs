@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::names::{
     DEPLOYMENT_LABEL, GRPC, GRPC_PORT, HTTP, HTTP_PORT, INSTANCE_LABEL, MANAGED_BY_LABEL,
-    MODELS_FOLDER, NAME_LABEL, SETTINGS_FOLDER, THREADS_VARIABLE, VOLUME_PREFIX, WORKERS_VARIABLE,
+    MODELS_FOLDER, NAME_LABEL, PARAMS_VARIABLE, SETTINGS_FOLDER, THREADS_VARIABLE, VOLUME_PREFIX,
+    WORKERS_VARIABLE,
 };
 use crate::settings::settings_of;
 
@@ -245,6 +246,7 @@ fn instead_of_variable(name: &str) -> Option<&'static str> {
             Some("the Service and the probes rely on the usual ports; remove it")
         }
         "ALBACORE_POLICY" => Some("set spec.batching.policy instead"),
+        PARAMS_VARIABLE => Some("the controller sets it by its flag --params-url; remove it"),
         "ALBACORE_MAX_ROWS" => Some("set spec.batching.maxRows instead"),
         "ALBACORE_MAX_DELAY" => Some("set spec.batching.maxDelay instead"),
         "ALBACORE_QUEUE_ROWS" => Some("set spec.queue.maxRows instead"),

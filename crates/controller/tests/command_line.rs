@@ -15,6 +15,7 @@ fn help_names_every_flag_but_the_crash_switch() {
     assert_eq!(output.status.code(), Some(0));
     for flag in [
         "--server-image",
+        "--params-url",
         "--watch-namespace",
         "--lease-namespace",
         "--lease-name",
@@ -36,6 +37,9 @@ fn a_command_line_that_makes_no_sense_ends_with_64() {
         &["--server-image", "x", "--listen", "nowhere"],
         &["--server-image", "x", "--log", "xml"],
         &["--server-image", "x", "--requests-per-second", "0"],
+        &["--server-image", "x", "--params-url", "params"],
+        &["--server-image", "x", "--params-url", "https://params:1"],
+        &["--server-image", "x", "--params-url", "http://params"],
         &["--server-image", "x", "--unknown"],
     ] {
         let output = run(arguments);

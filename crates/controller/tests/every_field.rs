@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use albacore_api::{InferenceDeployment, inference_deployment_crd, policy_of, read_deployment};
-use albacore_controller::{Surroundings, build, validate};
+use albacore_controller::{BuiltIn, Surroundings, build, validate};
 use serde_json::{Map, Value, json};
 
 fn object(spec: &Value) -> Value {
@@ -41,7 +41,10 @@ fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
     })?;
     let spec = &deployment.spec;
     let surroundings = Surroundings {
-        server_image: "server:1".to_owned(),
+        built_in: BuiltIn {
+            image: "server:1".to_owned(),
+            params_url: Some("http://params:8082".to_owned()),
+        },
         has_service_monitors: true,
         replicas: spec.replicas,
     };

@@ -21,11 +21,20 @@ use crate::validate::Valid;
 
 pub(crate) use overlay::key_of;
 
+/// What the command line says of built-in servers.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct BuiltIn {
+    /// Their image.
+    pub image: String,
+    /// Where they get their node's parameters, as `http://host:port`; `None` where nobody has any.
+    pub params_url: Option<String>,
+}
+
 /// What the cluster and the command line add to a spec.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Surroundings {
-    /// Image of the built-in server.
-    pub server_image: String,
+    /// The built-in server.
+    pub built_in: BuiltIn,
     /// Whether the API server knows ServiceMonitors.
     pub has_service_monitors: bool,
     /// Number of pods to ask for; `None` to leave it to others.
@@ -35,7 +44,7 @@ pub struct Surroundings {
 /// The children of `valid`, in the order in which they are to be applied: what a pod needs comes
 /// before the pods.
 pub fn build(valid: &Valid, surroundings: &Surroundings) -> Vec<Child> {
-    let pod = pod::template(valid, &surroundings.server_image);
+    let pod = pod::template(valid, &surroundings.built_in);
     let ports = network::ports(valid, &pod);
     let mut children = Vec::new();
     let mut push = |kind: ChildKind, body: Option<Value>| {
@@ -67,7 +76,7 @@ pub fn build(valid: &Valid, surroundings: &Surroundings) -> Vec<Child> {
 /// Whether requests over HTTP, and over gRPC, find a port behind the Service.
 pub(crate) fn served(valid: &Valid) -> (bool, bool) {
     // Ports do not depend on the image.
-    let pod = pod::template(valid, "");
+    let pod = pod::template(valid, &BuiltIn::default());
     let ports = network::ports(valid, &pod);
     (ports.http.is_some(), ports.grpc.is_some())
 }

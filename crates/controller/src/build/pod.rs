@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{labels, overlay, selector, server};
+use super::{BuiltIn, labels, overlay, selector, server};
 use crate::limits::{GRACE_SECONDS, LEAVE_SECONDS};
 use crate::validate::Valid;
 
@@ -11,12 +11,12 @@ use crate::validate::Valid;
 const USER: i64 = 65_532;
 
 /// The template of the pods of `valid`.
-pub(super) fn template(valid: &Valid, image: &str) -> Value {
+pub(super) fn template(valid: &Valid, built_in: &BuiltIn) -> Value {
     let user = valid.spec.template.as_ref();
     let user = serde_json::to_value(user).unwrap_or_default();
     let mut metadata = json!({ "labels": labels(valid) });
     overlay::lay(&mut metadata, &user["metadata"]);
-    let mut pod = pod(valid, image);
+    let mut pod = pod(valid, built_in);
     overlay::lay(&mut pod, &user["spec"]);
     if let Some(containers) = pod["containers"].as_array_mut() {
         order(containers);
@@ -24,8 +24,8 @@ pub(super) fn template(valid: &Valid, image: &str) -> Value {
     json!({"metadata": metadata, "spec": pod})
 }
 
-fn pod(valid: &Valid, image: &str) -> Value {
-    let mut container = server::container(valid, image);
+fn pod(valid: &Valid, built_in: &BuiltIn) -> Value {
+    let mut container = server::container(valid, built_in);
     container["securityContext"] = json!({
         "allowPrivilegeEscalation": false,
         "capabilities": {"drop": ["ALL"]},

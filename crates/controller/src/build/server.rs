@@ -4,10 +4,11 @@
 use albacore_api::thread_counts;
 use serde_json::{Map, Value, json};
 
+use super::BuiltIn;
 use crate::limits::{LIVENESS_MISSES_MAX, PROBE_SECONDS, STARTUP_PROBES_MAX};
 use crate::names::{
-    GRPC, GRPC_PORT, HTTP, HTTP_PORT, SETTINGS_FOLDER, SETTINGS_KEY, THREADS_VARIABLE,
-    VOLUME_PREFIX, WORKERS_VARIABLE,
+    GRPC, GRPC_PORT, HTTP, HTTP_PORT, PARAMS_VARIABLE, SETTINGS_FOLDER, SETTINGS_KEY,
+    THREADS_VARIABLE, VOLUME_PREFIX, WORKERS_VARIABLE,
 };
 use crate::settings::{ModelVolume, model_volumes};
 use crate::validate::Valid;
@@ -33,9 +34,9 @@ fn reads_environment(valid: &Valid) -> bool {
 }
 
 /// The container `server` before the template is laid over it.
-pub(super) fn container(valid: &Valid, image: &str) -> Value {
+pub(super) fn container(valid: &Valid, built_in: &BuiltIn) -> Value {
     let mut container = match valid.spec.is_built_in() {
-        true => built_in(valid, image),
+        true => ours(valid, built_in),
         false => own(valid),
     };
     if let Some(resources) = &valid.spec.resources {
@@ -45,7 +46,7 @@ pub(super) fn container(valid: &Valid, image: &str) -> Value {
 }
 
 /// W and T alone: everything else may change without a restart.
-fn built_in(valid: &Valid, image: &str) -> Value {
+fn ours(valid: &Valid, built_in: &BuiltIn) -> Value {
     let mut mounts = vec![json!({
         "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
     })];
@@ -54,19 +55,23 @@ fn built_in(valid: &Valid, image: &str) -> Value {
             "name": model_volume_name(index), "mountPath": folder, "readOnly": true,
         }));
     }
+    let mut variables = vec![
+        json!({"name": WORKERS_VARIABLE, "value": valid.spec.workers.to_string()}),
+        json!({"name": THREADS_VARIABLE, "value": valid.spec.threads.to_string()}),
+    ];
+    if let Some(url) = &built_in.params_url {
+        variables.push(json!({"name": PARAMS_VARIABLE, "value": url}));
+    }
     let probe = |path: &str| json!({"path": path, "port": HTTP});
     json!({
         "name": "server",
-        "image": image,
+        "image": built_in.image,
         "args": ["--settings", format!("{SETTINGS_FOLDER}/{SETTINGS_KEY}")],
         "ports": [
             {"name": HTTP, "containerPort": HTTP_PORT, "protocol": "TCP"},
             {"name": GRPC, "containerPort": GRPC_PORT, "protocol": "TCP"},
         ],
-        "env": [
-            {"name": WORKERS_VARIABLE, "value": valid.spec.workers.to_string()},
-            {"name": THREADS_VARIABLE, "value": valid.spec.threads.to_string()},
-        ],
+        "env": variables,
         "volumeMounts": mounts,
         "startupProbe": {
             "httpGet": probe("/v2/health/live"),

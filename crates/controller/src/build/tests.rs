@@ -20,7 +20,10 @@ fn deployment(spec: &Value) -> InferenceDeployment {
 
 fn built(spec: &Value) -> Vec<Child> {
     let surroundings = Surroundings {
-        server_image: "server:1".to_owned(),
+        built_in: BuiltIn {
+            image: "server:1".to_owned(),
+            params_url: Some("http://params:8082".to_owned()),
+        },
         has_service_monitors: true,
         replicas: Some(2),
     };
@@ -241,7 +244,7 @@ fn the_template_goes_before_what_is_built() {
         (&server["name"], &server["image"]),
         (&json!("server"), &json!("mine"))
     );
-    assert_eq!(server["env"].as_array().unwrap().len(), 3);
+    assert_eq!(server["env"].as_array().unwrap().len(), 4);
     assert!(server["readinessProbe"]["httpGet"].is_null());
     assert_eq!(
         server["readinessProbe"]["periodSeconds"], 5,
@@ -310,6 +313,13 @@ fn what_breaks_the_contract_is_refused_by_name() {
                 json!({"env": [{"name": "ALBACORE_POLICY", "value": "eager"}]}),
             ),
             format!("{server}.env[0].name is ALBACORE_POLICY; set spec.batching.policy"),
+        ),
+        (
+            with_server(
+                model(),
+                json!({"env": [{"name": "ALBACORE_PARAMS", "value": "http://x:1"}]}),
+            ),
+            format!("{server}.env[0].name is ALBACORE_PARAMS; the controller sets it"),
         ),
         (
             with_server(

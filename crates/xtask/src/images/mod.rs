@@ -41,8 +41,11 @@ pub struct Image {
 /// A user that no system has: it owns nothing, on the node neither.
 const NOBODY: &str = "65532:65532";
 
+/// Runtimes give a capability to root alone; the agent's pod drops all but one.
+const ROOT: &str = "0:0";
+
 /// Every image that is built.
-pub const IMAGES: [Image; 3] = [
+pub const IMAGES: [Image; 5] = [
     Image {
         package: "albacore-server",
         program: "albacore-server",
@@ -56,6 +59,20 @@ pub const IMAGES: [Image; 3] = [
         user: NOBODY,
         ports: &[9090],
         description: "Turns InferenceDeployments into running services",
+    },
+    Image {
+        package: "albacore-agent",
+        program: "albacore-agent",
+        user: ROOT,
+        ports: &[],
+        description: "Places the threads of serving pods on the cpus of its node",
+    },
+    Image {
+        package: "albacore-params",
+        program: "albacore-params",
+        user: NOBODY,
+        ports: &[8082, 9091],
+        description: "Hands serving pods the parameters of their deployments",
     },
     Image {
         package: "albacore-cli",

@@ -1,6 +1,6 @@
 //! The Grafana dashboard: a table of panels, and the JSON that Grafana imports.
 //!
-//! Panels name metrics of `crates/server` and `crates/cluster`; a test asks the running programs for each of them.
+//! Panels name metrics of `crates/server`, `crates/cluster`, `crates/agent` and `crates/params`; a test asks the running programs for each of them.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -245,6 +245,81 @@ const OPERATOR: Row = Row {
     ],
 };
 
+const NODES: Row = Row {
+    title: "Nodes",
+    panels: &[
+        Panel {
+            title: "Threads on their cpu",
+            about: "Threads that have a planned cpu, and those that were read back on it.",
+            unit: "none",
+            queries: &[
+                ("sum(albacore_agent_threads_planned)", "planned"),
+                ("sum(albacore_agent_threads_verified)", "verified"),
+            ],
+        },
+        Panel {
+            title: "Drift",
+            about: "Masks that were as planned and then were not, per second, and workers that replaced another.",
+            unit: "none",
+            queries: &[
+                (
+                    "sum by (instance) (rate(albacore_agent_drifts_total[$__rate_interval]))",
+                    "drifts {{instance}}",
+                ),
+                (
+                    "sum by (instance) (rate(albacore_agent_respawns_total[$__rate_interval]))",
+                    "respawns {{instance}}",
+                ),
+            ],
+        },
+        Panel {
+            title: "Nodes held back",
+            about: "Nodes whose agent cannot do all of its work, by reason; agents that write masks.",
+            unit: "none",
+            queries: &[
+                ("sum by (reason) (albacore_agent_degraded)", "{{reason}}"),
+                ("sum(albacore_agent_enforcing)", "enforcing"),
+            ],
+        },
+        Panel {
+            title: "Work of the agents",
+            about: "Masks written and mappings solved, per second. A settled node shows none.",
+            unit: "none",
+            queries: &[
+                (
+                    "sum by (instance) (rate(albacore_agent_pins_total[$__rate_interval]))",
+                    "masks {{instance}}",
+                ),
+                (
+                    "sum by (instance) (rate(albacore_agent_solves_total[$__rate_interval]))",
+                    "mappings {{instance}}",
+                ),
+            ],
+        },
+        Panel {
+            title: "Cost of the agents",
+            about: "Cpu time that an agent uses, as a share of one core.",
+            unit: "percentunit",
+            queries: &[(
+                "sum by (instance) (rate(albacore_agent_cpu_micros_total[$__rate_interval])) / 1e6",
+                "{{instance}}",
+            )],
+        },
+        Panel {
+            title: "Parameters",
+            about: "Servers that follow the parameters of their node, and messages sent to them per second.",
+            unit: "none",
+            queries: &[
+                ("sum(albacore_params_streams)", "servers"),
+                (
+                    "sum(rate(albacore_params_messages_sent_total[$__rate_interval]))",
+                    "messages/s",
+                ),
+            ],
+        },
+    ],
+};
+
 /// The dashboard as the text of its file.
 pub(super) fn text() -> Result<String> {
     let mut text = serde_json::to_string_pretty(&dashboard())?;
@@ -255,7 +330,7 @@ pub(super) fn text() -> Result<String> {
 fn dashboard() -> Value {
     let mut panels = Vec::new();
     let mut top = 0;
-    for row in [SERVICE, BATCHING, WORKERS, OPERATOR] {
+    for row in [SERVICE, BATCHING, WORKERS, OPERATOR, NODES] {
         let id = panels.len() + 1;
         panels.push(json!({
             "id": id, "type": "row", "title": row.title, "collapsed": false, "panels": [],
@@ -272,7 +347,7 @@ fn dashboard() -> Value {
     json!({
         "uid": "albacore",
         "title": "Albacore",
-        "description": "CPU inference: what is served in time, how it is batched, who serves it.",
+        "description": "CPU inference: what is served in time, how it is batched, who serves it, where threads run.",
         "tags": ["albacore", "inference"],
         "schemaVersion": 39,
         "editable": true,

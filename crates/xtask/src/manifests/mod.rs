@@ -20,8 +20,14 @@ const HEAD: &str =
 /// What a user of the plain install should know.
 const INSTALL: &str = "\
 # kubectl apply --server-side -f install.yaml
-# The node agent is not in it: it comes with the next release.
 # To delete this file's objects is to delete the definitions, and with them every InferenceDeployment.
+";
+
+/// What a user of the install that writes no mask should know.
+const OBSERVE: &str = "\
+# kubectl apply --server-side -f observe.yaml
+# As install.yaml, but the node agent only looks: it plans, compares and reports, and writes no mask. It has no capability,
+# is not root and does not share the host's pid namespace. install.yaml over it makes it pin.
 ";
 
 /// Where the plain install goes.
@@ -38,10 +44,18 @@ pub fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let health = root.join(argocd::HEALTH);
     let health = std::fs::read_to_string(&health).with_context(|| health.display().to_string())?;
     let dashboard = dashboard::text()?;
+    let seccomp = root.join(helm::CHART).join("files/seccomp/agent.json");
+    let seccomp =
+        std::fs::read_to_string(&seccomp).with_context(|| seccomp.display().to_string())?;
     let file = |path: &str, text: String| (PathBuf::from(path), text);
     Ok(vec![
         file("charts/albacore/files/dashboard.json", dashboard.clone()),
-        file("manifests/install.yaml", install(root)?),
+        file("manifests/install.yaml", install(root, INSTALL, &[])?),
+        file(
+            "manifests/observe.yaml",
+            install(root, OBSERVE, &["--set", "agent.enforcement=Observe"])?,
+        ),
+        file("manifests/seccomp/agent.json", seccomp),
         file("manifests/monitoring/dashboard.json", dashboard),
         file("manifests/monitoring/rules.yaml", rules(root)?),
         file(argocd::CONFIG, argocd::config(&health)),
@@ -97,8 +111,8 @@ pub fn package(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn install(root: &Path) -> Result<String> {
-    let rendered = helm::template(root, NAMESPACE, &[])?;
+fn install(root: &Path, about: &str, values: &[&str]) -> Result<String> {
+    let rendered = helm::template(root, NAMESPACE, values)?;
     let kind_is = |object: &Value, kind: &str| object["kind"] == kind;
     let (definitions, rest): (Vec<_>, Vec<_>) = rendered
         .into_iter()
@@ -115,7 +129,7 @@ fn install(root: &Path) -> Result<String> {
         },
     });
     let all = [namespace].into_iter().chain(definitions).chain(rest);
-    Ok(print(INSTALL, all))
+    Ok(print(about, all))
 }
 
 fn rules(root: &Path) -> Result<String> {

@@ -158,7 +158,9 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     let chart = chart.to_str().unwrap();
     // The definitions came by kubectl: helm takes them over when it is told to.
     let name = "inference";
-    let notes = helm_release(&["install", name, chart, "--take-ownership"]);
+    let agent = ["--set", "agent.namespace.name=helm-test-agent"];
+    let without = ["--take-ownership", "--set", "agent.enabled=false"];
+    let notes = helm_release(&[&["install", name, chart], &without[..]].concat());
     assert!(
         notes.contains("rollout status deployment/inference-albacore-controller"),
         "{notes}"
@@ -169,7 +171,6 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     let deployment = root().join("manifests/examples/autoscaling/deployment.yaml");
     kubectl(&["apply", "-n", "default", "-f", deployment.to_str().unwrap()]);
 
-    let agent = ["--set", "agent.namespace.name=helm-test-agent"];
     helm_release(&[&["upgrade", name, chart], &EVERYTHING[..], &agent].concat());
     let controller = get(&["deployment", "inference-albacore-controller"]).unwrap();
     assert_eq!(controller["spec"]["replicas"], 2);

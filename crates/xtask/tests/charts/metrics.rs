@@ -102,7 +102,7 @@ impl Controller {
         drop(free);
         let arguments = pod["containers"][0]["args"].as_array().unwrap().iter();
         let here = |argument: &str| match argument {
-            "--listen=0.0.0.0:9090" => format!("--listen={listen}"),
+            "--listen=[::]:9090" => format!("--listen={listen}"),
             other => other.to_owned(),
         };
         let child = Command::new(product("albacore-controller").unwrap())

@@ -46,9 +46,9 @@ const LEASE: [Right; 2] = [
 ];
 
 const AGENT: [Right; 6] = [
-    ("", "pods", READ),
-    ("", "nodes", &["get", "list", "watch"]),
-    ("albacore.dev", "inferencedeployments", READ),
+    ("", "pods", WATCH),
+    ("", "nodes", WATCH),
+    ("albacore.dev", "inferencedeployments", WATCH),
     ("albacore.dev", "nodeplacements", &["create", "patch"]),
     (
         "albacore.dev",

@@ -26,7 +26,7 @@ const NO_AFFINITY: &str = r#"{"nodeAfinity": {}}"#;
 const DIGEST: &str = "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"";
 
 #[rustfmt::skip]
-const CASES: [Case; 66] = [
+const CASES: [Case; 69] = [
     ("nameOverride", NAME, NO_NAME),
     ("fullnameOverride", NAME, NO_NAME),
     ("labels", MAP, NO_LABELS),
@@ -59,6 +59,8 @@ const CASES: [Case; 66] = [
     ("server.image.digest", DIGEST, "\"0\""),
     ("agent.enabled", "false", "\"no\""),
     ("agent.enforcement", "\"Observe\"", "\"observe\""),
+    ("agent.seccomp", "\"Localhost\"", "\"Unconfined\""),
+    ("agent.logFilter", "\"albacore_agent=debug,info\"", "\"\""),
     ("agent.namespace.create", "false", "\"no\""),
     ("agent.namespace.name", NAME, "\"\""),
     ("agent.image.repository", NAME, NO_NAME),
@@ -76,6 +78,7 @@ const CASES: [Case; 66] = [
     ("agent.serviceAccount.create", "false", "\"\""),
     ("agent.serviceAccount.name", NAME, NO_NAME),
     ("agent.serviceAccount.annotations", MAP, NO_MAP),
+    ("params.service.clusterIP", "\"10.96.0.9\"", "\"None\""),
     ("params.image.repository", NAME, NO_NAME),
     ("params.image.tag", "\"v2\"", "\"/\""),
     ("params.image.digest", DIGEST, "\"sha512:0\""),

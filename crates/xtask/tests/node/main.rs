@@ -1,6 +1,6 @@
 //! A release on a real node: kubelet, containerd and kube-proxy beside the API server (`albacore_testbed::Node`), the
 //! programs of this workspace in images, the chart as users install it. One node, one test: each step stands on those
-//! before it, and says how long it took.
+//! before it, and says how long it took. Masks are read from the kernel, never from what the agent says of them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,30 +8,167 @@
     reason = "tests fail loudly"
 )]
 
+mod kernel;
 mod rig;
 
-use rig::Rig;
+use std::collections::BTreeSet;
+
+use rig::{AGENT, Rig};
+
+/// W and T of examples/fraud.yaml.
+const WORKERS: usize = 2;
+const THREADS: usize = 2;
 
 #[test]
 fn a_release_lives_on_a_node() {
     let mut rig = Rig::start();
     rig.step("images", Rig::import_images);
-    rig.step("helm install", |rig| rig.install(&[]));
-    rig.step("deployment", |rig| {
-        rig.apply_fraud();
-        rig.kubectl(&[
-            "wait",
-            "infd/fraud",
-            "--for=condition=Ready",
-            "--timeout=120s",
-        ]);
-    });
+    rig.step("helm install", |rig| rig.install(&["agent.enabled=true"]));
+    rig.step("ready and placed", ready_and_placed);
     rig.step("prediction", |rig| {
         let answer = rig.predict();
         assert!(answer.contains("\"outputs\""), "{answer}");
     });
-    rig.step("helm uninstall", |rig| {
-        rig.kubectl(&["delete", "infd/fraud", "--wait", "--timeout=60s"]);
-        rig.uninstall();
+    rig.step("what the agent may do", what_the_agent_may_do);
+    rig.step("a worker is killed", a_worker_is_killed);
+    rig.step(
+        "a neighbor with cpus of its own comes and goes",
+        a_neighbor_comes_and_goes,
+    );
+    rig.step("the kubelet starts again", the_kubelet_starts_again);
+    rig.step("the agent crashes", the_agent_crashes);
+    rig.step("the agent's pod is deleted", the_agents_pod_is_deleted);
+    rig.step(
+        "helm uninstall leaves no mask behind",
+        uninstall_leaves_no_mask,
+    );
+}
+
+/// Every thread of every worker has one cpu, and each worker has both.
+fn is_scattered(rig: &Rig) -> bool {
+    let front = rig.front();
+    let workers = kernel::children(front);
+    workers.len() == WORKERS
+        && workers.iter().all(|&worker| {
+            let masks = kernel::masks(&BTreeSet::from([worker]));
+            let cpus: BTreeSet<&String> = masks.values().collect();
+            masks.len() == THREADS && cpus == BTreeSet::from([&"0".to_owned(), &"1".to_owned()])
+        })
+}
+
+fn ready_and_placed(rig: &mut Rig) {
+    rig.apply_fraud();
+    for condition in ["Ready", "Placed"] {
+        let condition = format!("--for=condition={condition}");
+        rig.kubectl(&["wait", "infd/fraud", &condition, "--timeout=120s"]);
+    }
+    assert!(is_scattered(rig), "{:?}", rig.masks());
+}
+
+fn what_the_agent_may_do(rig: &mut Rig) {
+    let agent = rig.agent();
+    assert_eq!(kernel::rights(agent), include_str!("agent-status.txt"));
+    let sockets = kernel::listening(agent);
+    assert!(sockets.is_empty(), "the agent listens: {sockets:?}");
+}
+
+fn a_worker_is_killed(rig: &mut Rig) {
+    let front = rig.front();
+    let before = kernel::children(front);
+    let victim = *before.first().unwrap();
+    rig.kill(victim);
+    rig.until("another worker, placed", || {
+        let is_new = !kernel::children(front).contains(&victim);
+        (is_new && is_scattered(rig)).then_some(())
     });
+    assert_eq!(rig.front(), front, "the server itself went on");
+}
+
+/// The kubelet takes a cpu from everybody else and gives it back: twice it rewrites the cpuset of the placed pod.
+fn a_neighbor_comes_and_goes(rig: &mut Rig) {
+    let front = rig.front();
+    rig.apply("neighbor", include_str!("neighbor.yaml"));
+    rig.kubectl(&[
+        "wait",
+        "pod/neighbor",
+        "--for=condition=Ready",
+        "--timeout=120s",
+    ]);
+    let left = rig.until("a smaller cpuset", || {
+        Some(kernel::cpuset(front)).filter(|cpus| cpus != "0-1")
+    });
+    rig.until("masks within it", || {
+        rig.masks().values().all(|mask| *mask == left).then_some(())
+    });
+    rig.kubectl(&["delete", "pod/neighbor", "--wait", "--timeout=60s"]);
+    rig.until("the old cpuset", || {
+        (kernel::cpuset(front) == "0-1").then_some(())
+    });
+    rig.until("the old placement", || is_scattered(rig).then_some(()));
+}
+
+fn the_kubelet_starts_again(rig: &mut Rig) {
+    let (front, masks) = (rig.front(), rig.masks());
+    rig.node.kill("kubelet").unwrap();
+    rig.until("a kubelet that works", || {
+        let pod = rig.node.plane().kubectl(&[
+            "exec",
+            "-n",
+            AGENT,
+            "daemonset/albacore-agent",
+            "-c",
+            "agent",
+            "--",
+            "/albacore-agent",
+            "alive",
+        ]);
+        pod.is_ok_and(|output| output.status.success())
+            .then_some(())
+    });
+    assert_eq!(rig.front(), front);
+    assert_eq!(rig.masks(), masks, "nothing moved");
+}
+
+/// It has no time to give anything back, so everything stays as it is, and the next life goes on from there.
+fn the_agent_crashes(rig: &mut Rig) {
+    let (agent, masks) = (rig.agent(), rig.masks());
+    rig.kill(agent);
+    rig.until("another agent", || {
+        rig.find_agent().filter(|&pid| pid != agent)
+    });
+    rig.wait_for_agent();
+    assert_eq!(rig.masks(), masks, "it adopts what it finds");
+}
+
+/// It gives every mask back; the next one makes the same plan.
+fn the_agents_pod_is_deleted(rig: &mut Rig) {
+    let (agent, masks) = (rig.agent(), rig.masks());
+    rig.kubectl(&[
+        "delete",
+        "pods",
+        "--namespace",
+        AGENT,
+        "--all",
+        "--wait",
+        "--timeout=60s",
+    ]);
+    rig.until("another agent", || {
+        rig.find_agent().filter(|&pid| pid != agent)
+    });
+    rig.until("the same placement", || {
+        (rig.masks() == masks).then_some(())
+    });
+}
+
+fn uninstall_leaves_no_mask(rig: &mut Rig) {
+    let front = rig.front();
+    rig.uninstall();
+    let masks = rig.masks();
+    assert_eq!(
+        masks.len(),
+        WORKERS * THREADS,
+        "the server goes on: {masks:?}"
+    );
+    assert!(masks.values().all(|mask| mask == "0-1"), "{masks:?}");
+    assert_eq!(rig.front(), front);
 }

@@ -1,5 +1,6 @@
 //! The node, and what a user does to it.
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -7,14 +8,24 @@ use std::time::{Duration, Instant};
 
 use albacore_testbed::{Image, Node, NodeOptions, product};
 
+use crate::kernel::{self, Thread};
+
 /// Where charts look for images unless they are told otherwise.
 const REGISTRY: &str = "registry.albacore.dev/albacore";
 
 /// Programs of the workspace in images: package, user.
-const IMAGES: [(&str, u32); 2] = [("albacore-controller", 65_532), ("albacore-server", 65_532)];
+const IMAGES: [(&str, u32); 4] = [
+    ("albacore-agent", 0),
+    ("albacore-controller", 65_532),
+    ("albacore-params", 65_532),
+    ("albacore-server", 65_532),
+];
 
 /// The namespace of the release.
 pub(crate) const SYSTEM: &str = "albacore-system";
+
+/// That of the agent.
+pub(crate) const AGENT: &str = "albacore-agent";
 
 /// For liveness only: the machine may be busy with other things.
 const LONG: Duration = Duration::from_secs(120);
@@ -119,6 +130,65 @@ impl Rig {
         ];
         words.extend(values.iter().flat_map(|value| ["--set", value]));
         self.run("helm", &words);
+        // On one node, the daemon set may be away as far as Helm can tell.
+        self.wait_for_agent();
+    }
+
+    pub(crate) fn wait_for_agent(&self) {
+        self.kubectl(&[
+            "rollout",
+            "status",
+            "daemonset/albacore-agent",
+            "-n",
+            AGENT,
+            "--timeout=120s",
+        ]);
+    }
+
+    fn uid(&self, namespace: &str, selector: &str) -> Option<String> {
+        let path = "jsonpath={.items[0].metadata.uid}";
+        let words = ["get", "pods", "-n", namespace, "-l", selector, "-o", path];
+        let output = self.node.plane().kubectl(&words).unwrap();
+        let uid = String::from_utf8(output.stdout).unwrap();
+        Some(uid).filter(|uid| !uid.is_empty())
+    }
+
+    /// The first process of the server, by its pid on this machine.
+    #[track_caller]
+    pub(crate) fn front(&self) -> i32 {
+        let uid = self
+            .uid("default", "albacore.dev/deployment=fraud")
+            .unwrap();
+        kernel::find("albacore-server", &uid).unwrap()
+    }
+
+    /// The masks of all threads of the workers.
+    pub(crate) fn masks(&self) -> BTreeMap<Thread, String> {
+        kernel::masks(&kernel::children(self.front()))
+    }
+
+    pub(crate) fn find_agent(&self) -> Option<i32> {
+        let uid = self.uid(AGENT, "app.kubernetes.io/component=agent")?;
+        kernel::find("albacore-agent", &uid)
+    }
+
+    #[track_caller]
+    pub(crate) fn agent(&self) -> i32 {
+        self.find_agent().unwrap()
+    }
+
+    /// Kills a process at once.
+    pub(crate) fn kill(&self, pid: i32) {
+        let status = std::process::Command::new("kill")
+            .arg("-KILL")
+            .arg(pid.to_string())
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    pub(crate) fn apply(&self, name: &str, text: &str) {
+        let file = self.file(&format!("{name}.yaml"), text);
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]);
     }
 
     pub(crate) fn uninstall(&self) {

@@ -1,0 +1,235 @@
+//! What happens in the guest.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use albacore_os::{HostRoot, Kubepods, Tid, read_mask, read_members, write_mask};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::DONE;
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+const UID: &str = "0f0e0d0c-0b0a-4908-8706-050403020100";
+const OTHER_UID: &str = "1f0e0d0c-0b0a-4908-8706-050403020100";
+const CONTAINER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const LOG: &str = "/tmp/run.log";
+
+/// The whole life of the guest: the machine goes off when it returns.
+pub(crate) fn live() {
+    let done = std::panic::catch_unwind(|| {
+        step("mounts", mounts);
+        step("the machine", the_machine);
+        let (pod, container) = step("a pod", make_pod);
+        let mut placer = step("placed", || placed(&container));
+        step("the cpuset widens", || widens(&container));
+        step("a cpu goes and comes back", || hotplug(&container));
+        step("seen from another cgroup namespace", || {
+            from_another_namespace(&pod);
+        });
+        step("given back", || given_back(&mut placer));
+    });
+    match done {
+        Ok(()) => println!("{DONE}"),
+        Err(_) => println!("{}", fs::read_to_string(LOG).unwrap_or_default()),
+    }
+    // The console is a slow serial line.
+    std::thread::sleep(Duration::from_millis(300));
+    fs::write("/proc/sysrq-trigger", "o").unwrap();
+    std::thread::sleep(Duration::from_secs(10));
+}
+
+fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let done = work();
+    println!("{:6.2} s: {what}", start.elapsed().as_secs_f64());
+    done
+}
+
+fn run(words: &[&str]) {
+    let status = Command::new(format!("/bin/{}", words[0]))
+        .args(&words[1..])
+        .status();
+    assert!(status.unwrap().success(), "{words:?}");
+}
+
+fn mounts() {
+    for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+        run(&["mount", "-t", kind, kind, target]);
+    }
+    run(&["mount", "-t", "cgroup2", "cgroup2", CGROUPS]);
+    run(&["ip", "link", "set", "lo", "up"]);
+}
+
+fn the_machine() {
+    let output = Command::new("/albacore").arg("topology").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let first = text.lines().next().unwrap_or_default();
+    println!("{first}");
+    for part in ["8 cpus", "4 cores", "2 numa domains", "2 packages"] {
+        assert!(first.contains(part), "{part}: {text}");
+    }
+}
+
+/// The cgroup of a container as the kubelet and containerd make it; its pod and itself.
+fn make_pod() -> (PathBuf, PathBuf) {
+    let mut directory = PathBuf::from(CGROUPS);
+    for name in ["", "kubepods", "burstable", &format!("pod{UID}"), CONTAINER] {
+        directory.push(name);
+        fs::create_dir_all(&directory).unwrap();
+        if name != CONTAINER {
+            fs::write(directory.join("cgroup.subtree_control"), "+cpuset").unwrap();
+        }
+    }
+    fs::write(directory.join("cpuset.cpus"), "0-3").unwrap();
+    (directory.parent().unwrap().to_owned(), directory)
+}
+
+fn enter(directory: &Path) {
+    fs::write(directory.join("cgroup.procs"), "0").unwrap();
+}
+
+/// Starts a program in a cgroup.
+fn start(directory: &Path, command: &mut Command) -> Child {
+    enter(directory);
+    let child = command.stdin(Stdio::null()).spawn();
+    enter(Path::new(CGROUPS));
+    child.unwrap()
+}
+
+fn until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    start.elapsed()
+}
+
+/// The masks of the workers' threads in this cgroup, each as the kernel prints it.
+fn masks(directory: &Path) -> Vec<String> {
+    let pids = fs::read_to_string(directory.join("cgroup.procs")).unwrap();
+    let mut found = Vec::new();
+    for pid in pids.lines() {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten();
+        for task in tasks.flatten() {
+            let text = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            // Workers are named so by the server.
+            if text("comm").starts_with("albw") {
+                let status = text("status");
+                let mask = status
+                    .lines()
+                    .find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+                found.extend(mask.map(|mask| mask.trim().to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// Four threads, each on one cpu of its own, all within `cpus`.
+fn is_placed(directory: &Path, cpus: &[u32]) -> bool {
+    let masks = masks(directory);
+    let own: BTreeSet<u32> = masks.iter().filter_map(|mask| mask.parse().ok()).collect();
+    masks.len() == 4 && own.len() == 4 && own.iter().all(|cpu| cpus.contains(cpu))
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn placed(container: &Path) -> Child {
+    let log = fs::File::create(LOG).unwrap();
+    let mut command = Command::new("/albacore");
+    command
+        .args(["run", "-f", "/fraud.yaml"])
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    let placer = start(container, &mut command);
+    until("placed", LONG, || is_placed(container, &[0, 1, 2, 3]));
+    placer
+}
+
+/// Beside the server runs a process that is pinned and that nobody looks after: it shows what this kernel does.
+fn widens(container: &Path) {
+    let beside = container.with_file_name(CONTAINER.replace('0', "f"));
+    fs::create_dir_all(&beside).unwrap();
+    fs::write(beside.join("cpuset.cpus"), "0-3").unwrap();
+    let mut command = Command::new("/bin/ip");
+    let mut witness = start(
+        &beside,
+        command.args(["monitor", "link"]).stdout(Stdio::null()),
+    );
+    let tid = Tid(i32::try_from(witness.id()).unwrap());
+    write_mask(tid, &"2".parse().unwrap()).unwrap();
+    for directory in [container, &beside] {
+        fs::write(directory.join("cpuset.cpus"), "0-7").unwrap();
+    }
+    let took = until("placed again", LONG, || {
+        is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
+    });
+    println!("placed again after {took:?}");
+    assert_eq!(
+        read_mask(&HostRoot::live(), tid).unwrap().to_string(),
+        "0-7",
+        "this kernel forgets pins"
+    );
+    witness.kill().unwrap();
+    witness.wait().unwrap();
+    let log = fs::read_to_string(LOG).unwrap();
+    let seen = log
+        .lines()
+        .filter(|l| l.contains("cpuset_change") && l.contains("0-7"));
+    println!("told: {:?}", seen.collect::<Vec<_>>());
+}
+
+fn hotplug(container: &Path) {
+    let before: BTreeSet<String> = masks(container).into_iter().collect();
+    let victim = before.iter().find(|cpu| *cpu != "0").unwrap().clone();
+    let online = format!("/sys/devices/system/cpu/cpu{victim}/online");
+    fs::write(&online, "0").unwrap();
+    let gone: u32 = victim.parse().unwrap();
+    let left: Vec<u32> = (0..8).filter(|&cpu| cpu != gone).collect();
+    let took = until("placed without it", LONG, || is_placed(container, &left));
+    println!("placed without cpu {victim} after {took:?}");
+    fs::write(&online, "1").unwrap();
+    until("placed with it", LONG, || {
+        is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
+    });
+}
+
+/// As an agent in a pod of another class sees it: its own cgroup is the root of all paths.
+fn from_another_namespace(pod: &Path) {
+    let agent = Path::new(CGROUPS).join(format!("kubepods/besteffort/pod{OTHER_UID}/{CONTAINER}"));
+    fs::create_dir_all(&agent).unwrap();
+    enter(&agent);
+    let seen = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWCGROUP).unwrap();
+        let host = HostRoot::live();
+        let kubepods = Kubepods::find(&host).unwrap();
+        let container = kubepods
+            .container(UID, &format!("containerd://{CONTAINER}"))
+            .unwrap();
+        let members = read_members(&host, &container).unwrap();
+        let root = members.root.unwrap();
+        let path = fs::read_to_string(format!("/proc/{}/cgroup", root.0)).unwrap();
+        (container.cgroup.directory, members.processes.len(), path)
+    });
+    let (directory, processes, path) = seen.join().unwrap();
+    enter(Path::new(CGROUPS));
+    println!("{processes} processes, whose cgroup is {}", path.trim());
+    assert!(
+        path.starts_with("0::/../"),
+        "the kernel tells it relative to the reader: {path}"
+    );
+    assert_eq!(directory, pod.join(CONTAINER));
+    assert!(processes >= 4, "run, front, two workers");
+}
+
+fn given_back(placer: &mut Child) {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(placer.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert!(placer.wait().unwrap().success());
+}

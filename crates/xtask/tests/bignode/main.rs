@@ -1,0 +1,70 @@
+//! A machine that the one at hand is not: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, and a kernel (6.1) that forgets a
+//! thread's pin when its cpuset widens. This program boots it with itself as its first process, and is the test there.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+mod guest;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use albacore_testbed::{Guest, product, product_of};
+
+/// What the guest says at its end.
+const DONE: &str = "the guest is content";
+
+#[test]
+fn a_big_node_with_cgroup_v2_keeps_its_placement() {
+    if std::process::id() == 1 {
+        guest::live();
+        return;
+    }
+    let start = Instant::now();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    let tool = |name: &str| {
+        let folders = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+        let found = folders
+            .into_iter()
+            .map(|f| f.join(name))
+            .find(|path| path.is_file());
+        (
+            format!("/bin/{name}"),
+            found.unwrap_or_else(|| panic!("{name} is missing")),
+        )
+    };
+    let guest = Guest {
+        init: std::env::current_exe().unwrap(),
+        arguments: ["--nocapture", "--test-threads=1"].map(String::from).into(),
+        programs: vec![
+            (
+                "/albacore".into(),
+                product_of("albacore-cli", "albacore").unwrap(),
+            ),
+            (
+                "/albacore-server".into(),
+                product("albacore-server").unwrap(),
+            ),
+            tool("mount"),
+            tool("ip"),
+        ],
+        files: vec![
+            ("/fraud.yaml".into(), root.join("examples/fraud.yaml")),
+            ("/fraud.ubj".into(), root.join("examples/fraud.ubj")),
+        ],
+    };
+    println!("{:6.2} s: programs", start.elapsed().as_secs_f64());
+    let console = Guest::run(&guest).unwrap();
+    println!("{console}");
+    println!("{:6.2} s: guest", start.elapsed().as_secs_f64());
+    assert!(
+        console.contains(DONE),
+        "the guest is not content, see above"
+    );
+}

@@ -1,0 +1,113 @@
+//! What the kernel says of pods: their processes, masks and cpusets, read on the machine, not in the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A thread and its name.
+pub(crate) type Thread = (i32, String);
+
+/// The first text that `path` holds, or nothing: processes come and go.
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn process(pid: i32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
+/// The first process of the program `name` in the pod, whose cgroup carries its uid.
+pub(crate) fn find(name: &str, uid: &str) -> Option<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_it = |&pid: &i32| {
+        let process = process(pid);
+        text(&process.join("comm")).trim() == name && text(&process.join("cgroup")).contains(uid)
+    };
+    pids.filter(is_it).min()
+}
+
+/// The children of a process.
+pub(crate) fn children(pid: i32) -> BTreeSet<i32> {
+    let tasks = fs::read_dir(process(pid).join("task"))
+        .into_iter()
+        .flatten();
+    let lists = tasks
+        .flatten()
+        .map(|task| text(&task.path().join("children")));
+    let lists: Vec<String> = lists.collect();
+    let words = lists.iter().flat_map(|list| list.split_whitespace());
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The mask of each thread of these processes.
+pub(crate) fn masks(pids: &BTreeSet<i32>) -> BTreeMap<Thread, String> {
+    let mut found = BTreeMap::new();
+    for pid in pids {
+        let tasks = fs::read_dir(process(*pid).join("task"))
+            .into_iter()
+            .flatten();
+        for task in tasks.flatten() {
+            let tid = task.file_name().to_str().and_then(|name| name.parse().ok());
+            let mask = line(&task.path().join("status"), "Cpus_allowed_list:");
+            if let (Some(tid), Some(mask)) = (tid, mask) {
+                let name = text(&task.path().join("comm")).trim().to_owned();
+                found.insert((tid, name), mask);
+            }
+        }
+    }
+    found
+}
+
+fn line(path: &Path, name: &str) -> Option<String> {
+    let text = text(path);
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim().to_owned())
+}
+
+/// The cpus of a process's cgroup.
+pub(crate) fn cpuset(pid: i32) -> String {
+    let cgroups = text(&process(pid).join("cgroup"));
+    let path = cgroups
+        .lines()
+        .find_map(|line| line.split_once(":cpuset:/"));
+    let directory = Path::new("/sys/fs/cgroup/cpuset").join(path.unwrap().1);
+    text(&directory.join("cpuset.cpus")).trim().to_owned()
+}
+
+/// Who a process is and what it may do, as `/proc/PID/status` says.
+pub(crate) fn rights(pid: i32) -> String {
+    let text = text(&process(pid).join("status"));
+    let names = ["Uid", "Gid", "Cap", "NoNewPrivs", "Seccomp:"];
+    let lines = text
+        .lines()
+        .filter(|line| names.iter().any(|name| line.starts_with(name)));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The sockets of a process that listen, as its network's tables say.
+pub(crate) fn listening(pid: i32) -> Vec<String> {
+    let descriptors = fs::read_dir(process(pid).join("fd")).unwrap().flatten();
+    let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let name = |link: PathBuf| {
+        let link = link.to_str()?.strip_prefix("socket:[")?;
+        Some(link.trim_end_matches(']').to_owned())
+    };
+    let own: BTreeSet<String> = links.filter_map(name).collect();
+    let mut found = Vec::new();
+    // Table, column of the state, what it is for a listener, column of the inode.
+    for (table, state, listens, inode) in [
+        ("tcp", 3, "0A", 9),
+        ("tcp6", 3, "0A", 9),
+        ("unix", 3, "00010000", 6),
+    ] {
+        for line in text(&process(pid).join("net").join(table)).lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = |column: usize| words.get(column).copied().unwrap_or_default();
+            if at(state) == listens && own.contains(at(inode)) {
+                found.push(format!("{table}: {line}"));
+            }
+        }
+    }
+    found
+}
