@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package albacore-xtask --
 
-.PHONY: build demo test lint bench bench-placement e2e soak crds manifests charts images proto clean tools musl python cluster
+.PHONY: build demo test lint bench bench-placement e2e soak crds manifests charts images proto clean tools musl python cluster bignode
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
@@ -36,6 +36,9 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	tests/clients/run.sh target/release/albacore-server
 	tests/images/run.sh
 	target/release/xtask demo
+
+bignode: tools ## the emulated machine: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, a kernel that forgets pins
+	$(CARGO) test --package albacore-xtask --test bignode -- --nocapture
 
 soak: build python ## the kill tests, ten times as long; the article's program on every small problem
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-mapping --test literal -- --nocapture

@@ -84,7 +84,7 @@ impl Image {
 }
 
 /// The shared libraries of a program and their loader; none for a static one.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output()?;
     // It fails for static programs, and says so on its error output.
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -9,6 +9,7 @@
 mod certificates;
 mod control_plane;
 mod error;
+mod guest;
 mod image;
 pub mod keep;
 mod keeper;
@@ -22,6 +23,7 @@ mod site;
 pub use certificates::{Authority, Identity};
 pub use control_plane::{ControlPlane, Options};
 pub use error::TestbedError;
+pub use guest::Guest;
 pub use image::Image;
 pub use node::{Node, NodeOptions};
 pub use product::{product, product_of};

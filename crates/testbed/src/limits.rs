@@ -19,3 +19,6 @@ pub(crate) const REMOVAL_PERIOD: Duration = Duration::from_millis(50);
 
 /// Pause before a node's program that ended is started again.
 pub(crate) const RESTART_PAUSE: Duration = Duration::from_millis(500);
+
+/// An emulated machine boots in 10 s and does a test's work in 20 s on two quiet cores; this is for busy ones.
+pub(crate) const GUEST_TIME_MAX: Duration = Duration::from_secs(300);

@@ -179,6 +179,17 @@ impl Node {
         }
     }
 
+    /// What a command line begins with to run in the node, for people.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub fn entrance(&self) -> Result<String, TestbedError> {
+        let command = self.command(Path::new("bash"))?;
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        Ok(words.join(" "))
+    }
+
     fn socket(&self) -> PathBuf {
         self.site.folder().join("containerd.sock")
     }

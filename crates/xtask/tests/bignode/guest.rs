@@ -179,10 +179,12 @@ fn widens(container: &Path) {
     witness.kill().unwrap();
     witness.wait().unwrap();
     let log = fs::read_to_string(LOG).unwrap();
-    let seen = log
-        .lines()
-        .filter(|l| l.contains("cpuset_change") && l.contains("0-7"));
-    println!("told: {:?}", seen.collect::<Vec<_>>());
+    let is_told = |line: &&str| line.contains(r#""cause":"cpuset_change""#);
+    assert_eq!(
+        log.lines().filter(is_told).count(),
+        4,
+        "each lost pin is told: {log}"
+    );
 }
 
 fn hotplug(container: &Path) {
