@@ -42,6 +42,19 @@ impl Clock {
         ))
     }
 
+    /// Cpu time that the calling thread has used.
+    ///
+    /// # Errors
+    /// The kernel refuses (it never does).
+    pub fn thread_cpu(&self) -> Result<Micros, OsError> {
+        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+            .map_err(|e| OsError::call("clock_gettime(CLOCK_THREAD_CPUTIME_ID)", e))?;
+        // infallible: a thread's cpu time is not negative.
+        Ok(Micros(
+            time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000,
+        ))
+    }
+
     /// When a start time in ticks began: the thread was born in the tick that follows.
     pub fn start(&self, ticks: u64) -> Micros {
         Micros((u128::from(ticks) * 1_000_000 / u128::from(self.ticks_per_second)) as u64)

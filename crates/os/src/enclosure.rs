@@ -6,7 +6,7 @@
 //! cgroup is spelled for this reader. Whatever is spelled so, or so and further down, is inside, nothing else.
 
 use crate::cgroup::parse_membership;
-use crate::kubepods::{read_procs, tree_of};
+use crate::kubepods::{is_directory_below, read_procs, tree_of};
 use crate::read::read_text;
 use crate::{Cgroup, HostRoot, OsError, Pid, Tid};
 
@@ -24,6 +24,9 @@ impl Enclosure {
     /// # Errors
     /// The process is gone, or a file cannot be read.
     pub fn of(host: &HostRoot, cgroup: &Cgroup, member: Pid) -> Result<Option<Self>, OsError> {
+        if !is_directory_below(&cgroup.mount, &cgroup.directory) {
+            return Ok(None);
+        }
         let mut is_blind = false;
         for directory in tree_of(cgroup)? {
             let listed = read_procs(&directory)?;

@@ -243,7 +243,7 @@ pub(crate) fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, OsError> 
 }
 
 /// True if a path below `mount` is a directory, reached through no symbolic link.
-fn is_directory_below(mount: &Path, path: &Path) -> bool {
+pub(crate) fn is_directory_below(mount: &Path, path: &Path) -> bool {
     let steps = path.ancestors().take_while(|step| *step != mount);
     path.starts_with(mount)
         && steps

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use crate::limits::TASKS_MAX;
@@ -140,18 +140,42 @@ fn children_by_parent(host: &HostRoot, parent: Pid) -> Result<Vec<Pid>, OsError>
     Ok(processes.into_iter().filter(is_child).map(Pid).collect())
 }
 
-/// The last id that was given to any process or thread, from `/proc/loadavg`. While it stands still nothing was born:
-/// one small read says so for the whole machine.
-///
-/// # Errors
-/// The file cannot be read or has no such field.
-pub fn read_last_pid(host: &HostRoot) -> Result<i32, OsError> {
-    let path = host.proc.join("loadavg");
-    let text = read_text(&path)?;
-    text.split_ascii_whitespace()
-        .nth(4)
-        .and_then(|field| field.parse().ok())
-        .ok_or_else(|| OsError::content(&path, &text, "a load average with five fields"))
+/// Reads the last id that was given to any process or thread, from `/proc/loadavg`. While it stands still nothing was
+/// born: one small read says so for the whole machine.
+#[derive(Debug)]
+pub struct LastPid {
+    path: PathBuf,
+    /// Kept open: this is read a hundred times a second.
+    file: File,
+}
+
+impl LastPid {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(host: &HostRoot) -> Result<Self, OsError> {
+        let path = host.proc.join("loadavg");
+        let file = File::open(&path).map_err(|source| OsError::read(&path, source))?;
+        Ok(Self { path, file })
+    }
+
+    /// The last id now.
+    ///
+    /// # Errors
+    /// The file cannot be read or has no such field.
+    pub fn read(&self) -> Result<i32, OsError> {
+        let mut bytes = [0u8; 128];
+        let length = self
+            .file
+            .read_at(&mut bytes, 0)
+            .map_err(|source| OsError::read(&self.path, source))?;
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        text.split_ascii_whitespace()
+            .nth(4)
+            .and_then(|field| field.parse().ok())
+            .ok_or_else(|| OsError::content(&self.path, &text, "a load average with five fields"))
+    }
 }
 
 /// An open `/proc/PID/task`, whose link count tells the number of threads without listing them.
@@ -199,7 +223,8 @@ mod tests {
         assert_eq!(stat.id, pid.0);
         assert!(!stat.is_dead() && stat.start_ticks > 0);
         assert!(!read_cmdline(&host, pid).unwrap().is_empty());
-        let before = read_last_pid(&host).unwrap();
+        let last = LastPid::open(&host).unwrap();
+        let before = last.read().unwrap();
         let (tell, told) = std::sync::mpsc::channel::<()>();
         let directory = TaskDirectory::open(&host, pid).unwrap();
         let thread = std::thread::Builder::new()
@@ -208,11 +233,7 @@ mod tests {
                 let _ = told.recv();
             })
             .unwrap();
-        assert_ne!(
-            read_last_pid(&host).unwrap(),
-            before,
-            "a birth moves the last pid"
-        );
+        assert_ne!(last.read().unwrap(), before, "a birth moves the last pid");
         let tasks = read_tasks(&host, pid).unwrap();
         assert!(tasks.contains(&Tid(pid.0)) && directory.thread_count().unwrap() >= 2);
         // The new thread sets its name itself, a moment after it was born.

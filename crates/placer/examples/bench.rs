@@ -1,7 +1,7 @@
-//! Measures the placer on this machine: `cargo run --release -p albacore-placer --example bench [-- SECONDS]`.
+//! Measures the placer on this machine: `cargo run --release -p albacore-placer --example bench [-- SECONDS [steady]]`.
 //!
 //! Prints one JSON line a figure: birth to verified mask of respawned workers and of threads out of the blue, and what
-//! 2,000 managed threads cost while nothing changes. Births are timed from the last moment at which the thread did
+//! 2,000 and 5,000 managed threads cost while nothing changes. Births are timed from the last moment at which the thread did
 //! certainly not exist, so every figure is an upper bound.
 // infallible: no, but a measurement ends at the first surprise.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -152,7 +152,7 @@ fn cost() -> (Duration, u64) {
 }
 
 fn steady(seconds: u64) {
-    for (workers, threads) in [(32, 62), (250, 8)] {
+    for (workers, threads) in [(32, 62), (250, 8), (250, 20)] {
         let server = Server::start(workers, threads);
         let mut placer = placer(&server, workers, threads);
         run_until_verified(&mut placer);
@@ -173,6 +173,8 @@ fn main() {
         .nth(1)
         .and_then(|s| s.parse().ok())
         .unwrap_or(10);
-    births(100);
+    if std::env::args().nth(2).as_deref() != Some("steady") {
+        births(100);
+    }
     steady(seconds);
 }

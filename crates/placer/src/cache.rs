@@ -1,6 +1,7 @@
 //! The process tree of one subject as it was last read, and the cheap ways to bring it up to date.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use albacore_os::{Enclosure, Micros, OsError, Pid, Tid, read_children};
 use albacore_plan::{Process, Source};
@@ -59,13 +60,6 @@ impl Tree {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveProcess> {
         self.order.iter().filter_map(|pid| self.processes.get(pid))
-    }
-
-    pub(crate) fn thread_count(&self) -> usize {
-        self.processes
-            .values()
-            .map(|process| process.threads.len())
-            .sum()
     }
 
     /// A thread by its process and tid.
@@ -250,6 +244,25 @@ impl Tree {
             changed |= process.read_masks(&self.reader)?;
         }
         Ok(changed)
+    }
+
+    /// Reads the masks of the processes that follow `after`, about `count` threads. Returns where it ended, `None` at
+    /// the end of the tree, how many threads it read, and whether a mask differs from what was read before.
+    pub(crate) fn read_some_masks(
+        &mut self,
+        after: Option<Pid>,
+        count: usize,
+    ) -> Result<(Option<Pid>, usize, bool), OsError> {
+        let (mut read, mut changed) = (0, false);
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        for (&pid, process) in self.processes.range_mut((from, Bound::Unbounded)) {
+            read += process.threads.len();
+            changed |= process.read_masks(&self.reader)?;
+            if read >= count {
+                return Ok((Some(pid), read, changed));
+            }
+        }
+        Ok((None, read, changed))
     }
 
     /// Reads the names of young threads; true if one got a name that tells its slot.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// Period in which the births counter of the machine is read while nothing is expected. The promise for a thread out
-/// of the blue is 60 ms from birth to verified mask; one reading costs some microseconds.
-pub const IDLE_PERIOD: Duration = Duration::from_millis(10);
+/// of the blue is 60 ms from birth to verified mask; one reading, with the wake-up for it, costs some ten microseconds.
+pub const IDLE_PERIOD: Duration = Duration::from_millis(12);
 
 /// Period while a birth is expected: a death announces one, and the promise is 20 ms.
 pub const FAST_PERIOD: Duration = Duration::from_millis(1);
@@ -14,10 +14,11 @@ pub const FAST_PERIOD: Duration = Duration::from_millis(1);
 pub const FAST_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Longest pause between two scans while processes are born somewhere on the machine.
-pub const SCAN_PAUSE_MAX: Duration = Duration::from_millis(50);
+pub const SCAN_PAUSE_MAX: Duration = Duration::from_millis(35);
 
-/// A scan is followed by a pause of this many times its duration: half a percent of a core, unless a birth is expected.
-pub const SCAN_PAUSE_RATIO: u32 = 200;
+/// A scan is followed by a pause of this many times its duration: a third of a percent of a core, unless a birth is
+/// expected.
+pub const SCAN_PAUSE_RATIO: u32 = 300;
 
 /// The same while a birth is expected.
 pub const FAST_PAUSE_RATIO: u32 = 3;
@@ -29,15 +30,34 @@ pub const FAST_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// comes first.
 pub const NAMING_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Shortest period in which all masks are read back.
+/// Shortest period of the sweep, which reads masks back where nothing announced a change.
 pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(20);
 
-/// Longest period in which all masks are read back.
-pub const SWEEP_PERIOD_MAX: Duration = Duration::from_secs(1);
+/// Longest wait of the loop for anything.
+pub const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Masks that the sweep reads at once, before it lets births be looked for again: about a millisecond.
+pub const SWEEP_SLICE: usize = 256;
 
 /// A thread adds this much to the sweep's period. Reading and comparing one mask costs about 2 us: that keeps the sweep
-/// at half a percent of a core. 50 threads are read every 20 ms, 2,000 every 800 ms.
-pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(400);
+/// at a quarter percent of a core. 50 threads are read every 40 ms, 5,000 every 4 s.
+pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(800);
+
+/// The cgroups of processes are looked up in every so manieth look at cpusets; a process that is moved shows in its masks
+/// before.
+pub const CPUSET_LOOKS_PER_SEARCH: u32 = 4;
+
+/// The cpu time of the loop is looked at in this period.
+pub const BUDGET_PERIOD: Duration = Duration::from_secs(1);
+
+/// Share of a core, in thousandths, above which the loop lengthens its periods ...
+pub const BUDGET_PERMILLE_MAX: u64 = 10;
+
+/// ... and below which it shortens them again.
+pub const BUDGET_PERMILLE_LOW: u64 = 4;
+
+/// The most it lengthens them.
+pub const SLOWDOWN_MAX: u32 = 8;
 
 /// Period in which effective cpusets and the online cpus are read: nothing announces some of their changes.
 pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);
@@ -46,7 +66,7 @@ pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);
 pub const TREE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Period in which the whole tree is read in any case: ids may wrap, counters may be reset.
-pub const TREE_PERIOD_MAX: Duration = Duration::from_secs(10);
+pub const TREE_PERIOD_MAX: Duration = Duration::from_secs(20);
 
 /// Events that arrive within this time are answered by one plan.
 pub const COALESCING_TIME: Duration = Duration::from_millis(2);
@@ -96,7 +116,7 @@ pub const CHILDREN_PAUSE_RATIO: u32 = 400;
 pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// Reading a whole tree is followed by a pause of this many times its duration.
-pub const TREE_PAUSE_RATIO: u32 = 400;
+pub const TREE_PAUSE_RATIO: u32 = 1000;
 
 /// Period in which quotas of cpu time and strangers in a container's cgroup are looked at.
 pub const AROUND_PERIOD: Duration = Duration::from_secs(5);

@@ -9,23 +9,24 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    Clock, CpusetWatch, Key, Micros, OsError, Pid, Poll, SchedExt, UeventSocket, Wake,
-    read_last_pid, read_online, read_sched_ext, read_sysfs,
+    Clock, CpusetWatch, Key, LastPid, Micros, OsError, Pid, Poll, SchedExt, UeventSocket, Wake,
+    read_online, read_sched_ext, read_sysfs,
 };
 use albacore_plan::Policy;
 use albacore_topology::{Topology, parse_sysfs};
 
 use crate::limits::{
     AROUND_PERIOD, CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, COALESCING_TIME, CONTROLS_MAX,
-    CPUSET_PERIOD, ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, FAST_PAUSE_MAX, FAST_PAUSE_RATIO, FAST_PERIOD,
-    FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO, SWEEP_PERIOD_MAX,
-    SWEEP_PERIOD_MIN, SWEEP_PERIOD_PER_THREAD, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX,
+    CPUSET_LOOKS_PER_SEARCH, CPUSET_PERIOD, ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, FAST_PAUSE_MAX,
+    FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO,
+    TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
 };
 use crate::process::{Quiet, Reader};
 use crate::report::{Figures, Report, Restored};
 use crate::subject::{Subject, Surroundings};
 use crate::together::Together;
 use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId, SubjectState};
+use sweep::{Budget, Sweep};
 
 const CONTROL_KEY: Key = Key(u64::MAX);
 const CPUSET_KEY: Key = Key(u64::MAX - 1);
@@ -76,6 +77,10 @@ pub struct Placer {
     figures: Figures,
     due: Due,
     last_pid: i32,
+    last_pid_file: LastPid,
+    sweep: Sweep,
+    budget: Budget,
+    cpuset_looks: u32,
     last_pid_at: Micros,
     tree_pid: i32,
     has_other_files: bool,
@@ -93,6 +98,7 @@ impl Placer {
             clock: Clock::new()?,
         };
         let machine = read_machine(&reader)?;
+        let last_pid_file = LastPid::open(&config.host)?;
         let poll = Poll::new()?;
         let wake = Wake::new()?;
         poll.add(&wake, CONTROL_KEY)?;
@@ -125,6 +131,10 @@ impl Placer {
             figures: Figures::default(),
             due: Due::default(),
             last_pid: 0,
+            last_pid_file,
+            sweep: Sweep::default(),
+            budget: Budget::default(),
+            cpuset_looks: 0,
             last_pid_at: Micros(0),
             tree_pid: 0,
             has_other_files: false,
@@ -147,6 +157,7 @@ impl Placer {
         self.next_id += 1;
         self.subjects.insert(id, subject);
         self.due = Due::default();
+        self.sweep_soon();
         self.watch_files();
         Ok(id)
     }
@@ -162,6 +173,7 @@ impl Placer {
             .ok_or(PlacerError::UnknownSubject(id))?;
         subject.set_policy(policy);
         self.due = Due::default();
+        self.sweep_soon();
         Ok(())
     }
 
@@ -201,7 +213,7 @@ impl Placer {
         let (mut told, mut pause) = (String::new(), ERROR_PAUSE_MIN);
         // bound: one wait per turn, and a pause after an error; ends with an order to stop
         while !self.is_stopped {
-            match self.step(SWEEP_PERIOD_MAX, report) {
+            match self.step(WAIT_MAX, report) {
                 Ok(_) => (told, pause) = (String::new(), ERROR_PAUSE_MIN),
                 Err(error) => {
                     let (category, reason) = (error.category(), error.to_string());
@@ -335,7 +347,7 @@ impl Placer {
                 subject.cpuset.changes += 1;
                 subject.is_dirty = true;
             }
-            self.due.sweep = Micros(0);
+            self.sweep_soon();
         }
         Ok(())
     }
@@ -361,21 +373,18 @@ impl Placer {
     fn look(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
         let now = self.reader.clock.now()?;
         if now >= self.due.cpusets {
-            self.look_at_cpusets(report)?;
+            self.cpuset_looks = self.cpuset_looks.wrapping_add(1);
+            let searches = self.cpuset_looks.is_multiple_of(CPUSET_LOOKS_PER_SEARCH);
+            self.look_at_cpusets(searches, report)?;
             self.due.cpusets = after(now, CPUSET_PERIOD);
         }
         if now >= self.due.births {
             self.look_for_births(now)?;
         }
-        if now >= self.due.sweep {
-            if self.sweep()? {
-                // A cpuset moves masks before it is announced: whether one did decides whom to blame.
-                self.hear_cpusets()?;
-                self.look_at_cpusets(report)?;
-            }
-            let threads: usize = self.subjects.values().map(|s| s.tree.thread_count()).sum();
-            let period = SWEEP_PERIOD_PER_THREAD * threads as u32;
-            self.due.sweep = after(now, period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX));
+        if now >= self.due.sweep && self.sweep(now)? {
+            // A cpuset moves masks before it is announced: whether one did decides whom to blame.
+            self.hear_cpusets()?;
+            self.look_at_cpusets(true, report)?;
         }
         if now >= self.due.tree {
             let is_old = now.0 >= after(self.due.tree_at_last, TREE_PERIOD_MAX).0;
@@ -398,10 +407,15 @@ impl Placer {
             subject.is_dirty |= subject.retry_at.is_some_and(|at| now >= at);
         }
         self.watch_processes()?;
-        Ok(())
+        self.keep_budget(now)
     }
 
-    fn look_at_cpusets(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
+    /// Reads the cpusets; also looks for the cgroups anew if it `searches`.
+    fn look_at_cpusets(
+        &mut self,
+        searches: bool,
+        report: &mut dyn FnMut(&Report),
+    ) -> Result<(), PlacerError> {
         let host = &self.reader.host;
         let scheduler = read_sched_ext(host)?;
         if scheduler != self.scheduler {
@@ -421,10 +435,11 @@ impl Placer {
             self.subjects
                 .values_mut()
                 .for_each(|subject| subject.is_dirty = true);
-            self.due.sweep = Micros(0);
+            self.sweep_soon();
         }
+        let mut is_other = false;
         for subject in self.subjects.values_mut().filter(|s| s.tree.has_root()) {
-            let moved = subject.find_cgroups(&self.reader.host)?;
+            let moved = searches && subject.find_cgroups(&self.reader.host)?;
             if subject.cpuset.update(&self.reader.host)? {
                 let (subject_id, cpuset) = (subject.id, subject.cpuset.cpus.clone());
                 report(&Report::CpusetChanged {
@@ -432,9 +447,12 @@ impl Placer {
                     cpuset,
                 });
                 subject.is_dirty = true;
-                self.due.sweep = Micros(0);
+                is_other = true;
             }
             self.has_other_files |= moved;
+        }
+        if is_other {
+            self.sweep_soon();
         }
         if std::mem::take(&mut self.has_other_files) {
             self.watch_files();
@@ -443,7 +461,7 @@ impl Placer {
     }
 
     fn look_for_births(&mut self, now: Micros) -> Result<(), PlacerError> {
-        let last_pid = read_last_pid(&self.reader.host)?;
+        let last_pid = self.last_pid_file.read()?;
         let is_quiet = last_pid == self.last_pid;
         let quiet = Quiet {
             since: self.last_pid_at,
@@ -483,27 +501,12 @@ impl Placer {
         let pause = if is_fast {
             (took * FAST_PAUSE_RATIO).clamp(FAST_PERIOD, FAST_PAUSE_MAX)
         } else if is_quiet {
-            IDLE_PERIOD
+            IDLE_PERIOD * self.slowdown()
         } else {
-            (took * SCAN_PAUSE_RATIO).max(IDLE_PERIOD)
+            (took * SCAN_PAUSE_RATIO).max(IDLE_PERIOD) * self.slowdown()
         };
         self.due.births = after(now, pause.min(SCAN_PAUSE_MAX));
         Ok(())
-    }
-
-    /// Reads all masks; true if one is not as it was.
-    fn sweep(&mut self) -> Result<bool, OsError> {
-        let mut differs = false;
-        for subject in self.subjects.values_mut() {
-            if subject.tree.read_masks()? {
-                subject.is_dirty = true;
-                differs = true;
-                // A thread that ended may have been replaced at once.
-                subject.tree.read_births()?;
-            }
-            subject.note_verified();
-        }
-        Ok(differs)
     }
 
     fn look_at_trees(&mut self) -> Result<(), PlacerError> {
@@ -588,5 +591,6 @@ fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
 }
 
 mod orders;
+mod sweep;
 #[cfg(test)]
 mod tests;

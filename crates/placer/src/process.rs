@@ -178,8 +178,10 @@ impl LiveProcess {
         for (&tid, known) in &mut self.threads {
             match read_mask(&reader.host, tid) {
                 Ok(mask) => {
-                    differs |= mask != known.mask;
-                    known.mask = mask;
+                    if mask != known.mask {
+                        differs = true;
+                        known.mask = mask;
+                    }
                     known.read_at = now;
                 }
                 Err(MaskError::Gone { .. }) => gone.push(tid),

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+pub(crate) mod group;
+
 use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -54,6 +56,28 @@ impl Swarm {
         }
     }
 
+    /// In a group from its first moment, as a runtime starts a container.
+    pub(crate) fn start_in(group: &group::Group, workers: u16, threads: u16) -> Self {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo $$ >\"$0/cgroup.procs\" && exec \"$@\""])
+            .arg(&group.directory)
+            .arg(env!("CARGO_BIN_EXE_swarm"))
+            .args([&workers.to_string(), &threads.to_string(), "named"])
+            .stdin(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let is_inside = || {
+            let procs = fs::read_to_string(group.directory.join("cgroup.procs")).unwrap();
+            procs.lines().any(|line| line == child.id().to_string())
+        };
+        let start = Instant::now();
+        while !is_inside() {
+            assert!(start.elapsed() < DEADLINE, "it is not in its group");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Self { child }
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid(self.child.id() as i32)
     }
@@ -84,15 +108,30 @@ impl Run {
     }
 
     pub(crate) fn with(config: Config, root: Pid, source: Source, policy: Policy) -> Self {
+        let cgroup = None;
+        let subject = SubjectConfig {
+            root,
+            cgroup,
+            source,
+            policy,
+        };
+        Self::of(config, &subject)
+    }
+
+    /// A container's server.
+    pub(crate) fn inside(group: &group::Group, root: Pid, policy: Policy) -> Self {
+        let subject = SubjectConfig {
+            root,
+            cgroup: Some(group.cgroup()),
+            source: Source::Named,
+            policy,
+        };
+        Self::of(Config::live(), &subject)
+    }
+
+    fn of(config: Config, subject: &SubjectConfig) -> Self {
         let mut placer = Placer::new(config).unwrap();
-        let subject = placer
-            .add_subject(&SubjectConfig {
-                root,
-                cgroup: None,
-                source,
-                policy,
-            })
-            .unwrap();
+        let subject = placer.add_subject(subject).unwrap();
         Self {
             placer,
             subject,
