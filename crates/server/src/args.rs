@@ -13,6 +13,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::fixed::ModelConfig;
 use crate::limits::{BATCH_ROWS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
+pub use crate::told::Place;
 
 /// This very binary, also after its file was replaced by a newer one.
 const PROGRAM: &str = "/proc/self/exe";
@@ -83,6 +84,11 @@ pub struct Args {
     /// The latency objective of a model, or of all; later replies are counted late.
     #[arg(long, value_name = "[NAME=]TIME", value_parser = parse_slo)]
     pub slo: Vec<(Option<String>, Duration)>,
+    /// Who tells batching, queue and objectives while the server runs: http://HOST:PORT or
+    /// unix:/PATH of an albacore-params. They are in force in place of those of the settings while
+    /// it is there; the server does not wait for it.
+    #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
+    pub params: Option<Place>,
     /// How long a stopping server may take to answer what it has accepted.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
@@ -134,6 +140,8 @@ pub struct Settings {
     pub model_bytes_max: u64,
     /// CA certificates of servers that models come from.
     pub ca_file: Option<PathBuf>,
+    /// Who tells parameters, if anybody does.
+    pub params: Option<Place>,
     /// How long draining may take.
     pub drain_timeout: Duration,
 }
@@ -159,6 +167,7 @@ impl Args {
             served,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
+            params: self.params,
             drain_timeout: self.drain_timeout,
         })
     }
@@ -389,6 +398,7 @@ mod tests {
             ),
             (&["--http", "localhost"], "--http"),
             (&["--settings", "a.yaml"], "cannot be used with"),
+            (&["--params", "a:80"], "http://HOST:PORT or unix:/PATH"),
         ] {
             let message = settings(arguments).unwrap_err();
             assert!(message.contains(words), "{arguments:?}: {message}");

@@ -64,6 +64,31 @@ pub enum Line {
         /// Why, and what to do.
         error: String,
     },
+    /// Parameters of `--params` are in force.
+    ParametersApplied {
+        /// Of the deployment that they are of.
+        generation: u64,
+        /// Fields that change nothing in this version.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unused: Vec<&'static str>,
+    },
+    /// Parameters of `--params` are wrong; those before stay in force.
+    ParametersRefused {
+        /// Which field, and why.
+        error: String,
+    },
+    /// `--params` is not there, or not any more; what it said last stays in force for a while.
+    ParametersLost {
+        /// Where it should be.
+        place: String,
+        /// Why; told again only when it changes.
+        error: String,
+    },
+    /// `--params` was away for so long that the settings are in force again.
+    ParametersForgotten {
+        /// Where it should be.
+        place: String,
+    },
     /// No connection is accepted any more.
     Draining,
     /// Everything that was accepted is answered, no worker is left.

@@ -31,6 +31,14 @@ pub(crate) struct LoadError {
 }
 
 impl ModelConfig {
+    /// Its objective.
+    pub(crate) fn objective(&self) -> Option<Objective> {
+        self.slo.map(|latency| Objective {
+            latency,
+            percentile: PERCENTILE,
+        })
+    }
+
     /// Reads, checks and compiles the model; also the SHA-256 of its file.
     ///
     /// # Errors
@@ -44,11 +52,7 @@ impl ModelConfig {
             let fetched = fetched.map_err(|error| error.to_string())?;
             let model = LoadedModel::compile(&self.name, &fetched.bytes);
             let model = model.map_err(|reason| format!("{path}: {reason}"))?;
-            let objective = self.slo.map(|latency| Objective {
-                latency,
-                percentile: PERCENTILE,
-            });
-            Ok((model.with_objective(objective), fetched.sha256))
+            Ok((model.with_objective(self.objective()), fetched.sha256))
         };
         let name = self.name.clone();
         load().map_err(|reason| LoadError { name, reason })

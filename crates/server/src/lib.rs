@@ -12,3 +12,4 @@ mod front;
 pub mod limits;
 mod live;
 pub mod run;
+mod told;

@@ -34,3 +34,28 @@ pub const LOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Outcomes of loading that wait to be heard: more make their threads wait, which does no harm.
 pub const ATTEMPTS_MAX: usize = 64;
+
+/// How long what was told by `--params` stays in force after its stream was lost: by then a mounted
+/// ConfigMap has what was told, after the kubelet's minute of caching and minute of syncing.
+pub const TOLD_KEPT_FOR: Duration = Duration::from_secs(150);
+
+/// Pause before the stream of `--params` is opened again; doubles with each failure ...
+pub const PARAMS_PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// ... up to this: soon enough for who restarted it, and 20 connections a second for 100 pods.
+pub const PARAMS_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How long a connection to `--params` may take.
+pub const PARAMS_CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long the answer that opens the stream may take.
+pub const PARAMS_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// How often a silent stream is asked whether its other end still lives ...
+pub const PARAMS_KEEPALIVE_PERIOD: Duration = Duration::from_secs(20);
+
+/// ... and how long the answer may take.
+pub const PARAMS_KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of a message of parameters: those of 32 models have some 3 KiB.
+pub const PARAMS_BYTES_MAX: usize = 64 << 10;

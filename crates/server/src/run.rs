@@ -17,7 +17,8 @@ use crate::args::{Args, Served, Settings};
 use crate::events::{Line, say};
 use crate::limits::FRONT_THREADS;
 use crate::live::{Board, InForce, Live, Notice, Posted};
-use crate::{front, live};
+use crate::told::{Desk, Objectives};
+use crate::{front, live, told};
 use albacore_engine::{Engine, LoadedModel, Observer, Rules, StartError};
 
 /// Exit code of a command line that makes no sense.
@@ -84,7 +85,8 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
                 notices.push(notice);
                 loaded.push(model);
             }
-            Plan::Fixed(loaded, notices, *rules)
+            let objectives = models.iter().map(|m| (m.name.clone(), m.objective()));
+            Plan::Fixed(loaded, notices, (*rules, objectives.collect()))
         }
         Served::Live(file) => {
             let read = live::read(file)
@@ -103,31 +105,53 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
 
 /// What is to be served, read.
 enum Plan {
-    Fixed(Vec<LoadedModel>, Vec<Notice>, Rules),
+    Fixed(Vec<LoadedModel>, Vec<Notice>, (Rules, Objectives)),
     Live(PathBuf, Box<InForce>),
 }
 
+/// What serves.
+struct Started {
+    engine: Arc<Engine>,
+    board: Arc<Board>,
+    desk: Arc<Desk>,
+    /// Follows the settings file, if there is one.
+    live: Option<Live>,
+}
+
 /// Starts the engine and, if there is a settings file, what follows it.
-fn start_engine(
-    settings: &Settings,
-    plan: Plan,
-    storage: Storage,
-) -> anyhow::Result<(Arc<Engine>, Arc<Board>, Option<Live>)> {
+fn start_engine(settings: &Settings, plan: Plan, storage: Storage) -> anyhow::Result<Started> {
     let observer = Observer(Box::new(|event| say(&event.into())));
+    let is_told = settings.params.is_some();
     match plan {
-        Plan::Fixed(models, notices, rules) => {
+        Plan::Fixed(models, notices, (rules, objectives)) => {
             let board = Board::new(Posted {
                 models: notices,
                 ..Posted::default()
             });
             let engine = Engine::start(&settings.engine(rules), models, observer)?;
-            Ok((Arc::new(engine), Arc::new(board), None))
+            let engine = Arc::new(engine);
+            let desk = Desk::new(Arc::clone(&engine), rules, is_told);
+            desk.settle(rules, objectives)?;
+            Ok(Started {
+                engine,
+                board: Arc::new(board),
+                desk: Arc::new(desk),
+                live: None,
+            })
         }
         Plan::Live(file, read) => {
             let engine = Engine::start(&settings.engine(read.rules), Vec::new(), observer)?;
             let engine = Arc::new(engine);
-            let (live, board) = Live::start(file, *read, Arc::clone(&engine), storage)?;
-            Ok((engine, board, Some(live)))
+            let desk = Desk::new(Arc::clone(&engine), read.rules, is_told);
+            let desk = Arc::new(desk);
+            let followed = (Arc::clone(&engine), Arc::clone(&desk));
+            let (live, board) = Live::start(file, *read, followed, storage)?;
+            Ok(Started {
+                engine,
+                board,
+                desk,
+                live: Some(live),
+            })
         }
     }
 }
@@ -140,7 +164,14 @@ async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Resu
         http: http.local_addr()?,
         grpc: grpc.local_addr()?,
     });
-    let (engine, board, live) = start_engine(&settings, plan, storage)?;
+    let Started {
+        engine,
+        board,
+        desk,
+        live,
+    } = start_engine(&settings, plan, storage)?;
+    let told = settings.params.clone();
+    let told = told.map(|place| tokio::spawn(told::follow(place, Arc::clone(&desk))));
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let shutdown = async move {
         // An error means that the sender is gone: that is an end, too.
@@ -149,7 +180,7 @@ async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Resu
     // Served from the start, so that who asks hears that the server lives and is not ready.
     let serving = front::serve(
         Arc::clone(&engine),
-        Arc::clone(&board),
+        (Arc::clone(&board), desk),
         http,
         grpc,
         shutdown,
@@ -180,6 +211,9 @@ async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Resu
     }
     say(&Line::Draining);
     drop(live);
+    if let Some(told) = told {
+        told.abort();
+    }
     engine.drain();
     let started = tokio::time::Instant::now();
     // The receiver is gone only if the front is, which the next line sees.

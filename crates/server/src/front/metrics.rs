@@ -17,6 +17,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::told::Desk;
 use albacore_engine::{Engine, Histogram, KindSet, Load, ModelStats, Stats, kind_name};
 
 /// The media type of [`Metrics::print`].
@@ -73,7 +74,7 @@ pub(super) struct Metrics {
 
 impl Metrics {
     /// Metrics of `engine` and of requests to come.
-    pub(super) fn new(engine: Arc<Engine>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, desk: Arc<Desk>) -> Self {
         let mut registry = Registry::with_prefix("albacore");
         let finished = Family::<Finished, Counter>::default();
         registry.register("requests", "Finished infer calls", finished.clone());
@@ -85,6 +86,7 @@ impl Metrics {
             durations.clone(),
         );
         registry.register_collector(Box::new(FromEngine(engine)));
+        registry.register_collector(Box::new(FromDesk(desk)));
         Self {
             registry,
             finished,
@@ -150,6 +152,57 @@ impl Collector for FromEngine {
         whole_server(&mut encoder, &stats)?;
         of_the_window(&mut encoder, &stats.load)?;
         per_model(&mut encoder, &stats.models)
+    }
+}
+
+/// Encodes what is known of the stream of `--params` at each scrape.
+#[derive(Debug)]
+struct FromDesk(Arc<Desk>);
+
+impl Collector for FromDesk {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (_, Some(link)) = self.0.seen() else {
+            return Ok(());
+        };
+        let generation = link.generation.unwrap_or(0);
+        let gauges = [
+            (
+                "params_connected",
+                "1 while the stream of --params is open",
+                i64::from(link.is_connected),
+            ),
+            (
+                "params_generation",
+                "Generation of the told parameters in force; 0: those of the settings are",
+                i64::try_from(generation).unwrap_or(i64::MAX),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        let counters = [
+            (
+                "params_taken",
+                "Told parameters put in force",
+                link.taken_total,
+            ),
+            (
+                "params_refused",
+                "Told parameters that were wrong",
+                link.refused_total,
+            ),
+            (
+                "params_lost",
+                "Streams of --params that ended or could not be opened",
+                link.lost_total,
+            ),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::live::Board;
+use crate::told::Desk;
 use albacore_engine::{Engine, KindSet, ModelHandle, Reply};
 use datatype::Datatype;
 use metrics::Metrics;
@@ -45,6 +46,7 @@ pub(crate) enum FrontError {
 struct Front {
     engine: Arc<Engine>,
     board: Arc<Board>,
+    desk: Arc<Desk>,
     metrics: Metrics,
 }
 
@@ -74,15 +76,16 @@ impl Front {
 /// [`FrontError`]; the other protocol is stopped then, too.
 pub(crate) async fn serve(
     engine: Arc<Engine>,
-    board: Arc<Board>,
+    (board, desk): (Arc<Board>, Arc<Desk>),
     http: TcpListener,
     grpc: TcpListener,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
-    let metrics = Metrics::new(Arc::clone(&engine));
+    let metrics = Metrics::new(Arc::clone(&engine), Arc::clone(&desk));
     let front = Arc::new(Front {
         engine,
         board,
+        desk,
         metrics,
     });
     let (stop, stopped) = watch::channel(false);

@@ -7,7 +7,9 @@
 use serde::Serialize;
 
 use crate::live::{Notice, Posted, Progress};
-use albacore_engine::{ModelStats, Stats, kind_name};
+use crate::told::Link;
+use albacore_batching::Policy;
+use albacore_engine::{ModelStats, Rules, Stats, kind_name};
 
 /// This server.
 #[derive(Debug, Serialize)]
@@ -20,6 +22,11 @@ pub(super) struct State {
     settings_error: Option<String>,
     workers: Workers,
     threads: usize,
+    batching: Batching,
+    queue: Queue,
+    /// The stream of `--params`; absent without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<Params>,
     models: Vec<Model>,
     window_seconds: f64,
     goodput_per_second: f64,
@@ -35,6 +42,30 @@ pub(super) struct State {
 struct Workers {
     wanted: usize,
     alive: usize,
+}
+
+/// The rules in force.
+#[derive(Debug, Serialize)]
+struct Batching {
+    policy: &'static str,
+    max_rows: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_delay_us: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Queue {
+    max_rows: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Params {
+    connected: bool,
+    /// Of the parameters in force; null while those of the settings are.
+    generation: Option<u64>,
+    /// Why what was told last is not in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
 }
 
 /// Requests of the window by how they ended.
@@ -69,7 +100,11 @@ struct Latency {
 }
 
 /// Describes the server.
-pub(super) fn describe(stats: &Stats, posted: Posted) -> State {
+pub(super) fn describe(
+    stats: &Stats,
+    posted: Posted,
+    (rules, link): (Rules, Option<Link>),
+) -> State {
     let load = &stats.load;
     let outcomes = load.outcomes;
     let millis = |nanos: f64| nanos / 1e6;
@@ -82,6 +117,15 @@ pub(super) fn describe(stats: &Stats, posted: Posted) -> State {
             alive: stats.workers_ready,
         },
         threads: stats.threads,
+        batching: batching(rules),
+        queue: Queue {
+            max_rows: rules.queue_rows_max,
+        },
+        params: link.map(|link| Params {
+            connected: link.is_connected,
+            generation: link.generation,
+            refused: link.refused,
+        }),
         models: models.map(|notice| model(notice, &stats.models)).collect(),
         window_seconds: load.window_seconds,
         goodput_per_second: load.goodput_per_second,
@@ -96,6 +140,19 @@ pub(super) fn describe(stats: &Stats, posted: Posted) -> State {
             shed: outcomes.shed,
             failed: outcomes.failed,
         },
+    }
+}
+
+fn batching(rules: Rules) -> Batching {
+    let (policy, delay) = match rules.policy {
+        Policy::Auto => ("auto", None),
+        Policy::Eager => ("eager", None),
+        Policy::Timeout { delay } => ("timeout", Some(delay)),
+    };
+    Batching {
+        policy,
+        max_rows: rules.batch_rows_max,
+        max_delay_us: delay.map(|delay| delay.0 / 1000),
     }
 }
 

@@ -16,7 +16,8 @@ use super::read::{self, InForce};
 use super::stamp::{Stamp, stamp};
 use crate::events::{Line, say};
 use crate::limits::{ATTEMPTS_MAX, POLL_PERIOD};
-use albacore_engine::{NoSlot, Objective};
+use crate::told::Desk;
+use albacore_engine::NoSlot;
 
 /// All that the thread knows.
 pub(super) struct Follower {
@@ -26,6 +27,7 @@ pub(super) struct Follower {
     /// What was read last, taken or refused.
     read: Option<Digest>,
     loading: Arc<Loading>,
+    desk: Arc<Desk>,
     board: Arc<Board>,
     models: Vec<Followed>,
     /// Attempts started so far.
@@ -35,13 +37,19 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(file: PathBuf, loading: Arc<Loading>, board: Arc<Board>) -> Self {
+    pub(super) fn new(
+        file: PathBuf,
+        loading: Arc<Loading>,
+        desk: Arc<Desk>,
+        board: Arc<Board>,
+    ) -> Self {
         let (done, heard) = sync_channel(ATTEMPTS_MAX);
         Self {
             file,
             seen: None,
             read: None,
             loading,
+            desk,
             board,
             models: Vec::new(),
             attempts: 0,
@@ -106,14 +114,9 @@ impl Follower {
 
     /// Puts settings in force: rules and objectives now, models as soon as they are loaded.
     pub(super) fn apply(&mut self, settings: InForce) -> Result<(), NoSlot> {
-        let engine = &self.loading.engine;
-        let declared: Vec<(&str, Option<Objective>)> = settings
-            .models
-            .iter()
-            .map(|model| (model.name.as_str(), read::objective(model)))
-            .collect();
-        engine.declare(&declared)?;
-        engine.set_rules(&settings.rules);
+        let models = settings.models.iter();
+        let declared = models.map(|model| (model.name.clone(), read::objective(model)));
+        self.desk.settle(settings.rules, declared.collect())?;
         let names: Vec<&str> = settings.models.iter().map(|m| m.name.as_str()).collect();
         let is_gone = |model: &Followed| !names.contains(&model.settings.name.as_str());
         for gone in self.models.iter_mut().filter(|model| is_gone(model)) {

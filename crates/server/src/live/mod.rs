@@ -21,6 +21,7 @@ use albacore_storage::Storage;
 pub(crate) use board::{Board, Notice, Posted, Progress};
 pub(crate) use read::{InForce, read};
 
+use crate::told::Desk;
 use albacore_engine::{Engine, NoSlot};
 use follower::Follower;
 use load::Loading;
@@ -51,7 +52,7 @@ impl Live {
     pub(crate) fn start(
         file: PathBuf,
         settings: InForce,
-        engine: Arc<Engine>,
+        (engine, desk): (Arc<Engine>, Arc<Desk>),
         storage: Storage,
     ) -> Result<(Self, Arc<Board>), LiveError> {
         let board = Arc::new(Board::new(Posted {
@@ -66,7 +67,7 @@ impl Live {
             turn: Mutex::new(()),
         });
         let is_followed = Arc::new(AtomicBool::new(true));
-        let mut follower = Follower::new(file, loading, Arc::clone(&board));
+        let mut follower = Follower::new(file, loading, desk, Arc::clone(&board));
         follower.apply(settings)?;
         let thread = std::thread::Builder::new().name("albf.settings".to_owned());
         let is_so = Arc::clone(&is_followed);

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-use std::time::Duration;
 
-use albacore_batching::{Nanos, Policy};
 use albacore_settings as settings;
 use albacore_settings::{Digest, FILE_BYTES_MAX};
 
+use crate::told::policy_of;
 use albacore_engine::{Objective, Rules};
 
 /// What a file says.
@@ -47,17 +46,7 @@ pub(crate) fn read(file: &Path) -> Result<InForce, String> {
 pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<InForce, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     let settings = settings::Settings::read(text).map_err(|error| error.to_string())?;
-    let policy = match settings.batching.policy {
-        settings::Policy::Auto => Policy::Auto,
-        settings::Policy::Eager => Policy::Eager,
-        settings::Policy::Timeout { delay } => Policy::Timeout {
-            delay: nanos(delay),
-        },
-        settings::Policy::Deferred => {
-            let way_out = "is not built yet: write auto, timeout or eager";
-            return Err(format!("batching.policy: deferred {way_out}"));
-        }
-    };
+    let policy = policy_of(settings.batching.policy)?;
     Ok(InForce {
         sha256,
         rules: Rules {
@@ -75,8 +64,4 @@ pub(super) fn objective(model: &settings::Model) -> Option<Objective> {
         latency: slo.latency,
         percentile: slo.percentile,
     })
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }

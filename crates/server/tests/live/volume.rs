@@ -1,6 +1,8 @@
 //! A folder as the kubelet fills it from a ConfigMap: names link into `..data`, which links to a
 //! folder of this moment; an update is one rename of that link.
 
+#![allow(dead_code)] // each test program uses its part
+
 use std::cell::Cell;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

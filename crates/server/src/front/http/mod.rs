@@ -169,7 +169,11 @@ impl Http {
                 reply::with_type(StatusCode::OK, HeaderValue::from_static(MEDIA_TYPE), text)
             }
             Route::State => {
-                let state = state::describe(&engine.stats(), self.front.board.read());
+                let state = state::describe(
+                    &engine.stats(),
+                    self.front.board.read(),
+                    self.front.desk.seen(),
+                );
                 reply::json(StatusCode::OK, &state)
             }
             Route::Infer(_) => reply::refused(&Refused::invalid("infer needs a body")),

@@ -1,0 +1,183 @@
+//! What is in force: told, kept, refused, given up.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use albacore_proto::params::{Objective, Policy, Queue};
+use albacore_settings::Policy as Rule;
+use serde_json::json;
+use tonic::Status;
+
+use crate::running::{Running, zoo};
+use crate::teller::Teller;
+use crate::volume::{Volume, model, settings};
+use crate::{infer, message, metric, start, state, until};
+
+fn fixed(further: &[&str], place: &str) -> Running {
+    let model = format!("m={}", zoo("xgb_exact.ubj").display());
+    let arguments: Vec<&str> = ["--model", &model].iter().chain(further).copied().collect();
+    start(&arguments, place)
+}
+
+#[test]
+fn what_is_told_is_in_force_and_what_is_wrong_is_refused_by_name() {
+    let teller = Teller::start(Ok(message(77)));
+    let mut server = fixed(&["--max-rows", "9"], &teller.place());
+    let state = until(&server, "told", |state| state["params"]["generation"] == 77);
+    let batching = json!({"policy": "timeout", "max_rows": 77, "max_delay_us": 1500});
+    assert_eq!(state["batching"], batching);
+    assert_eq!(
+        state["params"],
+        json!({"connected": true, "generation": 77})
+    );
+    let mut wrong = message(78);
+    wrong.queue = Some(Queue { max_rows: 5 });
+    teller.say(Ok(wrong.clone()));
+    let refused = server.event("parameters_refused");
+    let words = refused["error"].as_str().unwrap();
+    assert!(
+        words.starts_with("parameters.queue.max_rows: 5 is below"),
+        "{words}"
+    );
+    let state = until(&server, "refused", |state| {
+        !state["params"]["refused"].is_null()
+    });
+    assert_eq!(
+        (&state["batching"], &state["params"]["generation"]),
+        (&batching, &json!(77))
+    );
+    // The same mistake again is counted and not told again: the next event is of another one.
+    wrong.generation = 79;
+    teller.say(Ok(wrong));
+    while metric(&server, "albacore_params_refused_total") < 2.0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut deferred = message(80);
+    let batching = deferred.batching.as_mut().unwrap();
+    (batching.policy, batching.max_delay_us) = (Policy::Deferred.into(), None);
+    teller.say(Ok(deferred));
+    let refused = server.event("parameters_refused");
+    assert!(
+        refused["error"]
+            .as_str()
+            .unwrap()
+            .contains("deferred is not built yet")
+    );
+    let mut more = message(81);
+    more.window_us = Some(5000);
+    teller.say(Ok(more));
+    let applied = server.event("parameters_applied");
+    assert_eq!(
+        applied,
+        json!({"event": "parameters_applied", "generation": 81, "unused": ["window"]})
+    );
+    let state = until(&server, "right again", |state| {
+        state["params"]["generation"] == 81
+    });
+    assert!(state["params"]["refused"].is_null());
+    assert_eq!(metric(&server, "albacore_params_connected"), 1.0);
+    assert_eq!(metric(&server, "albacore_params_generation"), 81.0);
+    assert_eq!(metric(&server, "albacore_params_taken_total"), 2.0);
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+#[test]
+fn queue_and_objectives_are_those_that_are_told() {
+    let teller = Teller::start(Ok(message(64)));
+    let server = fixed(&["--slo", "1us"], &teller.place());
+    let late = "albacore_late_total{model=\"m\"}";
+    until(&server, "told", |state| state["params"]["generation"] == 64);
+    assert_eq!(infer(&server, 8), 200);
+    assert_eq!(
+        metric(&server, late),
+        0.0,
+        "told without an objective: none is late"
+    );
+    let mut strict = message(65);
+    strict.slo = vec![Objective {
+        model: "m".to_owned(),
+        latency_us: 10,
+        percentile: 99.0,
+    }];
+    strict.batching.as_mut().unwrap().max_delay_us = Some(5);
+    teller.say(Ok(strict));
+    until(&server, "told", |state| state["params"]["generation"] == 65);
+    assert_eq!(infer(&server, 8), 200);
+    assert_eq!(metric(&server, late), 1.0);
+    let mut narrow = message(4);
+    narrow.queue = Some(Queue { max_rows: 4 });
+    teller.say(Ok(narrow));
+    until(&server, "told", |state| state["queue"]["max_rows"] == 4);
+    assert_ne!(
+        infer(&server, 8),
+        200,
+        "eight rows never fit a queue of four"
+    );
+    assert_eq!(infer(&server, 4), 200);
+}
+
+#[test]
+fn what_was_told_stays_when_the_teller_goes_until_the_settings_change() {
+    let rows = |rows| settings(vec![model("xgb_exact.ubj")], Rule::Auto, rows);
+    let volume = Volume::new(&rows(100));
+    let teller = Teller::start(Ok(message(200)));
+    let (file, place) = (volume.settings().display().to_string(), teller.place());
+    let mut server = start(&["--settings", &file], &place);
+    let max_rows =
+        |rows: u32| move |state: &serde_json::Value| state["batching"]["max_rows"] == rows;
+    until(&server, "the told ones", max_rows(200));
+    // Connected: an edit of the file waits, and what was told stays.
+    volume.update(&rows(101));
+    server.event("settings_applied");
+    assert_eq!(state(&server)["batching"]["max_rows"], 200);
+    let address = teller.address;
+    drop(teller);
+    let lost = server.event("parameters_lost");
+    assert_eq!(lost["place"], place);
+    let state = until(&server, "lost", |state| {
+        state["params"]["connected"] == false
+    });
+    assert_eq!(state["batching"]["max_rows"], 200, "what was told is kept");
+    assert_eq!(infer(&server, 8), 200);
+    volume.update(&rows(102));
+    let state = until(&server, "the newer word", max_rows(102));
+    assert!(state["params"]["generation"].is_null());
+    let teller = Teller::start_at(address, Ok(message(201)));
+    until(&server, "back", max_rows(201));
+    // A stream that ends with an error is asked for again.
+    teller.say(Err(Status::permission_denied("no pod of this node")));
+    let lost = server.event("parameters_lost");
+    let words = lost["error"].as_str().unwrap().to_owned();
+    assert!(
+        words.contains("cannot be connected") || words.contains("no pod"),
+        "{words}"
+    );
+    until(&server, "lost", |state| {
+        state["params"]["connected"] == false
+    });
+    teller.say(Ok(message(202)));
+    until(&server, "again", max_rows(202));
+}
+
+#[test]
+fn a_server_does_not_wait_for_its_teller() {
+    // Listens and never answers; and nobody at all.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", silent.local_addr().unwrap());
+    for place in [&*silent, "http://127.0.0.1:1", "unix:/absent/params.sock"] {
+        let server = fixed(&["--max-rows", "9"], place);
+        assert_eq!(infer(&server, 8), 200);
+        let state = state(&server);
+        assert_eq!(state["batching"], json!({"policy": "auto", "max_rows": 9}));
+        assert_eq!(
+            state["params"],
+            json!({"connected": false, "generation": null})
+        );
+        if place != silent {
+            assert!(metric(&server, "albacore_params_lost_total") > 0.0);
+        }
+        assert_eq!(server.stop("-TERM"), Some(0));
+    }
+    let without = Running::start(&[("m", "xgb_exact.ubj")], &[]);
+    assert!(state(&without)["params"].is_null());
+}
