@@ -195,6 +195,42 @@ pub struct Placement {
     /// Where the main thread of a worker may run.
     #[serde(default)]
     pub main_thread: MainThread,
+    /// Try the plan on the live pod against no plan, in alternating windows, and withdraw it where it
+    /// does not help. Needs the built-in server (`models`) under load; each pod tries for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
+}
+
+/// A trial of a plan: as many windows with it as without, in turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// How long a window is; a whole number of ms or s, as in `10s`, at least 1s. It has to see some
+    /// hundred requests.
+    #[serde(default = "ten_seconds")]
+    pub window: Timespan,
+    /// How many pairs of windows, one with the plan and one without. A gain is claimed where 7 of 8
+    /// pairs agree.
+    #[serde(default = "eight")]
+    #[schemars(range(min = limits::TRIAL_PAIRS_MIN, max = limits::TRIAL_PAIRS_MAX))]
+    pub windows: u16,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self {
+            window: ten_seconds(),
+            windows: eight(),
+        }
+    }
+}
+
+fn ten_seconds() -> Timespan {
+    Timespan::TEN_SECONDS
+}
+
+fn eight() -> u16 {
+    limits::TRIAL_PAIRS_MIN
 }
 
 /// What decides on which cpu a thread runs.

@@ -23,6 +23,7 @@ pub use container::thread_counts;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
     InferenceDeploymentSpec, MainThread, Mode, Model, Placement, PlacementPolicy, Queue, Slo,
+    Trial,
 };
 pub use node_placement::{
     BirthBucket, Drift, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,

@@ -63,3 +63,12 @@ pub const VIOLATIONS_MAX: usize = 20;
 
 /// Longest piece of a user's value that a message repeats, in characters.
 pub const QUOTED_CHARS_MAX: usize = 60;
+
+/// Fewest pairs of windows of a trial: of fewer, chance alone makes 7 of 8 agree too often.
+pub const TRIAL_PAIRS_MIN: u16 = 8;
+
+/// Most pairs of windows of a trial: with windows of 10 s, 21 minutes.
+pub const TRIAL_PAIRS_MAX: u16 = 64;
+
+/// Shortest window of a trial: the masks of a large pod take some milliseconds to write, caches longer to fill.
+pub const TRIAL_WINDOW_MICROS_MIN: u64 = 1_000_000;

@@ -12,6 +12,8 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> Policy {
         policy,
         enforcement,
         main_thread,
+        // When the policy holds, not what it is.
+        trial: _,
     } = spec.placement;
     Policy {
         workers: spec.workers,

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Container;
 use crate::deployment::{
     Batching, BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Queue,
 };
-use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX};
+use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_WINDOW_MICROS_MIN};
 use crate::violation::{Violation, quoted};
 
 /// Name of the container that serves, in the pods and in `spec.template`.
@@ -32,7 +32,7 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 13] = [
+pub(crate) const RULES: [Rule; 15] = [
     Rule {
         at: "",
         cel: Some(
@@ -141,6 +141,23 @@ pub(crate) const RULES: [Rule; 13] = [
                   it and let an HPA write the scale subresource",
         field: Some(".autoscaling"),
         check: Some(autoscaling_has_a_server),
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.placement) || !has(self.placement.trial) || \
+             (has(self.models) && size(self.models) > 0)",
+        ),
+        message: "placement.trial goes by what the built-in server measures: serve models, or remove it",
+        field: Some(".placement.trial"),
+        check: Some(trial_has_a_server),
+    },
+    Rule {
+        at: "spec.placement.trial",
+        cel: Some("duration(self.window) >= duration('1s')"),
+        message: "window is at least 1s",
+        field: Some(".window"),
+        check: Some(trial_is_long_enough),
     },
     // Half of the pods would speak another protocol behind one Service while the change rolls.
     Rule {
@@ -339,6 +356,23 @@ fn replicas_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> {
             scaling.min_replicas, scaling.max_replicas
         );
         Violation::new("spec.autoscaling.minReplicas", problem)
+    })
+}
+
+fn trial_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
+    let spec = &deployment.spec;
+    (!spec.is_built_in() && spec.placement.trial.is_some()).then(|| {
+        let problem = "goes by what the built-in server measures, and this deployment runs a \
+                       server of its own; remove it";
+        Violation::new("spec.placement.trial", problem)
+    })
+}
+
+fn trial_is_long_enough(deployment: &InferenceDeployment) -> Option<Violation> {
+    let window = deployment.spec.placement.trial?.window;
+    (window.as_micros() < TRIAL_WINDOW_MICROS_MIN).then(|| {
+        let problem = format!("is {window}, in which little can be seen; write 1s or more");
+        Violation::new("spec.placement.trial.window", problem)
     })
 }
 

@@ -42,6 +42,9 @@ pub enum TimespanError {
 }
 
 impl Timespan {
+    /// `10s`.
+    pub(crate) const TEN_SECONDS: Self = Self { micros: 10_000_000 };
+
     /// From microseconds; `None` for 0 and beyond ten minutes.
     pub fn from_micros(micros: u64) -> Option<Self> {
         (1..=TIMESPAN_MICROS_MAX)

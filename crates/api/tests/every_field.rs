@@ -23,7 +23,8 @@ fn sample() -> Value {
             "threads": 5,
             "mode": "Compact",
             "placement":
-                {"policy": "RoundRobin", "enforcement": "Observe", "mainThread": "WorkerSet"},
+                {"policy": "RoundRobin", "enforcement": "Observe", "mainThread": "WorkerSet",
+                "trial": {"window": "20s", "windows": 9}},
             "models": [{"name": "fraud", "uri": "file:///models/fraud.ubj",
                 "slo": {"latency": "25ms", "percentile": 95}}],
             "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},

@@ -43,6 +43,8 @@ fn server_examples() -> Vec<Example> {
     own_with_batching["batching"] = json!({"maxRows": 7});
     let mut own_with_scaling = own();
     own_with_scaling["autoscaling"] = json!({"maxReplicas": 2});
+    let mut own_with_trial = own();
+    own_with_trial["placement"] = json!({"trial": {}});
     vec![
         (
             "workers x threads is at most 2048",
@@ -75,6 +77,18 @@ fn server_examples() -> Vec<Example> {
             models(json!({"autoscaling": {"maxReplicas": 2}})),
             own_with_scaling,
             "spec.autoscaling",
+        ),
+        (
+            "placement.trial goes by what the built-in server measures: serve models, or remove it",
+            models(json!({"placement": {"trial": {}}})),
+            own_with_trial,
+            "spec.placement.trial",
+        ),
+        (
+            "window is at least 1s",
+            models(json!({"placement": {"trial": {"window": "1s"}}})),
+            models(json!({"placement": {"trial": {"window": "999ms"}}})),
+            "spec.placement.trial.window",
         ),
     ]
 }
