@@ -11,7 +11,7 @@ use crate::rendered::{EVERYTHING, render};
 const AGENTS: &str = "albacore-agent";
 
 /// What of the chart the agent needs, as one user sets it up for all tests here.
-fn set_up() {
+pub(crate) fn set_up() {
     namespace(AGENTS);
     let is_needed = |object: &Value| {
         object["metadata"]["name"]
@@ -32,7 +32,7 @@ fn set_up() {
 }
 
 /// A pod of the agent's on this node, and the kubeconfig that its token makes.
-fn agent_on(node: &str) -> PathBuf {
+pub(crate) fn agent_on(node: &str) -> PathBuf {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("agent-{node}"), "namespace": AGENTS},

@@ -1,5 +1,5 @@
 //! Dashboard, rules and examples name metrics; each exists in the program that is said to have it. So the programs run:
-//! the server answers a request, the controller works on a deployment with the rights of the chart's account.
+//! the server answers a request, controller and agent work with the rights of the chart's accounts.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -187,19 +187,67 @@ fn controller_metrics() -> String {
     Controller::start(&[]).work_in("metrics-3")
 }
 
+/// An agent with the rights of the chart's account, as it observes, and the params that it feeds: metrics of both, as params
+/// serves them.
+fn node_metrics() -> String {
+    crate::admission::set_up();
+    let account = crate::admission::agent_on("metrics-node");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // No kubelet has made anything here, so the node is held back, and says so.
+    std::fs::create_dir(path("cgroup")).unwrap();
+    let start = |name: &str, arguments: &[&str]| {
+        let mut command = Command::new(product(name).unwrap());
+        command.args(["--feed", &path("feed")]).args(arguments);
+        Running(command.stdout(Stdio::null()).spawn().unwrap())
+    };
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = free.local_addr().unwrap().to_string();
+    drop(free);
+    let _agent = start(
+        "albacore-agent",
+        &[
+            "--node-name=metrics-node",
+            "--enforcement=Observe",
+            "--kubeconfig",
+            account.to_str().unwrap(),
+            "--cgroup",
+            &path("cgroup"),
+            "--heartbeat",
+            &path("heartbeat"),
+        ],
+    );
+    let _params = start(
+        "albacore-params",
+        &["--grpc", "127.0.0.1:0", "--listen", &listen],
+    );
+    let metrics = || call(&listen, "GET /metrics", "").unwrap_or_default();
+    wait("what the agent counts", || {
+        metrics().contains("\nalbacore_agent_degraded{") && metrics().contains("_feed_fresh 1")
+    });
+    wait("the report of the node", || {
+        run("kubectl", &["get", "nodeplacement", "metrics-node"]).is_ok()
+    });
+    let metrics = metrics();
+    let is_refused = |line: &&str| line.contains("code=\"401\"") || line.contains("code=\"403\"");
+    let refused: Vec<&str> = metrics.lines().filter(is_refused).collect();
+    assert!(refused.is_empty(), "rights are missing: {refused:?}");
+    metrics
+}
+
 #[test]
-fn every_metric_that_is_named_exists_and_the_charts_account_is_enough_for_the_controller() {
+fn every_metric_that_is_named_exists_and_the_charts_accounts_are_enough() {
     let named = all_named();
     assert!(named.len() > 25, "{named:?}");
-    let (server, controller) = (server_metrics(), controller_metrics());
+    let (server, controller, node) = (server_metrics(), controller_metrics(), node_metrics());
     let is_missing = |name: &&String| {
         let samples = [format!("\n{name}{{"), format!("\n{name} ")];
         let has = |text: &str| samples.iter().any(|sample| text.contains(sample));
-        !has(&server) && !has(&controller)
+        !has(&server) && !has(&controller) && !has(&node)
     };
     let missing: Vec<&String> = named.iter().filter(is_missing).collect();
     assert!(
         missing.is_empty(),
-        "no program has {missing:?}\n{server}\n{controller}"
+        "no program has {missing:?}\n{server}\n{controller}\n{node}"
     );
 }

@@ -23,7 +23,7 @@ const THREADS: usize = 2;
 fn a_release_lives_on_a_node() {
     let mut rig = Rig::start();
     rig.step("images", Rig::import_images);
-    rig.step("helm install", |rig| rig.install(&["agent.enabled=true"]));
+    rig.step("helm install", |rig| rig.install(&[]));
     rig.step("ready and placed", ready_and_placed);
     rig.step("prediction", |rig| {
         let answer = rig.predict();
