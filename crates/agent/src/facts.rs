@@ -38,6 +38,8 @@ pub(crate) struct PodFacts {
     pub(crate) strain: Strain,
     /// Why its plan was withdrawn, if a trial did that.
     pub(crate) withdrawn: Option<String>,
+    /// How far its trial is.
+    pub(crate) trial: Option<String>,
 }
 
 /// What holds for the whole node.
@@ -142,7 +144,7 @@ impl PodFacts {
         }
         let counts = self.counts();
         let (workers, threads) = self.shape()?;
-        let mut parts = Vec::new();
+        let mut parts: Vec<String> = self.trial.iter().cloned().collect();
         if self.is_cpuset_empty() {
             parts.push("its cpuset has no cpu that is online".to_owned());
         }

@@ -2,7 +2,7 @@
 //!
 //! One thread. It never waits for the API server: what goes there is handed to tasks that do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +31,7 @@ use crate::metrics::Counts;
 use crate::placing::{Placing, SharedJournal, Wake, category};
 use crate::status::Reporter;
 use crate::strain::Strains;
+use crate::trials::{self, Trials};
 use crate::view::{Bell, Ears, View};
 use crate::wish::{Aim, NodeRules, Switch, Wish};
 use crate::writer::Wanted;
@@ -72,6 +73,7 @@ pub(crate) struct Keeper {
     teller: Teller,
     heart: Heartbeat,
     fed: Vec<albacore_settings::feed::Pod>,
+    trials: Trials,
 }
 
 impl Keeper {
@@ -103,6 +105,7 @@ impl Keeper {
             teller: Teller::default(),
             heart: Heartbeat::default(),
             fed: Vec::new(),
+            trials: Trials::default(),
         }
     }
 
@@ -133,6 +136,7 @@ impl Keeper {
             feed,
             self.fleet.next_look(),
             self.heart.due(),
+            self.trials.next(),
         ];
         let first = due.into_iter().flatten().min();
         let pause = first.map_or(TURN_PERIOD, |at| at.saturating_duration_since(now));
@@ -150,6 +154,7 @@ impl Keeper {
         }
         self.is_unsynced = false;
         self.tend_placer(now);
+        let has_news = self.tend_trials(now) || has_news;
         let is_changed = self.tend_fleet(has_news, now);
         let is_read = self.read_rows(is_changed, now);
         let is_strained = self.read_strains(now);
@@ -207,6 +212,20 @@ impl Keeper {
         }
     }
 
+    /// Reads what the windows of trials came to, where one ends; true if another policy holds now.
+    fn tend_trials(&mut self, now: Instant) -> bool {
+        let (fleet, states, rows) = (&self.fleet, &self.states, &self.rows);
+        let host = &self.setup.host;
+        let read = |wish: &Wish| {
+            let id = fleet.present().get(&wish.pod.uid)?.id;
+            let own = rows.get(&id).into_iter().flatten();
+            let workers: BTreeSet<_> = own.filter_map(|row| row.pid).collect();
+            let workers: Vec<_> = workers.into_iter().collect();
+            trials::read(host, wish, &workers, states.get(&id))
+        };
+        self.trials.advance(&self.wishes, read, now)
+    }
+
     /// Brings the placer to what is wished for; true if something was done.
     fn tend_fleet(&mut self, has_news: bool, now: Instant) -> bool {
         let Some(placing) = &self.placing else {
@@ -221,6 +240,7 @@ impl Keeper {
         if has_news {
             let flag = self.test.enforcement(&self.setup.host, self.setup.flag);
             self.wishes = self.setup.view.wishes(flag);
+            self.trials.apply(&mut self.wishes, now);
         }
         let before = self.fleet.present().clone();
         let turn = self.fleet.follow(&self.wishes, &placing.handle, now);
@@ -335,7 +355,8 @@ impl Keeper {
                     .cloned()
                     .unwrap_or_default(),
                 strain: self.strains.of(uid),
-                withdrawn: None,
+                withdrawn: self.trials.withdrawn(uid),
+                trial: self.trials.progress(uid),
             }
         });
         Facts {

@@ -24,6 +24,8 @@ pub mod program;
 mod restore;
 mod status;
 mod strain;
+mod trial;
+mod trials;
 mod view;
 mod wish;
 mod writer;

@@ -102,3 +102,15 @@ pub(crate) const FEED_RETRY: Duration = Duration::from_millis(100);
 
 /// The life of the throw-away child with which the kernel is tried, should nobody end it.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
+
+/// A window of a trial begins this part of its length after the masks were ordered: caches are warm again.
+pub(crate) const TRIAL_SETTLE_SHARE: u32 = 10;
+
+/// Fewest requests of a window that is judged: the p99 of fewer is one request.
+pub(crate) const TRIAL_REQUESTS_MIN: u64 = 200;
+
+/// How long a server may take to tell its metrics, at each end of a window.
+pub(crate) const SCRAPE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes of a server's metrics; 32 models are 200 KiB.
+pub(crate) const SCRAPE_BYTES_MAX: usize = 4 << 20;

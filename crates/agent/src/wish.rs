@@ -8,6 +8,8 @@ use albacore_api::{InferenceDeployment, policy_of, validate};
 use albacore_plan::{Enforcement, Policy, Source};
 
 use crate::pods::{Container, PodSeen};
+use crate::trial::TrialSpec;
+use crate::trials::trial_spec;
 
 /// Namespaces whose pods are never placed, whatever their labels say.
 const NEVER_PLACED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
@@ -83,6 +85,8 @@ pub(crate) enum Aim {
         policy: Policy,
         /// The generation of the deployment that says so.
         generation: i64,
+        /// Whether the plan has to show that it helps.
+        trial: Option<TrialSpec>,
     },
     /// Go on with what was done before, if anything was: the deployment cannot be understood now.
     Keep {
@@ -169,6 +173,7 @@ fn aim(pod: &PodSeen, deployment: Option<&InferenceDeployment>, rules: NodeRules
         },
         policy,
         generation: deployment.metadata.generation.unwrap_or_default(),
+        trial: deployment.spec.placement.trial.as_ref().map(trial_spec),
     }
 }
 

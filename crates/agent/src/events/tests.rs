@@ -57,6 +57,7 @@ fn pod() -> PodFacts {
                 source: Source::Named,
                 policy,
                 generation: 1,
+                trial: None,
             },
         },
         is_present: true,
@@ -66,6 +67,7 @@ fn pod() -> PodFacts {
         rows: rows.collect(),
         strain: Strain::default(),
         withdrawn: None,
+        trial: None,
     }
 }
 

@@ -56,6 +56,7 @@ fn place(container: &str, workers: u16) -> Aim {
         source: Source::Named,
         policy: policy(workers),
         generation: 1,
+        trial: None,
     }
 }
 

@@ -62,6 +62,7 @@ fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
         source: Source::Named,
         policy,
         generation: 1,
+        trial: None,
     };
     let rows = (0..2).flat_map(|w| (0..2).map(move |r| row(w, r, states[usize::from(w)])));
     PodFacts {
@@ -76,6 +77,7 @@ fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
         rows: rows.collect(),
         strain: Strain::default(),
         withdrawn: None,
+        trial: None,
     }
 }
 

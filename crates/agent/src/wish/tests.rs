@@ -56,6 +56,7 @@ fn a_running_pod_of_a_deployment_is_placed_as_that_says() {
         source,
         policy,
         generation,
+        trial,
     } = wish(pod("a"), Some(&fraud), FREE)
     else {
         panic!("not placed");
@@ -65,6 +66,7 @@ fn a_running_pod_of_a_deployment_is_placed_as_that_says() {
         ("c1", Source::Named, 3)
     );
     assert_eq!((policy.workers, policy.threads), (2, 2));
+    assert_eq!(trial, None);
     assert_eq!(policy.placement, Placement::Tuna);
     let own = deployment(&json!({"models": [],
         "template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}}));

@@ -181,6 +181,17 @@ impl Rig {
 
     /// Starts the pod's container anew: another id, another cgroup, other processes.
     pub(crate) fn run_container(&self, pod: &mut Pod, server: &[&str]) {
+        self.run_program(pod, &self.swarm, server, "10.1.0.7");
+    }
+
+    /// The same with any program, reached at an address.
+    pub(crate) fn run_program(
+        &self,
+        pod: &mut Pod,
+        program: &Path,
+        server: &[&str],
+        address: &str,
+    ) {
         pod.end();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:0>64}", format!("{}f{number}", std::process::id()));
@@ -188,9 +199,9 @@ impl Rig {
             .cgroup
             .join(format!("kubepods/burstable/pod{}/{id}", pod.uid));
         make_cgroup(&pod.cgroup, Path::new(CPUSETS));
-        pod.server = Some(self.spawn_in(&pod.cgroup, server));
-        let status = json!({"status": {"phase": "Running", "podIP": "10.1.0.7",
-            "podIPs": [{"ip": "10.1.0.7"}],
+        pod.server = Some(spawn_in(&pod.cgroup, program, server));
+        let status = json!({"status": {"phase": "Running", "podIP": address,
+            "podIPs": [{"ip": address}],
             "containerStatuses": [{"name": "server", "image": "x", "imageID": "x", "ready": true,
                 "restartCount": 0, "containerID": format!("containerd://{id}"),
                 "state": {"running": {"startedAt": "2026-11-21T00:00:00Z"}}}]}});
@@ -206,18 +217,9 @@ impl Rig {
         self.kubectl(&[&arguments[..], &namespace, &["-p", &status]].concat());
     }
 
-    /// Starts the toy server in a cgroup. It begins with a shell that moves there: as with a runtime, every process of
-    /// the server is born inside.
+    /// Starts the toy server in a cgroup.
     pub(crate) fn spawn_in(&self, cgroup: &Path, server: &[&str]) -> Child {
-        let procs = cgroup.join("cgroup.procs");
-        let script = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs.display());
-        Command::new("sh")
-            .args(["-c", &script])
-            .arg(&self.swarm)
-            .args(server)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap()
+        spawn_in(cgroup, &self.swarm, server)
     }
 
     /// The tree of cgroups that the agent looks at.
@@ -415,6 +417,21 @@ impl Drop for Rig {
     fn drop(&mut self) {
         remove_cgroups(&self.cgroup);
     }
+}
+
+/// Starts a program in a cgroup. It begins with a shell that moves there: as with a runtime, every process of the server
+/// is born inside.
+fn spawn_in(cgroup: &Path, program: &Path, arguments: &[&str]) -> Child {
+    let procs = cgroup.join("cgroup.procs");
+    let script = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs.display());
+    Command::new("sh")
+        .args(["-c", &script])
+        .arg(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 /// Makes a cgroup and those above it, each with all cpus and memory of `top`.

@@ -1,0 +1,167 @@
+//! What a trial claims, and what it does not.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SPEC: TrialSpec = TrialSpec {
+    window: Duration::from_secs(10),
+    pairs: 8,
+};
+
+fn figures(p99: f64, cpu: f64) -> Figures {
+    Figures {
+        p99_seconds: p99,
+        cpu_micros_per_request: cpu,
+        migrations_per_second: None,
+    }
+}
+
+/// Drives a trial; `serve` says how long requests take in a window, in seconds.
+fn run(serve: impl Fn(usize, bool) -> f64) -> (Doing, usize) {
+    let mut now = Instant::now();
+    let mut trial = Trial::new(SPEC, now);
+    let (mut fast, mut slow, mut cpu, mut windows) = (0, 0, 0, 0);
+    while let Doing::Window { has_plan } = trial.doing() {
+        let reading = |fast, slow, cpu| Reading {
+            latency: vec![
+                (0.001, fast),
+                (0.004, fast + slow),
+                (f64::INFINITY, fast + slow),
+            ],
+            cpu_micros: cpu,
+            migrations: Some(cpu / 10),
+            processes: vec![1],
+        };
+        now = trial.due().unwrap();
+        trial.take(Some(reading(fast, slow, cpu)), now);
+        match serve(windows, has_plan) <= 0.001 {
+            true => fast += 1000,
+            false => slow += 1000,
+        }
+        cpu += 1_000_000;
+        now = trial.due().unwrap();
+        trial.take(Some(reading(fast, slow, cpu)), now);
+        windows += 1;
+    }
+    (trial.doing(), windows)
+}
+
+#[test]
+fn a_plan_that_helps_stays_and_one_that_does_not_is_withdrawn() {
+    let (doing, windows) = run(|_, has_plan| if has_plan { 0.001 } else { 0.004 });
+    assert!(
+        matches!(&doing, Doing::Kept(why) if why.contains("8 of 8")),
+        "{doing:?}"
+    );
+    assert_eq!(windows, 16);
+    let (doing, _) = run(|_, has_plan| if has_plan { 0.004 } else { 0.001 });
+    assert!(
+        matches!(&doing, Doing::Withdrawn(why) if why.contains("0 of 8")),
+        "{doing:?}"
+    );
+    let (doing, _) = run(|_, _| 0.001);
+    assert!(
+        matches!(doing, Doing::Withdrawn(_)),
+        "no difference is no gain"
+    );
+    // 6 of 8 pairs agree: chance gives that in 29 of 100 trials.
+    let (doing, _) = run(|window, has_plan| {
+        if has_plan == (window < 12) {
+            0.001
+        } else {
+            0.004
+        }
+    });
+    assert!(matches!(doing, Doing::Withdrawn(_)), "{doing:?}");
+}
+
+#[test]
+fn less_cpu_time_is_a_gain_where_latency_does_not_suffer() {
+    let windows = |p99_with: f64| {
+        let pair = |i: usize| {
+            let with = (true, figures(p99_with, 90.0));
+            let without = (false, figures(0.001, 100.0));
+            if i % 2 == 0 {
+                [with, without]
+            } else {
+                [without, with]
+            }
+        };
+        (0..8).flat_map(pair).collect::<Vec<_>>()
+    };
+    assert!(matches!(judge(&windows(0.001)), Doing::Kept(_)));
+    assert!(matches!(judge(&windows(0.002)), Doing::Withdrawn(_)));
+}
+
+#[test]
+fn a_window_that_cannot_be_judged_is_tried_again_with_its_pair() {
+    let start = Instant::now();
+    let reading = |count: u64, pid| {
+        Some(Reading {
+            latency: vec![(f64::INFINITY, count)],
+            processes: vec![pid],
+            ..Reading::default()
+        })
+    };
+    let mut trial = Trial::new(SPEC, start);
+    let step = |trial: &mut Trial, reading| {
+        let now = trial.due().unwrap();
+        trial.take(reading, now);
+    };
+    let idle = TRIAL_REQUESTS_MIN - 1;
+    for (first, last) in [
+        (reading(0, 1), reading(idle, 1)),
+        (reading(0, 1), reading(9000, 2)),
+        (reading(9000, 1), reading(0, 1)),
+        (reading(0, 1), None),
+    ] {
+        step(&mut trial, first);
+        step(&mut trial, last);
+        assert_eq!(
+            trial.progress().unwrap(),
+            "trial: window 1 of 16, with the plan"
+        );
+    }
+    step(&mut trial, reading(0, 1));
+    step(&mut trial, reading(1000, 1));
+    assert_eq!(
+        trial.progress().unwrap(),
+        "trial: window 2 of 16, without the plan"
+    );
+    step(&mut trial, None);
+    assert_eq!(
+        trial.progress().unwrap(),
+        "trial: window 1 of 16, with the plan"
+    );
+}
+
+proptest! {
+    #[test]
+    fn a_percentile_lies_in_its_bucket_and_rises_with_its_share(
+        counts in proptest::collection::vec(0_u64..1000, 1..8),
+    ) {
+        let mut sum = 0;
+        let buckets: Vec<(f64, u64)> = counts
+            .iter()
+            .enumerate()
+            .map(|(i, count)| { sum += count; (f64::from(i as u32 + 1), sum) })
+            .collect();
+        prop_assume!(sum > 0);
+        let found: Vec<f64> = [0.1, 0.5, 0.99].iter().map(|s| percentile(&buckets, *s)).collect();
+        prop_assert!(found.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", found);
+        for (share, value) in [0.1, 0.5, 0.99].into_iter().zip(found) {
+            let bucket = buckets.iter().find(|(_, c)| *c as f64 >= sum as f64 * share).unwrap();
+            prop_assert!(value <= bucket.0 && value >= bucket.0 - 1.0, "{} {:?}", value, buckets);
+        }
+    }
+
+    #[test]
+    fn as_many_windows_have_the_plan_as_have_it_not(pairs in 1_usize..64) {
+        let with = (0..pairs * 2).filter(|window| has_plan(*window)).count();
+        prop_assert_eq!(with, pairs);
+        for pair in 0..pairs {
+            prop_assert_ne!(has_plan(pair * 2), has_plan(pair * 2 + 1));
+        }
+    }
+}
