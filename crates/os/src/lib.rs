@@ -7,6 +7,7 @@ mod cgroup;
 mod channel;
 mod child;
 mod clock;
+mod connector;
 mod cpus;
 mod descriptors;
 mod enclosure;
@@ -40,6 +41,7 @@ pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, find_cgrou
 pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
 pub use clock::{Clock, Micros};
+pub use connector::{Birth, ConnectorError, ProcConnector};
 pub use cpus::{SchedExt, read_online, read_sched_ext};
 pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
 pub use enclosure::Enclosure;

@@ -36,3 +36,12 @@ pub(crate) const CGROUPS_MAX: usize = 1 << 14;
 
 /// Bytes of a container's id or a pod's uid: today's have 64 and 36.
 pub(crate) const CONTAINER_ID_BYTES_MAX: usize = 128;
+
+/// Bytes of one process event: headers and the longest event have 100.
+pub(crate) const BIRTH_BYTES_MAX: usize = 256;
+
+/// Births taken at once: more stay in the buffer for the next look.
+pub(crate) const BIRTHS_AT_ONCE_MAX: usize = 4096;
+
+/// Buffer of process events that is asked for; the kernel gives a fifth of it without a privilege.
+pub(crate) const CONNECTOR_BUFFER_BYTES: usize = 1 << 20;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use albacore_os::{Enclosure, Micros, OsError, Pid, Tid, read_children};
+use albacore_os::{Birth, Enclosure, Micros, OsError, Pid, Tid, read_children};
 use albacore_plan::{Process, Source};
 
 use crate::limits::PROCESSES_MAX;
@@ -201,6 +201,25 @@ impl Tree {
             self.listed_at.insert(parent, now);
         }
         Ok(changed)
+    }
+
+    /// Takes a birth that was announced; true if it is of this tree.
+    pub(crate) fn hear(&mut self, birth: &Birth) -> Result<bool, OsError> {
+        let is_thread = birth.thread.0 != birth.process.0;
+        if self.processes.contains_key(&birth.process) {
+            self.read_process(birth.process)?;
+        } else if !is_thread
+            && self.processes.contains_key(&birth.parent)
+            && self.order.len() < PROCESSES_MAX
+        {
+            self.meet(birth.process)?;
+        } else {
+            return Ok(false);
+        }
+        if let Some(process) = self.processes.get_mut(&birth.process) {
+            process.note_birth(birth.thread, birth.at);
+        }
+        Ok(true)
     }
 
     /// Looks for execs of young processes, which no counter tells; true if there are.

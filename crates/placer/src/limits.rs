@@ -126,3 +126,6 @@ pub const ERROR_PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// Longest such pause: it doubles while the same goes on.
 pub const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long announced births are not listened to after they cost too much, times the slowdown.
+pub const DEAF_TIME: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    Clock, CpusetWatch, Key, LastPid, Micros, OsError, Pid, Poll, SchedExt, UeventSocket, Wake,
-    read_online, read_sched_ext, read_sysfs,
+    Clock, CpusetWatch, Key, LastPid, Micros, Pid, Poll, SchedExt, UeventSocket, Wake, read_online,
+    read_sched_ext, read_sysfs,
 };
 use albacore_plan::Policy;
 use albacore_topology::{Topology, parse_sysfs};
@@ -18,19 +18,21 @@ use albacore_topology::{Topology, parse_sysfs};
 use crate::limits::{
     AROUND_PERIOD, CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, COALESCING_TIME, CONTROLS_MAX,
     CPUSET_LOOKS_PER_SEARCH, CPUSET_PERIOD, ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, FAST_PAUSE_MAX,
-    FAST_PAUSE_RATIO, FAST_PERIOD, FAST_TIME_MAX, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO,
-    TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
+    FAST_PAUSE_RATIO, FAST_PERIOD, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO, TREE_PAUSE_RATIO,
+    TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
 };
 use crate::process::{Quiet, Reader};
 use crate::report::{Figures, Report, Restored};
 use crate::subject::{Subject, Surroundings};
 use crate::together::Together;
 use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId, SubjectState};
+use births::Births;
 use sweep::{Budget, Sweep};
 
 const CONTROL_KEY: Key = Key(u64::MAX);
 const CPUSET_KEY: Key = Key(u64::MAX - 1);
 const UEVENT_KEY: Key = Key(u64::MAX - 2);
+const CONNECTOR_KEY: Key = Key(u64::MAX - 3);
 
 /// The key of a process: its subject above, its pid below.
 fn process_key(subject: SubjectId, pid: Pid) -> Key {
@@ -69,6 +71,7 @@ pub struct Placer {
     handle: Handle,
     cpuset_watch: CpusetWatch,
     uevents: Option<UeventSocket>,
+    births: Option<Births>,
     machine: Topology,
     scheduler: SchedExt,
     subjects: BTreeMap<SubjectId, Subject>,
@@ -123,6 +126,7 @@ impl Placer {
             handle,
             cpuset_watch,
             uevents,
+            births: None,
             machine,
             scheduler: SchedExt::Disabled,
             subjects: BTreeMap::new(),
@@ -250,8 +254,15 @@ impl Placer {
             self.due.cpusets = Micros(0);
         }
         self.take_orders(&keys, report);
+        if self.is_stopped {
+            return Ok(Progress::Stopped);
+        }
         self.take_hints(&keys)?;
         self.take_ends(&keys)?;
+        let is_hearing_again = self.hears_again_at().is_some_and(|at| now >= at);
+        if keys.contains(&CONNECTOR_KEY) || is_hearing_again {
+            self.take_births(now)?;
+        }
         self.look(report)?;
         let mut result = self.together.update(
             &mut self.subjects,
@@ -268,11 +279,7 @@ impl Placer {
         }
         self.bury(report);
         result?;
-        Ok(if self.is_stopped {
-            Progress::Stopped
-        } else {
-            Progress::Running
-        })
+        Ok(Progress::Running)
     }
 
     /// Gives every mask of every subject back, continuing past every error.
@@ -323,50 +330,9 @@ impl Placer {
             .into_iter()
             .chain(retries)
             .chain(dirty)
+            .chain(self.hears_again_at())
             .min()
             .unwrap_or_default()
-    }
-
-    fn take_hints(&mut self, keys: &[Key]) -> Result<(), OsError> {
-        if keys.contains(&CPUSET_KEY) {
-            self.hear_cpusets()?;
-        }
-        if keys.contains(&UEVENT_KEY)
-            && let Some(socket) = &self.uevents
-        {
-            socket.drain()?;
-        }
-        Ok(())
-    }
-
-    /// Takes what was announced of writes to cpuset files.
-    fn hear_cpusets(&mut self) -> Result<(), OsError> {
-        if self.cpuset_watch.drain()? {
-            for subject in self.subjects.values_mut() {
-                // Written and written back, it looks the same but may have wiped masks: counts as a change.
-                subject.cpuset.changes += 1;
-                subject.is_dirty = true;
-            }
-            self.sweep_soon();
-        }
-        Ok(())
-    }
-
-    /// Processes that ended: a death announces a birth.
-    fn take_ends(&mut self, keys: &[Key]) -> Result<(), OsError> {
-        let now = self.reader.clock.now()?;
-        for subject in self.subjects.values_mut() {
-            for &key in keys.iter().filter(|key| key.0 < UEVENT_KEY.0) {
-                let pid = Pid((key.0 & u64::from(u32::MAX)) as i32);
-                if process_key(subject.id, pid) != key || subject.tree.remove(pid).is_none() {
-                    continue;
-                }
-                subject.fast_until = Micros(now.0 + FAST_TIME_MAX.as_micros() as u64);
-                subject.is_dirty = true;
-                self.due.births = Micros(0);
-            }
-        }
-        Ok(())
     }
 
     /// Looks at everything that is due.
@@ -503,9 +469,9 @@ impl Placer {
         } else if is_quiet {
             IDLE_PERIOD * self.slowdown()
         } else {
-            (took * SCAN_PAUSE_RATIO).max(IDLE_PERIOD) * self.slowdown()
+            (took * SCAN_PAUSE_RATIO).clamp(IDLE_PERIOD, SCAN_PAUSE_MAX) * self.slowdown()
         };
-        self.due.births = after(now, pause.min(SCAN_PAUSE_MAX));
+        self.due.births = after(now, pause);
         Ok(())
     }
 
@@ -553,31 +519,6 @@ impl Placer {
             report(&Report::SubjectGone { subject });
         }
     }
-
-    fn watch_files(&mut self) {
-        let mut files: Vec<_> = self
-            .subjects
-            .values()
-            .flat_map(|subject| subject.cpuset.watched_files())
-            .collect();
-        files.sort();
-        files.dedup();
-        // A file that cannot be watched is polled: the watch only makes that early.
-        let _ = self.cpuset_watch.set(&files);
-    }
-
-    fn watch_processes(&mut self) -> Result<(), OsError> {
-        for subject in self.subjects.values_mut() {
-            let id = subject.id;
-            for process in subject.tree.unwatched() {
-                process.is_watched = true;
-                if let Some(pidfd) = &process.pidfd {
-                    self.poll.add(pidfd, process_key(id, process.pid()))?;
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 fn after(now: Micros, period: Duration) -> Micros {
@@ -590,7 +531,9 @@ fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
     )?)?)
 }
 
+mod births;
 mod orders;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod watching;

@@ -164,6 +164,16 @@ impl LiveProcess {
         Ok(true)
     }
 
+    /// Notes when a thread was born, which is known better now than from its start time.
+    pub(crate) fn note_birth(&mut self, tid: Tid, at: Micros) {
+        if tid.0 == self.id.pid.0 {
+            self.not_before = self.not_before.max(at);
+        }
+        if let Some(known) = self.threads.get_mut(&tid) {
+            known.not_before = known.not_before.max(at);
+        }
+    }
+
     /// Forgets a thread that ended, so that the next listing looks who has its tid now.
     pub(crate) fn forget_thread(&mut self, tid: Tid) {
         self.threads.remove(&tid);

@@ -199,6 +199,10 @@ pub struct Figures {
     pub solves: u64,
     /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went, lost their masks.
     pub widened: u64,
+    /// Births on the machine that the kernel announced.
+    pub births_heard: u64,
+    /// How often announcements were lost, and everything was looked at instead.
+    pub births_lost: u64,
     /// Cpu time that the placer's own thread has used, microseconds.
     pub cpu_micros: u64,
     /// How many times longer than usual its periods are now, because it used more than it may. At least 1.

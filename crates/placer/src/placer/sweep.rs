@@ -111,6 +111,9 @@ impl Placer {
             slowdown if permille < BUDGET_PERMILLE_LOW => (slowdown / 2).max(1),
             slowdown => slowdown,
         };
-        Ok(())
+        match permille > BUDGET_PERMILLE_MAX && !is_first {
+            true => self.turn_deaf(now),
+            false => Ok(()),
+        }
     }
 }
