@@ -274,6 +274,8 @@ fn write_files(
     make("cni")?;
     make("kubelet/seccomp")?;
     for (profile, text) in &options.seccomp_profiles {
+        let above = Path::new(profile).parent().unwrap_or(Path::new(""));
+        make(&format!("kubelet/seccomp/{}", above.display()))?;
         write(&format!("kubelet/seccomp/{profile}"), text)?;
     }
     write("kubelet.crt", &kubelet.certificate)?;

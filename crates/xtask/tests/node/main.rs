@@ -23,7 +23,7 @@ const THREADS: usize = 2;
 fn a_release_lives_on_a_node() {
     let mut rig = Rig::start();
     rig.step("images", Rig::import_images);
-    rig.step("helm install", |rig| rig.install(&[]));
+    rig.step("helm install", |rig| rig.helm("install", &[]));
     rig.step("ready and placed", ready_and_placed);
     rig.step("prediction", |rig| {
         let answer = rig.predict();
@@ -31,22 +31,17 @@ fn a_release_lives_on_a_node() {
     });
     rig.step("what the agent may do", what_the_agent_may_do);
     rig.step("a worker is killed", a_worker_is_killed);
-    rig.step(
-        "a neighbor with cpus of its own comes and goes",
-        a_neighbor_comes_and_goes,
-    );
+    rig.step("a neighbor with cpus of its own", a_neighbor_comes_and_goes);
     rig.step("the kubelet starts again", the_kubelet_starts_again);
+    rig.step("batching is edited", batching_is_edited);
     rig.step("the agent crashes", the_agent_crashes);
     rig.step("the agent's pod is deleted", the_agents_pod_is_deleted);
-    rig.step(
-        "helm uninstall leaves no mask behind",
-        uninstall_leaves_no_mask,
-    );
+    rig.step("a seccomp profile of its own", a_profile_of_its_own);
+    rig.step("helm uninstall", uninstall_leaves_no_mask);
 }
 
 /// Every thread of every worker has one cpu, and each worker has both.
-fn is_scattered(rig: &Rig) -> bool {
-    let front = rig.front();
+fn is_scattered(front: i32) -> bool {
     let workers = kernel::children(front);
     workers.len() == WORKERS
         && workers.iter().all(|&worker| {
@@ -62,7 +57,7 @@ fn ready_and_placed(rig: &mut Rig) {
         let condition = format!("--for=condition={condition}");
         rig.kubectl(&["wait", "infd/fraud", &condition, "--timeout=120s"]);
     }
-    assert!(is_scattered(rig), "{:?}", rig.masks());
+    assert!(is_scattered(rig.front()), "{:?}", rig.masks());
 }
 
 fn what_the_agent_may_do(rig: &mut Rig) {
@@ -74,12 +69,11 @@ fn what_the_agent_may_do(rig: &mut Rig) {
 
 fn a_worker_is_killed(rig: &mut Rig) {
     let front = rig.front();
-    let before = kernel::children(front);
-    let victim = *before.first().unwrap();
+    let victim = *kernel::children(front).first().unwrap();
     rig.kill(victim);
     rig.until("another worker, placed", || {
         let is_new = !kernel::children(front).contains(&victim);
-        (is_new && is_scattered(rig)).then_some(())
+        (is_new && is_scattered(front)).then_some(())
     });
     assert_eq!(rig.front(), front, "the server itself went on");
 }
@@ -88,45 +82,64 @@ fn a_worker_is_killed(rig: &mut Rig) {
 fn a_neighbor_comes_and_goes(rig: &mut Rig) {
     let front = rig.front();
     rig.apply("neighbor", include_str!("neighbor.yaml"));
-    rig.kubectl(&[
-        "wait",
-        "pod/neighbor",
-        "--for=condition=Ready",
-        "--timeout=120s",
-    ]);
     let left = rig.until("a smaller cpuset", || {
         Some(kernel::cpuset(front)).filter(|cpus| cpus != "0-1")
     });
     rig.until("masks within it", || {
-        rig.masks().values().all(|mask| *mask == left).then_some(())
+        let masks = kernel::masks(&kernel::children(front));
+        masks.values().all(|mask| *mask == left).then_some(())
     });
+    let wait = ["--for=condition=Ready", "--timeout=120s"];
+    rig.kubectl(&[&["wait", "pod/neighbor"], &wait[..]].concat());
     rig.kubectl(&["delete", "pod/neighbor", "--wait", "--timeout=60s"]);
     rig.until("the old cpuset", || {
         (kernel::cpuset(front) == "0-1").then_some(())
     });
-    rig.until("the old placement", || is_scattered(rig).then_some(()));
+    rig.until("the old placement", || is_scattered(front).then_some(()));
 }
 
 fn the_kubelet_starts_again(rig: &mut Rig) {
     let (front, masks) = (rig.front(), rig.masks());
     rig.node.kill("kubelet").unwrap();
+    let alive = [
+        "exec",
+        "-n",
+        AGENT,
+        "daemonset/albacore-agent",
+        "-c",
+        "agent",
+        "--",
+        "/albacore-agent",
+        "alive",
+    ];
     rig.until("a kubelet that works", || {
-        let pod = rig.node.plane().kubectl(&[
-            "exec",
-            "-n",
-            AGENT,
-            "daemonset/albacore-agent",
-            "-c",
-            "agent",
-            "--",
-            "/albacore-agent",
-            "alive",
-        ]);
-        pod.is_ok_and(|output| output.status.success())
+        let asked = rig.node.plane().kubectl(&alive);
+        asked
+            .is_ok_and(|output| output.status.success())
             .then_some(())
     });
     assert_eq!(rig.front(), front);
     assert_eq!(rig.masks(), masks, "nothing moved");
+}
+
+/// The server hears it from the params of its node, long before the kubelet has rewritten its ConfigMap.
+fn batching_is_edited(rig: &mut Rig) {
+    let front = rig.front();
+    rig.until("the stream of parameters", || {
+        (rig.state("/params/connected")? == true).then_some(())
+    });
+    assert_eq!(rig.state("/batching/max_rows").unwrap(), 1024);
+    let patch = r#"{"spec": {"batching": {"maxRows": 512}}}"#;
+    rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", patch]);
+    rig.until("the new limit", || {
+        (rig.state("/batching/max_rows")? == 512).then_some(())
+    });
+    let generation = rig.kubectl(&["get", "infd/fraud", "-o", "jsonpath={.metadata.generation}"]);
+    assert_eq!(
+        rig.state("/params/generation").unwrap().to_string(),
+        generation
+    );
+    assert_eq!(rig.front(), front, "nothing was started again");
 }
 
 /// It has no time to give anything back, so everything stays as it is, and the next life goes on from there.
@@ -142,22 +155,61 @@ fn the_agent_crashes(rig: &mut Rig) {
 
 /// It gives every mask back; the next one makes the same plan.
 fn the_agents_pod_is_deleted(rig: &mut Rig) {
-    let (agent, masks) = (rig.agent(), rig.masks());
+    let (front, agent, masks) = (rig.front(), rig.agent(), rig.masks());
     rig.kubectl(&[
         "delete",
         "pods",
         "--namespace",
         AGENT,
         "--all",
-        "--wait",
-        "--timeout=60s",
+        "--wait=false",
     ]);
+    rig.until("masks that are given back", || {
+        let masks = kernel::masks(&kernel::children(front));
+        masks.values().all(|mask| mask == "0-1").then_some(())
+    });
     rig.until("another agent", || {
         rig.find_agent().filter(|&pid| pid != agent)
     });
     rig.until("the same placement", || {
         (rig.masks() == masks).then_some(())
     });
+}
+
+/// The profile of the chart allows what the agent needs, and what it needs of the kernel is in it.
+fn a_profile_of_its_own(rig: &mut Rig) {
+    let agent = rig.agent();
+    rig.helm("upgrade", &["agent.seccomp=Localhost"]);
+    rig.until("another agent", || {
+        rig.find_agent().filter(|&pid| pid != agent)
+    });
+    let path = "jsonpath={.items[0].spec.containers[0].securityContext.seccompProfile.type}";
+    assert_eq!(
+        rig.kubectl(&["get", "pods", "-n", AGENT, "-o", path]),
+        "Localhost"
+    );
+    what_the_agent_may_do(rig);
+    let front = rig.front();
+    rig.until("the placement", || is_scattered(front).then_some(()));
+    a_worker_is_killed(rig);
+    a_neighbor_comes_and_goes(rig);
+    let rows = [
+        "exec",
+        "-n",
+        AGENT,
+        "daemonset/albacore-agent",
+        "-c",
+        "agent",
+        "--",
+        "/albacore-agent",
+        "dump",
+    ];
+    let rows = rig.kubectl(&rows);
+    assert_eq!(
+        rows.matches("\"verified\"").count(),
+        WORKERS * THREADS,
+        "{rows}"
+    );
 }
 
 fn uninstall_leaves_no_mask(rig: &mut Rig) {

@@ -45,7 +45,13 @@ fn root() -> &'static Path {
 impl Rig {
     pub(crate) fn start() -> Self {
         let start = Instant::now();
-        let node = Node::start(&NodeOptions::default()).unwrap();
+        let profile = root().join("charts/albacore/files/seccomp/agent.json");
+        let profile = std::fs::read_to_string(profile).unwrap();
+        let node = Node::start(&NodeOptions {
+            seccomp_profiles: vec![("albacore/agent.json".into(), profile)],
+            ..NodeOptions::default()
+        })
+        .unwrap();
         println!("{:6.2} s: node", start.elapsed().as_secs_f64());
         Self {
             node,
@@ -115,20 +121,23 @@ impl Rig {
         self.run("kubectl", words)
     }
 
-    /// Installs the chart as users do, and waits until its pods are ready.
-    pub(crate) fn install(&self, values: &[&str]) {
+    /// Installs or upgrades the chart as users do, and waits until its pods are ready. There is no DNS on the node, so
+    /// servers reach the params by an address.
+    pub(crate) fn helm(&self, verb: &str, values: &[&str]) {
         let chart = root().join("charts/albacore");
         let mut words = vec![
-            "install",
+            verb,
             "albacore",
             chart.to_str().unwrap(),
             "--namespace",
             SYSTEM,
-            "--create-namespace",
-            "--wait",
-            "--timeout=120s",
         ];
+        words.extend(["--create-namespace", "--wait", "--timeout=120s"]);
+        words.extend(["--set", "params.service.clusterIP=10.96.100.100"]);
         words.extend(values.iter().flat_map(|value| ["--set", value]));
+        if verb == "upgrade" {
+            words.retain(|word| *word != "--create-namespace");
+        }
         self.run("helm", &words);
         // On one node, the daemon set may be away as far as Helm can tell.
         self.wait_for_agent();
@@ -243,6 +252,24 @@ impl Rig {
         })
     }
 
+    /// What the server says of itself at this place of its state.
+    pub(crate) fn state(&self, pointer: &str) -> Option<serde_json::Value> {
+        let path = "jsonpath={.items[0].status.podIP}";
+        let words = [
+            "get",
+            "pods",
+            "-l",
+            "albacore.dev/deployment=fraud",
+            "-o",
+            path,
+        ];
+        let address = format!("{}:8080", self.kubectl(&words));
+        let answer = self.http(&address, "GET /albacore/v1/state", "")?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        let state: serde_json::Value = serde_json::from_str(body).ok()?;
+        state.pointer(pointer).cloned()
+    }
+
     /// One request from the node's network.
     pub(crate) fn http(&self, address: &str, request: &str, body: &str) -> Option<String> {
         let ask = || -> std::io::Result<String> {
@@ -266,9 +293,13 @@ impl Rig {
         let start = Instant::now();
         while start.elapsed() < LONG {
             if let Some(answer) = ask() {
+                println!(
+                    "         {:6.3} s until {what}",
+                    start.elapsed().as_secs_f64()
+                );
                 return answer;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(5));
         }
         panic!("{what}: not within {} s", LONG.as_secs());
     }
