@@ -2,6 +2,7 @@
 //! `albacore run` drives it with one subject, a node's agent with many.
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod around;
 mod cache;
 mod config;

@@ -47,8 +47,8 @@ pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(800);
 /// before.
 pub const CPUSET_LOOKS_PER_SEARCH: u32 = 4;
 
-/// The cpu time of the loop is looked at in this period.
-pub const BUDGET_PERIOD: Duration = Duration::from_secs(1);
+/// The cpu time of the loop is looked at in this period: longer than what one event costs counts.
+pub const BUDGET_PERIOD: Duration = Duration::from_secs(4);
 
 /// Share of a core, in thousandths, above which the loop lengthens its periods ...
 pub const BUDGET_PERMILLE_MAX: u64 = 10;
@@ -126,6 +126,10 @@ pub const ERROR_PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// Longest such pause: it doubles while the same goes on.
 pub const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Announced births are taken in this period at most while many are: it costs a wake-up each time. The promise is 5 ms
+/// from birth to verified mask.
+pub const HEARING_PERIOD: Duration = Duration::from_millis(2);
 
 /// How long announced births are not listened to after they cost too much, times the slowdown.
 pub const DEAF_TIME: Duration = Duration::from_secs(1);

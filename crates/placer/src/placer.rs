@@ -84,6 +84,8 @@ pub struct Placer {
     sweep: Sweep,
     budget: Budget,
     cpuset_looks: u32,
+    /// Time that looks for expected births have taken: bounded by their own pauses and by how long births are expected.
+    fast_micros: u64,
     last_pid_at: Micros,
     tree_pid: i32,
     has_other_files: bool,
@@ -139,6 +141,7 @@ impl Placer {
             sweep: Sweep::default(),
             budget: Budget::default(),
             cpuset_looks: 0,
+            fast_micros: 0,
             last_pid_at: Micros(0),
             tree_pid: 0,
             has_other_files: false,
@@ -157,7 +160,8 @@ impl Placer {
     /// The root is gone, its cgroup is not known, or its cpuset has no cpu.
     pub fn add_subject(&mut self, config: &SubjectConfig) -> Result<SubjectId, PlacerError> {
         let id = SubjectId(self.next_id);
-        let subject = Subject::new(id, config, &self.reader, self.config.limit.clone())?;
+        let mut subject = Subject::new(id, config, &self.reader, self.config.limit.clone())?;
+        subject.adopt_found(&self.reader, &self.machine)?;
         self.next_id += 1;
         self.subjects.insert(id, subject);
         self.due = Due::default();
@@ -243,6 +247,18 @@ impl Placer {
         timeout: Duration,
         report: &mut dyn FnMut(&Report),
     ) -> Result<Progress, PlacerError> {
+        let begun = self.reader.clock.thread_cpu()?;
+        let progress = self.turn(timeout, report);
+        let ended = self.reader.clock.thread_cpu()?;
+        self.figures.cpu_micros += ended.0.saturating_sub(begun.0);
+        progress
+    }
+
+    fn turn(
+        &mut self,
+        timeout: Duration,
+        report: &mut dyn FnMut(&Report),
+    ) -> Result<Progress, PlacerError> {
         let now = self.reader.clock.now()?;
         let wait = Duration::from_micros(self.next_due().0.saturating_sub(now.0)).min(timeout);
         let mut keys = self.poll.wait(wait)?;
@@ -261,7 +277,7 @@ impl Placer {
         self.take_ends(&keys)?;
         let is_hearing_again = self.hears_again_at().is_some_and(|at| now >= at);
         if keys.contains(&CONNECTOR_KEY) || is_hearing_again {
-            self.take_births(now)?;
+            self.take_births()?;
         }
         self.look(report)?;
         let mut result = self.together.update(
@@ -465,6 +481,7 @@ impl Placer {
         }
         let took = Duration::from_micros(self.reader.clock.now()?.0.saturating_sub(now.0));
         let pause = if is_fast {
+            self.fast_micros += took.as_micros() as u64;
             (took * FAST_PAUSE_RATIO).clamp(FAST_PERIOD, FAST_PAUSE_MAX)
         } else if is_quiet {
             IDLE_PERIOD * self.slowdown()

@@ -203,7 +203,7 @@ pub struct Figures {
     pub births_heard: u64,
     /// How often announcements were lost, and everything was looked at instead.
     pub births_lost: u64,
-    /// Cpu time that the placer's own thread has used, microseconds.
+    /// Cpu time that [`crate::Placer::step`] has used, with what reports were told to, microseconds.
     pub cpu_micros: u64,
     /// How many times longer than usual its periods are now, because it used more than it may. At least 1.
     pub slowdown: u32,

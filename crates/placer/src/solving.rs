@@ -11,6 +11,8 @@ use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET, SOLVE_PAUSE_RATIO};
 #[derive(Debug, Default)]
 pub(crate) struct Solved {
     answer: Option<(Placement, Problem, Solution)>,
+    /// Where threads were found before the first answer.
+    found: Option<Mapping>,
     not_before: Option<Instant>,
     /// Others share the cpus: the answer comes from `together`.
     is_joined: bool,
@@ -41,6 +43,22 @@ impl Solved {
     /// The answer in force.
     pub(crate) fn solution(&self) -> Option<&Solution> {
         self.answer.as_ref().map(|(_, _, solution)| solution)
+    }
+
+    /// Notes where threads are already, for the first answer to start from.
+    pub(crate) fn start_from(&mut self, found: Mapping) {
+        self.found = Some(found);
+    }
+
+    /// The mapping to start from: that in force, or what was found before there was one.
+    pub(crate) fn current(&self, policy: &Policy) -> Option<Mapping> {
+        let in_force = self
+            .answer
+            .as_ref()
+            .map(|(_, _, solution)| &solution.mapping);
+        let size = usize::from(policy.workers) * usize::from(policy.threads);
+        let fits = |found: &&Mapping| found.threads == policy.threads && found.cpus.len() == size;
+        in_force.or(self.found.as_ref().filter(fits)).cloned()
     }
 
     /// Takes over an answer that was found together with others. True if it is another one than before, or to
@@ -77,11 +95,8 @@ impl Solved {
         policy: &Policy,
         observation: &Observation,
     ) -> Result<Solving, ProblemError> {
-        let current = self
-            .answer
-            .as_ref()
-            .map(|(_, _, solution)| &solution.mapping);
-        let Some(wanted) = problem(policy, observation, current) else {
+        let current = self.current(policy);
+        let Some(wanted) = problem(policy, observation, current.as_ref()) else {
             // An empty cpuset is a moment: the mapping is the start for the next one.
             if policy.placement == Placement::None {
                 self.answer = None;

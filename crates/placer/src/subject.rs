@@ -180,9 +180,28 @@ impl Subject {
     }
 
     fn observe(&self, around: &Surroundings<'_>) -> Result<Observation, PlacerError> {
+        self.observe_with(around.reader, around.machine)
+    }
+
+    /// Looks what a former life left.
+    pub(crate) fn adopt_found(
+        &mut self,
+        reader: &Reader,
+        machine: &Topology,
+    ) -> Result<(), PlacerError> {
+        let observation = self.observe_with(reader, machine)?;
+        self.adopt(&observation);
+        Ok(())
+    }
+
+    fn observe_with(
+        &self,
+        reader: &Reader,
+        machine: &Topology,
+    ) -> Result<Observation, PlacerError> {
         Ok(Observation {
-            at: Moment(around.reader.clock.now()?.0),
-            machine: around.machine.clone(),
+            at: Moment(reader.clock.now()?.0),
+            machine: machine.clone(),
             cpuset: self.cpuset.cpus.clone(),
             cpuset_changes: self.cpuset.changes,
             source: self.source,

@@ -130,13 +130,12 @@ impl Question {
                 }
             } else if !cpuset.is_empty() {
                 members.push(subject.id);
-                let in_force = subject.solved.solution();
                 deployments.push(Deployment {
                     workers: subject.policy.workers,
                     threads: subject.policy.threads,
                     mode: subject.policy.mode,
                     cpuset,
-                    current: in_force.map(|solution| solution.mapping.clone()),
+                    current: subject.solved.current(&subject.policy),
                 });
             }
         }

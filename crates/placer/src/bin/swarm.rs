@@ -4,6 +4,8 @@
 //! every one that dies. `named`: threads are named as the built-in server's. `pin`: every thread of worker 0 writes its
 //! own mask that often. Lines on stdin are orders to a worker: `thread W` (one more thread), `helper W` (a child
 //! process), `spin W` (its newest thread starts to compute). Everything ends when stdin does.
+//!
+//! `swarm place PID WORKERS THREADS` is a placer for such a server, to be killed: until SIGTERM, then it gives back.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -13,7 +15,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use albacore_os::{HostRoot, Tid, read_mask, write_mask};
+use albacore_mapping::Mode;
+use albacore_os::{HostRoot, Key, Pid, Poll, Signals, Tid, read_mask, write_mask};
+use albacore_placer::{Config, Placer, SubjectConfig};
+use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
 
 type Stdins = Arc<Mutex<Vec<Option<std::process::ChildStdin>>>>;
 
@@ -21,6 +26,7 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((first, rest)) if first == "worker" => worker(rest),
+        Some((first, rest)) if first == "place" => place(rest),
         _ => root(&arguments),
     }
 }
@@ -67,6 +73,47 @@ fn supervise(worker: usize, arguments: &[String], stdins: &Stdins) -> io::Result
             stdins[worker] = child.stdin.take();
         }
         child.wait()?;
+    }
+}
+
+fn place(arguments: &[String]) -> io::Result<()> {
+    let root = Pid(number(arguments, 0)? as i32);
+    let (workers, threads) = (number(arguments, 1)? as u16, number(arguments, 2)? as u16);
+    let policy = Policy {
+        workers,
+        threads,
+        mode: Mode::Scatter,
+        placement: Placement::Tuna,
+        enforcement: Enforcement::Enforce,
+        main_thread: MainThread::Pinned,
+        is_pool_size_known: true,
+    };
+    let signals = Signals::install().map_err(io::Error::other)?;
+    let mut placer = Placer::new(Config::live()).map_err(io::Error::other)?;
+    let handle = placer.handle();
+    std::thread::spawn(move || {
+        let Ok(poll) = Poll::new() else { return };
+        if poll.add(&signals, Key(0)).is_ok() {
+            // bound: ends with a signal
+            while poll
+                .wait(Duration::from_secs(60))
+                .is_ok_and(|keys| keys.is_empty())
+            {}
+        }
+        let _ = handle.stop();
+    });
+    let source = Source::Named;
+    let subject = SubjectConfig {
+        root,
+        source,
+        policy,
+        cgroup: None,
+    };
+    placer.add_subject(&subject).map_err(io::Error::other)?;
+    let restored = placer.run(&mut |_| {});
+    match restored.errors.first() {
+        None => Ok(()),
+        Some(error) => Err(io::Error::other(error.clone())),
     }
 }
 

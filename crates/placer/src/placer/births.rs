@@ -6,7 +6,7 @@ use albacore_os::{ConnectorError, Micros, ProcConnector};
 
 use super::{CONNECTOR_KEY, Placer, after};
 use crate::PlacerError;
-use crate::limits::DEAF_TIME;
+use crate::limits::{DEAF_TIME, HEARING_PERIOD};
 
 /// The kernel's announcements.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Births {
     connector: ProcConnector,
     /// So much is born on the machine that hearing of it costs too much: until then births are only polled.
     deaf_until: Option<Micros>,
+    /// When births were taken last.
+    heard_at: Micros,
 }
 
 impl Placer {
@@ -27,15 +29,22 @@ impl Placer {
         self.births = Some(Births {
             connector,
             deaf_until: None,
+            heard_at: Micros(0),
         });
         Ok(())
     }
 
     /// Takes what was announced.
-    pub(super) fn take_births(&mut self, now: Micros) -> Result<(), PlacerError> {
+    pub(super) fn take_births(&mut self) -> Result<(), PlacerError> {
         let Some(births) = &mut self.births else {
             return Ok(());
         };
+        let since = self.reader.clock.now()?.0.saturating_sub(births.heard_at.0);
+        if let Some(rest) = HEARING_PERIOD.checked_sub(Duration::from_micros(since)) {
+            std::thread::sleep(rest);
+        }
+        let now = self.reader.clock.now()?;
+        births.heard_at = now;
         let mut heard = Vec::new();
         let mut lost = births.connector.read(&mut heard)?;
         if births.deaf_until.is_some_and(|until| now >= until) {
@@ -47,7 +56,11 @@ impl Placer {
         self.figures.births_lost += u64::from(lost);
         for subject in self.subjects.values_mut() {
             for birth in &heard {
-                subject.is_dirty |= subject.tree.hear(birth)?;
+                if subject.tree.hear(birth)? {
+                    subject.is_dirty = true;
+                    // Where names decide, it gets its own in a moment.
+                    self.due.births = Micros(0);
+                }
             }
         }
         if lost {

@@ -24,7 +24,8 @@ pub(super) struct Sweep {
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     looked_at: Micros,
-    used: Micros,
+    /// [`crate::Figures::cpu_micros`] then, without the looks for births that were expected.
+    used: u64,
 }
 
 impl Placer {
@@ -96,14 +97,13 @@ impl Placer {
         if time < BUDGET_PERIOD {
             return Ok(());
         }
-        let used = self.reader.clock.thread_cpu()?;
-        let more = used.0.saturating_sub(self.budget.used.0);
+        let used = self.figures.cpu_micros.saturating_sub(self.fast_micros);
+        let more = used.saturating_sub(self.budget.used);
         let is_first = self.budget.looked_at == Micros(0);
         self.budget = Budget {
             looked_at: now,
             used,
         };
-        self.figures.cpu_micros = used.0;
         let permille = more * 1_000 / (time.as_micros() as u64).max(1);
         self.figures.slowdown = match self.slowdown() {
             slowdown if is_first => slowdown,
