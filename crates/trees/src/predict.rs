@@ -10,6 +10,8 @@ use crate::open::{Opened, open};
 use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
 use crate::shap;
+use crate::shap::blocks::FEW;
+use crate::simd::Simd;
 use crate::transform::Transform;
 use crate::tuning::{Choice, Tuning};
 
@@ -67,7 +69,7 @@ impl<'a> Predictor<'a> {
     pub fn with_kernel(self, kernel: Kernel) -> Option<Self> {
         let engine = kernel.engine(&self.model.view)?;
         Some(Self {
-            tuning: Tuning::only(kernel, engine),
+            tuning: Tuning::only(kernel, engine, &self.model.view),
             ..self
         })
     }
@@ -280,7 +282,10 @@ impl<'a> Predictor<'a> {
     ) {
         let single = kind == Kind::Value && self.model.transform.is_single() && self.groups() > 1;
         match kind {
-            Kind::Contribs => self.contribs(call, out, scratch),
+            Kind::Contribs => match self.tuning.explain {
+                Some(simd) => self.contribs_in_blocks(call, simd, out, scratch),
+                None => self.contribs(call, out, scratch),
+            },
             Kind::Interactions => self.interactions(call, out, scratch),
             // Leaves are integers; `check` has compared the element type.
             Kind::Leaf => {}
@@ -367,6 +372,57 @@ impl<'a> Predictor<'a> {
                 // Rounded before the base margin is added, as XGBoost 3.4 does.
                 out[columns - 1] = out[columns - 1].plus(self.base(call, row, group));
             }
+        }
+    }
+
+    /// As `contribs`, for models that `shap::blocks` can explain.
+    fn contribs_in_blocks<T: Element>(
+        &self,
+        call: &Call<'_>,
+        simd: Simd,
+        out: &mut [T],
+        scratch: &mut Scratch,
+    ) {
+        let view = &self.model.view;
+        let (features, groups) = (self.features(), self.groups());
+        let columns = features + 1;
+        let width = groups * columns;
+        let block = &mut scratch.kernel.blocks.block;
+        let mut start = 0;
+        // bound: each turn takes a row at least.
+        while start < call.count {
+            let left = call.count - start;
+            // Few rows are explained one by one.
+            let count = if left <= FEW { 1 } else { left.min(BLOCK_ROWS) };
+            let values = call
+                .rows
+                .slice(start * features..(start + count) * features);
+            match left <= FEW {
+                true => block.fill_row(view, self.model.library, values),
+                false => block.fill(view, self.model.library, values, simd),
+            }
+            let out = &mut out[start * width..(start + count) * width];
+            out.fill(T::of(0.0));
+            for group in 0..groups {
+                let task = shap::blocks::Task {
+                    view,
+                    block,
+                    rows: if left <= FEW { 0 } else { count },
+                    simd,
+                };
+                let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
+                task.contribs(call.trees.clone(), group, memory, |feature, sums| {
+                    for (row, &sum) in sums.iter().enumerate() {
+                        out[row * width + group * columns + feature] = T::of(sum);
+                    }
+                });
+                let bias = shap::bias(view, call.trees.clone(), group);
+                for row in 0..count {
+                    let cell = &mut out[row * width + group * columns + features];
+                    *cell = T::of(bias).plus(self.base(call, start + row, group));
+                }
+            }
+            start += count;
         }
     }
 

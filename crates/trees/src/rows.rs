@@ -30,6 +30,16 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// A value as the engines compare it.
+    pub(crate) fn prepared(&self, library: Library, place: usize) -> f64 {
+        match (library, self) {
+            (Library::Xgboost, Self::F32(x)) => f64::from(x[place]),
+            (Library::Xgboost, Self::F64(x)) => rounded(x[place]),
+            (Library::Lightgbm, Self::F32(x)) => flushed(f64::from(x[place])),
+            (Library::Lightgbm, Self::F64(x)) => flushed(x[place]),
+        }
+    }
+
     /// Fills `prepared` with the values as the engines compare them.
     pub(crate) fn prepare(&self, library: Library, prepared: &mut Vec<f64>) {
         prepared.clear();

@@ -2,6 +2,8 @@
 
 use crate::kernel::{Engine, Kernel};
 use crate::limits::BLOCK_ROWS;
+use crate::shap::blocks::can_explain;
+use crate::simd::Simd;
 use crate::view::EnsembleView;
 
 /// Numbers of rows that are told apart: each stands for itself and what is below the next.
@@ -26,6 +28,8 @@ pub struct Choice {
 pub(crate) struct Tuning {
     pub(crate) choices: [Choice; SIZES.len()],
     engines: [Engine; SIZES.len()],
+    /// How contributions are explained in blocks; `None`: row by row.
+    pub(crate) explain: Option<Simd>,
 }
 
 impl Tuning {
@@ -37,7 +41,9 @@ impl Tuning {
             Kernel::Blocks,
             Kernel::Nodes,
         ];
-        let mut tuning = Self::only(Kernel::Nodes, Engine::Nodes);
+        let mut tuning = Self::only(Kernel::Nodes, Engine::Nodes, view);
+        tuning.explain =
+            can_explain(view).then(|| Simd::avx512().or_else(Simd::avx2).unwrap_or(Simd::PLAIN));
         for (place, &rows) in SIZES.iter().enumerate() {
             let kernels = if rows < BLOCK_FROM {
                 &[Kernel::Walk, Kernel::Nodes][..]
@@ -53,7 +59,7 @@ impl Tuning {
     }
 
     /// One kernel for all.
-    pub(crate) fn only(kernel: Kernel, engine: Engine) -> Self {
+    pub(crate) fn only(kernel: Kernel, engine: Engine, view: &EnsembleView<'_>) -> Self {
         Self {
             choices: SIZES.map(|rows| Choice {
                 rows,
@@ -61,6 +67,10 @@ impl Tuning {
                 nanoseconds: None,
             }),
             engines: [engine; SIZES.len()],
+            explain: match engine {
+                Engine::Blocks(simd) => can_explain(view).then_some(simd),
+                Engine::Nodes | Engine::Walk => None,
+            },
         }
     }
 

@@ -129,6 +129,12 @@ fn tree(shape: Shape, group: usize, numbers: &mut Stream) -> Tree {
             f64::from(numbers.below(1000) as f32 / 999.0)
         };
     }
+    for node in (0..raw.len()).rev() {
+        raw[node].cover = match raw[node].children {
+            Some((left, right)) => raw[left].cover + raw[right].cover,
+            None => numbers.below(5) as f64,
+        };
+    }
     let nodes = Tree::build(&raw).expect("a tree");
     let depth = Tree::depth_of(&nodes);
     Tree {
@@ -205,10 +211,11 @@ fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
     predictor
         .predict(kind, rows, out, &mut scratch)
         .expect("rows and outputs that fit");
-    let f32s = f32s.iter().map(|x| u64::from(x.to_bits()));
-    let f64s = f64s.iter().map(|x| x.to_bits());
-    let i32s = i32s.iter().map(|&x| x as u64);
-    f32s.chain(f64s).chain(i32s).collect()
+    match predictor.output_element(kind) {
+        ElementType::F32 => f32s.iter().map(|x| u64::from(x.to_bits())).collect(),
+        ElementType::F64 => f64s.iter().map(|x| x.to_bits()).collect(),
+        ElementType::I32 => i32s.iter().map(|&x| x as u64).collect(),
+    }
 }
 
 /// Compares all kernels on one random model; returns how many there were beside the reference.
@@ -237,6 +244,55 @@ fn compare(shape: Shape, count: usize, seed: u64) -> usize {
     others.len()
 }
 
+/// Compares contributions: any kernel's, in batches of any size, bit for bit, and with those of the
+/// reference, which has other points and another order.
+fn compare_contribs(shape: Shape, count: usize, seed: u64) {
+    let mut numbers = Stream(seed);
+    let model = model(shape, &mut numbers);
+    let image = model.compile();
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let rows = rows(&model, count, &mut numbers);
+    let explain = |predictor: &Predictor<'_>, batch: usize| -> Vec<u64> {
+        let batches = rows.chunks(batch * shape.features);
+        batches
+            .flat_map(|rows| answer(predictor, Kind::Contribs, Rows::F64(rows)))
+            .collect()
+    };
+    let expected = explain(&predictor, count);
+    for batch in [1, 2, 7, 64] {
+        assert!(
+            explain(&predictor, batch) == expected,
+            "{batch} {shape:?} {seed}"
+        );
+    }
+    for kernel in [Kernel::Blocks, Kernel::BlocksAvx2, Kernel::BlocksAvx512] {
+        if let Some(predictor) = predictor.with_kernel(kernel) {
+            assert!(
+                explain(&predictor, count) == expected,
+                "{kernel} {shape:?} {seed}"
+            );
+            assert!(
+                explain(&predictor, 1) == expected,
+                "{kernel} {shape:?} {seed}"
+            );
+        }
+    }
+    let reference = predictor.with_kernel(Kernel::Nodes).expect("the reference");
+    let of_bits = |bits: u64| match shape.library {
+        Library::Xgboost => f64::from(f32::from_bits(bits as u32)),
+        Library::Lightgbm => f64::from_bits(bits),
+    };
+    let tolerance = match shape.library {
+        Library::Xgboost => 1e-5,
+        Library::Lightgbm => 1e-10,
+    };
+    for (got, expected) in expected.into_iter().zip(explain(&reference, count)) {
+        let (got, expected) = (of_bits(got), of_bits(expected));
+        let distance = (got - expected).abs();
+        assert!(distance < tolerance, "{got} {expected} {shape:?} {seed}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -256,6 +312,24 @@ proptest! {
         let has_vectors = has_vectors && is_xgboost;
         let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
         prop_assert!(compare(shape, count, seed) >= 1);
+    }
+
+    #[test]
+    fn contributions_do_not_depend_on_the_batch_or_the_kernel(
+        is_xgboost in any::<bool>(),
+        features in 1..20_usize,
+        groups in 1..4_usize,
+        trees in 1..8_usize,
+        leaves in 1..60_usize,
+        categorical in prop_oneof![Just(0), Just(30)],
+        has_vectors in prop::bool::weighted(0.1),
+        count in 1..100_usize,
+        seed in any::<u64>(),
+    ) {
+        let library = if is_xgboost { Library::Xgboost } else { Library::Lightgbm };
+        let has_vectors = has_vectors && is_xgboost;
+        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
+        compare_contribs(shape, count, seed);
     }
 
     #[test]

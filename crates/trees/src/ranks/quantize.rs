@@ -12,6 +12,8 @@ use crate::view::{EnsembleView, ZERO_MAX, flag};
 pub(crate) struct Block {
     /// Of each column: a byte for each row.
     pub(crate) columns: Vec<Bytes>,
+    /// Of each column: the byte of the one row of [`Block::fill_row`].
+    pub(crate) bytes: Vec<u8>,
     singles: Box<[[f32; BLOCK_ROWS]; 16]>,
     ranks: Box<[u32; BLOCK_ROWS]>,
 }
@@ -20,6 +22,7 @@ impl Default for Block {
     fn default() -> Self {
         Self {
             columns: Vec::new(),
+            bytes: Vec::new(),
             singles: Box::new([[0.0; BLOCK_ROWS]; 16]),
             ranks: Box::new([0; BLOCK_ROWS]),
         }
@@ -39,6 +42,25 @@ impl Block {
         match library {
             Library::Xgboost => self.fill_singles(view, rows, simd),
             Library::Lightgbm => self.fill_doubles(view, rows),
+        }
+    }
+
+    /// Quantizes one row.
+    pub(crate) fn fill_row(&mut self, view: &EnsembleView<'_>, library: Library, row: Rows<'_>) {
+        let form = &view.ranks;
+        self.bytes.clear();
+        let mut columns = form
+            .columns
+            .iter()
+            .map(|&it| Column::of_words(it))
+            .peekable();
+        for (&words, index) in form.asked.iter().zip(0_u32..) {
+            let asked = Asked::of_words(words);
+            let x = row.prepared(library, asked.feature);
+            let rank = rank_of(&form.cuts[asked.cuts..][..asked.count], x);
+            while let Some(column) = columns.next_if(|column| column.asked == index) {
+                self.bytes.push(byte_of(view, column, x, rank));
+            }
         }
     }
 

@@ -6,8 +6,12 @@
 //! tree is explained: `walk`. What of it is worked out when a model is compiled: `paths`. Why so
 //! few quadrature points are exact: `quadrature`.
 
+pub(crate) mod blocks;
+mod descent;
 pub(crate) mod paths;
+mod points;
 mod quadrature;
+mod rows;
 mod walk;
 
 use std::ops::Range;
@@ -24,7 +28,8 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     walk: Walk,
-    rules: Rules,
+    pub(crate) rules: Rules,
+    pub(crate) blocks: blocks::Scratch,
 }
 
 /// Contributions of each prepared row in `rows`, summed over the trees of a range: overwrites
@@ -40,7 +45,7 @@ pub(crate) fn contribs(
     out.fill(0.0);
     let columns = view.features + 1;
     for tree in trees.map(|index| view.tree(index)) {
-        let Scratch { walk, rules } = scratch;
+        let Scratch { walk, rules, .. } = scratch;
         walk.reserve(tree.nodes());
         let rule = rules.of(tree.path_features.min(tree.depth));
         for (index, out) in out.chunks_exact_mut(view.groups * columns).enumerate() {
@@ -66,6 +71,14 @@ pub(crate) fn contribs(
     }
 }
 
+/// The bias of a group: the sum of the expected values of its trees, which have a value each.
+pub(crate) fn bias(view: &EnsembleView<'_>, trees: Range<usize>, group: usize) -> f64 {
+    trees
+        .filter(|&tree| view.tree_groups[tree] as usize == group)
+        .map(|tree| view.expected[tree])
+        .sum()
+}
+
 /// Interactions of one prepared row in one group, summed over the trees of a range: overwrites
 /// `out`, (features + 1) x (features + 1). Symmetric; a row of the matrix sums to the feature's
 /// contribution; the last cell is the sum of the trees' expected values, the rest of its row and
@@ -84,7 +97,7 @@ pub(crate) fn interactions(
         let Some(output) = groups_of(view, &tree).position(|of_tree| of_tree == group) else {
             continue;
         };
-        let Scratch { walk, rules } = scratch;
+        let Scratch { walk, rules, .. } = scratch;
         walk.reserve(tree.nodes());
         out[columns * columns - 1] += tree.expected[output];
         for packet in rules.of(tree.path_features.min(tree.depth)) {

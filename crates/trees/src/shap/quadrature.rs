@@ -38,6 +38,7 @@ pub(crate) struct Packet {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     by_packets: Vec<Vec<Packet>>,
+    by_points: Vec<Vec<(f64, f64)>>,
 }
 
 impl Rules {
@@ -50,6 +51,18 @@ impl Rules {
         let rule = &mut self.by_packets[packets - 1];
         if rule.is_empty() {
             *rule = gauss_legendre(packets);
+        }
+        rule
+    }
+
+    /// The rule of exactly so many points: abscissas and weights.
+    pub(crate) fn exactly(&mut self, points: usize) -> &[(f64, f64)] {
+        if self.by_points.len() <= points {
+            self.by_points.resize(points + 1, Vec::new());
+        }
+        let rule = &mut self.by_points[points];
+        if rule.len() < points {
+            *rule = (0..points).map(|index| point(index, points)).collect();
         }
         rule
     }
@@ -71,22 +84,26 @@ fn gauss_legendre(packets: usize) -> Vec<Packet> {
     };
     let mut rule = vec![blank; packets];
     for index in 0..count {
-        let mut x = (PI * (index as f64 + 0.75) / (count as f64 + 0.5)).cos();
-        let mut slope = 1.0;
-        for _ in 0..NEWTON_STEPS_MAX {
-            let (value, derivative) = legendre(count, x);
-            slope = derivative;
-            let step = value / derivative;
-            x -= step;
-            if step.abs() <= f64::EPSILON {
-                break;
-            }
-        }
         let packet = &mut rule[index / LANES];
-        packet.at[index % LANES] = 0.5 * (1.0 + x);
-        packet.weight[index % LANES] = 1.0 / ((1.0 - x * x) * slope * slope);
+        (packet.at[index % LANES], packet.weight[index % LANES]) = point(index, count);
     }
     rule
+}
+
+/// One of `count` points on [0, 1] and its weight.
+fn point(index: usize, count: usize) -> (f64, f64) {
+    let mut x = (PI * (index as f64 + 0.75) / (count as f64 + 0.5)).cos();
+    let mut slope = 1.0;
+    for _ in 0..NEWTON_STEPS_MAX {
+        let (value, derivative) = legendre(count, x);
+        slope = derivative;
+        let step = value / derivative;
+        x -= step;
+        if step.abs() <= f64::EPSILON {
+            break;
+        }
+    }
+    (0.5 * (1.0 + x), 1.0 / ((1.0 - x * x) * slope * slope))
 }
 
 /// The Legendre polynomial of this degree (at least one) at x, and its derivative.

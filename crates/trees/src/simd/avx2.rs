@@ -4,6 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::Masks;
+use super::lanes::{Lanes, Work};
 use crate::limits::BLOCK_ROWS;
 use crate::ranks::{Bytes, Split, TABLE};
 
@@ -100,6 +101,27 @@ pub(super) fn column(
 }
 
 #[target_feature(enable = "avx2")]
+pub(super) fn run(lanes: Four, work: impl Work) {
+    work.run(lanes);
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+    for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
+        let byte = _mm256_set1_epi8(byte as i8);
+        let (halves, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
+        *out = 0;
+        for (half, x) in halves.iter().enumerate() {
+            let x = load(x);
+            let goes_left = _mm256_cmpeq_epi8(_mm256_min_epu8(x, byte), x);
+            // The sign bits of 32 bytes.
+            let bits = _mm256_movemask_epi8(goes_left) as u32;
+            *out |= u64::from(bits) << (HALF * half);
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
 pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out: &mut Bytes) {
     let masks = &mut masks.bytes;
     masks[0] = Bytes([u8::MAX; BLOCK_ROWS]);
@@ -129,5 +151,72 @@ pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out
     let (out, _) = out.0.as_chunks_mut::<HALF>();
     for (out, reached) in out.iter_mut().zip(reached) {
         store(out, reached);
+    }
+}
+
+/// Four numbers, one register of AVX2.
+#[derive(Clone, Copy)]
+pub(super) struct Four(());
+
+impl Four {
+    /// # Safety
+    /// The cpu must have the instructions.
+    pub(super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Lanes for Four {
+    const WIDTH: usize = 4;
+    type Vector = __m256d;
+
+    #[inline(always)]
+    fn splat(self, x: f64) -> __m256d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm256_set1_pd(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f64]) -> __m256d {
+        let from: &[f64; 4] = from.first_chunk().unwrap_or(&[0.0; 4]);
+        // SAFETY: as above; the array holds a vector, and the load asks for no boundary.
+        unsafe { _mm256_loadu_pd(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, x: __m256d, to: &mut [f64]) {
+        if let Some(to) = to.first_chunk_mut::<4>() {
+            // SAFETY: as above; the array holds a vector, and the store asks for no boundary.
+            unsafe { _mm256_storeu_pd(to.as_mut_ptr(), x) }
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m256d, b: __m256d) -> __m256d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm256_add_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m256d, b: __m256d) -> __m256d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm256_mul_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(self, a: __m256d, b: __m256d) -> __m256d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm256_div_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn select(self, bits: u64, yes: __m256d, no: __m256d) -> __m256d {
+        // SAFETY: as above.
+        unsafe {
+            let lanes = _mm256_setr_epi64x(1, 2, 4, 8);
+            let set = _mm256_and_si256(_mm256_set1_epi64x(bits as i64), lanes);
+            let is_set = _mm256_castsi256_pd(_mm256_cmpeq_epi64(set, lanes));
+            _mm256_blendv_pd(no, yes, is_set)
+        }
     }
 }

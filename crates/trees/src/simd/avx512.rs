@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Masks;
+use super::lanes::{Lanes, Work};
 use crate::limits::BLOCK_ROWS;
 use crate::ranks::{Bytes, LEAVES_MAX, Split, TABLE};
 
@@ -149,6 +150,19 @@ pub(super) fn column(
     }
 }
 
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn run(lanes: Eight, work: impl Work) {
+    work.run(lanes);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+    for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
+        let x = bytes(&columns[usize::from(column)]);
+        *out = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
+    }
+}
+
 /// Slots are below the number of masks, a power of two.
 const SLOT: usize = 2 * LEAVES_MAX - 1;
 
@@ -192,5 +206,67 @@ pub(super) fn add(values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f3
         }
         let total = _mm512_add_ps(singles(sum), value);
         store(sum, total);
+    }
+}
+
+/// Eight numbers, one register of AVX-512.
+#[derive(Clone, Copy)]
+pub(super) struct Eight(());
+
+impl Eight {
+    /// # Safety
+    /// The cpu must have the instructions.
+    pub(super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Lanes for Eight {
+    const WIDTH: usize = 8;
+    type Vector = __m512d;
+
+    #[inline(always)]
+    fn splat(self, x: f64) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_set1_pd(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f64]) -> __m512d {
+        let from: &[f64; 8] = from.first_chunk().unwrap_or(&[0.0; 8]);
+        // SAFETY: as above; the array holds a vector, and the load asks for no boundary.
+        unsafe { _mm512_loadu_pd(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, x: __m512d, to: &mut [f64]) {
+        if let Some(to) = to.first_chunk_mut::<8>() {
+            // SAFETY: as above; the array holds a vector, and the store asks for no boundary.
+            unsafe { _mm512_storeu_pd(to.as_mut_ptr(), x) }
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_add_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_mul_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_div_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn select(self, bits: u64, yes: __m512d, no: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_mask_mov_pd(no, bits as u8, yes) }
     }
 }

@@ -9,7 +9,10 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod lanes;
 mod plain;
+
+pub(crate) use lanes::{Lanes, One, Work};
 
 use crate::limits::BLOCK_ROWS;
 use crate::ranks::{Bytes, LEAVES_MAX, Split};
@@ -58,7 +61,8 @@ impl Simd {
     /// AVX-512 with bytes and byte permutations, if the cpu has it.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx512() -> Option<Self> {
-        let is_there = is_x86_feature_detected!("avx512f")
+        let is_there = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vbmi");
         is_there.then_some(Self(Set::Avx512))
@@ -74,6 +78,42 @@ impl Simd {
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn avx512() -> Option<Self> {
         None
+    }
+
+    /// Does the work with these instructions.
+    pub(crate) fn run(self, work: impl Work) {
+        match self.0 {
+            Set::Plain => work.run(One),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::run(avx2::Four::new(), work) },
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::run(avx512::Eight::new(), work) },
+        }
+    }
+
+    /// Does the work with vectors of at most four numbers.
+    pub(crate) fn run_narrow(self, work: impl Work) {
+        match self.0 {
+            Set::Plain => work.run(One),
+            // SAFETY: this value exists, so the cpu has AVX2: AVX-512 contains it.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::run(avx2::Four::new(), work) },
+        }
+    }
+
+    /// Of each split: which rows of a block go left, a bit for each.
+    pub(crate) fn masks(self, columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+        match self.0 {
+            Set::Plain => plain::masks(columns, splits, out),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::masks(columns, splits, out) },
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::masks(columns, splits, out) },
+        }
     }
 
     /// Values of 16 neighboring features of a block of rows, feature by feature.

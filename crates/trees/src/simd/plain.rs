@@ -38,17 +38,24 @@ pub(super) fn column(
     }
 }
 
+pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+    for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
+        *out = goes_left(&columns[usize::from(column)], byte);
+    }
+}
+
+fn goes_left(column: &Bytes, byte: u16) -> u64 {
+    let rows = column.0.iter().enumerate();
+    rows.fold(0, |mask, (row, &x)| {
+        mask | u64::from(u16::from(x) <= byte) << row
+    })
+}
+
 pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out: &mut Bytes) {
     let masks = &mut masks.bits;
     masks[0] = u64::MAX;
     for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
-        let goes_left = columns[usize::from(column)]
-            .0
-            .iter()
-            .enumerate()
-            .fold(0, |mask, (row, &x)| {
-                mask | u64::from(u16::from(x) <= byte) << row
-            });
+        let goes_left = goes_left(&columns[usize::from(column)], byte);
         let reached = masks[split];
         masks[usize::from(left)] = reached & goes_left;
         masks[usize::from(right)] = reached & !goes_left;
