@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use albacore_topology::CpuSet;
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::simulate::SimulateArgs;
+
 pub(crate) use plan::{FileArg, Mode, ObstacleArg, PlanArgs, Policy, Solver, ThreadArg};
 
 /// Fast, predictable CPU inference: plans, runs and keeps the placement of every serving thread.
@@ -28,11 +30,13 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Serve a deployment on this machine and keep every thread where the plan says
     Run(RunArgs),
+    /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario
+    Simulate(SimulateArgs),
     /// Show deployments of a cluster: pods, workers, threads, cpus, drift
     Status(StatusArgs),
     /// Say what keeps a deployment of a cluster from being ready, placed and in time
     Explain(ExplainArgs),
-    /// Give the threads of processes all cpus of their cgroup again, whoever pinned them
+    /// Give threads all cpus of their cgroup again: of processes here, or of the pods of a cluster's node
     Restore(RestoreArgs),
 }
 
@@ -50,6 +54,17 @@ pub(crate) struct ClusterArgs {
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
+/// Which cluster a node is of.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NodeClusterArgs {
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", requires = "node")]
+    pub(crate) context: Option<String>,
+    /// The kubeconfig [default: as kubectl: KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE", requires = "node")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArgs {
     /// The InferenceDeployment, shown in full [default: all of the namespace]
@@ -58,6 +73,9 @@ pub(crate) struct StatusArgs {
     /// Those of all namespaces
     #[arg(short = 'A', long, conflicts_with_all = ["name", "namespace"])]
     pub(crate) all_namespaces: bool,
+    /// Every thread, too, as the agents of the nodes see them now (needs the right to run a program in their pods)
+    #[arg(long, requires = "name")]
+    pub(crate) threads: bool,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// How to print it
@@ -80,11 +98,16 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     /// Processes of this machine; those below them are meant too
-    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(required_unless_present = "node", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pids: Vec<i32>,
     /// Only tell how many threads it would be
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// A node of a cluster: its agent gives every mask back and leaves the pods alone from then on
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pids", "dry_run"])]
+    pub(crate) node: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: NodeClusterArgs,
 }
 
 /// Which machine is meant.

@@ -12,7 +12,9 @@ mod plan_command;
 mod predict_command;
 mod print;
 mod restore_command;
+mod restore_node;
 mod run;
+mod simulate;
 mod status_command;
 mod topology_command;
 
@@ -42,6 +44,7 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Plan(args) => plan_command::run(args),
         Command::Predict(args) => predict_command::run(args),
         Command::Run(args) => run::run(args),
+        Command::Simulate(args) => simulate::run(args),
         Command::Status(args) => status_command::run(args),
         Command::Explain(args) => status_command::explain(args),
         Command::Restore(args) => restore_command::run(args),

@@ -3,8 +3,17 @@
 use crate::tree::{Offence, Source, assert_kept, sources};
 
 /// Crates that see the world as values only.
-const PURE: [&str; 9] = [
-    "topology", "mapping", "explain", "joint", "plan", "batching", "trees", "api", "settings",
+const PURE: [&str; 10] = [
+    "topology",
+    "mapping",
+    "explain",
+    "joint",
+    "plan",
+    "batching",
+    "simulator",
+    "trees",
+    "api",
+    "settings",
 ];
 
 /// What a pure crate must not reach for, and what it takes instead.

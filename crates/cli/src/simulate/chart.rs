@@ -1,0 +1,208 @@
+//! Lines over a common axis, four panels to a picture, as SVG.
+
+use std::fmt::Write as _;
+
+/// Told apart at a glance, also by most who see few colors.
+const COLORS: [&str; 8] = [
+    "#2563eb", "#e0520d", "#0f9d6b", "#c026a3", "#b58105", "#7c3aed", "#0891b2", "#dc2647",
+];
+
+/// Colors by class; where the viewer asks for dark ones, ground and ink change.
+pub(super) const CSS: &str = "text{font-family:Inter,ui-sans-serif,system-ui,sans-serif;\
+fill:#1f2733;font-size:12px}.title{font-size:20px;font-weight:700}.sub{font-size:13px;\
+fill:#556070}.name{font-weight:600}.tick{fill:#7a8698;font-size:10px}.ground{fill:#fbfcfd;\
+stroke:#d5dbe3}.grid{stroke:#e3e9f1;fill:none}.line{fill:none;stroke-width:2}\
+.panel{fill:#ffffff;stroke:#d5dbe3}.drop{fill:#dc2647}\
+@media (prefers-color-scheme:dark){text{fill:#e4e9f0}.sub,.tick{fill:#9aa6b6}\
+.ground{fill:#12171f;stroke:#2b3442}.panel{fill:#10151c;stroke:#333e4d}.grid{stroke:#262f3b}}";
+
+const PANEL: (f64, f64) = (400.0, 220.0);
+const MARGIN: f64 = 56.0;
+const TOP: f64 = 84.0;
+
+/// One line.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// One panel.
+#[derive(Debug)]
+pub(super) struct Chart {
+    pub(super) title: &'static str,
+    /// The values are shares, shown as percent.
+    pub(super) is_share: bool,
+    pub(super) lines: Vec<Line>,
+}
+
+/// The color of the line number `index`.
+pub(super) fn color(index: usize) -> &'static str {
+    COLORS[index % COLORS.len()]
+}
+
+/// The whole picture.
+pub(super) fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
+    let rows = charts.len().div_ceil(2) as f64;
+    let legend = charts
+        .first()
+        .map_or(0, |chart| chart.lines.len())
+        .div_ceil(2) as f64
+        * 20.0;
+    let height = TOP + rows * (PANEL.1 + MARGIN) + legend + 12.0;
+    let mut body = String::new();
+    for (index, chart) in charts.iter().enumerate() {
+        let x = MARGIN + (index % 2) as f64 * (PANEL.0 + MARGIN);
+        let y = TOP + (index / 2) as f64 * (PANEL.1 + MARGIN);
+        panel(&mut body, chart, (x, y));
+    }
+    for (index, line) in charts
+        .first()
+        .iter()
+        .flat_map(|c| c.lines.iter())
+        .enumerate()
+    {
+        let x = MARGIN + (index % 2) as f64 * (PANEL.0 + MARGIN);
+        let y = TOP + rows * (PANEL.1 + MARGIN) + (index / 2) as f64 * 20.0;
+        let name = escape(&line.name);
+        // infallible: writing to a String.
+        let _ = writeln!(
+            body,
+            "<rect x=\"{x}\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{}\">{name}</text>",
+            y - 6.0,
+            color(index),
+            x + 26.0,
+            y
+        );
+    }
+    frame(
+        (2.0 * (PANEL.0 + MARGIN) + MARGIN, height),
+        title,
+        sub,
+        &body,
+    )
+}
+
+/// A picture with its ground and its head.
+pub(super) fn frame((width, height): (f64, f64), title: &str, sub: &str, body: &str) -> String {
+    let (title, sub) = (escape(title), escape(sub));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{title}</title>\n\
+         <style>{CSS}</style>\n<rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{}\" \
+         height=\"{}\" rx=\"14\"/>\n<text class=\"title\" x=\"{MARGIN}\" y=\"36\">{title}</text>\n\
+         <text class=\"sub\" x=\"{MARGIN}\" y=\"56\">{sub}</text>\n{body}</svg>\n",
+        width - 1.0,
+        height - 1.0
+    )
+}
+
+/// The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `value`.
+fn nice(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let step = steps
+        .into_iter()
+        .find(|step| step * power >= value * 0.999_999);
+    step.unwrap_or(10.0) * power
+}
+
+fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
+    let all = || chart.lines.iter().flat_map(|line| &line.points);
+    let x_max = all().map(|point| point.0).fold(0.0, f64::max);
+    let y_max = nice(all().map(|point| point.1).fold(0.0, f64::max));
+    let place = |(px, py): (f64, f64)| {
+        let px = x + px / x_max.max(1e-9) * PANEL.0;
+        (px, y + PANEL.1 - py / y_max * PANEL.1)
+    };
+    // infallible, here and below: writing to a String.
+    let _ = writeln!(
+        body,
+        "<rect class=\"panel\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\"/>\
+         <text class=\"name\" x=\"{x}\" y=\"{}\">{}</text>",
+        PANEL.0,
+        PANEL.1,
+        y - 8.0,
+        chart.title
+    );
+    for part in 0..=4 {
+        let share = f64::from(part) / 4.0;
+        let (_, at) = place((0.0, share * y_max));
+        let value = match chart.is_share {
+            true => format!("{:.3}%", share * y_max * 100.0),
+            false => format!("{:.2}", share * y_max),
+        };
+        let value = tidy(&value);
+        let (under, _) = place((share * x_max, 0.0));
+        let _ = writeln!(
+            body,
+            "<path class=\"grid\" d=\"M{x} {at:.1}h{}\"/><text class=\"tick\" \
+             text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{value}</text><text class=\"tick\" \
+             text-anchor=\"middle\" x=\"{under:.1}\" y=\"{}\">{:.0}</text>",
+            PANEL.0,
+            x - 4.0,
+            at + 3.0,
+            y + PANEL.1 + 14.0,
+            share * x_max
+        );
+    }
+    for (index, line) in chart.lines.iter().enumerate() {
+        let points: Vec<String> = line
+            .points
+            .iter()
+            .map(|&point| place(point))
+            .map(|(px, py)| format!("{px:.1},{py:.1}"))
+            .collect();
+        let _ = writeln!(
+            body,
+            "<polyline class=\"line\" stroke=\"{}\" points=\"{}\"/>",
+            color(index),
+            points.join(" ")
+        );
+    }
+}
+
+/// A number without zeros at its end.
+fn tidy(text: &str) -> String {
+    let (number, unit) = text.split_at(text.find('%').unwrap_or(text.len()));
+    match number.contains('.') {
+        true => format!(
+            "{}{unit}",
+            number.trim_end_matches('0').trim_end_matches('.')
+        ),
+        false => text.to_owned(),
+    }
+}
+
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        let cases = [
+            (0.0, 1.0),
+            (0.07, 0.1),
+            (1.0, 1.0),
+            (1.3, 2.0),
+            (2200.0, 2500.0),
+            (7e4, 1e5),
+        ];
+        for (value, end) in cases {
+            assert!((nice(value) - end).abs() < 1e-9 * end, "{value}");
+        }
+        assert_eq!(tidy("2.50%"), "2.5%");
+        assert_eq!(tidy("100"), "100");
+        assert_eq!(tidy("5.00"), "5");
+    }
+}

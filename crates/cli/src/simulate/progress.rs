@@ -1,0 +1,67 @@
+//! How far a long simulation is, on standard error.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+/// Shorter runs say nothing.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How often a terminal is told.
+const TERMINAL_EVERY: Duration = Duration::from_millis(200);
+/// How often a log is told.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// Tells how many requests were simulated.
+#[derive(Debug)]
+pub(super) struct Progress {
+    begun: Instant,
+    told: Option<Instant>,
+    requests: u64,
+    /// How many there will be, if that is known.
+    of: Option<u64>,
+    is_terminal: bool,
+}
+
+impl Progress {
+    pub(super) fn new(of: Option<u64>) -> Self {
+        Self {
+            begun: Instant::now(),
+            told: None,
+            requests: 0,
+            of,
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// So many more.
+    pub(super) fn add(&mut self, requests: u64) {
+        self.requests += requests;
+        let now = Instant::now();
+        let every = match self.is_terminal {
+            true => TERMINAL_EVERY,
+            false => LOG_EVERY,
+        };
+        let is_recent = self.told.is_some_and(|told| now - told < every);
+        if now - self.begun < SILENCE || is_recent {
+            return;
+        }
+        self.told = Some(now);
+        let million = self.requests as f64 / 1e6;
+        let of = self
+            .of
+            .map_or(String::new(), |of| format!(" of {:.1}", of as f64 / 1e6));
+        let end = if self.is_terminal { "\r" } else { "\n" };
+        // Progress that nobody can read is no reason to stop.
+        let _ = write!(
+            std::io::stderr(),
+            "albacore: {million:.1}{of} million requests simulated{end}"
+        );
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.told.is_some() && self.is_terminal {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}

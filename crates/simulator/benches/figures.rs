@@ -1,0 +1,197 @@
+//! The figures of the article's settings: goodput of policies and drop rules on every set, and how
+//! fast the simulator is. `cargo bench -p albacore-simulator -- resnet a100 speed`.
+#![allow(clippy::unwrap_used)] // a benchmark that cannot run fails by panicking
+
+use std::time::Instant;
+
+use albacore_batching::Nanos;
+use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
+use albacore_simulator::{
+    Model, Policy, Popularity, Process, Scenario, Source, Wait, goodput, run,
+};
+
+const MS: f64 = 1e6;
+
+fn model(name: &str, alpha: f64, beta: f64, objective: f64) -> Model {
+    Model {
+        name: name.to_owned(),
+        cost: Cost::new(alpha * MS, beta * MS),
+        objective: Nanos((objective * MS).round() as u64),
+    }
+}
+
+fn zoo(file: &str) -> Vec<Model> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/symphony/");
+    let text = std::fs::read_to_string(format!("{folder}{file}.csv")).unwrap();
+    let line = |line: &str| {
+        let fields: Vec<_> = line.split(',').collect();
+        let number = |i: usize| fields[i].parse().unwrap();
+        model(fields[0], number(1), number(2), number(3))
+    };
+    text.lines().skip(1).map(line).collect()
+}
+
+fn scenario(workers: usize, models: Vec<Model>, requests: u64) -> Scenario {
+    let source = Source::Drawn {
+        process: Process::Poisson,
+        popularity: Popularity::Equal,
+        rate: 1.0,
+        requests,
+    };
+    Scenario {
+        workers,
+        models,
+        source,
+        seed: 1,
+        policy: Policy::Deferred,
+        drop: OWN,
+        delays: Delays::default(),
+        early: 0.0,
+        eager_from: None,
+    }
+}
+
+fn with_source(mut scenario: Scenario, asked: Process, popular: Popularity) -> Scenario {
+    if let Source::Drawn {
+        process,
+        popularity,
+        ..
+    } = &mut scenario.source
+    {
+        (*process, *popularity) = (asked, popular);
+    }
+    scenario
+}
+
+const OWN: DropRule = DropRule::Window {
+    target: Target::Own,
+};
+const HALF: DropRule = DropRule::Window {
+    target: Target::Half,
+};
+
+/// Settings by name.
+fn set(name: &str, requests: u64) -> Option<Scenario> {
+    let copies = |n: usize, alpha, beta, objective| -> Vec<Model> {
+        (0..n)
+            .map(|i| model(&format!("m{i}"), alpha, beta, objective))
+            .collect()
+    };
+    let resnet = |n, objective| copies(n, 1.053, 5.072, objective);
+    let zipf = Popularity::Zipf { exponent: 0.9 };
+    let (kind, rest) = name.split_once('-').unwrap_or((name, ""));
+    let number = || rest.parse::<f64>().unwrap();
+    Some(match kind {
+        "resnet" => scenario(8, resnet(1, 25.0), requests),
+        "inception" => scenario(8, copies(1, 5.090, 18.368, 70.0), requests),
+        "fig6a" => {
+            let beta = number();
+            scenario(32, copies(10, 1.0, beta, 2.0 * (8.0 + beta)), requests)
+        }
+        "flat" => scenario(24, resnet(10, 100.0), requests),
+        "a100" | "1080ti" => {
+            let zoo = scenario(64, zoo(kind), requests);
+            match rest {
+                "zipf" => with_source(zoo, Process::Poisson, zipf),
+                _ => zoo,
+            }
+        }
+        "gamma" => {
+            let bursts = Process::Gamma { shape: 0.05 };
+            let plain = scenario(32, resnet(20, number()), requests);
+            with_source(plain, bursts, Popularity::Equal)
+        }
+        "gammazipf" => {
+            let bursts = Process::Gamma { shape: 0.05 };
+            with_source(scenario(32, resnet(20, number()), requests), bursts, zipf)
+        }
+        _ => return None,
+    })
+}
+
+/// What is compared, by name.
+fn policies(names: &str) -> Vec<(&'static str, Policy, DropRule, f64)> {
+    let all = [
+        ("deferred own", Policy::Deferred, OWN, 0.0),
+        ("deferred own 5%", Policy::Deferred, OWN, 0.05),
+        ("deferred half 5%", Policy::Deferred, HALF, 0.05),
+        ("deferred half 10%", Policy::Deferred, HALF, 0.10),
+        ("eager own", Policy::Eager, OWN, 0.0),
+        ("eager half", Policy::Eager, HALF, 0.0),
+        ("deferred half", Policy::Deferred, HALF, 0.0),
+        ("deferred head", Policy::Deferred, DropRule::Head, 0.0),
+        ("eager head", Policy::Eager, DropRule::Head, 0.0),
+        (
+            "timeout 10% own",
+            Policy::Timeout(Wait::Share(0.1)),
+            OWN,
+            0.0,
+        ),
+        (
+            "timeout 10% half",
+            Policy::Timeout(Wait::Share(0.1)),
+            HALF,
+            0.0,
+        ),
+    ];
+    let is_asked = |name: &str| names.is_empty() || names.split(',').any(|asked| asked == name);
+    all.into_iter()
+        .filter(|(name, ..)| is_asked(name))
+        .collect()
+}
+
+fn speed() {
+    for (name, rate) in [("resnet", 5000.0), ("inception", 900.0), ("a100", 16_000.0)] {
+        let scenario = set(name, 3_000_000).unwrap().at_rate(rate);
+        let begin = Instant::now();
+        let figures = run(&scenario);
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{name}: {:.2} M requests/s of simulation", 3.3 / seconds);
+        println!("  {figures:?}");
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| a != "--bench")
+        .collect();
+    let option = |key: &str| {
+        arguments
+            .iter()
+            .find_map(|a| a.strip_prefix(key)?.strip_prefix('='))
+    };
+    let number = |key: &str, or: u64| option(key).map_or(or, |n| n.parse().unwrap());
+    let (requests, seeds) = (number("requests", 500_000), number("seeds", 1));
+    for name in arguments.iter().filter(|a| !a.contains('=')) {
+        if name == "speed" {
+            speed();
+            continue;
+        }
+        let base = set(name, requests).unwrap();
+        for (label, policy, drop, early) in policies(option("policies").unwrap_or("")) {
+            let mut found = Vec::new();
+            for seed in 1..=seeds {
+                let scenario = Scenario {
+                    policy,
+                    drop,
+                    early,
+                    seed,
+                    ..base.clone()
+                };
+                found.push(goodput(&scenario, &mut |_| ()));
+            }
+            let mean = found.iter().sum::<f64>() / found.len() as f64;
+            let at = run(&Scenario {
+                policy,
+                drop,
+                early,
+                ..base.at_rate(mean)
+            });
+            println!(
+                "{name:12} {label:18} {mean:9.0} r/s  median {} mean {:.1} idle {:.3} bad {:.4}",
+                at.batch_median, at.batch_mean, at.idle_share, at.bad_rate
+            );
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! When requests arrive: one stream for each model, merged in order of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::random::Random;
+
+/// How gaps between the arrivals of a model are distributed; their mean is that of its rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Process {
+    /// Exponentially: independent arrivals.
+    Poisson,
+    /// Gamma with this shape: below 1 in bursts, 1 is Poisson, above 1 more even.
+    Gamma {
+        /// Above 0.
+        shape: f64,
+    },
+    /// Every gap is the same.
+    Uniform,
+}
+
+/// How the rate is shared among the models.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Popularity {
+    /// Equally.
+    Equal,
+    /// The model at place i gets a part proportional to 1 / i^exponent.
+    Zipf {
+        /// At least 0.
+        exponent: f64,
+    },
+}
+
+impl Popularity {
+    /// The part of each of `models` models; they sum up to 1.
+    #[must_use]
+    pub fn shares(&self, models: usize) -> Vec<f64> {
+        let weight = |i: usize| match self {
+            Self::Equal => 1.0,
+            Self::Zipf { exponent } => (i as f64 + 1.0).powf(-exponent),
+        };
+        let sum: f64 = (0..models).map(weight).sum();
+        (0..models).map(|i| weight(i) / sum).collect()
+    }
+}
+
+/// An arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival {
+    /// Nanoseconds since the start.
+    pub at: u64,
+    /// Which model it is for.
+    pub model: usize,
+}
+
+/// All arrivals in order of time, without end unless they come from a list.
+#[derive(Debug)]
+pub(crate) enum Arrivals<'a> {
+    Drawn {
+        streams: Vec<Stream>,
+        /// The next arrival of each model that has a rate.
+        next: BinaryHeap<Reverse<Arrival>>,
+        process: Process,
+    },
+    Listed(std::slice::Iter<'a, Arrival>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    random: Random,
+    /// Nanoseconds between two arrivals.
+    gap: f64,
+    /// The last arrival; a float, so that fractions of nanoseconds are not lost.
+    last: f64,
+}
+
+impl Stream {
+    fn next(&mut self, process: Process) -> u64 {
+        let gap = match process {
+            Process::Poisson => self.random.exponential(),
+            Process::Gamma { shape } => self.random.gamma(shape),
+            Process::Uniform => 1.0,
+        };
+        self.last += gap * self.gap;
+        // Beyond 2^53 a float has holes, after 100 days: far beyond any run.
+        self.last as u64
+    }
+}
+
+impl<'a> Arrivals<'a> {
+    /// Draws them; `rates` are requests a second of each model.
+    pub(crate) fn draw(process: Process, rates: &[f64], seed: u64) -> Self {
+        let mut streams: Vec<Stream> = rates
+            .iter()
+            .enumerate()
+            .map(|(model, &rate)| {
+                let gap = 1e9 / rate;
+                // Even streams are staggered, the first one begins at 0.
+                let last = match process {
+                    Process::Uniform => gap * (model as f64 / rates.len() as f64 - 1.0),
+                    Process::Poisson | Process::Gamma { .. } => 0.0,
+                };
+                let random = Random::new(seed, model as u64 + 1);
+                Stream { random, gap, last }
+            })
+            .collect();
+        let mut next = BinaryHeap::with_capacity(streams.len());
+        for (model, stream) in streams.iter_mut().enumerate() {
+            if stream.gap.is_finite() {
+                let at = stream.next(process);
+                next.push(Reverse(Arrival { at, model }));
+            }
+        }
+        Self::Drawn {
+            streams,
+            next,
+            process,
+        }
+    }
+
+    pub(crate) fn listed(list: &'a [Arrival]) -> Self {
+        Self::Listed(list.iter())
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Arrival> {
+        match self {
+            Self::Listed(list) => list.next().copied(),
+            Self::Drawn {
+                streams,
+                next,
+                process,
+            } => {
+                let mut first = next.peek_mut()?;
+                let arrival = first.0;
+                first.0.at = streams[arrival.model].next(*process);
+                Some(arrival)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_come_in_order_at_their_rates() {
+        for process in [
+            Process::Poisson,
+            Process::Gamma { shape: 0.5 },
+            Process::Uniform,
+        ] {
+            let mut arrivals = Arrivals::draw(process, &[100.0, 300.0, 0.0], 1);
+            let (mut last, mut counts) = (0, [0; 3]);
+            for _ in 0..100_000 {
+                let arrival = arrivals.next().unwrap();
+                assert!(arrival.at >= last);
+                last = arrival.at;
+                counts[arrival.model] += 1;
+            }
+            assert!(
+                (last as f64 / 250e9 - 1.0).abs() < 0.02,
+                "{process:?} {last}"
+            );
+            assert!(
+                (f64::from(counts[1]) / 75e3 - 1.0).abs() < 0.02,
+                "{counts:?}"
+            );
+            assert_eq!(counts[2], 0);
+        }
+    }
+
+    #[test]
+    fn even_arrivals_begin_at_zero() {
+        let mut arrivals = Arrivals::draw(Process::Uniform, &[1.0 / 0.75], 1);
+        let first: Vec<u64> = (0..3)
+            .filter_map(|_| arrivals.next())
+            .map(|a| a.at)
+            .collect();
+        assert_eq!(first, [0, 750_000_000, 1_500_000_000]);
+    }
+
+    #[test]
+    fn popular_models_get_more() {
+        assert_eq!(Popularity::Equal.shares(4), [0.25; 4]);
+        let shares = Popularity::Zipf { exponent: 1.0 }.shares(3);
+        assert!((shares[0] / shares[2] - 3.0).abs() < 1e-12);
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,72 @@
+//! The highest rate at which every model's bad rate is within its bound, found by bisection.
+
+use crate::run::{Watcher, run_watched};
+use crate::scenario::{Scenario, Source};
+
+/// More of a model's requests than this must not be bad.
+pub const BAD_RATE_MAX: f64 = 0.01;
+
+/// The rate is found to this share of itself.
+pub const RATE_PRECISION: f64 = 0.002;
+
+/// A run is given up when a model has had so much more than its bound that the rest cannot make up
+/// for it.
+const HOPELESS: f64 = 1.3;
+
+/// Ends a run that cannot be within the bound any more, and passes on how far it is.
+struct Judge<'a> {
+    /// Requests of each model that may be bad.
+    allowed: Vec<f64>,
+    is_hopeless: bool,
+    progress: &'a mut dyn FnMut(u64),
+    arrived: u64,
+}
+
+impl Watcher for Judge<'_> {
+    fn goes_on(&mut self, arrived: u64, _of: u64, bad: &[u64]) -> bool {
+        (self.progress)(arrived - self.arrived);
+        self.arrived = arrived;
+        let mut pairs = bad.iter().zip(&self.allowed);
+        self.is_hopeless = pairs.any(|(&bad, allowed)| bad as f64 > allowed * HOPELESS);
+        !self.is_hopeless
+    }
+}
+
+/// Whether every model's bad rate is within its bound at this rate, with random arrivals.
+pub fn is_good_at(scenario: &Scenario, rate: f64, progress: &mut dyn FnMut(u64)) -> bool {
+    let scenario = scenario.at_rate(rate);
+    let requests = match scenario.source {
+        Source::Drawn { requests, .. } => requests as f64,
+        Source::Listed(_) => return false,
+    };
+    let share = |model_rate: f64| BAD_RATE_MAX * requests * model_rate / rate;
+    let mut judge = Judge {
+        allowed: scenario.rates().into_iter().map(share).collect(),
+        is_hopeless: false,
+        progress,
+        arrived: 0,
+    };
+    let figures = run_watched(&scenario, &mut judge);
+    !judge.is_hopeless && figures.worst_model_bad_rate <= BAD_RATE_MAX
+}
+
+/// The goodput of a scenario with random arrivals, whose rate does not matter; requests a second.
+/// `progress` is told of simulated requests.
+pub fn goodput(scenario: &Scenario, progress: &mut dyn FnMut(u64)) -> f64 {
+    let (mut good, mut bad) = (0.0, scenario.rate_bound());
+    // Rates below a quarter of the bound are rare: start above them.
+    let mut tried = bad * 0.75;
+    // bound: the interval shrinks by half each time, from the bound to 0.2 %, or to nothing.
+    for _ in 0..40 {
+        if is_good_at(scenario, tried, progress) {
+            good = tried;
+        } else {
+            bad = tried;
+        }
+        if bad - good <= RATE_PRECISION * bad {
+            break;
+        }
+        tried = (good + bad) / 2.0;
+    }
+    good
+}

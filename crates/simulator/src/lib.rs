@@ -1,0 +1,19 @@
+//! Simulation of batch scheduling: the scheduler of the live server in simulated time.
+//!
+//! Pure: a scenario in, figures out; seeds are values, nothing is read from the world.
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod goodput;
+mod measure;
+mod random;
+mod read;
+mod run;
+mod scenario;
+
+pub use arrivals::{Arrival, Popularity, Process};
+pub use goodput::{BAD_RATE_MAX, RATE_PRECISION, goodput, is_good_at};
+pub use measure::Figures;
+pub use read::{Invalid, Place, ReadFile, ScenarioError, read_arrivals, read_profiles};
+pub use run::{Unwatched, Watcher, run, run_watched};
+pub use scenario::{Model, Policy, Scenario, Source, Wait};

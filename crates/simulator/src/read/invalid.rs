@@ -1,0 +1,47 @@
+//! What is wrong in a file, and where.
+
+use std::fmt;
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this line, counted from 1.
+    Line(u64),
+    /// By `--set` with this text.
+    Set(String),
+}
+
+/// Something wrong: one sentence that names line and key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Invalid {
+    /// Where.
+    pub place: Place,
+    /// The key, or the column of a table.
+    pub key: String,
+    /// What is wrong with it, and what to write instead.
+    pub problem: String,
+}
+
+impl Invalid {
+    pub(crate) fn new(place: Place, key: &str, problem: impl Into<String>) -> Self {
+        Self {
+            place,
+            key: key.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            place,
+            key,
+            problem,
+        } = self;
+        match place {
+            Place::Line(line) => write!(f, "line {line}: {key}: {problem}"),
+            Place::Set(set) => write!(f, "--set {set}: {key}: {problem}"),
+        }
+    }
+}

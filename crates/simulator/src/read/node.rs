@@ -1,0 +1,168 @@
+//! A scenario file as a tree that knows where every value was written.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::invalid::{Invalid, Place};
+
+/// Bytes of a scenario file.
+const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// How deep a scenario may be nested; ours is three deep.
+const DEPTH_MAX: usize = 16;
+
+/// A value and where it begins.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Null,
+    Number(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// Reads a file's text.
+    pub(super) fn read(text: &str) -> Result<Self, Invalid> {
+        if text.len() > FILE_BYTES_MAX {
+            let problem = format!("is longer than {FILE_BYTES_MAX} bytes");
+            return Err(Invalid::new(Place::Line(1), "the file", problem));
+        }
+        let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
+        let options = serde_saphyr::options! { budget: budget, with_snippet: false };
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+            let error = error.without_snippet();
+            let line = error.location().map_or(1, |location| location.line());
+            let problem = error.to_string();
+            let problem = problem.lines().next().unwrap_or_default().to_owned();
+            Invalid::new(
+                Place::Line(line),
+                "the file",
+                format!("is not YAML: {problem}"),
+            )
+        })
+    }
+
+    /// Writes `value` where the dotted `path` points to, as `--set` does.
+    pub(super) fn set(&mut self, path: &str, value: &str) -> Result<(), Invalid> {
+        let place = Place::Set(format!("{path}={value}"));
+        let mut read = Self::read(value).map_err(|invalid| Invalid {
+            place: place.clone(),
+            ..invalid
+        })?;
+        read.put_at(&place);
+        let mut node = self;
+        for part in path.split('.') {
+            if !matches!(node.kind, Kind::Map(_)) {
+                node.kind = Kind::Map(Vec::new());
+            }
+            let Kind::Map(entries) = &mut node.kind else {
+                return Ok(());
+            };
+            let index = match entries.iter().position(|(key, _)| key == part) {
+                Some(index) => index,
+                None => {
+                    let place = place.clone();
+                    let kind = Kind::Null;
+                    entries.push((part.to_owned(), Self { place, kind }));
+                    entries.len() - 1
+                }
+            };
+            node = &mut entries[index].1;
+        }
+        *node = read;
+        Ok(())
+    }
+
+    fn put_at(&mut self, place: &Place) {
+        self.place = place.clone();
+        match &mut self.kind {
+            Kind::List(items) => items.iter_mut().for_each(|item| item.put_at(place)),
+            Kind::Map(entries) => entries.iter_mut().for_each(|(_, n)| n.put_at(place)),
+            Kind::Null | Kind::Number(_) | Kind::Text(_) => {}
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Kind>::deserialize(deserializer)?;
+        Ok(Self {
+            place: Place::Line(spanned.referenced.line()),
+            kind: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(KindVisitor)
+    }
+}
+
+struct KindVisitor;
+
+impl<'de> Visitor<'de> for KindVisitor {
+    type Value = Kind;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+        Kind::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
+        Ok(Kind::Text(value.to_string()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
+        Ok(Kind::Number(value as f64))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
+        Ok(Kind::Number(value as f64))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
+        Ok(Kind::Number(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Kind, E> {
+        Ok(Kind::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Kind::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
+        let mut entries: Vec<(String, Node)> = Vec::new();
+        while let Some((key, node)) = access.next_entry::<String, Node>()? {
+            entries.push((key, node));
+        }
+        Ok(Kind::Map(entries))
+    }
+}

@@ -1,0 +1,210 @@
+//! Scenarios that are right, and the sentences for those that are not.
+
+use super::*;
+
+const GOOD: &str = "\
+workers: 8
+models:
+  - name: resnet
+    alpha: 1.053
+    beta: 5.072
+    slo: 25
+  - {name: bert, alpha: 7.353, beta: 0.222, slo: 59}
+arrivals:
+  process: gamma
+  shape: 0.05
+  popularity: zipf
+  exponent: 0.9
+rate: 5000
+requests: 2000
+seed: 7
+policy: timeout
+timeout: 10%
+drop:
+  rule: window
+  target: 8
+delays:
+  control: 100us
+  data: 0.05
+early: 2%
+eager_from: 11.25
+";
+
+fn read_with(text: &str, sets: &[&str]) -> Result<Scenario, ScenarioError> {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    let read_file = |file: &str| match file {
+        "zoo.csv" => Ok("name,alpha_ms,beta_ms,slo_ms\nbert,7.353,0.222,59\n".to_owned()),
+        "bare.csv" => Ok("name,alpha_ms,slo_ms\nbert,7.353,59\n".to_owned()),
+        "bad.csv" => Ok("name,alpha,beta,slo\na,1,1,9\nb,1,-2,9\n".to_owned()),
+        "list.txt" => Ok("0 0\n750000 1\n".to_owned()),
+        "back.txt" => Ok("5 0\n3 1\n".to_owned()),
+        _ => Err("no such file".to_owned()),
+    };
+    Scenario::read(text, &sets, &read_file)
+}
+
+fn refused(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    read_with(&GOOD.replacen(from, to, 1), &[])
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn every_key_is_read() {
+    let scenario = read_with(GOOD, &[]).unwrap();
+    assert_eq!((scenario.workers, scenario.seed), (8, 7));
+    assert_eq!(scenario.models.len(), 2);
+    assert_eq!(scenario.models[0].objective, Nanos(25_000_000));
+    assert_eq!(scenario.models[0].cost.of(1), Nanos(6_125_000));
+    let source = Source::Drawn {
+        process: Process::Gamma { shape: 0.05 },
+        popularity: Popularity::Zipf { exponent: 0.9 },
+        rate: 5000.0,
+        requests: 2000,
+    };
+    assert_eq!(scenario.source, source);
+    assert_eq!(scenario.policy, Policy::Timeout(Wait::Share(0.1)));
+    let target = Target::Rows(8);
+    assert_eq!(scenario.drop, DropRule::Window { target });
+    let (control, data) = (Nanos(100_000), Nanos(50_000));
+    assert_eq!(scenario.delays, Delays { control, data });
+    assert!((scenario.early - 0.02).abs() < 1e-12);
+    assert_eq!(scenario.eager_from, Some(Nanos(11_250_000)));
+}
+
+#[test]
+fn set_overrides_what_the_file_says() {
+    let sets = [
+        "policy=eager",
+        "drop.rule=head",
+        "arrivals.process=poisson",
+        "rate=1e3",
+    ];
+    let scenario = read_with(GOOD, &sets).unwrap();
+    assert_eq!(scenario.policy, Policy::Eager);
+    assert_eq!(scenario.drop, DropRule::Head);
+    assert!((scenario.rates().iter().sum::<f64>() - 1000.0).abs() < 1e-6);
+    let scenario = read_with("workers: 1\nmodels: {profiles: zoo.csv}\nrate: 1", &[]).unwrap();
+    assert_eq!(scenario.models[0].name, "bert");
+    let sets = ["models.profiles=zoo.csv"];
+    assert_eq!(read_with(GOOD, &sets).unwrap().models.len(), 1);
+    let sets = ["arrivals.process=file", "arrivals.file=list.txt"];
+    let Source::Listed(list) = read_with(GOOD, &sets).unwrap().source else {
+        panic!("a list");
+    };
+    assert_eq!(list.len(), 2);
+}
+
+/// What is changed, to what, and what is said then.
+const WRONG: &[(&str, &str, &str)] = &[
+    (
+        "alpha: 1.053",
+        "alpha: -1",
+        "line 4: models[0].alpha: -1 is not between",
+    ),
+    (
+        "beta: 5.072",
+        "beta: .nan",
+        "line 5: the file: is not YAML: non-finite float",
+    ),
+    (
+        "beta: 5.072",
+        "beta: .inf",
+        "line 5: the file: is not YAML: non-finite float",
+    ),
+    (
+        "slo: 25",
+        "slo: 6",
+        "line 6: models[0].slo: resnet: 6 ms is below l(1) = 6.125 ms",
+    ),
+    ("    slo: 25\n", "", "line 3: models[0].slo: is missing"),
+    (
+        "workers: 8",
+        "workers: 0",
+        "line 1: workers: 0 is not between 1 and 100000",
+    ),
+    (
+        "workers: 8",
+        "workers: 1.5",
+        "line 1: workers: 1.5 is not a whole number",
+    ),
+    ("workers: 8\n", "", "line 1: workers: is missing"),
+    (
+        "seed: 7",
+        "sead: 7",
+        "line 15: sead: is unknown: the keys here are workers",
+    ),
+    ("target: 8", "size: 8", "line 20: drop.size: is unknown"),
+    (
+        "target: 8",
+        "target: most",
+        "line 20: drop.target: \"most\" is none of own, half",
+    ),
+    (
+        "process: gamma",
+        "process: pareto",
+        "line 9: arrivals.process: \"pareto\" is none of",
+    ),
+    ("  shape: 0.05\n", "", "arrivals.shape: is missing"),
+    ("  exponent: 0.9\n", "", "arrivals.exponent: is missing"),
+    (
+        "rate: 5000",
+        "rate: many",
+        "line 13: rate: must be a number",
+    ),
+    (
+        "control: 100us",
+        "control: 1h",
+        "line 22: delays.control: \"1h\" is no time",
+    ),
+    (
+        "early: 2%",
+        "early: 120%",
+        "line 24: early: \"120%\" is not 0% to 100%",
+    ),
+    ("timeout: 10%\n", "", "timeout: is missing"),
+    ("rate: 5000", "rate: [", "is not YAML"),
+    ("seed: 7", "rate: 7", "duplicate mapping key: rate"),
+];
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_and_key() {
+    for (from, to, said) in WRONG {
+        let sentence = refused(from, to);
+        assert!(sentence.contains(said), "{to}: {sentence}");
+    }
+    let refused = |set: &str| read_with(GOOD, &[set]).unwrap_err().to_string();
+    assert_eq!(
+        refused("rate=-1"),
+        "--set rate=-1: rate: -1 is not between 0.000001 and 1000000000"
+    );
+    assert!(refused("rate").contains("write key=value"));
+    assert!(refused("drop.none=1").contains("drop.none: is unknown"));
+}
+
+#[test]
+fn what_is_wrong_in_a_table_is_named_with_file_line_and_column() {
+    let refused = |set: &str| read_with(GOOD, &[set]).unwrap_err().to_string();
+    let said = refused("models.profiles=bare.csv");
+    assert!(
+        said.starts_with("bare.csv: line 1: beta_ms: the column is missing"),
+        "{said}"
+    );
+    let said = refused("models.profiles=bad.csv");
+    assert!(
+        said.starts_with("bad.csv: line 3: beta_ms: -2 is not between"),
+        "{said}"
+    );
+    let said = refused("models.profiles=none.csv");
+    assert!(
+        said.contains("models.profiles: none.csv: no such file"),
+        "{said}"
+    );
+    let text = GOOD.replace("process: gamma", "process: file\n  file: back.txt");
+    let said = read_with(&text, &[]).unwrap_err().to_string();
+    assert!(
+        said.starts_with("back.txt: line 2: time: is before"),
+        "{said}"
+    );
+}

@@ -1,0 +1,217 @@
+//! The run of a scenario: arrivals and timers in order of time, the scheduler in the middle.
+//!
+//! Batches take exactly what their profile says, so a dispatched request is in time and only dropped
+//! ones are bad. The first part of a run is not measured: it starts empty, which is no load.
+
+use albacore_batching::deadlines::{
+    Actions, Completion, Config, Dispatch, Event, Release, Scheduler,
+};
+use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+
+use crate::arrivals::Arrivals;
+use crate::measure::{Counts, Figures};
+use crate::scenario::{Scenario, Source};
+
+/// Requests before the measured ones, as a share of these.
+const WARMUP_SHARE: f64 = 0.1;
+
+/// How often the watcher is asked: every so many arrivals.
+const WATCH_EVERY: u64 = 1 << 16;
+
+/// Looks at a run while it goes on.
+pub trait Watcher {
+    /// A batch is dispatched; `keys` are numbers of requests of its model, from 1.
+    fn dispatched(&mut self, _dispatch: &Dispatch, _keys: (u64, u64)) {}
+    /// A request is given up.
+    fn dropped(&mut self, _at: Nanos, _model: usize, _key: u64) {}
+    /// So many of so many requests have arrived; `false` ends the run.
+    fn goes_on(&mut self, _arrived: u64, _of: u64, _bad: &[u64]) -> bool {
+        true
+    }
+}
+
+/// Watches nothing.
+#[derive(Debug)]
+pub struct Unwatched;
+
+impl Watcher for Unwatched {}
+
+/// Runs a scenario to its end.
+pub fn run(scenario: &Scenario) -> Figures {
+    run_watched(scenario, &mut Unwatched)
+}
+
+/// The same with somebody who looks at it.
+pub fn run_watched(scenario: &Scenario, watcher: &mut impl Watcher) -> Figures {
+    let mut run = Run::new(scenario, watcher);
+    run.go();
+    run.counts.figures()
+}
+
+struct Run<'a, W> {
+    scenario: &'a Scenario,
+    watcher: &'a mut W,
+    scheduler: Scheduler,
+    actions: Actions,
+    counts: Counts,
+    /// Requests of each model so far.
+    arrived: Vec<u64>,
+    /// Of these, how many were not measured.
+    warm: Vec<u64>,
+    is_measuring: bool,
+    /// The last request has arrived.
+    is_over: bool,
+    /// When the last batch of each worker ends.
+    busy_until: Vec<u64>,
+}
+
+impl<'a, W: Watcher> Run<'a, W> {
+    fn new(scenario: &'a Scenario, watcher: &'a mut W) -> Self {
+        let models = scenario.models.len();
+        let mut run = Self {
+            scheduler: Scheduler::new(Config {
+                workers: scenario.workers,
+                delays: scenario.delays,
+                completion: Completion::Predicted,
+            }),
+            actions: Actions::default(),
+            counts: Counts::new(models, scenario.workers),
+            arrived: vec![0; models],
+            warm: vec![0; models],
+            is_measuring: false,
+            is_over: false,
+            busy_until: vec![0; scenario.workers],
+            scenario,
+            watcher,
+        };
+        for (model, rate) in scenario.models.iter().zip(scenario.rates()) {
+            run.scheduler.add_queue(scenario.rules(model, rate));
+        }
+        for worker in 0..scenario.workers {
+            let worker = WorkerIndex(worker);
+            let event = Event::WorkerReady { worker };
+            run.scheduler.step(event, Nanos(0), &mut run.actions);
+        }
+        run
+    }
+
+    fn go(&mut self) {
+        let scenario = self.scenario;
+        let (mut arrivals, warmup, requests) = match &scenario.source {
+            Source::Listed(list) => (Arrivals::listed(list), 0, list.len() as u64),
+            Source::Drawn {
+                process, requests, ..
+            } => (
+                Arrivals::draw(*process, &scenario.rates(), scenario.seed),
+                (*requests as f64 * WARMUP_SHARE) as u64,
+                *requests,
+            ),
+        };
+        let mut eager_from = scenario.eager_from;
+        if warmup == 0 {
+            self.begin(0);
+        }
+        for number in 0..warmup + requests {
+            let Some(arrival) = arrivals.next() else {
+                break;
+            };
+            let now = Nanos(arrival.at);
+            if number == warmup && warmup > 0 {
+                self.begin(arrival.at);
+            }
+            if let Some(from) = eager_from.take_if(|from| *from <= now) {
+                self.turn_eager(from);
+            }
+            self.run_timers(now);
+            self.arrived[arrival.model] += 1;
+            let event = Event::Arrived {
+                queue: QueueIndex(arrival.model),
+                key: RequestKey(self.arrived[arrival.model]),
+                rows: 1,
+            };
+            self.counts.end = arrival.at;
+            self.step(event, now);
+            if number % WATCH_EVERY == WATCH_EVERY - 1
+                && !self
+                    .watcher
+                    .goes_on(number + 1, warmup + requests, &self.counts.bad)
+            {
+                break;
+            }
+        }
+        // What a batch runs beyond the last arrival is not measured.
+        for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
+            *busy = busy.saturating_sub(until.saturating_sub(self.counts.end));
+        }
+        self.is_over = true;
+        self.run_timers(Nanos::MAX);
+        for (model, arrived) in self.arrived.iter().enumerate() {
+            self.counts.offered[model] = arrived - self.warm[model];
+        }
+    }
+
+    fn begin(&mut self, now: u64) {
+        self.is_measuring = true;
+        self.counts.begin = now;
+        self.warm.clone_from(&self.arrived);
+        for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
+            *busy = until.saturating_sub(now);
+        }
+    }
+
+    fn turn_eager(&mut self, from: Nanos) {
+        self.run_timers(from);
+        for queue in 0..self.scenario.models.len() {
+            let queue = QueueIndex(queue);
+            if let Some(part) = self.scheduler.queue(queue) {
+                let mut rules = *part.rules();
+                rules.release = Release::Eager;
+                self.scheduler
+                    .set_rules(queue, rules, from, &mut self.actions);
+                self.file(from);
+            }
+        }
+    }
+
+    /// Every timer before `end`.
+    fn run_timers(&mut self, end: Nanos) {
+        while let Some(timer) = self.actions.timer.filter(|&timer| timer < end) {
+            self.step(Event::Timer, timer);
+        }
+    }
+
+    fn step(&mut self, event: Event, now: Nanos) {
+        self.scheduler.step(event, now, &mut self.actions);
+        if !self.actions.drops.is_empty() || !self.actions.dispatches.is_empty() {
+            self.file(now);
+        }
+    }
+
+    /// Counts what was decided.
+    fn file(&mut self, now: Nanos) {
+        for drop in &self.actions.drops {
+            let model = drop.queue.0;
+            self.counts.bad[model] += u64::from(drop.key.0 > self.warm[model] && self.is_measuring);
+            self.watcher.dropped(now, model, drop.key.0);
+        }
+        for dispatch in &self.actions.dispatches {
+            let members = self.actions.members(dispatch);
+            let (first, last) = (members.first(), members.last());
+            let keys = (first.map_or(0, |m| m.key.0), last.map_or(0, |m| m.key.0));
+            self.watcher.dispatched(dispatch, keys);
+            let (start, end) = (dispatch.departure.start.0, dispatch.departure.end.0);
+            self.busy_until[dispatch.worker.0] = end;
+            if !self.is_measuring {
+                continue;
+            }
+            // After the last arrival only requests are counted, not the workers' time.
+            if !self.is_over {
+                self.counts.busy[dispatch.worker.0] += end - start;
+            }
+            self.counts.add_batch(dispatch.departure.rows);
+            for member in members {
+                self.counts.waits.add(start - member.arrival.0);
+            }
+        }
+    }
+}

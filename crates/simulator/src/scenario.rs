@@ -1,0 +1,145 @@
+//! What is simulated.
+
+use albacore_batching::Nanos;
+use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueRules, Release};
+
+use crate::arrivals::{Arrival, Popularity, Process};
+
+/// A model: its profile and its objective.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// Its name.
+    pub name: String,
+    /// What a batch costs.
+    pub cost: Cost,
+    /// From arrival to deadline.
+    pub objective: Nanos,
+}
+
+/// When batches leave, before a model's objective is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Policy {
+    /// From frontrun on, less the early share.
+    Deferred,
+    /// At once.
+    Eager,
+    /// When the oldest request has waited this long.
+    Timeout(Wait),
+}
+
+/// A time, absolute or relative to the objective.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wait {
+    /// This long.
+    Fixed(Nanos),
+    /// This part of the objective.
+    Share(f64),
+}
+
+/// Where requests come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Drawn at random.
+    Drawn {
+        /// The distribution of gaps.
+        process: Process,
+        /// How the rate is shared.
+        popularity: Popularity,
+        /// Requests a second, all models together.
+        rate: f64,
+        /// How many are measured.
+        requests: u64,
+    },
+    /// Given one by one, in order of time; all are measured.
+    Listed(Vec<Arrival>),
+}
+
+/// A simulation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// How many workers.
+    pub workers: usize,
+    /// At least one.
+    pub models: Vec<Model>,
+    /// Where requests come from.
+    pub source: Source,
+    /// Of the random numbers.
+    pub seed: u64,
+    /// When batches leave.
+    pub policy: Policy,
+    /// What is given up.
+    pub drop: DropRule,
+    /// What passes between a decision and the start of its batch.
+    pub delays: Delays,
+    /// How long before frontrun the window opens, as a share of the objective.
+    pub early: f64,
+    /// From then on everything is eager.
+    pub eager_from: Option<Nanos>,
+}
+
+impl Scenario {
+    /// Requests a second of each model. Of listed ones: as many as there are over their time.
+    #[must_use]
+    pub fn rates(&self) -> Vec<f64> {
+        match &self.source {
+            Source::Drawn {
+                popularity, rate, ..
+            } => {
+                let shares = popularity.shares(self.models.len());
+                shares.into_iter().map(|share| share * rate).collect()
+            }
+            Source::Listed(list) => {
+                let span = list.last().map_or(1, |last| last.at.max(1));
+                let mut rates = vec![0.0; self.models.len()];
+                for arrival in list {
+                    rates[arrival.model] += 1e9 / span as f64;
+                }
+                rates
+            }
+        }
+    }
+
+    /// The same at another rate; a list stays as it is.
+    #[must_use]
+    pub fn at_rate(&self, rate: f64) -> Self {
+        let mut scenario = self.clone();
+        if let Source::Drawn { rate: old, .. } = &mut scenario.source {
+            *old = rate;
+        }
+        scenario
+    }
+
+    /// The rules of a model that gets `rate` requests a second.
+    pub(crate) fn rules(&self, model: &Model, rate: f64) -> QueueRules {
+        let share = |share: f64| Nanos((model.objective.0 as f64 * share).round() as u64);
+        let release = match self.policy {
+            Policy::Deferred => Release::Deferred {
+                early: share(self.early),
+            },
+            Policy::Eager => Release::Eager,
+            Policy::Timeout(Wait::Fixed(delay)) => Release::Timeout { delay },
+            Policy::Timeout(Wait::Share(part)) => Release::Timeout { delay: share(part) },
+        };
+        QueueRules {
+            cost: model.cost,
+            objective: model.objective,
+            release,
+            drop: self.drop,
+            rate,
+            rows_max: u64::MAX,
+        }
+    }
+
+    /// Requests a second that all workers could serve at most, with the largest batches that meet
+    /// the objectives and no gap between them: no policy reaches it.
+    #[must_use]
+    pub fn rate_bound(&self) -> f64 {
+        let rates = self.rates();
+        let sum: f64 = rates.iter().sum();
+        let work = |(model, rate): (&Model, &f64)| {
+            let rows = model.cost.rows_within(model.objective).max(1);
+            rate / sum * model.cost.of(rows).0 as f64 * 1e-9 / rows as f64
+        };
+        self.workers as f64 / self.models.iter().zip(&rates).map(work).sum::<f64>()
+    }
+}
