@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
@@ -182,6 +183,12 @@ impl LastPid {
 #[derive(Debug)]
 pub struct TaskDirectory {
     file: File,
+}
+
+impl AsFd for TaskDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 impl TaskDirectory {

@@ -133,3 +133,6 @@ pub const HEARING_PERIOD: Duration = Duration::from_millis(2);
 
 /// How long announced births are not listened to after they cost too much, times the slowdown.
 pub const DEAF_TIME: Duration = Duration::from_secs(1);
+
+/// File descriptors that are left for reading files and for the rest of the program; half of them where they are few.
+pub const DESCRIPTORS_SPARED: u64 = 64;

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    Clock, CpusetWatch, Key, LastPid, Micros, Pid, Poll, SchedExt, UeventSocket, Wake, read_online,
+    CpusetWatch, Key, LastPid, Micros, Pid, Poll, SchedExt, UeventSocket, Wake, read_online,
     read_sched_ext, read_sysfs,
 };
 use albacore_plan::Policy;
@@ -98,10 +98,7 @@ impl Placer {
     /// # Errors
     /// The machine cannot be read or understood, or file descriptors run out.
     pub fn new(config: Config) -> Result<Self, PlacerError> {
-        let reader = Reader {
-            host: config.host.clone(),
-            clock: Clock::new()?,
-        };
+        let reader = Reader::new(config.host.clone())?;
         let machine = read_machine(&reader)?;
         let last_pid_file = LastPid::open(&config.host)?;
         let poll = Poll::new()?;

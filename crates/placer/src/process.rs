@@ -1,15 +1,16 @@
 //! One live process of a subject: its threads as they were last read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, AsRawFd};
 
 use albacore_os::{
     Clock, HostRoot, MaskError, Micros, OsError, Pid, PidFd, TaskDirectory, Tid, read_cmdline,
-    read_mask, read_stat, read_task_comm, read_task_stat, read_tasks,
+    read_descriptor_limit, read_mask, read_stat, read_task_comm, read_task_stat, read_tasks,
 };
 use albacore_plan::{Process, ProcessId, Thread, ThreadId, parse_thread_name};
 use albacore_topology::CpuSet;
 
-use crate::limits::{EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_MAX};
+use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_MAX};
 
 /// A stretch of time in which nothing was born on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +56,28 @@ pub(crate) struct LiveProcess {
 pub(crate) struct Reader {
     pub(crate) host: HostRoot,
     pub(crate) clock: Clock,
+    /// No descriptor with this number or above is kept: so many are left for reading and for others.
+    pub(crate) descriptors: i32,
+}
+
+impl Reader {
+    /// What reads below a root, with the descriptors that this process may have.
+    pub(crate) fn new(host: HostRoot) -> Result<Self, OsError> {
+        let limit = read_descriptor_limit()?;
+        let spare = DESCRIPTORS_SPARED.min(limit / 2);
+        Ok(Self {
+            host,
+            clock: Clock::new()?,
+            descriptors: i32::try_from(limit - spare).unwrap_or(i32::MAX),
+        })
+    }
+
+    /// A descriptor to be kept, unless few are left: whatever it would tell is then found by looking.
+    fn keep<F: AsFd>(&self, opened: Result<F, OsError>) -> Option<F> {
+        // The lowest free number is given out, so a high one says that few are left.
+        let few = |fd: &F| fd.as_fd().as_raw_fd() >= self.descriptors;
+        opened.ok().filter(|fd| !few(fd))
+    }
 }
 
 impl LiveProcess {
@@ -67,7 +90,7 @@ impl LiveProcess {
         let host = &reader.host;
         // The pidfd is opened first: what is read afterwards is of the process it means, or the end will be told.
         let pidfd = if host.is_live() {
-            PidFd::open(pid).ok()
+            reader.keep(PidFd::open(pid))
         } else {
             None
         };
@@ -90,7 +113,7 @@ impl LiveProcess {
             is_watched: false,
             may_rename: true,
             directory: if host.is_live() {
-                TaskDirectory::open(host, pid).ok()
+                reader.keep(TaskDirectory::open(host, pid))
             } else {
                 None
             },

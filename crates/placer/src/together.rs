@@ -3,11 +3,12 @@
 //!
 //! Members are the subjects that the solver places and whose masks are written. What the others run counts as an
 //! obstacle where it is known to sit: the cpus of a round robin, and threads whose mask is a single cpu, whether their
-//! own program or somebody else put them there. A single member without obstacles is no joint problem: it is solved as if this file did
+//! own program or somebody else put them there. So does, on its core, a cpu outside all cpusets that is the sibling of
+//! a container's cpu. A single member without obstacles is no joint problem: it is solved as if this file did
 //! not exist. A newcomer moves others only where that gains more than [`JOINT_MOVE_COST`] a thread, or where the cpus
 //! would be unevenly loaded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use albacore_joint::{
@@ -15,7 +16,7 @@ use albacore_joint::{
 };
 use albacore_mapping::{Problem, Solution};
 use albacore_plan::{Enforcement, Placement};
-use albacore_topology::{CpuId, Distances, Topology};
+use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
 use crate::limits::{JOINT_MOVE_COST, SOLVE_BUDGET, SOLVE_PAUSE_RATIO};
 use crate::subject::{Subject, Surroundings};
@@ -139,6 +140,16 @@ impl Question {
                 });
             }
         }
+        let inside = subjects.values().filter(|s| s.tree.has_root());
+        let contained: Vec<&CpuSet> = inside
+            .clone()
+            .filter(|subject| subject.enclosure.is_some())
+            .map(|subject| &subject.cpuset.cpus)
+            .collect();
+        let known = inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus));
+        for cpu in noisy_siblings(machine, &contained, &known).iter() {
+            *weights.entry(cpu).or_insert(0) += 1;
+        }
         let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
         Self {
             members,
@@ -191,6 +202,18 @@ impl Question {
     }
 }
 
+/// Cpus of nobody's here that share a core with a cpu of a container: the kubelet gave them to others, who use them.
+fn noisy_siblings(machine: &Topology, contained: &[&CpuSet], known: &CpuSet) -> CpuSet {
+    let cpus = machine.cpus().iter();
+    let ours = cpus
+        .clone()
+        .filter(|cpu| contained.iter().any(|cpuset| cpuset.contains(cpu.id)));
+    let cores: BTreeSet<u32> = ours.map(|cpu| cpu.core).collect();
+    cpus.filter(|cpu| !known.contains(cpu.id) && cores.contains(&cpu.core))
+        .map(|cpu| cpu.id)
+        .collect()
+}
+
 /// The cpus on which threads of a subject are known to sit. Those of a round robin are where they are planned to be,
 /// also while a worker is being replaced.
 fn seats(subject: &Subject) -> Vec<CpuId> {
@@ -204,4 +227,36 @@ fn seats(subject: &Subject) -> Vec<CpuId> {
     let threads = processes.flat_map(|process| process.threads.values());
     let single = threads.filter(|known| known.mask.len() == 1);
     single.filter_map(|known| known.mask.first()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_topology::parse_synthetic;
+
+    use super::*;
+
+    #[test]
+    fn siblings_outside_of_a_container_are_noisy_unless_they_are_ours() {
+        let machine = parse_synthetic("pack:1 l3:1 core:4 pu:2").unwrap();
+        let pairs: BTreeMap<u32, Vec<CpuId>> =
+            machine
+                .cpus()
+                .iter()
+                .fold(BTreeMap::new(), |mut pairs, cpu| {
+                    pairs.entry(cpu.core).or_default().push(cpu.id);
+                    pairs
+                });
+        let cores: Vec<&Vec<CpuId>> = pairs.values().collect();
+        // A core and a half, and another subject's half core.
+        let own: CpuSet = [cores[0][0], cores[0][1], cores[1][0]]
+            .into_iter()
+            .collect();
+        let other: CpuSet = [cores[2][0]].into_iter().collect();
+        let known = own.union(&other);
+        let noisy = noisy_siblings(&machine, &[&own], &known);
+        assert_eq!(noisy, [cores[1][1]].into_iter().collect());
+        let both = noisy_siblings(&machine, &[&own, &other], &known);
+        assert_eq!(both, [cores[1][1], cores[2][1]].into_iter().collect());
+        assert!(noisy_siblings(&machine, &[], &known).is_empty());
+    }
 }

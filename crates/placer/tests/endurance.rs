@@ -183,6 +183,41 @@ fn a_rewritten_cpuset_is_repaired() {
     );
 }
 
+#[test]
+fn with_few_file_descriptors_everything_is_placed_all_the_same() {
+    let server = Swarm::start(16, 2, &["named"]);
+    let place = "ulimit -n 40 && exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", place, "sh", env!("CARGO_BIN_EXE_swarm"), "place"]);
+    let mut life = Life(
+        command
+            .args([&server.pid().0.to_string(), "16", "2"])
+            .spawn()
+            .unwrap(),
+    );
+    let pinned = || {
+        let masks = masks(&server).into_values();
+        masks.filter(|mask| mask.len() == 1).count()
+    };
+    let until_pinned = |life: &mut Life| {
+        let start = Instant::now();
+        while pinned() < 32 {
+            assert!(start.elapsed() < DEADLINE, "{} of 32 are pinned", pinned());
+            assert!(life.0.try_wait().unwrap().is_none(), "it ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until_pinned(&mut life);
+    let worker = swarm::tree_of(server.pid())[5];
+    let pidfd = PidFd::open(worker).unwrap();
+    pidfd.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    until_pinned(&mut life);
+    let stop = Command::new("kill").arg(life.0.id().to_string()).status();
+    assert!(stop.unwrap().success() && life.0.wait().unwrap().success());
+    assert_eq!(pinned(), 0);
+}
+
 /// A placer in a process of its own.
 struct Life(Child);
 

@@ -78,7 +78,8 @@ pub fn lint(
             .iter()
             .find(|p| p.id == step.process && p.threads.iter().any(|t| t.id == step.thread))
             .ok_or(LintError::UnknownThread { tid })?;
-        if step.kind == StepKind::Pin && roles.of(process) != Role::Worker {
+        let is_init = step.process.pid.0 <= 1;
+        if is_init || step.kind == StepKind::Pin && roles.of(process) != Role::Worker {
             return Err(LintError::NotAWorker {
                 pid: process.id.pid,
             });

@@ -379,6 +379,32 @@ fn an_empty_cpuset_is_told_and_nothing_is_asked() {
 }
 
 #[test]
+fn a_first_process_that_was_born_narrow_is_noted_and_left_alone() {
+    let mut world = named(2, 2);
+    let root = world.observation.processes[0].threads[0].id;
+    let narrow = set("1");
+    world.thread_mut(root).mask = narrow.clone();
+    let plan = world.run();
+    let inherited = |plan: &Plan<Linted>| {
+        let found = plan.notes.iter();
+        found
+            .filter(|note| matches!(note, Note::InheritedAffinity { mask, .. } if *mask == narrow))
+            .count()
+    };
+    assert_eq!(inherited(&plan), 1);
+    assert!(plan.steps.iter().all(|step| step.thread != root));
+    // A server that is its own worker has a mask of ours, also for a placer that was just started.
+    let mut world = World::new(0, 1, Source::PreFork, "pack:1 l3:1 core:2 pu:2");
+    world.policy.workers = 1;
+    let plan = world.run();
+    assert_eq!((plan.steps.len(), inherited(&plan)), (1, 0));
+    world.ledger = Ledger::default();
+    let plan = world.run();
+    let is_noted = |note: &Note| matches!(note, Note::InheritedAffinity { .. });
+    assert!(plan.steps.is_empty() && !plan.notes.iter().any(is_noted));
+}
+
+#[test]
 fn lint_refuses_what_plan_never_makes() {
     let mut world = named(2, 2);
     let good = {
