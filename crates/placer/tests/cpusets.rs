@@ -4,9 +4,11 @@
 
 mod swarm;
 
+use std::time::Duration;
+
 use albacore_os::{HostRoot, UserMasks, probe_user_masks};
 use albacore_placer::{Config, Placer, PlacerError, Report, RowState, SubjectConfig};
-use albacore_plan::{Cause, Source};
+use albacore_plan::{Cause, Note, Source};
 use swarm::group::{Group, two};
 use swarm::{Run, Swarm, cpus, mask_of, policy, threads_of};
 
@@ -108,6 +110,57 @@ fn a_server_without_a_usable_cpu_is_refused_with_the_file_that_says_so() {
     let error = placer.add_subject(&subject).unwrap_err();
     assert!(matches!(error, PlacerError::EmptyCpuset { .. }));
     assert!(error.to_string().contains("/sys/fs/cgroup"), "{error}");
+}
+
+#[test]
+fn a_mask_that_is_lost_with_a_cpuset_is_counted_as_widened_and_repaired() {
+    let (_, _, both) = two();
+    let group = Group::new("widened", &both);
+    let server = Swarm::start_in(&group, 1, 2);
+    let mut run = Run::inside(&group, server.pid(), policy(1, 2));
+    run.until_placed();
+    assert_eq!(run.placer.figures().widened, 0);
+    // What an old kernel does with any change of a cpuset, done by hand: every kernel is tested so.
+    let tid = run.rows()[1].tid.unwrap();
+    swarm::taskset(tid, &both);
+    group.set(&both);
+    run.until("repaired", |run| {
+        run.placer.figures().widened == 1 && run.is_placed()
+    });
+    let state = run.placer.states().remove(0);
+    assert_eq!(state.widened, 1);
+    assert_eq!(state.drifts.get(&Cause::CpusetChange), Some(&1));
+}
+
+#[test]
+fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
+    let (_, _, both) = two();
+    let group = Group::new("empty", &both);
+    let server = Swarm::start_in(&group, 1, 2);
+    let mut placer = Placer::new(Config {
+        limit: Some(cpus("8000")),
+        ..Config::live()
+    })
+    .unwrap();
+    let subject = SubjectConfig {
+        root: server.pid(),
+        cgroup: Some(group.cgroup()),
+        source: Source::Named,
+        policy: policy(1, 2),
+    };
+    placer.add_subject(&subject).unwrap();
+    let mut turns = 0;
+    let start = std::time::Instant::now();
+    while start.elapsed() < Duration::from_millis(600) {
+        placer
+            .step(Duration::from_millis(600), &mut |_| {})
+            .unwrap();
+        turns += 1;
+    }
+    let state = placer.states().remove(0);
+    assert!(state.cpuset.is_empty() && state.notes.contains(&Note::EmptyCpuset));
+    assert_eq!(placer.figures().setaffinity_calls, 0);
+    assert!(turns < 400, "{turns} turns in 600 ms");
 }
 
 #[test]
