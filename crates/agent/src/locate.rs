@@ -112,3 +112,72 @@ fn sandbox(host: &HostRoot, root: Pid) -> Option<String> {
     let is_sandbox = SANDBOXES.iter().any(|name| program.starts_with(name));
     is_sandbox.then(|| program.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A node with one container, whose first process is this program.
+    fn node(program: &str) -> (tempfile::TempDir, HostRoot) {
+        let folder = tempfile::tempdir().unwrap();
+        let host = HostRoot::recorded(folder.path());
+        let cgroup = host.cgroup.join(format!("kubepods/podu-1/{ID}"));
+        fs::create_dir_all(&cgroup).unwrap();
+        fs::write(host.cgroup.join("cgroup.procs"), "").unwrap();
+        fs::write(cgroup.join("cgroup.procs"), "7\n").unwrap();
+        fs::create_dir_all(host.proc.join("7")).unwrap();
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let rest = stat.rsplit_once(") ").unwrap().1;
+        fs::write(host.proc.join("7/stat"), format!("7 (x) {rest}")).unwrap();
+        fs::write(host.proc.join("7/cmdline"), program.replace(' ', "\0")).unwrap();
+        (folder, host)
+    }
+
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn a_sandbox_is_told_as_one_and_is_no_error() {
+        let (_folder, host) = node("/usr/bin/python3 serve.py");
+        assert_eq!(locate(&host, "u-1", ID).unwrap().root, Pid(7));
+        for program in [
+            "runsc-sandbox --root=/run",
+            "/opt/kata/bin/qemu-system-x86_64 -m 1",
+        ] {
+            let (_folder, host) = node(program);
+            let absence = locate(&host, "u-1", ID).unwrap_err();
+            assert!(matches!(absence, Absence::Unsupported(_)), "{absence:?}");
+            assert!(absence.is_lasting());
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_may_come_and_what_cannot_be_read_is_told_otherwise() {
+        let (_folder, host) = node("x");
+        let other = "f".repeat(32);
+        assert!(matches!(
+            locate(&host, "u-1", &other),
+            Err(Absence::NotFound(_))
+        ));
+        assert!(matches!(
+            locate(&host, "u-1", "../../x"),
+            Err(Absence::Unreadable(_))
+        ));
+        fs::write(
+            host.cgroup
+                .join(format!("kubepods/podu-1/{ID}/cgroup.procs")),
+            "",
+        )
+        .unwrap();
+        assert!(matches!(
+            locate(&host, "u-1", ID),
+            Err(Absence::NotFound(_))
+        ));
+        fs::remove_dir_all(host.cgroup.join("kubepods")).unwrap();
+        assert!(matches!(
+            locate(&host, "u-1", ID),
+            Err(Absence::Unreadable(_))
+        ));
+    }
+}

@@ -173,7 +173,7 @@ fn parse_latency(text: &str) -> Option<Vec<(f64, u64)>> {
     let mut sums: Vec<(f64, u64)> = Vec::new();
     for line in text.lines().filter(|line| line.contains(LATENCY)) {
         let (_, labels) = line.split_once(LATENCY)?;
-        let (labels, count) = labels.rsplit_once('}')?;
+        let (labels, count) = labels.split_once("} ")?;
         let (_, end) = labels.split_once("le=\"")?;
         let end = match end.split('"').next()? {
             "+Inf" => f64::INFINITY,
