@@ -36,5 +36,11 @@ pub(crate) const RESTORE_LOOKS_MAX: usize = 5;
 /// Most processes below a PID of `albacore restore`: as many as a kernel has by default.
 pub(crate) const RESTORE_PROCESSES_MAX: usize = 65_536;
 
+/// How long `albacore restore --node` waits for the agent: masks are back within a second, its report within some more.
+pub(crate) const NODE_RESTORE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Pause between two looks at the node's report meanwhile.
+pub(crate) const NODE_RESTORE_PAUSE: Duration = Duration::from_millis(500);
+
 /// Errors that `albacore restore` tells; the rest is only counted.
 pub(crate) const RESTORE_TOLD_MAX: usize = 5;

@@ -19,6 +19,9 @@ use crate::print::print;
 
 /// Restores, or tells what it would restore.
 pub(crate) fn run(args: &RestoreArgs) -> Result<(), Failure> {
+    if let Some(node) = &args.node {
+        return crate::restore_node::run(node, &args.cluster);
+    }
     let host = HostRoot::live();
     for &pid in &args.pids {
         refuse_if_placed(&host, Pid(pid))?;

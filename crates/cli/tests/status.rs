@@ -183,8 +183,127 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
         1,
         &["namespace \"other\""],
     );
+    threads_that_cannot_be_had(&plane);
+    a_node_whose_agent_gives_masks_back(&plane);
     as_plugin_of_kubectl(&plane);
     only_what_the_user_may_read(&plane);
+}
+
+/// Where no agent can be asked, the rest is shown and it is said why. What an agent answers is tried on a real node.
+fn threads_that_cannot_be_had(plane: &ControlPlane) {
+    let admin = plane.kubeconfig();
+    let shown = as_user(admin, "status fraud --threads");
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.out.starts_with("default/fraud"), "{shown:?}");
+    for part in [
+        "threads of pod default/fraud-a: no agent runs on its node node-1",
+        "threads of pod default/fraud-b: it has no node yet",
+    ] {
+        assert!(
+            shown.out.contains(part),
+            "{part:?} is not in\n{}",
+            shown.out
+        );
+    }
+    let mut agent = pod("agent-1", Some("node-1"), &json!({"phase": "Running"}));
+    agent["metadata"]["labels"] = json!({"app.kubernetes.io/part-of": "albacore",
+        "app.kubernetes.io/component": "agent"});
+    agent["spec"]["containers"][0]["name"] = "agent".into();
+    put_with_status(plane, &agent);
+    let shown = as_user(admin, "status fraud --threads");
+    let says = "threads of pod default/fraud-a: run /albacore-agent in pod default/agent-1";
+    assert!(shown.out.contains(says), "{shown:?}");
+    let user = plane.kubeconfig_of("viewer", None).unwrap();
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "viewer",
+        "--clusterrole=albacore-test-viewer",
+    ];
+    put(
+        plane,
+        &["create"],
+        &json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "albacore-test-viewer"},
+        "rules": [{"apiGroups": ["albacore.dev", ""], "verbs": ["get", "list"],
+            "resources": ["inferencedeployments", "nodeplacements", "pods"]}]}),
+    );
+    let bound = plane
+        .kubectl(&[&bind[..], &["--user=viewer"]].concat())
+        .unwrap();
+    assert!(bound.status.success(), "{bound:?}");
+    let shown = as_user(&user, "status fraud --threads");
+    for part in [
+        "cannot",
+        "it takes the right to pods/exec in namespace default",
+    ] {
+        assert!(
+            shown.out.contains(part),
+            "{part:?} is not in\n{}",
+            shown.out
+        );
+    }
+    let refused = as_user(&user, "restore --node node-1");
+    assert_refused(&refused, 1, &["annotate nodes", "viewer", "cannot patch"]);
+}
+
+/// `restore --node` against an agent that the test plays.
+fn a_node_whose_agent_gives_masks_back(plane: &ControlPlane) {
+    let admin = plane.kubeconfig();
+    let missing = as_user(admin, "restore --node node-9");
+    assert_refused(&missing, 1, &["there is no node \"node-9\""]);
+    put(
+        plane,
+        &["create"],
+        &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}),
+    );
+    let report = |status: &str, reason: &str, verified: i32| {
+        let message =
+            "the node's annotation albacore.dev/enforcement is None: masks were given back";
+        let object = json!({
+            "apiVersion": "albacore.dev/v1alpha1", "kind": "NodePlacement",
+            "metadata": {"name": "node-1"},
+            "status": {"planned": 16, "verified": verified,
+                "conditions": [condition("Enforcing", status, reason, message)]},
+        });
+        let apply = [
+            "apply",
+            "--server-side",
+            "--subresource=status",
+            "--force-conflicts",
+        ];
+        put(plane, &apply, &object);
+    };
+    report("True", "Enforcing", 15);
+    std::thread::scope(|scope| {
+        let restoring = scope.spawn(|| as_user(admin, "restore --node node-1"));
+        let switch = "jsonpath={.metadata.annotations.albacore\\.dev/enforcement}";
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let is_asked = || {
+            plane
+                .kubectl(&["get", "node", "node-1", "-o", switch])
+                .unwrap()
+                .stdout
+                == b"None"
+        };
+        while !is_asked() {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the annotation is not set"
+            );
+        }
+        report("False", "KillSwitch", 0);
+        let done = restoring.join().unwrap();
+        assert_eq!(done.code, 0, "{done:?}");
+        for part in [
+            "waiting for its agent",
+            "masks were given back",
+            "enforcement-",
+        ] {
+            assert!(done.out.contains(part), "{part:?} is not in\n{}", done.out);
+        }
+    });
 }
 
 /// kubectl finds the same binary under its other name, and it finds the cluster as kubectl does.

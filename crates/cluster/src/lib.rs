@@ -10,6 +10,8 @@ mod budget;
 mod cluster;
 mod error;
 mod events;
+#[cfg(feature = "exec")]
+mod exec;
 mod gatekeeper;
 mod gates;
 mod guarded;
@@ -35,6 +37,8 @@ mod wire;
 pub use cluster::{Cluster, ConnectOptions, Writes};
 pub use error::{ClusterError, ErrorClass};
 pub use events::{Events, Happening, Severity};
+#[cfg(feature = "exec")]
+pub use exec::Said;
 pub use gates::{Gate, Gates};
 pub use jitter::{jitter, unique};
 pub use key::Key;

@@ -108,5 +108,13 @@ pub(crate) const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 #[cfg(feature = "listener")]
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a program that is run in a container may take: `albacore-agent dump` lists, looks and plans for some seconds.
+#[cfg(feature = "exec")]
+pub(crate) const EXEC_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes that such a program may print: 20,000 threads of a node are 4 MiB.
+#[cfg(feature = "exec")]
+pub(crate) const EXEC_BYTES_MAX: u64 = 16 << 20;
+
 /// How long a program that stops waits for work in progress; Kubernetes kills after 30 s.
 pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_secs(15);

@@ -10,7 +10,7 @@ use kube_client::api::{
     DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy,
 };
 use kube_client::core::{ApiResource, DynamicObject};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::gatekeeper::Stopped;
 use crate::limits::{PAGE_OBJECTS, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT};
@@ -122,6 +122,27 @@ impl Cluster {
             }
         };
         applied.map_err(|error| self.explain(&action, error))
+    }
+
+    /// Sets one annotation of an object that exists; nothing else of it is changed.
+    ///
+    /// # Errors
+    /// NotFound if it does not exist; or the API server refuses or does not answer.
+    pub async fn annotate(
+        &self,
+        kind: &ApiResource,
+        key: &Key,
+        name: &str,
+        value: &str,
+    ) -> Result<DynamicObject, ClusterError> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
+        let params = PatchParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let api = self.api(kind, &key.namespace);
+        let patched = api.patch(&key.name, &params, &patch).await;
+        patched.map_err(|error| self.explain(&action("annotate", kind, key), error))
     }
 
     /// Deletes the object with this uid; what belongs to it follows in the background. `false` if it was gone already.

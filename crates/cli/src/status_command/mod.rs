@@ -7,6 +7,7 @@
 mod findings;
 mod report;
 mod text;
+mod threads;
 
 use std::fmt::Write as _;
 
@@ -26,7 +27,12 @@ use report::{DEPLOYMENT_LABEL, PodReport, Report, Seen};
 
 /// `albacore status`.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let report = look(&args.cluster, args.name.as_deref(), args.all_namespaces)?;
+    let wanted = Wanted {
+        name: args.name.as_deref(),
+        is_everywhere: args.all_namespaces,
+        threads: args.threads,
+    };
+    let report = look(&args.cluster, wanted)?;
     print(&match args.output {
         Output::Text => text::text(&report, args.name.is_some()),
         Output::Json => as_json(&report)?,
@@ -36,7 +42,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 
 /// `albacore explain`.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
-    let report = look(&args.cluster, Some(&args.name), false)?;
+    let wanted = Wanted {
+        name: Some(&args.name),
+        is_everywhere: false,
+        threads: false,
+    };
+    let report = look(&args.cluster, wanted)?;
     let found: Vec<Finding> = report.deployments.iter().flat_map(findings).collect();
     print(&match args.is_json {
         true => as_json(&Explanation {
@@ -112,20 +123,32 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
     }
 }
 
+/// What the person asked for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    /// One deployment; `None`: all.
+    name: Option<&'a str>,
+    /// In all namespaces.
+    is_everywhere: bool,
+    /// With every thread.
+    threads: bool,
+}
+
 /// Asks the cluster for everything that the report needs.
-fn look(args: &ClusterArgs, name: Option<&str>, is_everywhere: bool) -> Result<Report, Failure> {
+fn look(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| Failure::Failed(format!("cannot start: {e}")))?;
-    runtime.block_on(ask(args, name, is_everywhere))
+    runtime.block_on(ask(args, wanted))
 }
 
-async fn ask(
-    args: &ClusterArgs,
-    name: Option<&str>,
-    is_everywhere: bool,
-) -> Result<Report, Failure> {
+async fn ask(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
+    let Wanted {
+        name,
+        is_everywhere,
+        threads,
+    } = wanted;
     let refused = |error: &ClusterError| Failure::Failed(sentence(error));
     let options = PersonOptions {
         kubeconfig: args.kubeconfig.clone(),
@@ -169,7 +192,11 @@ async fn ask(
     seen.pods = read(&cluster, &pods, namespace, &labels, &mut seen.unread).await?;
     let nodes = ApiResource::erase::<NodePlacement>(&());
     seen.nodes = read(&cluster, &nodes, None, "", &mut seen.unread).await?;
-    Ok(Report::of(seen))
+    let mut report = Report::of(seen);
+    if threads {
+        threads::add(&cluster, &mut report).await;
+    }
+    Ok(report)
 }
 
 /// What the person may read of a kind; else the reason goes to `unread`.

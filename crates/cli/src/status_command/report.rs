@@ -2,7 +2,7 @@
 
 use albacore_api::{InferenceDeployment, Isolation, NodePlacement, PodPlacement};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The label of a pod that says whose it is.
 pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
@@ -89,6 +89,24 @@ pub(super) struct PodReport {
     /// Why it does not run, in the words of scheduler or kubelet.
     pub(super) problem: Option<String>,
     pub(super) placement: Option<PlacementReport>,
+    /// Every thread, where they were asked for and the agent told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) threads: Option<Vec<ThreadReport>>,
+}
+
+/// A thread, as the agent of its node sees it.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct ThreadReport {
+    pub(super) worker: u32,
+    pub(super) rank: u32,
+    pub(super) pid: Option<i32>,
+    pub(super) tid: Option<i32>,
+    /// The cpus that the plan gives it.
+    pub(super) planned: Option<String>,
+    /// The cpus that it may use.
+    pub(super) mask: Option<String>,
+    /// What came of the plan.
+    pub(super) state: String,
 }
 
 #[derive(Clone, Serialize)]
@@ -261,6 +279,7 @@ impl PodReport {
                 .filter(|p| p.pod == key)
                 .map(PlacementReport::of)
                 .next(),
+            threads: None,
             node,
             name,
         }

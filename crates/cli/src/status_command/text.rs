@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::{DeploymentReport, PlacementReport, PodReport, Report, State};
+use super::report::{DeploymentReport, PlacementReport, PodReport, Report, State, ThreadReport};
 
 /// The report as text; `is_asked_for_one` where one deployment was named, and so shown in full.
 pub(super) fn text(report: &Report, is_asked_for_one: bool) -> String {
@@ -146,6 +146,32 @@ fn put_pod(text: &mut String, pod: &PodReport, is_last: bool) {
             );
         }
         None => {}
+    }
+    if let Some(threads) = &pod.threads {
+        put_threads(text, threads, stem);
+    }
+}
+
+fn put_threads(text: &mut String, threads: &[ThreadReport], stem: &str) {
+    let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    let mut rows = vec![["worker.rank", "tid", "planned", "mask", "state"].map(str::to_owned)];
+    rows.extend(threads.iter().map(|of| {
+        [
+            format!("{}.{}", of.worker, of.rank),
+            or_none(&of.tid.map(|tid| tid.to_string())),
+            or_none(&of.planned),
+            or_none(&of.mask),
+            of.state.replace('_', " "),
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths = [0, 1, 2, 3].map(width);
+    for [rank, tid, planned, mask, state] in &rows {
+        let [a, b, c, d] = widths;
+        line(
+            text,
+            format_args!("{stem}   {rank:<a$}  {tid:>b$}  {planned:<c$}  {mask:<d$}  {state}"),
+        );
     }
 }
 
