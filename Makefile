@@ -35,6 +35,7 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	$(CARGO) test --release --package albacore-cli --package albacore-server
 	tests/clients/run.sh target/release/albacore-server
 	tests/images/run.sh
+	ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test node -- --nocapture
 	target/release/xtask demo
 
 bignode: tools ## the emulated machine: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, a kernel that forgets pins

@@ -95,6 +95,11 @@ impl Site {
         self.folder.path()
     }
 
+    /// The keeper's pid.
+    pub(crate) fn keeper(&self) -> u32 {
+        self.keeper.id()
+    }
+
     /// The keeper's own program.
     pub(crate) fn program(&self) -> &Path {
         &self.program

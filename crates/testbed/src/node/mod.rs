@@ -118,6 +118,11 @@ impl Node {
         self.site.folder()
     }
 
+    /// The pid of the process that keeps its network and takes it down.
+    pub fn keeper(&self) -> u32 {
+        self.site.keeper()
+    }
+
     /// Puts the images of an archive onto the node.
     ///
     /// # Errors

@@ -21,6 +21,9 @@ const IMAGES: [(&str, u32); 4] = [
     ("albacore-server", 65_532),
 ];
 
+/// Set by `make e2e`: the folder with the archives of `make images`, absolute.
+const MADE: &str = "ALBACORE_IMAGES";
+
 /// The namespace of the release.
 pub(crate) const SYSTEM: &str = "albacore-system";
 
@@ -92,19 +95,28 @@ impl Rig {
         }
     }
 
+    /// The programs of the profile that this test is built in, or the archives of `make images`.
     pub(crate) fn import_images(&mut self) {
+        let made = std::env::var_os(MADE).map(PathBuf::from);
         for (package, user) in IMAGES {
-            let archive = self.folder.path().join(package).with_extension("tar");
-            let image = Image {
-                reference: format!("{REGISTRY}/{package}:{}", env!("CARGO_PKG_VERSION")),
-                program: product(package).unwrap(),
-                user,
-                ..Image::default()
+            let archive = match &made {
+                Some(folder) => folder.join(package).with_extension("tar"),
+                None => self.image(package, user),
             };
-            image.write(&archive).unwrap();
             self.node.import(&archive).unwrap();
-            std::fs::remove_file(archive).unwrap();
         }
+    }
+
+    fn image(&self, package: &str, user: u32) -> PathBuf {
+        let archive = self.folder.path().join(package).with_extension("tar");
+        let image = Image {
+            reference: format!("{REGISTRY}/{package}:{}", env!("CARGO_PKG_VERSION")),
+            program: product(package).unwrap(),
+            user,
+            ..Image::default()
+        };
+        image.write(&archive).unwrap();
+        archive
     }
 
     /// Runs a program of the cluster's; it must succeed.
