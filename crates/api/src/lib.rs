@@ -29,7 +29,8 @@ pub use node_placement::{
     BirthBucket, Drift, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
 };
 pub use one_machine::{
-    ModelFile, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings, for_one_machine,
+    ModelFile, ModelSource, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings,
+    for_one_machine,
 };
 pub use policy::policy_of;
 pub use read::{ReadError, read_deployment, read_for_one_machine};

@@ -59,15 +59,26 @@ pub struct ServerSettings {
     pub environment: Vec<(String, String)>,
 }
 
-/// A model file on this machine.
+/// A model and where its file is.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ModelFile {
     /// Its name in request paths.
     pub name: String,
-    /// Absolute as written, or joined to the folder of the YAML file.
-    pub path: PathBuf,
+    /// Where its file is.
+    pub source: ModelSource,
+    /// SHA-256 of the file's bytes, 64 lower-case hexadecimal digits; `None` for any bytes.
+    pub sha256: Option<String>,
     /// Its objective, if any.
     pub slo: Option<Slo>,
+}
+
+/// Where one machine finds a model's file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ModelSource {
+    /// On this machine: absolute as written, or joined to the folder of the YAML file.
+    File(PathBuf),
+    /// An http or https URL.
+    Url(String),
 }
 
 /// When waiting rows are released, as far as this version's server goes.
@@ -93,31 +104,12 @@ pub struct OwnServer {
 }
 
 impl ServerSettings {
-    /// The arguments of `albacore-server` that say the same.
+    /// The arguments of `albacore-server` for what cannot change while it runs.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         let mut push = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
         push("--workers", self.workers.to_string().into());
         push("--threads", self.threads.to_string().into());
-        for model in &self.models {
-            let mut value: OsString = format!("{}=", model.name).into();
-            value.push(&model.path);
-            push("--model", value);
-            if let Some(slo) = model.slo {
-                push("--slo", format!("{}={}", model.name, slo.latency).into());
-            }
-        }
-        let policy = match self.release {
-            ReleaseRule::Auto => "auto",
-            ReleaseRule::Eager => "eager",
-            ReleaseRule::Timeout(_) => "timeout",
-        };
-        push("--policy", policy.into());
-        if let ReleaseRule::Timeout(delay) = self.release {
-            push("--max-delay", delay.to_string().into());
-        }
-        push("--max-rows", self.batch_rows_max.to_string().into());
-        push("--queue-rows", self.queue_rows_max.to_string().into());
         arguments
     }
 }
@@ -155,25 +147,25 @@ fn built_in(
 ) -> Option<ServerSettings> {
     let mut models = Vec::with_capacity(spec.models.len());
     for (index, model) in spec.models.iter().enumerate() {
-        let path = match &model.uri.place {
-            ModelPlace::File { path } => folder.join(path.strip_prefix("./").unwrap_or(path)),
-            other => {
+        let source = match &model.uri.place {
+            ModelPlace::File { path } => {
+                ModelSource::File(folder.join(path.strip_prefix("./").unwrap_or(path)))
+            }
+            ModelPlace::Http { url } => ModelSource::Url(url.clone()),
+            other @ (ModelPlace::Pvc { .. } | ModelPlace::ConfigMap { .. }) => {
                 let problem = format!(
                     "is \"{other}\", which needs a cluster; under `albacore run` a model is a \
-                     file: \"file:///path\" or \"file://./path\" beside the YAML file"
+                     file, \"file:///path\" or \"file://./path\" beside the YAML file, or an \
+                     http or https URL"
                 );
                 refused.push(Violation::new(format!("spec.models[{index}].uri"), problem));
                 continue;
             }
         };
-        if model.uri.sha256.is_some() {
-            let problem = "has a checksum, which is checked in a cluster only; remove \"#sha256=\" \
-                           and what follows it";
-            refused.push(Violation::new(format!("spec.models[{index}].uri"), problem));
-        }
         models.push(ModelFile {
             name: model.name.clone(),
-            path,
+            source,
+            sha256: model.uri.sha256.clone(),
             slo: model.slo,
         });
     }

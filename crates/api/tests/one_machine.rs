@@ -1,7 +1,7 @@
 //! What `albacore run` makes of a file.
 use std::path::{Path, PathBuf};
 
-use albacore_api::{OneMachine, ReleaseRule, Server, read_for_one_machine};
+use albacore_api::{ModelSource, OneMachine, ReleaseRule, Server, read_for_one_machine};
 
 const HEAD: &str = "\
 apiVersion: albacore.dev/v1alpha1
@@ -29,27 +29,27 @@ fn the_examples_are_read() {
         let machine = read_for_one_machine(&text, name, &folder).unwrap();
         assert_eq!(machine.notices, Vec::<String>::new(), "{name}");
         if let Server::BuiltIn(settings) = machine.server {
-            assert!(
-                settings.models[0].path.is_file(),
-                "{:?}",
-                settings.models[0].path
-            );
+            let source = &settings.models[0].source;
+            let is_there = matches!(source, ModelSource::File(path) if path.is_file());
+            assert!(is_there, "{source:?}");
         }
     }
 }
 
 #[test]
-fn models_become_the_arguments_of_the_server() {
-    let machine = read(
+fn models_batching_and_queue_are_settings_and_sizes_are_arguments() {
+    let checksum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let text = format!(
         "  models:
-  - {name: a, uri: 'file:///models/a.ubj', slo: {latency: 25ms}}
-  - {name: b, uri: 'file://./b.txt'}
-  - {name: c, uri: 'file://../c.json'}
-  batching: {policy: Timeout, maxDelay: 2000us, maxRows: 64}
-  queue: {maxRows: 128}
-",
-    )
-    .unwrap();
+  - {{name: a, uri: 'file:///models/a.ubj#sha256={checksum}', slo: {{latency: 25ms}}}}
+  - {{name: b, uri: 'file://./b.txt'}}
+  - {{name: c, uri: 'file://../c.json'}}
+  - {{name: d, uri: 'https://host/d.ubj?v=2#sha256={checksum}'}}
+  batching: {{policy: Timeout, maxDelay: 2000us, maxRows: 64}}
+  queue: {{maxRows: 128}}
+"
+    );
+    let machine = read(&text).unwrap();
     let Server::BuiltIn(settings) = machine.server else {
         panic!("built in")
     };
@@ -62,10 +62,27 @@ fn models_become_the_arguments_of_the_server() {
         .into_iter()
         .map(|a| a.into_string().unwrap())
         .collect();
+    assert_eq!(arguments.join(" "), "--workers 2 --threads 3");
     assert_eq!(
-        arguments.join(" "),
-        "--workers 2 --threads 3 --model a=/models/a.ubj --slo a=25ms --model b=/srv/b.txt \
-         --model c=/srv/../c.json --policy timeout --max-delay 2ms --max-rows 64 --queue-rows 128"
+        (settings.batch_rows_max, settings.queue_rows_max),
+        (64, 128)
+    );
+    let file = |path: &str| ModelSource::File(path.into());
+    let models = settings.models.iter();
+    let models: Vec<_> = models
+        .map(|m| (m.source.clone(), m.sha256.as_deref()))
+        .collect();
+    assert_eq!(
+        models,
+        [
+            (file("/models/a.ubj"), Some(checksum)),
+            (file("/srv/b.txt"), None),
+            (file("/srv/../c.json"), None),
+            (
+                ModelSource::Url("https://host/d.ubj?v=2".to_owned()),
+                Some(checksum)
+            ),
+        ]
     );
 }
 
@@ -179,8 +196,8 @@ fn what_needs_a_cluster_is_refused_with_its_line() {
             "fraud.yaml:7: spec.models[0].uri is \"pvc://claim/a.ubj\"",
         ),
         (
-            model("https://x/a.ubj"),
-            "fraud.yaml:7: spec.models[0].uri is \"https://x/a.ubj\"",
+            model("configmap://a/b.ubj"),
+            "fraud.yaml:7: spec.models[0].uri is \"configmap://a/b.ubj\"",
         ),
         (
             model("file:///a.ubj") + "  batching: {policy: Deferred}\n",

@@ -49,7 +49,7 @@ fn assert_model_refused(folder: &Folder, name: &str, bytes: &[u8], words: &[&str
     let file = folder.write(&text.replace(&model, &path.display().to_string()));
     let path = path.display().to_string();
     let words = [&["\"fraud\"", path.as_str()], words].concat();
-    assert_refused(&file, &ANY_PORTS, "albacore-server", &words);
+    assert_refused(&file, &ANY_PORTS, "albacore", &words);
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub(super) enum Inbox {
     ServerExited(std::io::Result<ExitStatus>),
     /// The deployment's file has new content.
     FileChanged,
+    /// Something to be told as a note.
+    Note(String),
     /// SIGINT or SIGTERM; how many have come so far.
     Signal(u32),
 }

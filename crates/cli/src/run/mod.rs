@@ -10,15 +10,19 @@ mod inbox;
 mod left_behind;
 mod output;
 mod placing;
+mod private_folder;
 mod server;
+mod serving;
+mod settings;
 mod table;
+mod telling;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use albacore_api::{OneMachine, Server, read_for_one_machine};
+use albacore_api::{ModelSource, OneMachine, Server, read_for_one_machine};
 use albacore_placer::{Figures, Report, Row, RowState, SubjectConfig};
 use albacore_plan::{Enforcement, Placement, Policy, Source};
 use serde_json::json;
@@ -30,6 +34,7 @@ use inbox::{INBOX_MESSAGES_MAX, Inbox};
 use output::Output;
 use placing::{News, Placing};
 use server::Child;
+use serving::Serving;
 
 /// How long the server may drain after SIGTERM before it is killed: the server's own limit and some more.
 const DRAIN: Duration = Duration::from_secs(35);
@@ -55,7 +60,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (sender, inbox) = sync_channel(INBOX_MESSAGES_MAX);
     server::forward_signals(sender.clone())?;
     left_behind::adopt()?;
-    let child = Child::start(&deployment, args, sender.clone())?;
+    let serving = match &deployment.server {
+        Server::BuiltIn(settings) => Some(Serving::start(settings, &args.file, sender.clone())?),
+        Server::Own(_) => None,
+    };
+    let child = match Child::start(&deployment, args, serving.as_ref(), sender.clone()) {
+        Ok(child) => child,
+        Err(failure) => {
+            serving.map(Serving::stop);
+            return Err(failure);
+        }
+    };
     let subject = SubjectConfig {
         root: child.pid(),
         cgroup: None,
@@ -69,6 +84,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         Ok(placing) => placing,
         Err(error) => {
             let failure = child.end_for(&inbox, &sentence(&error));
+            serving.map(Serving::stop);
             left_behind::end();
             return Err(failure);
         }
@@ -79,6 +95,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         deployment,
         output,
         child,
+        serving,
+        is_ready: false,
         placing,
         rows: Vec::new(),
         figures: Box::default(),
@@ -120,6 +138,10 @@ struct Run {
     deployment: OneMachine,
     output: Output,
     child: Child,
+    /// How the built-in server hears of edits.
+    serving: Option<Serving>,
+    /// Whether the built-in server said that it is ready.
+    is_ready: bool,
     placing: Placing,
     rows: Vec<Row>,
     figures: Box<Figures>,
@@ -146,7 +168,12 @@ impl Run {
                     return End::PlacerFailed(Failure::Failed("the placer ended".into()));
                 }
                 Inbox::Placer(news) => self.hear(news),
-                Inbox::ServerLine(line) => self.server_said(&line),
+                Inbox::ServerLine(line) => {
+                    if let Some(failure) = self.server_said(&line) {
+                        return End::ServerEnded(failure);
+                    }
+                }
+                Inbox::Note(text) => self.note(&text),
                 Inbox::ServerExited(status) => {
                     let failure = self.child.ended(&status);
                     self.child.note_exit(status);
@@ -159,9 +186,27 @@ impl Run {
         End::PlacerFailed(Failure::Failed("nothing is left to wait for".into()))
     }
 
-    fn server_said(&mut self, line: &str) {
-        self.output
-            .event(&server::line(&self.deployment.server, line));
+    /// Tells what the server said. A failure if there is no reason to wait for it any longer: a model of this machine
+    /// that cannot be loaded at the start; later ones are told, and what was served still is.
+    fn server_said(&mut self, line: &str) -> Option<Failure> {
+        let said = server::line(&self.deployment.server, line);
+        self.output.event(&said);
+        let Server::BuiltIn(settings) = &self.deployment.server else {
+            return None;
+        };
+        self.is_ready |= said["event"] == "ready";
+        if self.is_ready || said["event"] != "model_failed" {
+            return None;
+        }
+        let (name, error) = (said["model"].as_str()?, said["error"].as_str()?);
+        let model = settings.models.iter().find(|model| model.name == name)?;
+        let is_here = matches!(model.source, ModelSource::File(_));
+        let file = self.file.display();
+        is_here.then(|| Failure::Failed(format!("{file}: model {name:?}: {error}")))
+    }
+
+    fn note(&mut self, text: &str) {
+        self.output.event(&event("note", json!({"text": text})));
     }
 
     fn hear(&mut self, news: News) {
@@ -234,22 +279,17 @@ impl Run {
             Ok(now) => now,
             Err(failure) => {
                 let text = format!("the file was not taken over: {}", failure.text());
-                return self.output.event(&event("note", json!({"text": text})));
+                return self.note(&text);
             }
         };
-        let before = &self.deployment.policy;
-        let sizes = |policy: &Policy| (policy.workers, policy.threads);
-        if now.server != self.deployment.server || sizes(&now.policy) != sizes(before) {
-            let text = "the file changes more than placement and mode: that takes effect when \
-                        albacore run is started again";
-            self.output.event(&event("note", json!({"text": text})));
-        }
+        self.take_server(now.server);
         for notice in &now.notices {
             if !self.deployment.notices.contains(notice) {
                 self.output.event(&event("note", json!({"text": notice})));
             }
         }
         self.deployment.notices.clone_from(&now.notices);
+        let before = &self.deployment.policy;
         let policy = Policy {
             workers: before.workers,
             threads: before.threads,
@@ -277,6 +317,32 @@ impl Run {
         }
     }
 
+    /// Takes over what of the server can change while it runs: models, objectives, batching and queue of the built-in
+    /// one.
+    fn take_server(&mut self, now: Server) {
+        if now == self.deployment.server {
+            return;
+        }
+        let changed = match (now, &mut self.deployment.server, &mut self.serving) {
+            (Server::BuiltIn(now), Server::BuiltIn(before), Some(serving))
+                if (now.workers, now.threads, &now.environment)
+                    == (before.workers, before.threads, &before.environment) =>
+            {
+                serving.change(&now).map(|()| *before = now)
+            }
+            _ => Err(
+                "it changes workers, threads, environment or command: that takes effect when \
+                 albacore run is started again"
+                    .to_owned(),
+            ),
+        };
+        if let Err(problem) = changed {
+            self.note(&format!(
+                "the server was not changed by the file: {problem}"
+            ));
+        }
+    }
+
     /// Gives masks back, drains the server, and says how it all ended.
     fn finish(mut self, inbox: &Receiver<Inbox>, end: End) -> Result<(), Failure> {
         let is_over = matches!(end, End::PlacerFailed(_)) || self.placing.handle.stop().is_err();
@@ -292,11 +358,13 @@ impl Run {
             figures,
             deployment,
             not_restored,
+            serving,
             ..
         } = self;
         placing.join();
         let mut hear = |line: &str| output.event(&server::line(&deployment.server, line));
         let drained = child.drain(inbox, DRAIN, &mut hear);
+        serving.map(Serving::stop);
         let killed = left_behind::end();
         if killed > 0 {
             let text = format!("the server left {killed} processes behind, which were killed");
@@ -331,7 +399,9 @@ impl Run {
             let last = is_last(&message);
             match message {
                 Inbox::Placer(news) => self.hear(news),
-                Inbox::ServerLine(line) => self.server_said(&line),
+                // Whatever it says now, it is told to end.
+                Inbox::ServerLine(line) => drop(self.server_said(&line)),
+                Inbox::Note(text) => self.note(&text),
                 Inbox::ServerExited(status) => self.child.note_exit(status),
                 Inbox::Signal(count) => self.child.note_signal(count),
                 Inbox::FileChanged => {}

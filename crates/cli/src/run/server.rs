@@ -10,12 +10,13 @@ use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use albacore_api::{OneMachine, Server};
+use albacore_api::{ModelSource, OneMachine, Server};
 use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn, SpawnOutput};
 use serde_json::{Value, json};
 
 use super::events::event;
 use super::inbox::Inbox;
+use super::serving::Serving;
 use crate::args::RunArgs;
 use crate::failure::{Failure, sentence};
 
@@ -47,10 +48,11 @@ impl Child {
     pub(super) fn start(
         deployment: &OneMachine,
         args: &RunArgs,
+        serving: Option<&Serving>,
         inbox: SyncSender<Inbox>,
     ) -> Result<Self, Failure> {
         let is_built_in = matches!(deployment.server, Server::BuiltIn(_));
-        let spawn = spawn(deployment, args)?;
+        let spawn = spawn(deployment, args, serving)?;
         let file = args.file.clone();
         let failed = |e| Failure::Failed(sentence(&e));
         let (told, started) = std::sync::mpsc::sync_channel(1);
@@ -199,7 +201,7 @@ impl Child {
                 Ok(Inbox::ServerExited(status)) => return self.note_exit(status),
                 Ok(Inbox::ServerLine(text)) => line(&text),
                 Ok(Inbox::Signal(count)) => self.note_signal(count),
-                Ok(Inbox::Placer(_) | Inbox::FileChanged) => {}
+                Ok(Inbox::Placer(_) | Inbox::FileChanged | Inbox::Note(_)) => {}
                 Err(_) => return,
             }
         }
@@ -253,7 +255,11 @@ pub(super) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
         return Ok(());
     };
     for (index, model) in settings.models.iter().enumerate() {
-        let problem = match File::open(&model.path).and_then(|opened| opened.metadata()) {
+        // Whether a URL can be fetched is the server's to find out.
+        let ModelSource::File(path) = &model.source else {
+            continue;
+        };
+        let problem = match File::open(path).and_then(|opened| opened.metadata()) {
             Ok(found) if found.is_file() => continue,
             Ok(_) => "is no file".to_owned(),
             Err(error) => format!("cannot be opened: {error}"),
@@ -261,13 +267,17 @@ pub(super) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
         return Err(Failure::Failed(format!(
             "{}: spec.models[{index}].uri: {} {problem}; give the path of a saved XGBoost or LightGBM model",
             file.display(),
-            model.path.display()
+            path.display()
         )));
     }
     Ok(())
 }
 
-fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
+fn spawn(
+    deployment: &OneMachine,
+    args: &RunArgs,
+    serving: Option<&Serving>,
+) -> Result<Spawn, Failure> {
     let pairs = |environment: &[(String, String)]| -> Vec<(OsString, OsString)> {
         environment
             .iter()
@@ -276,8 +286,9 @@ fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
     };
     match &deployment.server {
         Server::BuiltIn(settings) => {
-            let mut command: Vec<OsString> = vec![server_program()?.into()];
+            let mut command: Vec<OsString> = vec![program_beside("albacore-server")?.into()];
             command.extend(settings.arguments());
+            command.extend(serving.map(Serving::arguments).unwrap_or_default());
             let mut listen = |flag: &str, address: SocketAddr| {
                 command.extend([flag.into(), address.to_string().into()]);
             };
@@ -301,15 +312,15 @@ fn spawn(deployment: &OneMachine, args: &RunArgs) -> Result<Spawn, Failure> {
     }
 }
 
-/// `albacore-server` beside this program.
-fn server_program() -> Result<PathBuf, Failure> {
+/// The program `name` beside this one.
+pub(super) fn program_beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|e| Failure::Failed(sentence(&e)))?;
-    let program = own.with_file_name("albacore-server");
+    let program = own.with_file_name(name);
     if program.is_file() {
         return Ok(program);
     }
     Err(Failure::Failed(format!(
-        "{} is missing: albacore and albacore-server are installed into the same folder",
+        "{} is missing: albacore, albacore-server and albacore-params are installed into the same folder",
         program.display()
     )))
 }

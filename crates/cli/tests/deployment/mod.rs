@@ -158,5 +158,9 @@ fn python() -> PathBuf {
 /// `albacore run` starts the `albacore-server` beside it; cargo builds that for this package's tests only when asked.
 fn build_server() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| drop(albacore_testbed::product("albacore-server").unwrap()));
+    ONCE.call_once(|| {
+        for name in ["albacore-server", "albacore-params"] {
+            drop(albacore_testbed::product(name).unwrap());
+        }
+    });
 }

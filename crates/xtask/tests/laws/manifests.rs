@@ -128,6 +128,7 @@ const MATRIX: [Row; 22] = [
             "os",
             "placer",
             "plan",
+            "settings",
             "simulator",
             "topology",
             "trees",

@@ -1,0 +1,88 @@
+//! What the deployment's file says about serving, as `albacore-server` reads it and as `albacore-params` tells it.
+
+use albacore_api::{ModelFile, ModelSource, ReleaseRule, ServerSettings};
+use albacore_settings::feed::{Objective, Parameters, Pod, Snapshot};
+use albacore_settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
+
+/// The settings of the server.
+///
+/// # Errors
+/// A sentence that names the field.
+pub(super) fn settings_of(server: &ServerSettings) -> Result<Settings, String> {
+    let policy = match server.release {
+        ReleaseRule::Auto => Policy::Auto,
+        ReleaseRule::Eager => Policy::Eager,
+        ReleaseRule::Timeout(delay) => Policy::Timeout {
+            delay: delay.duration(),
+        },
+    };
+    let settings = Settings {
+        models: server.models.iter().map(model).collect::<Result<_, _>>()?,
+        batching: Batching {
+            policy,
+            max_rows: server.batch_rows_max,
+        },
+        queue: Queue {
+            max_rows: server.queue_rows_max,
+        },
+    };
+    settings.check().map_err(|error| error.to_string())?;
+    Ok(settings)
+}
+
+fn model(model: &ModelFile) -> Result<Model, String> {
+    let source = match &model.source {
+        ModelSource::File(path) => {
+            let text = path.to_str().map(str::to_owned);
+            Source::Path(text.ok_or_else(|| format!("the path {} is not UTF-8", path.display()))?)
+        }
+        ModelSource::Url(url) => Source::Url(url.clone()),
+    };
+    Ok(Model {
+        name: model.name.clone(),
+        source,
+        sha256: model.sha256.as_deref().map(str::parse).transpose()?,
+        slo: model.slo.map(|slo| Slo {
+            latency: slo.latency.duration(),
+            percentile: slo.percentile,
+        }),
+    })
+}
+
+/// The same for the feed: this machine as a node, the server as its one pod. `generation` counts the edits of the file.
+pub(super) fn snapshot_of(settings: &Settings, sizes: (u16, u16), generation: u64) -> Snapshot {
+    let objectives = settings.models.iter().filter_map(|model| {
+        Some(Objective {
+            model: model.name.clone(),
+            slo: model.slo?,
+        })
+    });
+    // The cpus that this process may use, by cpuset and quota: the server starts with the same.
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let parameters = Parameters {
+        batching: settings.batching,
+        queue: settings.queue,
+        slo: objectives.collect(),
+        window: None,
+        workers: sizes.0.into(),
+        threads: sizes.1.into(),
+        cpu_share: cpus as f64,
+        generation,
+    };
+    let name = "albacore-run";
+    let pod = Pod {
+        address: None,
+        namespace: name.to_owned(),
+        name: name.to_owned(),
+        uid: std::process::id().to_string(),
+        deployment: name.to_owned(),
+        generation,
+        parameters,
+    };
+    Snapshot {
+        node: name.to_owned(),
+        sequence: generation,
+        pods: vec![pod],
+        metrics: String::new(),
+    }
+}
