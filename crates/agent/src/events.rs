@@ -140,12 +140,10 @@ impl Known {
             );
             told.push(warning("MaskWidened", "Verify", note));
         }
-        let inherited = more(|s| s.inherited);
-        if inherited > 0 && self.story.inherited == 0 {
-            let note = format!(
-                "InheritedAffinity: {inherited} threads began with a mask narrower than their cpuset"
-            );
-            told.push(normal("ForeignPinning", "Verify", note));
+        if story.is_inherited && !self.story.is_inherited {
+            let note = "InheritedAffinity: the container began with a mask narrower than its cpuset (a \
+                        fault of some runtimes)";
+            told.push(warning("ForeignPinning", "Verify", note.to_owned()));
         }
         told
     }

@@ -160,6 +160,9 @@ impl PodFacts {
         if counts.self_pinned > 0 {
             parts.push(format!("{} threads pin themselves", counts.self_pinned));
         }
+        if self.state.as_ref().is_some_and(|state| state.is_refused) {
+            parts.push("the kernel forbids its masks to be written".to_owned());
+        }
         if counts.verified < counts.alive && self.is_enforced() {
             parts.extend(self.story.failure.clone());
         }
@@ -179,6 +182,10 @@ impl PodFacts {
 
     /// Whether the container has no cpu to run on.
     pub(crate) fn is_cpuset_empty(&self) -> bool {
+        let notes = self.state.iter().flat_map(|state| &state.notes);
+        if notes.into_iter().any(|note| *note == Note::EmptyCpuset) {
+            return true;
+        }
         let is_empty = |cpuset: &albacore_topology::CpuSet| cpuset.is_empty();
         self.story.cpuset.as_ref().is_some_and(is_empty)
             || matches!(self.absence, Some(Absence::EmptyCpuset(_)))

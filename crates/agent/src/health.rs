@@ -83,6 +83,9 @@ pub(crate) fn health(
     if let Ok(SchedExt::Enabled) = scheduler {
         ill("ForeignScheduler", foreign_scheduler());
     }
+    if let Some(text) = &journal.deaf {
+        ill("BirthsPolled", text.clone());
+    }
     if let Some(text) = &journal.refused {
         ill("WriteRefused", text.clone());
     }

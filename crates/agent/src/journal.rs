@@ -25,8 +25,8 @@ pub(crate) struct Story {
     pub(crate) self_pinned: u64,
     /// Threads found on their whole cpuset although they had been pinned, as the placer counts them.
     pub(crate) widened: u64,
-    /// Threads that began with a mask narrower than their cpuset that nobody known gave them.
-    pub(crate) inherited: u64,
+    /// Whether the container's first process began with a mask narrower than its cpuset, as the placer notes it.
+    pub(crate) is_inherited: bool,
     /// Masks that could not be written or read.
     pub(crate) failures: u64,
     /// Why the last of them.
@@ -48,6 +48,8 @@ pub(crate) struct Journal {
     pub(crate) drifts: u64,
     /// What the loop cannot do now, with a stable word for it; `None` while it works.
     pub(crate) trouble: Option<(&'static str, String)>,
+    /// Why births are polled although their announcements were asked for.
+    pub(crate) deaf: Option<String>,
     /// Why the kernel does not let masks be written, until one is written.
     pub(crate) refused: Option<String>,
     /// Counts what was told.
@@ -100,11 +102,7 @@ impl Journal {
         let story = self.story(subject);
         match cause {
             // Births have their own figures, and a new plan is nobody's drift.
-            Cause::NewThread | Cause::Policy => return,
-            Cause::Inherited => {
-                story.inherited += 1;
-                return;
-            }
+            Cause::NewThread | Cause::Inherited | Cause::Policy => return,
             Cause::SelfPin | Cause::Foreign => story.foreign += 1,
             Cause::CpusetChange | Cause::Hotplug | Cause::Unknown => {}
         }
@@ -169,10 +167,7 @@ mod tests {
         journal.take(&drift(7, Cause::CpusetChange));
         let story = &journal.stories[&subject];
         assert_eq!((story.drifts, story.foreign), (2, 1));
-        assert_eq!(
-            (story.inherited, story.cause),
-            (1, Some(Cause::CpusetChange))
-        );
+        assert_eq!(story.cause, Some(Cause::CpusetChange));
         journal.take(&Report::SubjectGone { subject });
         assert_eq!(journal.gone, [subject]);
         journal.forget(subject);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use albacore_cluster::{Events, Metrics};
 use albacore_os::{HostRoot, raise_descriptor_limit};
 use albacore_placer::{Config, Row, SubjectId, SubjectState};
-use albacore_plan::Enforcement;
+use albacore_plan::{Enforcement, Note};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
@@ -40,6 +40,7 @@ use crate::writer::Wanted;
 pub(crate) struct Setup {
     pub(crate) host: HostRoot,
     pub(crate) flag: Enforcement,
+    pub(crate) hears_births: bool,
     pub(crate) heartbeat: PathBuf,
     pub(crate) view: Arc<View>,
     pub(crate) feed: Option<Feed>,
@@ -198,7 +199,7 @@ impl Keeper {
             host: self.setup.host.clone(),
             limit: None,
         };
-        match Placing::start(config, self.journal.clone(), wake) {
+        match Placing::start(config, self.setup.hears_births, self.journal.clone(), wake) {
             Ok(placing) => {
                 self.topology = placing.topology;
                 self.placing = Some(placing);
@@ -374,6 +375,8 @@ impl Keeper {
         let mut story = told.unwrap_or_default();
         if let Some(state) = id.and_then(|id| self.states.get(&id)) {
             story.widened = state.widened;
+            let is_inherited = |note: &Note| matches!(note, Note::InheritedAffinity { .. });
+            story.is_inherited = state.notes.iter().any(is_inherited);
         }
         story
     }

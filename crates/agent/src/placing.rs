@@ -40,6 +40,7 @@ impl Placing {
     /// The machine cannot be read, or file descriptors or threads run out.
     pub(crate) fn start(
         config: Config,
+        hears_births: bool,
         journal: SharedJournal,
         wake: Wake,
     ) -> Result<Self, PlacerError> {
@@ -54,6 +55,11 @@ impl Placing {
                 }
             };
             drop(ready.send(Ok((placer.handle(), placer.machine().hash64()))));
+            let heard = hears_births.then(|| placer.hear_births());
+            if let Some(Err(error)) = heard {
+                tracing::warn!(%error, "births are polled");
+                journal.lock().deaf = Some(error.to_string());
+            }
             follow(&mut placer, &journal, &wake)
         };
         let thread = thread

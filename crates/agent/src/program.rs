@@ -110,9 +110,6 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
         proc = %common.proc.display(), cgroup = %common.cgroup.display(),
         sys = %common.sys.display(), kubeconfig = ?common.kubeconfig, "started"
     );
-    if daemon.events == EventSource::Connector {
-        tracing::warn!("process events are not available in this build; births are polled");
-    }
     let (bell, ears) = bell();
     let view = Arc::new(View::start(
         &cluster,
@@ -130,6 +127,7 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
     let setup = Setup {
         host: common.host(),
         flag: Enforcement::from(daemon.enforcement),
+        hears_births: daemon.events == EventSource::Connector,
         heartbeat: common.heartbeat.clone(),
         view,
         feed,

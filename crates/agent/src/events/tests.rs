@@ -127,7 +127,7 @@ fn foreign_writes_and_widenings_have_reasons_of_their_own() {
     );
     pod.story.self_pinned = 1;
     assert_eq!(look.at(&facts(&pod), 3), ["ForeignPinning"]);
-    pod.story.inherited = 2;
+    pod.story.is_inherited = true;
     assert_eq!(look.at(&facts(&pod), 4), ["ForeignPinning"]);
     assert!(look.at(&facts(&pod), 5).is_empty());
 }

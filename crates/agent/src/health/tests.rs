@@ -50,6 +50,9 @@ fn each_ill_has_a_word_of_its_own() {
     };
     assert_eq!(words(&look(&able(true), &journal)), ["WriteRefused"]);
     journal.refused = None;
+    journal.deaf = Some("CAP_NET_ADMIN".to_owned());
+    assert_eq!(words(&look(&able(true), &journal)), ["BirthsPolled"]);
+    journal.deaf = None;
     for (category, word) in [
         ("files_exhausted", "FilesExhausted"),
         ("os", "PlacerFailed"),
