@@ -41,10 +41,12 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 bignode: tools ## the emulated machine: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, a kernel that forgets pins
 	$(CARGO) test --package albacore-xtask --test bignode -- --nocapture
 
-soak: build python ## the kill tests, ten times as long; the article's program on every small problem
+soak: build python ## the kill tests, ten times as long; storms and restarts; every small problem and random trace
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-mapping --test literal -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --package albacore-cluster --test leading -- --nocapture
+	ALBACORE_SOAK=25 $(CARGO) test --release --package albacore-placer --test endurance -- --nocapture --test-threads=1
+	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-batching --test deadlines -- --nocapture
 
 crds: tools ## regenerate crds/ from the Rust types
 	$(XTASK) crds
