@@ -157,7 +157,18 @@ impl Cgroup {
     /// # Errors
     /// A file cannot be read or is not a cpu list.
     pub fn read_effective(&self, host: &HostRoot) -> Result<EffectiveCpuset, OsError> {
-        let online = read_online(host)?;
+        self.read_effective_of(host, read_online(host)?)
+    }
+
+    /// The same where the online cpus were read already.
+    ///
+    /// # Errors
+    /// As [`Cgroup::read_effective`].
+    pub fn read_effective_of(
+        &self,
+        host: &HostRoot,
+        online: CpuSet,
+    ) -> Result<EffectiveCpuset, OsError> {
         for directory in self.ancestry() {
             let source = directory.join(self.version.effective_file());
             if let Some(text) = read_text_if_present(&source)? {

@@ -1,4 +1,4 @@
-//! Measures the placer on this machine: `cargo run --release -p albacore-placer --example bench [-- SECONDS [steady]]`.
+//! Measures the placer on this machine: `cargo run --release -p albacore-placer --example bench [-- SECONDS [steady|pods]]`.
 //!
 //! Prints one JSON line a figure: birth to verified mask of respawned workers and of threads out of the blue, and what
 //! 2,000 and 5,000 managed threads cost while nothing changes. Births are timed from the last moment at which the thread did
@@ -41,7 +41,14 @@ impl Drop for Server {
 }
 
 fn placer(server: &Server, workers: u16, threads: u16) -> Placer {
-    let policy = Policy {
+    let mut placer = Placer::new(Config::live()).unwrap();
+    let subject = subject(server, policy(workers, threads));
+    placer.add_subject(&subject).unwrap();
+    placer
+}
+
+fn policy(workers: u16, threads: u16) -> Policy {
+    Policy {
         workers,
         threads,
         mode: Mode::Scatter,
@@ -49,18 +56,16 @@ fn placer(server: &Server, workers: u16, threads: u16) -> Placer {
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
-    };
-    let mut placer = Placer::new(Config::live()).unwrap();
-    let root = Pid(server.child.id() as i32);
-    placer
-        .add_subject(&SubjectConfig {
-            root,
-            cgroup: None,
-            source: Source::Named,
-            policy,
-        })
-        .unwrap();
-    placer
+    }
+}
+
+fn subject(server: &Server, policy: Policy) -> SubjectConfig {
+    SubjectConfig {
+        root: Pid(server.child.id() as i32),
+        cgroup: None,
+        source: Source::Named,
+        policy,
+    }
 }
 
 fn run(placer: &mut Placer, time: Duration) {
@@ -156,16 +161,43 @@ fn steady(seconds: u64) {
         let server = Server::start(workers, threads);
         let mut placer = placer(&server, workers, threads);
         run_until_verified(&mut placer);
-        run(&mut placer, Duration::from_secs(3));
-        let (before, calls) = (cost().0, placer.figures().setaffinity_calls);
-        run(&mut placer, Duration::from_secs(seconds));
-        let (after, kib) = cost();
-        let share = (after - before).as_secs_f64() / seconds as f64 * 100.0;
-        let calls = placer.figures().setaffinity_calls - calls;
-        println!(
-            r#"{{"figure":"steady","workers":{workers},"threads":{threads},"core_percent":{share:.2},"resident_kib":{kib},"setaffinity_calls":{calls}}}"#
-        );
+        measure(&mut placer, seconds, "steady", workers, threads);
     }
+}
+
+fn measure(placer: &mut Placer, seconds: u64, figure: &str, workers: u16, threads: u16) {
+    run(placer, Duration::from_secs(12));
+    let slowdown = placer.figures().slowdown;
+    let (before, calls) = (cost().0, placer.figures().setaffinity_calls);
+    run(placer, Duration::from_secs(seconds));
+    let (after, kib) = cost();
+    let share = (after - before).as_secs_f64() / seconds as f64 * 100.0;
+    let calls = placer.figures().setaffinity_calls - calls;
+    println!(
+        r#"{{"figure":"{figure}","workers":{workers},"threads":{threads},"core_percent":{share:.2},"resident_kib":{kib},"setaffinity_calls":{calls},"slowdown":{slowdown}}}"#
+    );
+}
+
+/// As `steady`, as many servers as a node has pods. Dealt in order: the solver's limits are not what is measured.
+fn steady_pods(seconds: u64) {
+    let (pods, workers, threads) = (50, 5, 20);
+    let servers: Vec<Server> = (0..pods).map(|_| Server::start(workers, threads)).collect();
+    let mut placer = Placer::new(Config::live()).unwrap();
+    for server in &servers {
+        let policy = Policy {
+            placement: Placement::RoundRobin,
+            ..policy(workers, threads)
+        };
+        placer.add_subject(&subject(server, policy)).unwrap();
+    }
+    run_until_verified(&mut placer);
+    measure(
+        &mut placer,
+        seconds,
+        &format!("steady, {pods} servers"),
+        workers,
+        threads,
+    );
 }
 
 fn main() {
@@ -173,8 +205,12 @@ fn main() {
         .nth(1)
         .and_then(|s| s.parse().ok())
         .unwrap_or(10);
-    if std::env::args().nth(2).as_deref() != Some("steady") {
+    let only = std::env::args().nth(2);
+    if only.is_none() {
         births(100);
     }
-    steady(seconds);
+    if only.as_deref() != Some("pods") {
+        steady(seconds);
+    }
+    steady_pods(seconds);
 }

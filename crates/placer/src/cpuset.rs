@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use albacore_os::{Cgroup, CgroupError, Enclosure, HostRoot, OsError, Pid, find_cgroup};
+use albacore_os::{
+    Cgroup, CgroupError, Enclosure, HostRoot, OsError, Pid, find_cgroup, read_online,
+};
 use albacore_topology::CpuSet;
 
 use crate::PlacerError;
@@ -75,10 +77,15 @@ impl CpusetView {
     /// Reads the cpusets again; true if what may be used is another set now. Processes in several cgroups (being moved
     /// one by one) get what all of them may use, or what the root may use if that is nothing.
     pub(crate) fn update(&mut self, host: &HostRoot) -> Result<bool, OsError> {
+        self.update_of(host, &read_online(host)?)
+    }
+
+    /// The same where the online cpus were read already: one read for all subjects.
+    pub(crate) fn update_of(&mut self, host: &HostRoot, online: &CpuSet) -> Result<bool, OsError> {
         let mut common: Option<CpuSet> = None;
         let mut first: Option<CpuSet> = None;
         for cgroup in &self.cgroups {
-            let effective = match cgroup.read_effective(host) {
+            let effective = match cgroup.read_effective_of(host, online.clone()) {
                 Ok(effective) => effective,
                 // A cgroup that was removed has no processes any more.
                 Err(e) if e.is_gone() => continue,

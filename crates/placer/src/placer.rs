@@ -419,7 +419,7 @@ impl Placer {
         let mut is_other = false;
         for subject in self.subjects.values_mut().filter(|s| s.tree.has_root()) {
             let moved = searches && subject.find_cgroups(&self.reader.host)?;
-            if subject.cpuset.update(&self.reader.host)? {
+            if subject.cpuset.update_of(&self.reader.host, &online)? {
                 let (subject_id, cpuset) = (subject.id, subject.cpuset.cpus.clone());
                 report(&Report::CpusetChanged {
                     subject: subject_id,
@@ -481,9 +481,10 @@ impl Placer {
             self.fast_micros += took.as_micros() as u64;
             (took * FAST_PAUSE_RATIO).clamp(FAST_PERIOD, FAST_PAUSE_MAX)
         } else if is_quiet {
-            IDLE_PERIOD * self.slowdown()
+            (IDLE_PERIOD * self.slowdown()).min(SCAN_PAUSE_MAX)
         } else {
-            (took * SCAN_PAUSE_RATIO).clamp(IDLE_PERIOD, SCAN_PAUSE_MAX) * self.slowdown()
+            let pause = (took * SCAN_PAUSE_RATIO).max(IDLE_PERIOD) * self.slowdown();
+            pause.min(SCAN_PAUSE_MAX)
         };
         self.due.births = after(now, pause);
         Ok(())
