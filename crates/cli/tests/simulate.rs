@@ -7,7 +7,7 @@ use command::{albacore, albacore_words, assert_refused, data};
 use serde_json::Value;
 
 const SCENARIO: &str = "workers: 8\nmodels:\n  - {name: r, alpha: 1.053, beta: 5.072, slo: 25}\n\
-                        rate: 4000\nrequests: 20000\nearly: 0\n";
+                        rate: 4000\nrequests: 20000\nearly: 0\npolicy: deferred\n";
 
 /// A folder with a scenario in it.
 fn folder(text: &str) -> (tempfile::TempDir, String) {
@@ -122,7 +122,7 @@ fn policies_are_compared_and_drawn() {
     let ran = albacore(&compare);
     let all: Value = serde_json::from_str(&ran.out).unwrap();
     let policies = all["policies"].as_array().unwrap();
-    assert_eq!(policies.len(), 4);
+    assert_eq!(policies.len(), 5);
     assert!(
         policies
             .iter()
@@ -141,7 +141,7 @@ fn policies_are_compared_and_drawn() {
     }
     let words = ["--policies", "lazy"];
     let ran = albacore(&[&compare[..], &words].concat());
-    assert_refused(&ran, 64, &["--policies lazy", "write deferred, eager"]);
+    assert_refused(&ran, 64, &["--policies lazy", "write auto, deferred"]);
 }
 
 #[test]

@@ -116,6 +116,14 @@ fn policies(names: &str) -> Vec<(&'static str, Policy, DropRule, f64)> {
         ("deferred own 5%", Policy::Deferred, OWN, 0.05),
         ("deferred half 5%", Policy::Deferred, HALF, 0.05),
         ("deferred half 10%", Policy::Deferred, HALF, 0.10),
+        (
+            "auto",
+            Policy::Auto,
+            DropRule::Window {
+                target: Target::Auto,
+            },
+            0.0,
+        ),
         ("eager own", Policy::Eager, OWN, 0.0),
         ("eager half", Policy::Eager, HALF, 0.0),
         ("deferred half", Policy::Deferred, HALF, 0.0),

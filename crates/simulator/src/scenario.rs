@@ -21,6 +21,8 @@ pub struct Model {
 pub enum Policy {
     /// From frontrun on, less the early share.
     Deferred,
+    /// As far as it raises goodput, learned while it runs.
+    Auto,
     /// At once.
     Eager,
     /// When the oldest request has waited this long.
@@ -116,6 +118,7 @@ impl Scenario {
             Policy::Deferred => Release::Deferred {
                 early: share(self.early),
             },
+            Policy::Auto => Release::Auto,
             Policy::Eager => Release::Eager,
             Policy::Timeout(Wait::Fixed(delay)) => Release::Timeout { delay },
             Policy::Timeout(Wait::Share(part)) => Release::Timeout { delay: share(part) },

@@ -8,7 +8,7 @@ fn scenario(text: &str, sets: &[&str]) -> Scenario {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/symphony/");
     let read =
         |file: &str| std::fs::read_to_string(format!("{folder}{file}")).map_err(|e| e.to_string());
-    let text = format!("{text}\nrate: 1\nearly: 0\nrequests: 400000");
+    let text = format!("{text}\nrate: 1\npolicy: deferred\nearly: 0\nrequests: 400000");
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     Scenario::read(&text, &sets, &read).unwrap()
 }

@@ -12,6 +12,7 @@
 //! **Limits.** Workers are alike and run one batch at a time. What waits is bounded by the arrivals
 //! of one objective, because what is late is dropped, and by the door before it.
 
+mod auto;
 mod cost;
 mod queue_part;
 mod rank_part;

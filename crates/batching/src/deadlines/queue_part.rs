@@ -18,8 +18,9 @@
 
 use std::collections::VecDeque;
 
+use super::auto::Learned;
 use super::cost::Cost;
-use super::rules::{Delays, DropRule, Release};
+use super::rules::{Delays, DropRule, Release, Target};
 use crate::{Nanos, RequestKey};
 
 /// What a queue goes by.
@@ -33,7 +34,7 @@ pub struct QueueRules {
     pub release: Release,
     /// What is given up.
     pub drop: DropRule,
-    /// Rows a second that arrive, for the target of the drop rule.
+    /// Rows a second that arrive, for the target of the drop rule; `Auto` learns its own.
     pub rate: f64,
     /// Most rows of a batch; a request with more is a batch of its own.
     pub rows_max: u64,
@@ -97,6 +98,8 @@ pub struct QueuePart {
     gathered: usize,
     /// Requests that wait and have other than one row.
     wide: usize,
+    /// What `Auto` knows.
+    learned: Learned,
 }
 
 /// When a batch could start.
@@ -120,6 +123,7 @@ impl QueuePart {
             arrived: 0,
             gathered: 0,
             wide: 0,
+            learned: Learned::default(),
         };
         part.set_rules(rules);
         part
@@ -154,6 +158,13 @@ impl QueuePart {
 
     /// Takes in a request with a key above all before; the candidate must be asked for again.
     pub fn push(&mut self, member: Member) {
+        if self.rules.release == Release::Auto
+            && self
+                .learned
+                .arrived(&self.rules, member.arrival, member.rows)
+        {
+            self.follow_plan();
+        }
         self.entries.push_back(Waiting {
             member,
             before: self.arrived,
@@ -214,6 +225,26 @@ impl QueuePart {
         })
     }
 
+    /// Takes over the target that `Auto` learned.
+    fn follow_plan(&mut self) {
+        let target = Target::Auto;
+        if self.rules.drop == (DropRule::Window { target }) {
+            self.target = self.learned.plan().target.unwrap_or(self.target);
+        }
+    }
+
+    /// How long before frontrun the window of a batch opens; `None` if it leaves at once.
+    fn early(&self, rows: u64) -> Option<Nanos> {
+        match self.rules.release {
+            Release::Deferred { early } => Some(early),
+            Release::Auto => {
+                let plan = self.learned.plan();
+                (rows < plan.enough).then_some(plan.early)
+            }
+            Release::Eager | Release::Timeout { .. } => None,
+        }
+    }
+
     fn deadline(&self, waiting: &Waiting) -> Nanos {
         waiting.member.arrival.saturating_add(self.rules.objective)
     }
@@ -260,14 +291,14 @@ impl QueuePart {
         let delay = self.delays.of(rows);
         let earliest = opening.now.saturating_add(delay).max(opening.free);
         let is_full = rows >= self.rules.rows_max;
-        let asked = match self.rules.release {
+        let asked = match (self.rules.release, self.early(rows)) {
             _ if is_full => earliest,
-            Release::Deferred { early } if !is_cut && deadline < Nanos::MAX => {
+            (Release::Timeout { delay }, _) => arrival.saturating_add(delay),
+            (_, Some(early)) if !is_cut && deadline < Nanos::MAX => {
                 let frontrun = deadline.saturating_sub(self.rules.cost.of(rows + 1));
                 frontrun.saturating_sub(early)
             }
-            Release::Deferred { .. } | Release::Eager => earliest,
-            Release::Timeout { delay } => arrival.saturating_add(delay),
+            _ => earliest,
         };
         let exec = asked.max(earliest);
         Candidate {
@@ -297,6 +328,7 @@ impl QueuePart {
                 return;
             }
             dropped.push(head.member.key);
+            self.learned.dropped();
             self.wide -= usize::from(head.member.rows != 1);
             self.entries.pop_front();
         }

@@ -11,6 +11,8 @@ pub enum Release {
         /// How long before frontrun the window opens.
         early: Nanos,
     },
+    /// As `Deferred`, as far as that raises goodput: learned from arrivals and drops.
+    Auto,
     /// At once.
     Eager,
     /// When the oldest request has waited for `delay`, even if that is too late for some.
@@ -37,6 +39,8 @@ pub enum DropRule {
 pub enum Target {
     /// The largest with which workers in a staggered pattern serve the queue's own rate in time.
     Own,
+    /// What [`Release::Auto`] learned; `Own` under every other rule.
+    Auto,
     /// The largest that takes half of the objective.
     Half,
     /// This many rows.
@@ -71,7 +75,7 @@ impl DropRule {
         let rows = match self {
             Self::Head => 1,
             Self::Window { target } => match target {
-                Target::Own => own_target(cost, objective, rate),
+                Target::Own | Target::Auto => own_target(cost, objective, rate),
                 Target::Half => cost.rows_within(Nanos(objective.0 / 2)),
                 Target::Rows(rows) => *rows,
             },

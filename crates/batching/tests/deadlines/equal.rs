@@ -74,6 +74,7 @@ fn slow_rules(rules: &QueueRules) -> slow::Rules {
             Release::Deferred { early } => slow::Release::Deferred {
                 early: early.0.into(),
             },
+            Release::Auto => unreachable!("not drawn"),
             Release::Eager => slow::Release::Timeout { delay: 0 },
             Release::Timeout { delay } => slow::Release::Timeout {
                 delay: delay.0.into(),
@@ -84,7 +85,7 @@ fn slow_rules(rules: &QueueRules) -> slow::Rules {
             DropRule::Window { target } => Some(match target {
                 Target::Half => half.unwrap_or(1),
                 Target::Rows(rows) => rows.into(),
-                Target::Own => unreachable!("not drawn"),
+                Target::Own | Target::Auto => unreachable!("not drawn"),
             }),
         },
         rows_max: rules.rows_max.into(),

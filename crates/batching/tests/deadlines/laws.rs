@@ -14,6 +14,7 @@ use crate::slow::Done;
 
 fn releases() -> impl Strategy<Value = Release> {
     prop_oneof![
+        Just(Release::Auto),
         Just(Release::Eager),
         (0_u64..5_000_000).prop_map(|early| Release::Deferred {
             early: Nanos(early)
@@ -29,6 +30,7 @@ fn drop_rules() -> impl Strategy<Value = DropRule> {
     prop_oneof![
         Just(DropRule::Head),
         Just(window(Target::Own)),
+        Just(window(Target::Auto)),
         Just(window(Target::Half)),
         (1_u64..30).prop_map(move |rows| window(Target::Rows(rows))),
     ]

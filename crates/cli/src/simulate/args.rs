@@ -32,13 +32,13 @@ pub(crate) struct SimulateArgs {
     /// Run policies side by side over the load: goodput, bad rate, idle share, sizes of batches
     #[arg(long = "compare", group = "what")]
     pub(crate) is_compare: bool,
-    /// What --compare compares: deferred, eager or timeout=10%, each also with /own, /half, /head or
+    /// What --compare compares: auto, deferred, eager or timeout=10%, each also with /own, /half, /head or
     /// /N for the drop rule
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "deferred,eager,timeout=10%,eager/half"
+        default_value = "auto,deferred,eager,timeout=10%,eager/half"
     )]
     pub(crate) policies: Vec<String>,
     /// Show the article's example: what a gap in the arrivals does to eager and to deferred batches

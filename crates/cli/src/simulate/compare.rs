@@ -38,7 +38,7 @@ fn scenarios(scenario: &Scenario, names: &[String]) -> Result<Vec<(String, Scena
         .iter()
         .map(|name| {
             let named = named(scenario, name.trim()).ok_or_else(|| {
-                let what = "write deferred, eager or timeout=10%, with /own, /half, /head or /N";
+                let what = "write auto, deferred, eager or timeout=10%, with /own, /half, /head or /N";
                 Failure::Usage(format!("--policies {name}: {what}"))
             })?;
             Ok((name.trim().to_owned(), named))
@@ -51,6 +51,7 @@ fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
     let (policy, drop) = name.split_once('/').unwrap_or((name, ""));
     let window = |target| DropRule::Window { target };
     let drop = match drop {
+        "" if policy == "auto" => window(Target::Auto),
         "" => scenario.drop,
         "own" => window(Target::Own),
         "half" => window(Target::Half),
@@ -59,6 +60,7 @@ fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
     };
     let policy = match policy.split_once('=') {
         None if policy == "deferred" => Policy::Deferred,
+        None if policy == "auto" => Policy::Auto,
         None if policy == "eager" => Policy::Eager,
         Some(("timeout", share)) => {
             let percent: f64 = share.strip_suffix('%')?.parse().ok()?;

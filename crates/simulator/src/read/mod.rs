@@ -83,7 +83,7 @@ impl Scenario {
             None => 1,
         };
         let policy = policy(&mut file)?;
-        let drop = drop_rule(file.map("drop")?)?;
+        let drop = drop_rule(file.map("drop")?, policy)?;
         let delays = delays(file.map("delays")?)?;
         let early = file
             .take("early")
@@ -219,11 +219,12 @@ fn popularity(arrivals: &mut Fields) -> Result<Popularity, Invalid> {
 fn policy(file: &mut Fields) -> Result<Policy, Invalid> {
     let words = [
         ("deferred", Policy::Deferred),
+        ("auto", Policy::Auto),
         ("eager", Policy::Eager),
         ("timeout", Policy::Timeout(Wait::Fixed(Nanos(0)))),
     ];
     let policy = file.take("policy");
-    let policy = policy.map_or(Ok(Policy::Deferred), |f| f.word(&words))?;
+    let policy = policy.map_or(Ok(Policy::Auto), |f| f.word(&words))?;
     let timeout = file.take("timeout");
     if !matches!(policy, Policy::Timeout(_)) {
         return Ok(policy);
@@ -238,13 +239,15 @@ fn policy(file: &mut Fields) -> Result<Policy, Invalid> {
     }))
 }
 
-fn drop_rule(mut fields: Fields) -> Result<DropRule, Invalid> {
+fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropRule, Invalid> {
     let rule = fields.take("rule");
     let is_head = rule.map_or(Ok(false), |f| f.word(&[("window", false), ("head", true)]))?;
     let target = match fields.take("target") {
+        None if policy == Policy::Auto => Target::Auto,
         None => Target::Own,
         Some(field) => match field.text()?.as_str() {
             "own" => Target::Own,
+            "auto" if policy == Policy::Auto => Target::Auto,
             "half" => Target::Half,
             text if text.parse::<f64>().is_ok() => Target::Rows(field.count(1, TARGET_MAX)?),
             text => {

@@ -1,0 +1,218 @@
+//! The rule `auto`: defers as far as that raises goodput, learned queue by queue.
+//!
+//! **Problem.** Deferred batches are large and leave workers idle in proportion to the load. Where
+//! many queues contend, or arrivals come in bursts, waiting for frontrun wastes the little time that
+//! a worker has; where a dispatch costs much and requests come fast, going early wastes batches.
+//!
+//! **Approach.** While a worker waits for a batch of a queue it loses time; what it gains is that
+//! the rate times the wait more rows share one beta. Both are equal at a batch of rate x beta rows:
+//! the worth. In bursts the next rows are far: it is divided by the squared variation of the gaps
+//! c2. If the worth is no less than the largest batch aimed at (`Own`), deferring is right at every
+//! load and nothing else is done. Otherwise the queue is deferred while that costs nothing, and
+//! becomes eager step by step as requests are dropped: its eagerness grows by a fixed step with each
+//! and falls with every arrival so that a share of [`DROPS_BEARABLE`] / c2 keeps it where it is. With
+//! it the batch that leaves at once goes from the largest to a small multiple of the worth, and the
+//! target of the drop rule from `Own`, which suits deferred batches, to `Half`, which suits eager ones.
+//!
+//! The window opens a little before frontrun in any case: where alpha is small it would otherwise be
+//! so short that no worker becomes free in it.
+//!
+//! **Limits.** Rate and variation are those of the last [`MEMORY`] arrivals: a change is learned
+//! after so many. Before [`ARRIVALS_MIN`] a queue is deferred. The constants were found by
+//! simulation on the article's settings (`cargo bench -p albacore-simulator`).
+
+use super::queue_part::QueueRules;
+use super::rules::{DropRule, Target};
+use crate::Nanos;
+
+/// Arrivals that are remembered: with bursts of c2 = 20 the rate is then known to 7 %.
+const MEMORY: u32 = 4096;
+
+/// Before so many arrivals nothing is concluded from them.
+const ARRIVALS_MIN: u32 = 64;
+
+/// What was learned is used anew each time so many have arrived.
+const PLAN_EVERY: u32 = 16;
+
+/// What a drop adds to the eagerness, which is 0 to 1.
+const STEP: f64 = 0.1;
+
+/// The share of drops that keeps the eagerness of even arrivals as it is: well below the 1 % that
+/// objectives commonly allow, above what deferred batches drop below their peak.
+const DROPS_BEARABLE: f64 = 0.002;
+
+/// A batch of so many times the worth leaves at once when the eagerness is full.
+const WORTHS: f64 = 2.0;
+
+/// The window is at least this share of the objective wide.
+const WINDOW_SHARE: f64 = 0.05;
+
+/// What one queue knows of its arrivals, and what it makes of it.
+#[derive(Clone, Debug)]
+pub(super) struct Learned {
+    arrivals: u32,
+    last: Nanos,
+    /// Means of the gaps, their squares (ns, ns^2), and the rows of a request.
+    gap: f64,
+    gap_squared: f64,
+    rows: f64,
+    eagerness: f64,
+    plan: Plan,
+}
+
+/// How a queue is deferred.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// A batch of so many rows leaves at once.
+    pub(super) enough: u64,
+    /// How long before frontrun the window opens.
+    pub(super) early: Nanos,
+    /// The target of the drop rule; `None` before anything is known.
+    pub(super) target: Option<u64>,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self {
+            arrivals: 0,
+            last: Nanos(0),
+            gap: 0.0,
+            gap_squared: 0.0,
+            rows: 0.0,
+            eagerness: 0.0,
+            plan: Plan {
+                enough: u64::MAX,
+                early: Nanos(0),
+                target: None,
+            },
+        }
+    }
+}
+
+impl Learned {
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A request was given up.
+    pub(super) fn dropped(&mut self) {
+        self.eagerness = (self.eagerness + STEP).min(1.0);
+    }
+
+    /// A request arrived; whether the plan is a new one.
+    pub(super) fn arrived(&mut self, rules: &QueueRules, now: Nanos, rows: u32) -> bool {
+        let gap = now.saturating_sub(self.last).0 as f64;
+        self.last = now;
+        self.arrivals = self.arrivals.saturating_add(1);
+        // A mean of all at first, later of the last ones.
+        let weight = 1.0 / f64::from(self.arrivals.min(MEMORY));
+        self.gap += (gap - self.gap) * weight;
+        self.gap_squared += (gap * gap - self.gap_squared) * weight;
+        self.rows += (f64::from(rows) - self.rows) * weight;
+        let bearable = DROPS_BEARABLE / self.variation();
+        self.eagerness = (self.eagerness - STEP * bearable).max(0.0);
+        let is_due = self.arrivals.is_multiple_of(PLAN_EVERY) && self.arrivals >= ARRIVALS_MIN;
+        if is_due && rules.objective < Nanos::MAX {
+            self.plan = self.plan_for(rules);
+        }
+        is_due
+    }
+
+    /// The squared variation of the gaps, at least 1: even arrivals are treated as random ones.
+    fn variation(&self) -> f64 {
+        let mean_squared = (self.gap * self.gap).max(1.0);
+        (self.gap_squared / mean_squared - 1.0).max(1.0)
+    }
+
+    fn plan_for(&self, rules: &QueueRules) -> Plan {
+        let rate = self.rows * 1e9 / self.gap.max(1.0);
+        let rows_of = |target| {
+            let rule = DropRule::Window { target };
+            rule.target_rows(&rules.cost, rules.objective, rate)
+        };
+        let own = rows_of(Target::Own);
+        let window = rules.objective.0 as f64 * WINDOW_SHARE;
+        let early = Nanos((window - rules.cost.alpha_ns()).max(0.0) as u64);
+        let worth = rate * 1e-9 * rules.cost.beta_ns() / self.variation();
+        if worth >= own as f64 || self.eagerness <= 0.0 {
+            return Plan {
+                enough: u64::MAX,
+                early,
+                target: Some(own),
+            };
+        }
+        let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * self.eagerness;
+        let least = (WORTHS * worth).min(own as f64);
+        let half = rows_of(Target::Half).min(own);
+        Plan {
+            // At least 1: even a queue that is fully eager needs something to dispatch.
+            enough: between(own as f64, least).ceil().max(1.0) as u64,
+            early,
+            target: Some(between(own as f64, half as f64).round().max(1.0) as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost::Cost;
+    use super::super::rules::Release;
+    use super::*;
+
+    fn rules(alpha_ms: f64, beta_ms: f64, objective_ms: u64) -> QueueRules {
+        let target = Target::Auto;
+        QueueRules {
+            cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
+            objective: Nanos(objective_ms * 1_000_000),
+            release: Release::Auto,
+            drop: DropRule::Window { target },
+            rate: 0.0,
+            rows_max: u64::MAX,
+        }
+    }
+
+    /// After arrivals with these gaps, over and over, and so many drops.
+    fn plan_after(rules: &QueueRules, gaps: &[u64], drops: u32) -> Plan {
+        let mut learned = Learned::default();
+        let mut now = 0;
+        for gap in gaps.iter().cycle().take(4096) {
+            now += gap;
+            learned.arrived(rules, Nanos(now), 1);
+        }
+        (0..drops).for_each(|_| learned.dropped());
+        for gap in gaps.iter().cycle().take(16) {
+            now += gap;
+            learned.arrived(rules, Nanos(now), 1);
+        }
+        *learned.plan()
+    }
+
+    #[test]
+    fn what_is_dispatched_dear_and_asked_often_is_always_deferred() {
+        // ResNet50 of the article at 5300 requests a second: the worth is 27 rows, the target 16.
+        let plan = plan_after(&rules(1.053, 5.072, 25), &[188_679], 100);
+        assert_eq!((plan.enough, plan.target), (u64::MAX, Some(16)));
+    }
+
+    #[test]
+    fn others_are_deferred_until_requests_are_dropped() {
+        let rules = rules(1.053, 5.072, 25);
+        let gaps = [1_111_111];
+        let plan = plan_after(&rules, &gaps, 0);
+        assert_eq!((plan.enough, plan.target), (u64::MAX, Some(9)));
+        let (some, many) = (plan_after(&rules, &gaps, 5), plan_after(&rules, &gaps, 20));
+        assert!(
+            some.enough < u64::MAX && some.enough >= many.enough,
+            "{some:?}"
+        );
+        assert_eq!(many.target, Some(7));
+    }
+
+    #[test]
+    fn bursts_make_the_worth_small() {
+        let mut gaps = vec![1_000; 19];
+        gaps.push(20_000_000);
+        let plan = plan_after(&rules(1.053, 5.072, 25), &gaps, 20);
+        assert!(plan.enough <= 2, "{plan:?}");
+    }
+}
