@@ -9,7 +9,7 @@
 //! values) is worked out here, once, and not by each process.
 
 use crate::model::{Library, Model, Tree};
-use crate::ranks::build::{RankForm, Source};
+use crate::ranks::form::{RankForm, Source};
 use crate::shap::paths::{Branch, PathArrays, expected_value};
 use crate::view::{ALL_GROUPS, flag};
 

@@ -43,3 +43,13 @@ pub(crate) const NEWTON_STEPS_MAX: usize = 16;
 /// Bytes of a file's text that a message repeats: what is wrong must be seen, a megabyte of it must
 /// not reach a log.
 pub(crate) const EXCERPT_MAX: usize = 80;
+
+/// Calls of a kernel that are timed for one number of rows; the shortest counts. The first warms
+/// caches up.
+pub(crate) const TUNING_CALLS: usize = 4;
+
+/// How long kernels of a model are timed: a tenth of what compiling a large model may take.
+pub(crate) const TUNING_NANOSECONDS_MAX: u64 = 50_000_000;
+
+/// Models of more features are not timed: a block of their rows is more than 32 MiB.
+pub(crate) const TUNING_FEATURES_MAX: usize = 1 << 16;

@@ -13,7 +13,8 @@ use crate::shap;
 use crate::shap::blocks::FEW;
 use crate::simd::Simd;
 use crate::transform::Transform;
-use crate::tuning::{Choice, Tuning};
+use crate::tuning::{self, Choice, Tuning};
+use crate::view::EnsembleView;
 
 /// What may differ from a plain prediction.
 #[derive(Debug, Clone, Default)]
@@ -72,6 +73,22 @@ impl<'a> Predictor<'a> {
             tuning: Tuning::only(kernel, engine, &self.model.view),
             ..self
         })
+    }
+
+    /// Times the kernels and takes the fastest for each number of rows: at most some tens of
+    /// milliseconds. `clock` counts nanoseconds from anywhere. Results stay the same to the bit.
+    #[must_use]
+    pub fn tuned(self, clock: &mut dyn FnMut() -> u64) -> Self {
+        let tuning = tuning::measure(&self, clock);
+        Self { tuning, ..self }
+    }
+
+    pub(crate) fn view(&self) -> &EnsembleView<'a> {
+        &self.model.view
+    }
+
+    pub(crate) fn tuning(&self) -> Tuning {
+        self.tuning
     }
 
     /// Which kernel takes how many rows.

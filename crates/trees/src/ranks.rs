@@ -23,8 +23,8 @@
 //! **Limits.** Trees of up to [`LEAVES_MAX`] leaves (leaf numbers are bytes, too), fewer than 2^16
 //! columns, no NaN thresholds. A model beyond them has no rank form and is walked node by node.
 
-pub(crate) mod build;
 pub(crate) mod check;
+pub(crate) mod form;
 pub(crate) mod quantize;
 
 use crate::limits::BLOCK_ROWS;

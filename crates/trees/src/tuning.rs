@@ -1,7 +1,17 @@
 //! Which kernel takes how many rows: by rule until it was measured, by measurement after.
+//!
+//! Kernels give the same bits, so a measurement that a busy machine has spoiled costs time and
+//! nothing else. Contributions are not measured: a model that `shap::blocks` can explain is
+//! explained there, on every machine, in the widest vectors; the bits are the same in all.
 
+use crate::error::PredictError;
 use crate::kernel::{Engine, Kernel};
-use crate::limits::BLOCK_ROWS;
+use crate::limits::{BLOCK_ROWS, TUNING_CALLS, TUNING_FEATURES_MAX, TUNING_NANOSECONDS_MAX};
+use crate::model::Library;
+use crate::output::{Kind, OutputMut};
+use crate::predict::{Predictor, Scratch};
+use crate::ranks::Asked;
+use crate::rows::Rows;
 use crate::shap::blocks::can_explain;
 use crate::simd::Simd;
 use crate::view::EnsembleView;
@@ -90,5 +100,147 @@ impl Tuning {
     pub(crate) fn engine(&self, rows: usize) -> Engine {
         let place = SIZES.partition_point(|&size| size < rows);
         self.engines[place.min(SIZES.len() - 1)]
+    }
+}
+
+/// Measures the kernels of a model, with a clock in nanoseconds that starts anywhere.
+pub(crate) fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> Tuning {
+    let (view, mut tuning) = (predictor.view(), predictor.tuning());
+    if view.features > TUNING_FEATURES_MAX || view.ranks.leaf_nodes.is_empty() {
+        return tuning;
+    }
+    let kernels: Vec<(Kernel, Engine, Predictor<'_>)> = Kernel::ALL
+        .into_iter()
+        .filter_map(|kernel| {
+            let engine = kernel.engine(view)?;
+            Some((kernel, engine, predictor.with_kernel(kernel)?))
+        })
+        .collect();
+    let sample = sample(view);
+    let mut bench = Bench {
+        singles: sample.iter().map(|&x| x as f32).collect(),
+        sample,
+        floats: vec![0.0; BLOCK_ROWS * view.groups],
+        doubles: vec![0.0; BLOCK_ROWS * view.groups],
+        scratch: Scratch::default(),
+        start: clock(),
+        clock,
+    };
+    for (place, &rows) in SIZES.iter().enumerate() {
+        let mut best = u64::MAX;
+        for (kernel, engine, predictor) in &kernels {
+            let Some(time) = bench.time(predictor, rows, best) else {
+                return tuning;
+            };
+            if time < best {
+                best = time;
+                tuning.set(place, *kernel, *engine, Some(time as f64 / rows as f64));
+            }
+        }
+    }
+    tuning
+}
+
+/// What measurements work with.
+struct Bench<'a> {
+    sample: Vec<f64>,
+    singles: Vec<f32>,
+    floats: Vec<f32>,
+    doubles: Vec<f64>,
+    scratch: Scratch,
+    start: u64,
+    clock: &'a mut dyn FnMut() -> u64,
+}
+
+impl Bench<'_> {
+    /// The shortest of some calls, in nanoseconds; after one call if that took several times the
+    /// best so far. `None`: there is no time left.
+    fn time(&mut self, predictor: &Predictor<'_>, rows: usize, best: u64) -> Option<u64> {
+        let mut shortest = u64::MAX;
+        for _ in 0..TUNING_CALLS {
+            let before = (self.clock)();
+            if before.saturating_sub(self.start) > TUNING_NANOSECONDS_MAX {
+                return None;
+            }
+            self.call(predictor, rows).ok()?;
+            shortest = shortest.min((self.clock)().saturating_sub(before));
+            if shortest / 4 > best {
+                break;
+            }
+        }
+        Some(shortest)
+    }
+
+    fn call(&mut self, predictor: &Predictor<'_>, rows: usize) -> Result<(), PredictError> {
+        let values = rows * predictor.features();
+        let margins = rows * predictor.groups();
+        let (rows, out) = match predictor.library() {
+            Library::Xgboost => (
+                Rows::F32(&self.singles[..values]),
+                OutputMut::F32(&mut self.floats[..margins]),
+            ),
+            Library::Lightgbm => (
+                Rows::F64(&self.sample[..values]),
+                OutputMut::F64(&mut self.doubles[..margins]),
+            ),
+        };
+        predictor.predict(Kind::Margin, rows, out, &mut self.scratch)
+    }
+}
+
+/// A block of rows whose values lie at the cuts, so that splits go either way; always the same.
+fn sample(view: &EnsembleView<'_>) -> Vec<f64> {
+    let mut rows = vec![0.0; BLOCK_ROWS * view.features];
+    let mut state = 1_u64;
+    for row in rows.chunks_exact_mut(view.features) {
+        for asked in view.ranks.asked.iter().map(|&it| Asked::of_words(it)) {
+            // Knuth's multiplier for powers of two; the upper bits are the good ones.
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let pick = (state >> 33) as usize;
+            row[asked.feature] = match asked.count {
+                0 => (pick % 32) as f64,
+                count if pick.is_multiple_of(16) => [f64::NAN, 0.0][count % 2],
+                count => view.ranks.cuts[asked.cuts + pick % count],
+            };
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Model;
+
+    const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\n\
+        Tree=0\nnum_leaves=3\nsplit_feature=0 1\nthreshold=0.5 0\ndecision_type=10 10\n\
+        left_child=1 -1\nright_child=-3 -2\nleaf_value=10 20 30\nleaf_count=2 4 4\n\
+        internal_count=10 6\n\nend of trees\n";
+
+    #[test]
+    fn every_size_is_measured_and_the_fastest_kernel_is_taken() {
+        let image = Model::parse(MODEL.as_bytes()).expect("a model").compile();
+        let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+        let mut now = 0;
+        let tuned = predictor.tuned(&mut || {
+            now += 10;
+            now
+        });
+        // All take the same by this clock: the first stays.
+        assert!(tuned.choices().iter().all(|choice| {
+            choice.kernel == Kernel::Nodes && choice.nanoseconds == Some(10.0 / choice.rows as f64)
+        }));
+    }
+
+    #[test]
+    fn when_time_is_up_the_rule_stays() {
+        let image = Model::parse(MODEL.as_bytes()).expect("a model").compile();
+        let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+        let mut now = 0;
+        let tuned = predictor.tuned(&mut || {
+            now += 2 * TUNING_NANOSECONDS_MAX;
+            now
+        });
+        assert_eq!(tuned.choices(), predictor.choices());
     }
 }
