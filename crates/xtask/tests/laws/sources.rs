@@ -114,7 +114,7 @@ fn every_other_crate_forbids_unsafe_code(sources: &[Source]) -> Vec<Offence> {
     let mut offences = Vec::new();
     for source in sources {
         let is_root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
-        let has_simd = source.krate == "trees" && std::path::Path::new(SIMD).exists();
+        let has_simd = source.krate == "trees" && sources.iter().any(|s| s.path.starts_with(SIMD));
         let forbids = source
             .lines
             .iter()
