@@ -22,7 +22,8 @@ fn schema() -> Value {
 fn sample() -> Value {
     json!({
         "replicas": 2, "workers": 2, "threads": 2, "mode": "Scatter",
-        "placement": {"policy": "Tuna", "enforcement": "Enforce", "mainThread": "Pinned"},
+        "placement": {"policy": "Tuna", "enforcement": "Enforce", "mainThread": "Pinned",
+            "trial": {"window": "10s", "windows": 8}},
         "models": [{"name": "m", "uri": "pvc://models/m.ubj",
             "slo": {"latency": "25ms", "percentile": 99.0}}],
         "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},
@@ -52,7 +53,9 @@ fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
     let children: Vec<Value> = children.into_iter().map(|c| c.body).collect();
     let policy = format!("{:?}", policy_of(spec));
     let scaling = format!("{:?}", spec.autoscaling);
-    Ok(json!({"children": children, "policy": policy, "scaling": scaling}))
+    // What a trial does is shown by the agent's tests.
+    let trial = format!("{:?}", spec.placement.trial);
+    Ok(json!({"children": children, "policy": policy, "scaling": scaling, "trial": trial}))
 }
 
 fn effect_of(spec: &Value) -> Result<Value, String> {
@@ -71,6 +74,7 @@ fn other(pointer: &str, value: &Value) -> Value {
         ("uri", _) => json!("pvc://models/other.ubj"),
         ("latency", _) => json!("30ms"),
         ("maxDelay", _) => json!("3ms"),
+        ("window", _) => json!("20s"),
         ("percentile", _) => json!(95.5),
         (_, Value::Number(number)) => json!(number.as_i64().unwrap() + 1),
         (_, text) => json!(format!("{}2", text.as_str().unwrap())),
@@ -225,6 +229,7 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
         if is_command.contains(&path.as_str()) {
             whole.spec.models.clear();
             whole.spec.autoscaling = None;
+            whole.spec.placement.trial = None;
             whole.spec.batching = albacore_api::Batching::default();
             whole.spec.queue = albacore_api::Queue::default();
         }
