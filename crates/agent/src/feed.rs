@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use albacore_api::{BatchingPolicy, InferenceDeployment};
 use albacore_os::{LineFifo, OsError, Written};
-use albacore_settings::feed::{Objective, Parameters, Pod, Snapshot};
+use albacore_settings::feed::{FeedLine, Objective, Parameters, Pod};
 use albacore_settings::{Batching, Policy, Queue, Slo};
 
 use crate::facts::PodFacts;
@@ -152,7 +152,7 @@ impl Feed {
     /// Writes what is known now.
     pub(crate) fn write(&mut self, pods: Vec<Pod>, metrics: String, now: Instant) {
         self.sequence += 1;
-        let line = Snapshot {
+        let line = FeedLine {
             node: self.node.clone(),
             sequence: self.sequence,
             pods: pods.clone(),

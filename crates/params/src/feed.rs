@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use albacore_settings::FEED_LINE_BYTES_MAX;
-use albacore_settings::feed::Snapshot;
+use albacore_settings::feed::FeedLine;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
 
@@ -103,7 +103,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 /// Takes a line, or why there is none.
 fn heed(line: Result<&[u8], &str>, known: &Known, counts: &Counts) {
     let read = match line {
-        Ok(line) => Snapshot::decode(line).map_err(|error| error.to_string()),
+        Ok(line) => FeedLine::decode(line).map_err(|error| error.to_string()),
         Err(why) => Err(why.to_owned()),
     };
     match read {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::{Pod, Snapshot};
+use albacore_settings::feed::{Pod, FeedLine};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -68,7 +68,7 @@ impl From<Denied> for Status {
 /// A snapshot that was taken.
 #[derive(Debug)]
 struct Seen {
-    snapshot: Snapshot,
+    snapshot: FeedLine,
     at: Instant,
     /// Index of the pod; `None` where pods of several uids have the address. The key `None` is that
     /// of pods without one.
@@ -93,7 +93,7 @@ impl Known {
     }
 
     /// A snapshot that is newer than all before.
-    pub(crate) fn take(&self, snapshot: Snapshot) {
+    pub(crate) fn take(&self, snapshot: FeedLine) {
         let mut by_address = HashMap::with_capacity(snapshot.pods.len());
         for (index, pod) in snapshot.pods.iter().enumerate() {
             let of = by_address.entry(pod.address).or_insert(Some(index));
@@ -168,8 +168,8 @@ mod tests {
         "threads":1,"cpu_share":1,"generation":1}}]}"#;
 
     /// A snapshot of pods, each a uid and an address.
-    fn snapshot(pods: &[(&str, Option<&str>)]) -> Snapshot {
-        let mut snapshot = Snapshot::decode(LINE.as_bytes()).unwrap().snapshot;
+    fn snapshot(pods: &[(&str, Option<&str>)]) -> FeedLine {
+        let mut snapshot = FeedLine::decode(LINE.as_bytes()).unwrap().snapshot;
         let one = snapshot.pods.remove(0);
         let pods = pods.iter().map(|(uid, address)| Pod {
             uid: (*uid).to_owned(),

@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::future::Future;
 use std::io::ErrorKind as IoError;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -166,8 +166,21 @@ fn start_logs(args: &Args) -> anyhow::Result<()> {
     started.map_err(|error| anyhow::anyhow!("logs cannot be started: {error}"))
 }
 
+/// Listens on `address`. `[::]` is every address, of IPv4 too; where the kernel has no IPv6, all of
+/// IPv4.
 async fn bind(argument: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
+    let bound = match TcpListener::bind(address).await {
+        // EAFNOSUPPORT and EADDRNOTAVAIL: no sockets or no addresses of IPv6; std has no kind for the
+        // first.
+        Err(error)
+            if address.ip() == Ipv6Addr::UNSPECIFIED
+                && matches!(error.raw_os_error(), Some(97 | 99)) =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    };
+    bound.with_context(|| {
         format!("{argument} {address} cannot be listened on: choose another address or port")
     })
 }

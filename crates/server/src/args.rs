@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "ADDR",
-        default_value = "0.0.0.0:8080",
+        default_value = "[::]:8080",
         env = "ALBACORE_HTTP"
     )]
     pub http: SocketAddr,
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "ADDR",
-        default_value = "0.0.0.0:8081",
+        default_value = "[::]:8081",
         env = "ALBACORE_GRPC"
     )]
     pub grpc: SocketAddr,
@@ -320,8 +320,8 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_contract() {
         let settings = settings(&[]).unwrap();
-        assert_eq!(settings.http, "0.0.0.0:8080".parse().unwrap());
-        assert_eq!(settings.grpc, "0.0.0.0:8081".parse().unwrap());
+        assert_eq!(settings.http, "[::]:8080".parse().unwrap());
+        assert_eq!(settings.grpc, "[::]:8081".parse().unwrap());
         let Served::Fixed { rules, .. } = settings.served else {
             panic!("{settings:?}");
         };
@@ -386,7 +386,6 @@ mod tests {
             (&["--max-delay=-2ms", "--policy", "timeout"], "--max-delay"),
             (&["--workers", "0"], "from 1 to 512"),
             (&["--threads", "many"], "from 1 to 512"),
-            (&["--max-rows", "0"], "--max-rows"),
             (&["--model", "m=b"], "--model m is given twice"),
             (&["--model", "=b"], "is no name"),
             (&["--model", "a/b=c"], "is no name"),

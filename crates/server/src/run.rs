@@ -1,7 +1,7 @@
 //! The front process from its command line to its exit code.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -230,8 +230,21 @@ async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
+/// Listens on `address`. `[::]` is every address, of IPv4 too; where the kernel has no IPv6, all of
+/// IPv4.
 async fn bind(argument: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
+    let bound = match TcpListener::bind(address).await {
+        // EAFNOSUPPORT and EADDRNOTAVAIL: no sockets or no addresses of IPv6; std has no kind for the
+        // first.
+        Err(error)
+            if address.ip() == Ipv6Addr::UNSPECIFIED
+                && matches!(error.raw_os_error(), Some(97 | 99)) =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    };
+    bound.with_context(|| {
         format!("{argument} {address} cannot be listened on: choose another address or port")
     })
 }

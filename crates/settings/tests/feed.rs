@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use albacore_settings::feed::{LINE_START, Objective, Parameters, Pod, Snapshot};
+use albacore_settings::feed::{FeedLine, LINE_START, Objective, Parameters, Pod};
 use albacore_settings::{
     Batching, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, Policy, Queue, Slo,
 };
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 const LINE: &str = r##"{"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x","uid":"6a","deployment":"fraud","generation":3,"parameters":{"batching":{"policy":"timeout","max_rows":512,"max_delay":"2ms"},"queue":{"max_rows":4096},"slo":[{"model":"fraud","latency":"25ms","percentile":99.9}],"window":"5ms","workers":4,"threads":2,"cpu_share":3.5,"generation":3}}],"metrics":"# TYPE a gauge\na 1\n"}
 "##;
 
-fn line() -> Snapshot {
-    Snapshot::decode(LINE.as_bytes()).unwrap().snapshot
+fn line() -> FeedLine {
+    FeedLine::decode(LINE.as_bytes()).unwrap().snapshot
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn what_another_version_adds_is_passed_over_and_counted() {
         .replace(r#""uid":"#, r#""zone":null,"uid":"#)
         .replace(r#""latency":"#, r#""soft":true,"latency":"#)
         .replace(r#""queue":{"#, r#""queue":{"depth":1,"#);
-    let decoded = Snapshot::decode(more.as_bytes()).unwrap();
+    let decoded = FeedLine::decode(more.as_bytes()).unwrap();
     assert_eq!(decoded.unknown_fields, 4);
     assert_eq!(decoded.snapshot, line());
 }
@@ -45,7 +45,7 @@ fn what_another_version_adds_is_passed_over_and_counted() {
 fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
     let mapped = LINE.replace("10.0.0.7", "::ffff:10.0.0.7");
     assert_eq!(
-        Snapshot::decode(mapped.as_bytes()).unwrap().snapshot,
+        FeedLine::decode(mapped.as_bytes()).unwrap().snapshot,
         line()
     );
     let mut pod = line().pods.remove(0);
@@ -146,14 +146,14 @@ fn each_wrong_value_is_named() {
     for (from, to, words) in WRONG {
         let wrong = LINE.replacen(from, to, 1);
         assert_ne!(wrong, LINE, "{from}");
-        let error = Snapshot::decode(wrong.as_bytes()).unwrap_err().to_string();
+        let error = FeedLine::decode(wrong.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(words), "{from} -> {to}: {error}");
     }
     for whole in ["[]", "1", "null", "", "\n", "\u{feff}{}", "{} {}"] {
-        assert!(Snapshot::decode(whole.as_bytes()).is_err(), "{whole:?}");
+        assert!(FeedLine::decode(whole.as_bytes()).is_err(), "{whole:?}");
     }
     let deep = "[".repeat(FEED_LINE_BYTES_MAX);
-    assert!(Snapshot::decode(deep.as_bytes()).is_err());
+    assert!(FeedLine::decode(deep.as_bytes()).is_err());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn bounds_hold_for_writers_too() {
     let error = snapshot.encode().unwrap_err().to_string();
     assert_eq!(error, "pods: has 1025 entries, at most 1024");
     let long = vec![b' '; FEED_LINE_BYTES_MAX + 1];
-    assert!(Snapshot::decode(&long).is_err());
+    assert!(FeedLine::decode(&long).is_err());
 }
 
 fn slo() -> impl Strategy<Value = Slo> {
@@ -252,8 +252,8 @@ prop_compose! {
         sequence in any::<u64>(),
         pods in prop::collection::vec(pod(), 0..5),
         metrics in any::<String>(),
-    ) -> Snapshot {
-        Snapshot { node, sequence, pods, metrics }
+    ) -> FeedLine {
+        FeedLine { node, sequence, pods, metrics }
     }
 }
 
@@ -262,14 +262,14 @@ proptest! {
     fn what_is_written_is_read_again(snapshot in snapshot()) {
         let line = snapshot.encode().unwrap();
         prop_assert_eq!(line.find('\n'), Some(line.len() - 1), "one line");
-        let decoded = Snapshot::decode(line.as_bytes()).unwrap();
+        let decoded = FeedLine::decode(line.as_bytes()).unwrap();
         prop_assert_eq!(decoded.unknown_fields, 0);
         prop_assert_eq!(decoded.snapshot, snapshot);
     }
 
     #[test]
     fn bytes_of_any_kind_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Snapshot::decode(&bytes);
+        let _ = FeedLine::decode(&bytes);
     }
 
     #[test]
@@ -286,7 +286,7 @@ proptest! {
                 _ => bytes.insert(at, byte),
             }
         }
-        if let Ok(decoded) = Snapshot::decode(&bytes) {
+        if let Ok(decoded) = FeedLine::decode(&bytes) {
             // What is taken is right in every field, and can be written again.
             decoded.snapshot.encode().unwrap();
         }
@@ -305,7 +305,7 @@ proptest! {
         // The field's name is kept, what stood there goes behind it under another.
         let at = LINE.match_indices("\":").nth(field).map_or(0, |(at, _)| at + 2);
         let text = format!("{}{value},\"other\":{}", &LINE[..at], &LINE[at..]);
-        if let Ok(decoded) = Snapshot::decode(text.as_bytes()) {
+        if let Ok(decoded) = FeedLine::decode(text.as_bytes()) {
             prop_assert_eq!(decoded.unknown_fields, 1);
             decoded.snapshot.encode().unwrap();
         }

@@ -12,7 +12,7 @@ use albacore_settings::Settings;
 use super::inbox::Inbox;
 use super::private_folder::PrivateFolder;
 use super::server::program_beside;
-use super::settings::{settings_of, snapshot_of};
+use super::settings::{feed_line_of, settings_of};
 use super::telling::Telling;
 use crate::failure::Failure;
 
@@ -48,7 +48,7 @@ impl Serving {
             &program,
             (&folder.path().join("feed"), &socket(folder.path())),
             folder.uid(),
-            snapshot_of(&settings, (server.workers, server.threads), generation),
+            feed_line_of(&settings, (server.workers, server.threads), generation),
             inbox,
         )?;
         Ok(Self {
@@ -81,7 +81,7 @@ impl Serving {
         self.generation += 1;
         let sizes = (server.workers, server.threads);
         self.telling
-            .tell(snapshot_of(&settings, sizes, self.generation));
+            .tell(feed_line_of(&settings, sizes, self.generation));
         Ok(())
     }
 

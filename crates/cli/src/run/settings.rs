@@ -1,7 +1,7 @@
 //! What the deployment's file says about serving, as `albacore-server` reads it and as `albacore-params` tells it.
 
 use albacore_api::{ModelFile, ModelSource, ReleaseRule, ServerSettings};
-use albacore_settings::feed::{Objective, Parameters, Pod, Snapshot};
+use albacore_settings::feed::{FeedLine, Objective, Parameters, Pod};
 use albacore_settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
 
 /// The settings of the server.
@@ -50,7 +50,7 @@ fn model(model: &ModelFile) -> Result<Model, String> {
 }
 
 /// The same for the feed: this machine as a node, the server as its one pod. `generation` counts the edits of the file.
-pub(super) fn snapshot_of(settings: &Settings, sizes: (u16, u16), generation: u64) -> Snapshot {
+pub(super) fn feed_line_of(settings: &Settings, sizes: (u16, u16), generation: u64) -> FeedLine {
     let objectives = settings.models.iter().filter_map(|model| {
         Some(Objective {
             model: model.name.clone(),
@@ -79,7 +79,7 @@ pub(super) fn snapshot_of(settings: &Settings, sizes: (u16, u16), generation: u6
         generation,
         parameters,
     };
-    Snapshot {
+    FeedLine {
         node: name.to_owned(),
         sequence: generation,
         pods: vec![pod],

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, Written};
-use albacore_settings::feed::Snapshot;
+use albacore_settings::feed::FeedLine;
 
 use super::inbox::Inbox;
 use crate::failure::{Failure, sentence};
@@ -37,7 +37,7 @@ const STOP_TIME: Duration = Duration::from_secs(6);
 
 /// A running child and its feed.
 pub(super) struct Telling {
-    snapshots: SyncSender<Snapshot>,
+    snapshots: SyncSender<FeedLine>,
     feeding: JoinHandle<()>,
     life: Arc<Life>,
     keeping: JoinHandle<()>,
@@ -68,7 +68,7 @@ impl Telling {
         program: &Path,
         (feed, socket): (&Path, &Path),
         uid: u32,
-        first: Snapshot,
+        first: FeedLine,
         inbox: SyncSender<Inbox>,
     ) -> Result<Self, Failure> {
         let pipe = LineFifo::new(feed).map_err(|e| Failure::Failed(sentence(&e)))?;
@@ -107,7 +107,7 @@ impl Telling {
     }
 
     /// Tells this from now on.
-    pub(super) fn tell(&self, snapshot: Snapshot) {
+    pub(super) fn tell(&self, snapshot: FeedLine) {
         // The thread ends after this value alone.
         drop(self.snapshots.send(snapshot));
     }
@@ -175,7 +175,7 @@ fn keep(spawn: &Spawn, life: &Life, inbox: &SyncSender<Inbox>) {
 }
 
 /// Writes the newest snapshot when it comes and every TELL_PERIOD, until there can be no other.
-fn feed_on(mut pipe: LineFifo, mut now: Snapshot, told: &Receiver<Snapshot>) {
+fn feed_on(mut pipe: LineFifo, mut now: FeedLine, told: &Receiver<FeedLine>) {
     let mut is_due = true;
     // bound: one pass each snapshot or period; ends with the sender
     loop {

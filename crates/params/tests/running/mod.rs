@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use albacore_proto::params::params_client::ParamsClient;
 use albacore_proto::params::{Parameters, WatchRequest};
-use albacore_settings::feed::{LINE_START, Parameters as Fed, Pod, Snapshot};
+use albacore_settings::feed::{LINE_START, Parameters as Fed, Pod, FeedLine};
 use albacore_settings::{Batching, Policy, Queue};
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
@@ -166,7 +166,7 @@ impl Agent {
 
     pub(crate) fn tell(&mut self, pods: &[Pod]) {
         self.sequence += 1;
-        let snapshot = Snapshot {
+        let snapshot = FeedLine {
             node: "n1".to_owned(),
             sequence: self.sequence,
             pods: pods.to_vec(),

@@ -183,17 +183,17 @@ impl Collector for FromDesk {
         }
         let counters = [
             (
-                "params_taken",
+                "params_messages_taken",
                 "Told parameters put in force",
                 link.taken_total,
             ),
             (
-                "params_refused",
+                "params_messages_refused",
                 "Told parameters that were wrong",
                 link.refused_total,
             ),
             (
-                "params_lost",
+                "params_streams_lost",
                 "Streams of --params that ended or could not be opened",
                 link.lost_total,
             ),

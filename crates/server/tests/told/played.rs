@@ -49,7 +49,7 @@ fn what_is_told_is_in_force_and_what_is_wrong_is_refused_by_name() {
     // The same mistake again is counted and not told again: the next event is of another one.
     wrong.generation = 79;
     teller.say(Ok(wrong));
-    while metric(&server, "albacore_params_refused_total") < 2.0 {
+    while metric(&server, "albacore_params_messages_refused_total") < 2.0 {
         std::thread::sleep(Duration::from_millis(5));
     }
     let mut deferred = message(80);
@@ -174,7 +174,7 @@ fn a_server_does_not_wait_for_its_teller() {
             json!({"connected": false, "generation": null})
         );
         if place != silent {
-            assert!(metric(&server, "albacore_params_lost_total") > 0.0);
+            assert!(metric(&server, "albacore_params_streams_lost_total") > 0.0);
         }
         assert_eq!(server.stop("-TERM"), Some(0));
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::{LINE_START, Parameters, Pod, Snapshot};
+use albacore_settings::feed::{LINE_START, Parameters, Pod, FeedLine};
 use albacore_settings::{Batching, Policy, Queue};
 
 use crate::running::zoo;
@@ -80,7 +80,7 @@ impl Agent {
                 generation: u64::from(rows),
             },
         };
-        let snapshot = Snapshot {
+        let snapshot = FeedLine {
             node: "n".to_owned(),
             sequence: u64::from(rows),
             pods: vec![pod],

@@ -1,17 +1,17 @@
 //! What a snapshot must hold.
 
+use core::net::IpAddr;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-use super::{Objective, Parameters, Pod, Snapshot};
+use super::{FeedLine, Objective, Parameters, Pod};
 use crate::check::{check_name, check_rules, check_slo, check_timespan};
 use crate::invalid::{Invalid, quoted};
 use crate::limits::{
     COUNT_MAX, CPUS_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, MODELS_MAX, OBJECT_NAME_CHARS_MAX,
 };
 
-impl Snapshot {
-    /// Checks values that were not read: what [`Snapshot::decode`] returns is checked.
+impl FeedLine {
+    /// Checks values that were not read: what [`FeedLine::decode`] returns is checked.
     ///
     /// # Errors
     /// The first thing that is wrong.

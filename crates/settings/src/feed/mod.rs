@@ -1,6 +1,6 @@
 //! The feed: what the agent of a node knows of its pods, for `albacore-params`.
 //!
-//! A pipe (FIFO) of JSON Lines. Each line is a whole [`Snapshot`]: whoever missed the lines before
+//! A pipe (FIFO) of JSON Lines. Each line is a whole [`FeedLine`]: whoever missed the lines before
 //! has lost nothing, and the newest is all there is. The agent writes one on each change and every
 //! ten seconds; it makes the pipe (mode 0644, so that its readers cannot write), and goes on without
 //! a reader.
@@ -21,10 +21,10 @@
 //! parameters before than others than were asked for.
 
 mod check;
-mod print;
-mod read;
+mod decode;
+mod encode;
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::time::Duration;
 
 use crate::settings::{Batching, Queue, Slo};
@@ -32,9 +32,9 @@ use crate::settings::{Batching, Queue, Slo};
 /// Ends the torn line of a writer before.
 pub const LINE_START: &[u8] = b"\n";
 
-/// What the agent knows at one moment.
+/// What the agent knows at one moment: what a line says.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Snapshot {
+pub struct FeedLine {
     /// The node's name.
     pub node: String,
     /// Counts the snapshots of one life of the agent, from 1.
@@ -99,7 +99,7 @@ pub struct Objective {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decoded {
     /// What it says.
-    pub snapshot: Snapshot,
+    pub snapshot: FeedLine,
     /// Fields of it that this version does not know.
     pub unknown_fields: usize,
 }

@@ -1,14 +1,14 @@
-//! [`Snapshot`] to a line.
+//! [`FeedLine`] to a line.
 
 use serde_json::{Map, Value, json};
 
-use super::{Parameters, Pod, Snapshot};
+use super::{FeedLine, Parameters, Pod};
 use crate::invalid::Invalid;
 use crate::limits::FEED_LINE_BYTES_MAX;
 use crate::settings::{Batching, Policy};
 use crate::timespan::print_timespan;
 
-impl Snapshot {
+impl FeedLine {
     /// The line, with its end.
     ///
     /// # Errors

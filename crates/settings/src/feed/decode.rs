@@ -1,33 +1,34 @@
-//! A line to [`Snapshot`].
+//! A line to [`FeedLine`].
 
+use core::net::IpAddr;
 use std::cell::Cell;
-use std::net::IpAddr;
 use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::{Decoded, Objective, Parameters, Pod, Snapshot};
+use super::{Decoded, FeedLine, Objective, Parameters, Pod};
 use crate::fields::{Fields, Unknown};
 use crate::invalid::Invalid;
 use crate::limits::FEED_LINE_BYTES_MAX;
 use crate::read;
 use crate::timespan::parse_timespan;
 
-impl Snapshot {
+impl FeedLine {
     /// Reads a line, with or without its end.
     ///
     /// # Errors
     /// The first thing that is wrong, with the name of its field.
-    pub fn decode(line: &[u8]) -> Result<Decoded, Invalid> {
-        if line.len() > FEED_LINE_BYTES_MAX {
-            return Err(Invalid::TooLong { bytes: line.len() });
+    pub fn decode(line_bytes: &[u8]) -> Result<Decoded, Invalid> {
+        if line_bytes.len() > FEED_LINE_BYTES_MAX {
+            let bytes = line_bytes.len();
+            return Err(Invalid::TooLong { bytes });
         }
-        let tree: Value = serde_json::from_slice(line).map_err(|error| Invalid::NotJson {
+        let tree: Value = serde_json::from_slice(line_bytes).map_err(|error| Invalid::NotJson {
             problem: error.to_string(),
         })?;
         let unknown = Rc::new(Cell::new(0));
         let counted = Unknown::Counted(Rc::clone(&unknown));
-        let snapshot = snapshot(Fields::of_whole("the line", tree, counted)?)?;
+        let snapshot = line(Fields::of_whole("the line", tree, counted)?)?;
         snapshot.check()?;
         Ok(Decoded {
             snapshot,
@@ -36,11 +37,11 @@ impl Snapshot {
     }
 }
 
-fn snapshot(mut fields: Fields) -> Result<Snapshot, Invalid> {
+fn line(mut fields: Fields) -> Result<FeedLine, Invalid> {
     let node = text(&mut fields, "node")?;
     let sequence = long(&mut fields, "sequence")?;
     let pods = fields.list("pods")?;
-    let snapshot = Snapshot {
+    let snapshot = FeedLine {
         node,
         sequence,
         pods: pods.into_iter().map(pod).collect::<Result<_, _>>()?,

@@ -1,0 +1,107 @@
+//! Messages that are taken, and those that are refused.
+
+use super::*;
+
+fn message() -> proto::Parameters {
+    proto::Parameters {
+        batching: Some(proto::Batching {
+            policy: proto::Policy::Timeout.into(),
+            max_rows: 512,
+            max_delay_us: Some(2000),
+        }),
+        queue: Some(proto::Queue { max_rows: 4096 }),
+        slo: vec![proto::Objective {
+            model: "m".to_owned(),
+            latency_us: 25_000,
+            percentile: 99.0,
+        }],
+        window_us: None,
+        workers: 2,
+        threads: 2,
+        cpu_share: 4.0,
+        generation: 7,
+    }
+}
+
+#[test]
+fn a_message_is_taken_in_every_field() {
+    let told = Told::of(&message()).unwrap();
+    let delay = Nanos(2_000_000);
+    assert_eq!(told.rules.policy, Policy::Timeout { delay });
+    assert_eq!(told.rules.batch_rows_max, 512);
+    assert_eq!(told.rules.queue_rows_max, 4096);
+    let latency = Duration::from_millis(25);
+    let percentile = 99.0;
+    let objective = Objective {
+        latency,
+        percentile,
+    };
+    assert_eq!(told.objectives, [("m".to_owned(), objective)]);
+    assert_eq!((told.generation, told.unused.len()), (7, 0));
+    let mut more = message();
+    more.window_us = Some(5000);
+    assert_eq!(Told::of(&more).unwrap().unused, ["window"]);
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_name() {
+    type Change = fn(&mut proto::Parameters, &mut proto::Batching);
+    let cases: [(Change, &str); 14] = [
+        (|_, b| b.policy = 0, "batching.policy: 0 is no rule"),
+        (|_, b| b.policy = 99, "batching.policy: 99 is no rule"),
+        (
+            |_, b| b.policy = proto::Policy::Eager.into(),
+            "batching.max_delay_us: stands beside",
+        ),
+        (
+            |_, b| b.max_delay_us = None,
+            "batching.max_delay_us: is missing",
+        ),
+        (
+            |_, b| b.max_delay_us = Some(25_000),
+            "batching.max_delay: \"25ms\" is not shorter",
+        ),
+        (
+            |_, b| b.max_delay_us = Some(u64::MAX),
+            "batching.max_delay: ",
+        ),
+        (
+            |_, b| (b.policy, b.max_delay_us) = (proto::Policy::Deferred.into(), None),
+            "batching.policy: deferred is not built yet",
+        ),
+        (|_, b| b.max_rows = 0, "batching.max_rows: 0 is not from 1"),
+        (
+            |_, b| b.max_rows = u32::MAX,
+            "batching.max_rows: 4294967295 is not",
+        ),
+        (|p, _| p.queue = None, "queue: is missing"),
+        (
+            |p, _| p.slo[0].percentile = f64::NAN,
+            "slo[0].percentile: NaN is not",
+        ),
+        (|p, _| p.slo[0].latency_us = 0, "slo[0].latency: "),
+        (
+            |p, _| p.slo = vec![p.slo[0].clone(); 2],
+            "slo[1].model: \"m\" is there twice",
+        ),
+        (
+            |p, _| p.cpu_share = f64::INFINITY,
+            "cpu_share: inf is not above 0",
+        ),
+    ];
+    for (change, words) in cases {
+        let mut message = message();
+        let mut batching = message.batching.take().unwrap();
+        change(&mut message, &mut batching);
+        message.batching = Some(batching);
+        let error = Told::of(&message).unwrap_err();
+        assert!(
+            error.starts_with(&format!("parameters.{words}")),
+            "{words}: {error}"
+        );
+    }
+    let mut without = message();
+    without.batching = None;
+    let error = Told::of(&without).unwrap_err();
+    assert_eq!(error, "parameters.batching: is missing");
+}
