@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::{Pod, FeedLine};
+use albacore_settings::feed::{FeedLine, Pod};
 use tokio::sync::watch;
 use tonic::Status;
 

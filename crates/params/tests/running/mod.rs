@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use albacore_proto::params::params_client::ParamsClient;
 use albacore_proto::params::{Parameters, WatchRequest};
-use albacore_settings::feed::{LINE_START, Parameters as Fed, Pod, FeedLine};
+use albacore_settings::feed::{FeedLine, LINE_START, Parameters as Fed, Pod};
 use albacore_settings::{Batching, Policy, Queue};
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::{LINE_START, Parameters, Pod, FeedLine};
+use albacore_settings::feed::{FeedLine, LINE_START, Parameters, Pod};
 use albacore_settings::{Batching, Policy, Queue};
 
 use crate::running::zoo;
