@@ -77,7 +77,7 @@ fn what_is_told_is_in_force_and_what_is_wrong_is_refused_by_name() {
     assert!(state["params"]["refused"].is_null());
     assert_eq!(metric(&server, "albacore_params_connected"), 1.0);
     assert_eq!(metric(&server, "albacore_params_generation"), 81.0);
-    assert_eq!(metric(&server, "albacore_params_taken_total"), 2.0);
+    assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 2.0);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
