@@ -2,12 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench_command;
 mod draw;
 mod failure;
 mod json;
 mod limits;
 mod machine;
+mod model_command;
 mod npy;
+mod partition;
 mod plan_command;
 mod predict_command;
 mod print;
@@ -21,7 +24,7 @@ mod topology_command;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use args::{Args, Command};
+use args::{Args, BenchCommand, Command, ModelCommand};
 use clap::Parser as _;
 use failure::Failure;
 
@@ -42,7 +45,10 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Topology(args) => topology_command::run(args),
         Command::Plan(args) => plan_command::run(args),
+        Command::Partition(args) => partition::run(args),
         Command::Predict(args) => predict_command::run(args),
+        Command::Model(ModelCommand::Show { file }) => model_command::show(file),
+        Command::Bench(BenchCommand::Engine { kernel }) => bench_command::engine(kernel.as_deref()),
         Command::Run(args) => run::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Status(args) => status_command::run(args),

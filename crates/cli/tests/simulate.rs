@@ -213,3 +213,18 @@ fn what_is_wrong_is_refused_with_file_line_and_key() {
     );
     assert_refused(&albacore_words("simulate"), 64, &["--file"]);
 }
+
+#[test]
+fn a_day_is_followed_and_drawn() {
+    let (_folder, path) = folder(SCENARIO);
+    let day = ["simulate", "-f", &path, "--day", "--day-seconds", "600"];
+    let ran = albacore(&day);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let both: Value = serde_json::from_str(&ran.out).unwrap();
+    for day in both["days"].as_array().unwrap() {
+        assert_eq!(day["intervals"].as_array().unwrap().len(), 40);
+        assert!(day["worker_seconds"].as_f64().unwrap() > 0.0);
+    }
+    let ran = albacore(&[&day[..], &["--output", "svg"]].concat());
+    assert!(ran.out.starts_with("<svg") && ran.out.contains("workers"));
+}

@@ -137,6 +137,24 @@ impl<'a> Arrivals<'a> {
             }
         }
     }
+
+    /// From now on the models have these rates. Gaps that have begun go on in proportion.
+    pub(crate) fn set_rates(&mut self, rates: &[f64], now: u64) {
+        if let Self::Drawn { streams, next, .. } = self {
+            let left = next.drain().collect::<Vec<_>>();
+            for Reverse(Arrival { at, model }) in left {
+                let stream = &mut streams[model];
+                let gap = 1e9 / rates[model];
+                let rest = (at.saturating_sub(now)) as f64 / stream.gap * gap;
+                stream.gap = gap;
+                stream.last = now as f64 + rest;
+                next.push(Reverse(Arrival {
+                    at: stream.last as u64,
+                    model,
+                }));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +196,14 @@ mod tests {
             .map(|a| a.at)
             .collect();
         assert_eq!(first, [0, 750_000_000, 1_500_000_000]);
+    }
+
+    #[test]
+    fn rates_can_change_on_the_way() {
+        let mut arrivals = Arrivals::draw(Process::Poisson, &[1000.0], 1);
+        arrivals.set_rates(&[4000.0], 0);
+        let last = (0..40_000).filter_map(|_| arrivals.next()).last().unwrap();
+        assert!((last.at as f64 / 10e9 - 1.0).abs() < 0.03, "{last:?}");
     }
 
     #[test]

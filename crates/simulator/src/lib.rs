@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod day;
 mod goodput;
 mod measure;
 mod random;
@@ -12,6 +13,7 @@ mod run;
 mod scenario;
 
 pub use arrivals::{Arrival, Popularity, Process};
+pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at};
 pub use goodput::{BAD_RATE_MAX, RATE_PRECISION, goodput, is_good_at};
 pub use measure::Figures;
 pub use read::{Invalid, Place, ReadFile, ScenarioError, read_arrivals, read_profiles};

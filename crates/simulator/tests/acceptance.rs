@@ -147,3 +147,70 @@ fn equal_seeds_give_equal_runs() {
         "{delayed:?}"
     );
 }
+
+#[test]
+fn a_day_is_followed_with_fewer_workers_than_by_busy_time() {
+    let text = copies(12, 1, "alpha: 1.053, beta: 5.072, slo: 25");
+    let scenario = scenario(&text, &["policy=auto"]).at_rate(6000.0);
+    let hour = albacore_batching::Nanos(3_600_000_000_000);
+    let [load, busy] = albacore_simulator::days(&scenario, hour, &mut |_| ()).unwrap();
+    let sum =
+        |day: &albacore_simulator::Day| (day.bad_rate(), day.worker_seconds(), day.lag_seconds());
+    println!("load {:?} busy {:?}", sum(&load), sum(&busy));
+    assert!(load.worker_seconds() < busy.worker_seconds());
+    assert!(load.bad_rate() < 0.05);
+}
+
+/// A set: its scenario, its keys, and the best goodput of any policy and drop rule on it.
+fn sets() -> Vec<(String, Vec<&'static str>, f64)> {
+    let bursts = vec!["arrivals.process=gamma", "arrivals.shape=0.05"];
+    let zipf = vec!["arrivals.popularity=zipf", "arrivals.exponent=0.9"];
+    let fig6a = |beta| {
+        copies(
+            32,
+            10,
+            &format!("alpha: 1, beta: {beta}, slo: {}", 2 * (8 + beta)),
+        )
+    };
+    let zoo = |file| format!("workers: 64\nprofiles: {file}.csv");
+    let twenty = |slo| copies(32, 20, &format!("alpha: 1.053, beta: 5.072, slo: {slo}"));
+    vec![
+        (resnet(), vec![], 5332.0),
+        (inception(), vec![], 951.0),
+        (fig6a(1), vec![], 29_455.0),
+        (fig6a(7), vec![], 21_443.0),
+        (fig6a(15), vec![], 17_669.0),
+        (flat(), vec![], 21_085.0),
+        (zoo("a100"), vec![], 18_211.0),
+        (zoo("a100"), zipf.clone(), 43_104.0),
+        (zoo("1080ti"), vec![], 7621.0),
+        (zoo("1080ti"), zipf, 15_289.0),
+        (twenty(15), bursts.clone(), 11_831.0),
+        (twenty(25), bursts.clone(), 18_215.0),
+        (twenty(100), bursts, 27_184.0),
+    ]
+}
+
+#[test]
+fn auto_has_the_goodput_of_the_best_rule_on_every_set() {
+    for (text, mut keys, best) in sets() {
+        keys.extend(["policy=auto", "drop.target=auto", "requests=800000"]);
+        let scenario = scenario(&text, &keys);
+        assert!(
+            is_good_at(&scenario, best * 0.99, &mut |_| ()),
+            "{keys:?}: below {best}"
+        );
+    }
+}
+
+#[test]
+fn auto_leaves_workers_as_idle_as_deferred_below_the_peak() {
+    for (text, keys, best) in sets().into_iter().filter(|(_, keys, _)| keys.is_empty()) {
+        for share in [0.2, 0.5, 0.8] {
+            let auto = at(&text, &[&keys[..], &["policy=auto"]].concat(), best * share);
+            let deferred = at(&text, &keys, best * share);
+            let less = deferred.idle_share - auto.idle_share;
+            assert!(less < 0.03, "{share} of {best}: {deferred:?} {auto:?}");
+        }
+    }
+}

@@ -143,12 +143,14 @@ impl Learned {
         }
         let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * self.eagerness;
         let least = (WORTHS * worth).min(own as f64);
-        let half = rows_of(Target::Half).min(own);
+        let half = rows_of(Target::Half) as f64;
+        // In bursts a batch is half as large again: what comes together is served together.
+        let eager = half * (1.5 - 0.5 / self.variation());
         Plan {
             // At least 1: even a queue that is fully eager needs something to dispatch.
             enough: between(own as f64, least).ceil().max(1.0) as u64,
             early,
-            target: Some(between(own as f64, half as f64).round().max(1.0) as u64),
+            target: Some(between(own as f64, eager.min(own as f64)).round().max(1.0) as u64),
         }
     }
 }

@@ -41,6 +41,14 @@ pub(crate) struct SimulateArgs {
         default_value = "auto,deferred,eager,timeout=10%,eager/half"
     )]
     pub(crate) policies: Vec<String>,
+    /// Follow a day of changing load by bad rate and idle share, and by busy time alone, as a stock
+    /// autoscaler does; the scenario's rate is that of the peak, its workers are the most there are
+    #[arg(long = "day", group = "what")]
+    pub(crate) is_day: bool,
+    /// How long the day of --day is; shorter ones change as much in less time
+    #[arg(long, value_name = "N", default_value_t = 86_400,
+          value_parser = clap::value_parser!(u64).range(600..=86_400))]
+    pub(crate) day_seconds: u64,
     /// Show the article's example: what a gap in the arrivals does to eager and to deferred batches
     #[arg(long = "example", group = "what", conflicts_with_all = ["file", "sets"])]
     pub(crate) is_example: bool,

@@ -38,7 +38,8 @@ fn scenarios(scenario: &Scenario, names: &[String]) -> Result<Vec<(String, Scena
         .iter()
         .map(|name| {
             let named = named(scenario, name.trim()).ok_or_else(|| {
-                let what = "write auto, deferred, eager or timeout=10%, with /own, /half, /head or /N";
+                let what =
+                    "write auto, deferred, eager or timeout=10%, with /own, /half, /head or /N";
                 Failure::Usage(format!("--policies {name}: {what}"))
             })?;
             Ok((name.trim().to_owned(), named))

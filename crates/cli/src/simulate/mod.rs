@@ -3,6 +3,7 @@
 mod args;
 mod chart;
 mod compare;
+mod day;
 mod example;
 mod progress;
 mod timeline;
@@ -35,8 +36,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
             let what = "--output text: only --example has one, the rest prints JSON";
             return Err(Failure::Usage(what.to_owned()));
         }
-        Some(SimulateOutput::Svg) if !args.is_compare => {
-            let what = "--output svg: only --compare and --example draw";
+        Some(SimulateOutput::Svg) if !args.is_compare && !args.is_day => {
+            let what = "--output svg: only --compare, --day and --example draw";
             return Err(Failure::Usage(what.to_owned()));
         }
         _ => {}
@@ -45,13 +46,16 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
         return print(&trace::of(&scenario));
     }
     let is_drawn = matches!(scenario.source, Source::Drawn { .. });
-    if !is_drawn && (args.is_goodput || args.is_compare) {
-        let what = "a list of arrivals has one rate: --goodput and --compare need \
+    if !is_drawn && (args.is_goodput || args.is_compare || args.is_day) {
+        let what = "a list of arrivals has one rate: --goodput, --compare and --day need \
                     arrivals.process poisson, gamma or uniform";
         return Err(Failure::Usage(what.to_owned()));
     }
+    let is_picture = output == Some(SimulateOutput::Svg);
+    if args.is_day {
+        return day::run(&scenario, args.day_seconds, is_picture);
+    }
     if args.is_compare {
-        let is_picture = output == Some(SimulateOutput::Svg);
         return compare::run(&scenario, &args.policies, is_picture);
     }
     let value = match args.is_goodput {

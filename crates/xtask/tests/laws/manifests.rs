@@ -72,7 +72,7 @@ const fn row(
 }
 
 /// The matrix of ARCHITECTURE.md. What is not here is forbidden.
-const MATRIX: [Row; 22] = [
+const MATRIX: [Row; 23] = [
     row("topology", &[], &[]),
     row("mapping", &[Solver], &["topology"]),
     row("explain", &[], &["mapping", "topology"]),
@@ -80,6 +80,7 @@ const MATRIX: [Row; 22] = [
     row("plan", &[], &["mapping", "topology"]),
     row("batching", &[], &[]),
     row("simulator", &[], &["batching"]),
+    row("partition", &[Solver], &[]),
     row("trees", &[], &[]),
     row("settings", &[], &[]),
     row("storage", &[], &["settings"]),

@@ -1,0 +1,159 @@
+//! Judges a partition: counts everything again from the problem, shares no code with what finds one.
+
+use crate::problem::Problem;
+
+/// Rounding that sums of numbers may show, as a share.
+const ROUNDING: f64 = 1e-9;
+
+/// What a partition is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// (max - min) / mean of the sub-clusters' rates.
+    pub rate_imbalance: f64,
+    /// The same of their memory.
+    pub memory_imbalance: f64,
+    /// Largest deviation from the mean rate, as a share of it, plus weight times that of memory.
+    pub objective: f64,
+    /// What the loadings and unloadings cost against what is in force.
+    pub change_cost: f64,
+    /// How many models change their sub-cluster.
+    pub moved: usize,
+}
+
+/// A rule that a partition breaks.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Broken {
+    /// Rule (8): a place for each model, among the sub-clusters.
+    #[error("{places} places for {models} models, the largest {largest} of {clusters}")]
+    Places {
+        /// Places given.
+        places: usize,
+        /// Models.
+        models: usize,
+        /// The largest place.
+        largest: usize,
+        /// Sub-clusters.
+        clusters: usize,
+    },
+    /// Rule (4).
+    #[error("sub-cluster {cluster}: rate {rate} is above the limit {limit}")]
+    Rate {
+        /// Where.
+        cluster: usize,
+        /// How much.
+        rate: f64,
+        /// The limit.
+        limit: f64,
+    },
+    /// Rule (5).
+    #[error("sub-cluster {cluster}: memory {memory} is above the limit {limit}")]
+    Memory {
+        /// Where.
+        cluster: usize,
+        /// How much, with the largest running memory.
+        memory: f64,
+        /// The limit.
+        limit: f64,
+    },
+    /// Rule (10).
+    #[error("changes cost {cost}, above the limit {limit}")]
+    Change {
+        /// How much.
+        cost: f64,
+        /// The limit.
+        limit: f64,
+    },
+}
+
+/// Checks every rule and measures.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn check(problem: &Problem, places: &[usize]) -> Result<Measure, Broken> {
+    let largest = places.iter().copied().max().unwrap_or(0);
+    if places.len() != problem.models.len() || largest >= problem.clusters {
+        return Err(Broken::Places {
+            places: places.len(),
+            models: problem.models.len(),
+            largest,
+            clusters: problem.clusters,
+        });
+    }
+    let (mut rates, mut memories) = (Vec::new(), Vec::new());
+    for cluster in 0..problem.clusters {
+        let here = || {
+            let models = problem.models.iter().zip(places);
+            models
+                .filter(|(_, place)| **place == cluster)
+                .map(|(model, _)| model)
+        };
+        let rate: f64 = here().map(|model| model.rate).sum();
+        let memory: f64 = here().map(|model| model.memory).sum();
+        let running = here().map(|model| model.running_memory).fold(0.0, f64::max);
+        if rate > problem.limits.rate * (1.0 + ROUNDING) {
+            let limit = problem.limits.rate;
+            return Err(Broken::Rate {
+                cluster,
+                rate,
+                limit,
+            });
+        }
+        if memory + running > problem.limits.memory * (1.0 + ROUNDING) {
+            return Err(Broken::Memory {
+                cluster,
+                memory: memory + running,
+                limit: problem.limits.memory,
+            });
+        }
+        rates.push(rate);
+        memories.push(memory);
+    }
+    let (change_cost, moved) = changes(problem, places);
+    let limit = problem
+        .current
+        .as_ref()
+        .map_or(f64::INFINITY, |c| c.cost_max);
+    if change_cost > limit * (1.0 + ROUNDING) {
+        let cost = change_cost;
+        return Err(Broken::Change { cost, limit });
+    }
+    let ((rate_imbalance, rate_off), (memory_imbalance, memory_off)) =
+        (spread(&rates), spread(&memories));
+    Ok(Measure {
+        rate_imbalance,
+        memory_imbalance,
+        objective: rate_off + problem.weight * memory_off,
+        change_cost,
+        moved,
+    })
+}
+
+/// Each change of one model's place unloads it there and loads it here.
+fn changes(problem: &Problem, places: &[usize]) -> (f64, usize) {
+    let Some(current) = &problem.current else {
+        return (0.0, 0);
+    };
+    let (mut cost, mut moved) = (0.0, 0);
+    for ((model, place), before) in problem.models.iter().zip(places).zip(&current.clusters) {
+        match before {
+            Some(before) if before == place => {}
+            Some(_) => {
+                cost += 2.0 * model.change_cost;
+                moved += 1;
+            }
+            None => cost += model.change_cost,
+        }
+    }
+    (cost, moved)
+}
+
+/// (max - min) / mean, and the largest deviation from the mean as a share of it.
+fn spread(sums: &[f64]) -> (f64, f64) {
+    let mean = sums.iter().sum::<f64>() / sums.len() as f64;
+    if mean <= 0.0 {
+        return (0.0, 0.0);
+    }
+    let max = sums.iter().copied().fold(f64::MIN, f64::max);
+    let min = sums.iter().copied().fold(f64::MAX, f64::min);
+    ((max - min) / mean, (max - mean).max(mean - min) / mean)
+}

@@ -1,0 +1,261 @@
+//! Construction and local search.
+//!
+//! **Problem.** Places for models so that the largest deviations of rate and memory from their means
+//! are small, within the limits. Deciding whether one of nothing exists is NP-hard.
+//!
+//! **Approach.** What is in force stays; other models are placed from the largest on where they leave
+//! the least sum of squared deviations. Then moves of one model and exchanges of two between pairs of
+//! sub-clusters, each taken if it lowers the sum of the deviations' fourth powers, of which the largest
+//! ones are nearly all: pairs are taken in order of how far they are apart, one round after the other,
+//! until a round gains nothing or the budget is spent.
+//!
+//! **Proof sketch.** Every step keeps the limits, or lowers the sum of what is above them, which
+//! stands before everything else. Each round is finite and each step lowers a number that is bounded
+//! below.
+//!
+//! **Limits.** A problem with tight limits may have a partition that is not found; the answer is
+//! judged by [`crate::check`].
+
+use crate::limits::BARREN_ROUNDS_MAX;
+use crate::problem::Problem;
+
+/// What a sub-cluster holds.
+#[derive(Clone, Debug, Default)]
+struct Cluster {
+    models: Vec<usize>,
+    rate: f64,
+    memory: f64,
+}
+
+struct Search<'a> {
+    problem: &'a Problem,
+    clusters: Vec<Cluster>,
+    /// Means a sub-cluster.
+    rate: f64,
+    memory: f64,
+    /// What changes cost so far.
+    spent: f64,
+}
+
+/// The best places that were found while `may_go_on` says so.
+pub fn search(problem: &Problem, may_go_on: &mut dyn FnMut() -> bool) -> Vec<usize> {
+    let (rate, memory) = problem.means();
+    let mut search = Search {
+        problem,
+        clusters: vec![Cluster::default(); problem.clusters],
+        rate,
+        memory,
+        spent: 0.0,
+    };
+    search.construct();
+    let mut barren = 0;
+    while barren < BARREN_ROUNDS_MAX && may_go_on() {
+        if !search.round(barren, may_go_on) {
+            barren += 1;
+            // All pairs in one round that gains nothing: nothing is left to gain.
+            if barren as usize >= problem.clusters {
+                break;
+            }
+        } else {
+            barren = 0;
+        }
+    }
+    search.places()
+}
+
+impl Search<'_> {
+    fn construct(&mut self) {
+        let current = self.problem.current.as_ref();
+        let before = |model: usize| current.and_then(|current| current.clusters[model]);
+        let mut open: Vec<usize> = Vec::new();
+        for model in 0..self.problem.models.len() {
+            match before(model) {
+                Some(place) => self.put(model, place),
+                None => open.push(model),
+            }
+        }
+        let size = |&model: &usize| {
+            let model = &self.problem.models[model];
+            model.rate / self.rate + self.problem.weight.min(1.0) * model.memory / self.memory
+        };
+        open.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        for model in open {
+            if current.is_some() {
+                self.spent += self.problem.models[model].change_cost;
+            }
+            let m = &self.problem.models[model];
+            let (rate, memory) = (m.rate, m.memory);
+            let cost = |place: &usize| {
+                let cluster = &self.clusters[*place];
+                let above = self.above_limits(cluster, rate, memory, &[], Some(model));
+                let r = (cluster.rate + rate) / self.rate;
+                let s = (cluster.memory + memory) / self.memory;
+                (above, r * r + self.problem.weight * s * s)
+            };
+            let best = (0..self.clusters.len()).min_by(|a, b| {
+                let (a, b) = (cost(a), cost(b));
+                a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+            });
+            self.put(model, best.unwrap_or(0));
+        }
+    }
+
+    fn put(&mut self, model: usize, place: usize) {
+        let m = &self.problem.models[model];
+        let cluster = &mut self.clusters[place];
+        cluster.models.push(model);
+        cluster.rate += m.rate;
+        cluster.memory += m.memory;
+    }
+
+    /// How far a sub-cluster with so much more, without and with these models, is above its limits.
+    fn above_limits(
+        &self,
+        cluster: &Cluster,
+        rate: f64,
+        memory: f64,
+        without: &[usize],
+        with: Option<usize>,
+    ) -> f64 {
+        let limits = &self.problem.limits;
+        let mut above = 0.0;
+        if limits.rate.is_finite() {
+            above += (cluster.rate + rate - limits.rate).max(0.0) / self.rate;
+        }
+        if limits.memory.is_finite() {
+            let staying = cluster
+                .models
+                .iter()
+                .filter(|model| !without.contains(model));
+            let running = staying.chain(with.as_ref());
+            let running = running.map(|&model| self.problem.models[model].running_memory);
+            let running = running.fold(0.0, f64::max);
+            above += (cluster.memory + memory + running - limits.memory).max(0.0) / self.memory;
+        }
+        // What rounding leaves of an exact fit is nothing.
+        if above < 1e-12 { 0.0 } else { above }
+    }
+
+    /// The fourth powers of the deviations of a sub-cluster with so much more.
+    fn penalty(&self, cluster: &Cluster, rate: f64, memory: f64) -> f64 {
+        let r = ((cluster.rate + rate) / self.rate - 1.0).powi(2);
+        let s = ((cluster.memory + memory) / self.memory - 1.0).powi(2);
+        r * r + self.problem.weight * s * s
+    }
+
+    /// Improves pairs of sub-clusters; `shift` says how far apart in the order of deviation they are.
+    fn round(&mut self, shift: u32, may_go_on: &mut dyn FnMut() -> bool) -> bool {
+        let count = self.clusters.len();
+        let mut order: Vec<usize> = (0..count).collect();
+        let signed =
+            |c: &Cluster| c.rate / self.rate + self.problem.weight * c.memory / self.memory;
+        order.sort_by(|&a, &b| signed(&self.clusters[a]).total_cmp(&signed(&self.clusters[b])));
+        let mut has_gained = false;
+        for i in 0..count {
+            let j = (count - 1 - i + shift as usize) % count;
+            let (a, b) = (order[i], order[j]);
+            // A pair is improved until it has no better exchange; each lowers the penalty.
+            while a != b && may_go_on() && self.improve_pair(a, b) {
+                has_gained = true;
+            }
+        }
+        has_gained
+    }
+
+    /// Takes the best move or exchange between two sub-clusters, if one is better than nothing.
+    fn improve_pair(&mut self, a: usize, b: usize) -> bool {
+        let models = &self.problem.models;
+        let (left, right) = (&self.clusters[a], &self.clusters[b]);
+        let now = (
+            self.above_limits(left, 0.0, 0.0, &[], None)
+                + self.above_limits(right, 0.0, 0.0, &[], None),
+            self.penalty(left, 0.0, 0.0) + self.penalty(right, 0.0, 0.0),
+        );
+        let mut best = (now, None);
+        let none = [None];
+        let lefts = || left.models.iter().copied().map(Some).chain(none);
+        let rights = || right.models.iter().copied().map(Some).chain(none);
+        for x in lefts() {
+            let (xr, xs) = x.map_or((0.0, 0.0), |x| (models[x].rate, models[x].memory));
+            for y in rights() {
+                let (yr, ys) = y.map_or((0.0, 0.0), |y| (models[y].rate, models[y].memory));
+                let (rate, memory) = (yr - xr, ys - xs);
+                let penalty =
+                    self.penalty(left, rate, memory) + self.penalty(right, -rate, -memory);
+                if now.0 == 0.0 && penalty >= best.0.1 * (1.0 - 1e-9) {
+                    continue;
+                }
+                if !self.is_affordable(x, y, a, b) {
+                    continue;
+                }
+                let out = |model: Option<usize>| model.map_or([usize::MAX], |model| [model]);
+                let above = self.above_limits(left, rate, memory, &out(x), y)
+                    + self.above_limits(right, -rate, -memory, &out(y), x);
+                if above < best.0.0 || above == best.0.0 && penalty < best.0.1 * (1.0 - 1e-9) {
+                    best = ((above, penalty), Some((x, y)));
+                }
+            }
+        }
+        match best.1 {
+            Some((x, y)) => {
+                self.exchange(a, b, x, y);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What it costs more that a model goes from one place to another.
+    fn extra(&self, model: Option<usize>, from: usize, to: usize) -> f64 {
+        let (Some(model), Some(current)) = (model, &self.problem.current) else {
+            return 0.0;
+        };
+        let cost = self.problem.models[model].change_cost;
+        match current.clusters[model] {
+            Some(before) if before == from => 2.0 * cost,
+            Some(before) if before == to => -2.0 * cost,
+            _ => 0.0,
+        }
+    }
+
+    fn is_affordable(&self, x: Option<usize>, y: Option<usize>, a: usize, b: usize) -> bool {
+        let limit = match &self.problem.current {
+            Some(current) => current.cost_max,
+            None => return true,
+        };
+        let extra = self.extra(x, a, b) + self.extra(y, b, a);
+        extra <= 0.0 || self.spent + extra <= limit * (1.0 + 1e-12)
+    }
+
+    fn exchange(&mut self, a: usize, b: usize, x: Option<usize>, y: Option<usize>) {
+        self.spent += self.extra(x, a, b) + self.extra(y, b, a);
+        for (model, from, to) in [(x, a, b), (y, b, a)] {
+            if let Some(model) = model {
+                self.clusters[from].models.retain(|&other| other != model);
+                self.put(model, to);
+            }
+        }
+        // Sums are taken anew, so that rounding does not add up over many steps.
+        for place in [a, b] {
+            let cluster = &mut self.clusters[place];
+            let all = || {
+                cluster
+                    .models
+                    .iter()
+                    .map(|&model| &self.problem.models[model])
+            };
+            let (rate, memory) = (all().map(|m| m.rate).sum(), all().map(|m| m.memory).sum());
+            (cluster.rate, cluster.memory) = (rate, memory);
+        }
+    }
+
+    fn places(&self) -> Vec<usize> {
+        let mut places = vec![0; self.problem.models.len()];
+        for (place, cluster) in self.clusters.iter().enumerate() {
+            for &model in &cluster.models {
+                places[model] = place;
+            }
+        }
+        places
+    }
+}

@@ -1,0 +1,91 @@
+//! Both methods, a bound, and the gap between them.
+
+use crate::check::{Measure, check};
+use crate::problem::{Problem, ProblemError};
+use crate::program::solve_program;
+use crate::search::search;
+
+/// What found a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Construction and local search.
+    Search,
+    /// The integer program, solved to its end.
+    Program,
+}
+
+/// A partition with what is known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// The sub-cluster of each model.
+    pub places: Vec<usize>,
+    /// Counted by the checker.
+    pub measure: Measure,
+    /// No partition has an objective below this.
+    pub bound: f64,
+    /// The better method.
+    pub method: Method,
+}
+
+impl Solution {
+    /// How far the objective is above the bound at most.
+    #[must_use]
+    pub fn gap(&self) -> f64 {
+        (self.measure.objective - self.bound).max(0.0)
+    }
+}
+
+/// The better of both methods.
+///
+/// # Errors
+/// What is wrong with the problem, or that no partition within its limits was found.
+pub fn solve(
+    problem: &Problem,
+    may_go_on: &mut dyn FnMut() -> bool,
+) -> Result<Solution, ProblemError> {
+    problem.validate()?;
+    let places = search(problem, may_go_on);
+    let searched = check(problem, &places).map(|measure| Solution {
+        places,
+        measure,
+        bound: bound(problem),
+        method: Method::Search,
+    });
+    let programmed = solve_program(problem).and_then(|places| {
+        let measure = check(problem, &places).ok()?;
+        // Solved to its end: its own objective is the bound.
+        Some(Solution {
+            bound: measure.objective,
+            method: Method::Program,
+            places,
+            measure,
+        })
+    });
+    match (searched, programmed) {
+        (Ok(searched), Some(programmed)) => {
+            let bound = programmed.bound.min(searched.measure.objective);
+            let is_as_good = searched.measure.objective <= programmed.measure.objective;
+            let better = if is_as_good { searched } else { programmed };
+            Ok(Solution { bound, ..better })
+        }
+        (Ok(searched), None) => Ok(searched),
+        (Err(_), Some(programmed)) => Ok(programmed),
+        (Err(broken), None) => Err(ProblemError::Impossible(format!(
+            "no partition within the limits was found; the best one has {broken}"
+        ))),
+    }
+}
+
+/// What one model alone forces: one larger than the mean is above it wherever it is, and fewer models
+/// than sub-clusters leave one empty.
+fn bound(problem: &Problem) -> f64 {
+    let (rate, memory) = problem.means();
+    let largest = |of: &dyn Fn(usize) -> f64| {
+        let largest = (0..problem.models.len()).map(of).fold(0.0, f64::max);
+        let is_sparse = problem.models.len() < problem.clusters && largest > 0.0;
+        let empty = if is_sparse { 1.0 } else { 0.0 };
+        (largest - 1.0).max(empty)
+    };
+    largest(&|i| problem.models[i].rate / rate)
+        + problem.weight * largest(&|i| problem.models[i].memory / memory)
+}

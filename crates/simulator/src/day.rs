@@ -1,0 +1,360 @@
+//! A day of changing load followed by an autoscaler.
+//!
+//! The load goes from a fifth of the scenario's rate at night to all of it in the evening, with a
+//! sudden rush in the morning. At each [`INTERVAL`] a scaler is shown what the last [`WINDOW`] was
+//! like and says how many workers there should be; new ones are ready after [`START`].
+
+use std::collections::VecDeque;
+
+use albacore_batching::deadlines::{Actions, Completion, Config, Event, Release, Scheduler};
+use albacore_batching::{
+    Autoscaler, Load, Nanos, QueueIndex, ReplicaBounds, RequestKey, WorkerIndex,
+};
+
+use crate::arrivals::Arrivals;
+use crate::goodput::BAD_RATE_MAX;
+use crate::scenario::{Scenario, Source};
+
+/// How often the scaler is asked.
+pub const INTERVAL: Nanos = Nanos(15_000_000_000);
+/// What it is shown.
+pub const WINDOW: Nanos = Nanos(60_000_000_000);
+/// From the decision for a worker to its first batch.
+pub const START: Nanos = Nanos(30_000_000_000);
+/// How long the other scaler waits before it takes workers away, as a stock one does.
+const STABILIZATION: Nanos = Nanos(300_000_000_000);
+/// Its target of busy time, and the tolerance around it.
+const BUSY_TARGET: f64 = 0.7;
+const BUSY_TOLERANCE: f64 = 0.1;
+/// The least load of the day and the height of the rush, as shares of the rate.
+const NIGHT: f64 = 0.2;
+const RUSH: f64 = 0.4;
+
+/// Who says how many workers there should be.
+#[derive(Debug)]
+enum Scaler {
+    /// Bad rate and idle share, as the controller does.
+    Load(Autoscaler),
+    /// Busy time of workers alone, as a stock autoscaler does by cpu: with what it advised lately.
+    Busy(VecDeque<(Nanos, u32)>),
+}
+
+/// An interval of the day.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// When it ends.
+    pub at: Nanos,
+    /// Requests a second that arrive.
+    pub rate: f64,
+    /// Workers that are ready.
+    pub workers: usize,
+    /// Requests, and of these the bad ones.
+    pub requests: u64,
+    /// Of these the bad ones.
+    pub bad: u64,
+    /// Mean share of time that a ready worker ran nothing.
+    pub idle_share: f64,
+}
+
+/// A day with one scaler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Day {
+    /// `load` or `busy`.
+    pub scaler: &'static str,
+    /// In order of time.
+    pub intervals: Vec<Interval>,
+}
+
+impl Day {
+    /// All bad requests as a share of all.
+    #[must_use]
+    pub fn bad_rate(&self) -> f64 {
+        let sum = |of: fn(&Interval) -> u64| self.intervals.iter().map(of).sum::<u64>();
+        sum(|i| i.bad) as f64 / sum(|i| i.requests).max(1) as f64
+    }
+
+    /// Time of all workers together, seconds.
+    #[must_use]
+    pub fn worker_seconds(&self) -> f64 {
+        let workers: usize = self.intervals.iter().map(|interval| interval.workers).sum();
+        workers as f64 * INTERVAL.0 as f64 * 1e-9
+    }
+
+    /// How long more than 1 % of requests were bad, seconds: how far it lagged behind.
+    #[must_use]
+    pub fn lag_seconds(&self) -> f64 {
+        let is_late = |i: &&Interval| i.bad as f64 > i.requests as f64 * BAD_RATE_MAX;
+        let late = self.intervals.iter().filter(is_late).count();
+        late as f64 * INTERVAL.0 as f64 * 1e-9
+    }
+}
+
+/// The load at a part of the day, as a share of the peak.
+#[must_use]
+pub fn load_at(part: f64) -> f64 {
+    let wave = 0.5 - 0.5 * (std::f64::consts::TAU * (part - 0.3)).cos();
+    let rush = match (part - 0.35).abs() < 0.01 {
+        true => RUSH,
+        false => 0.0,
+    };
+    (NIGHT + (1.0 - NIGHT) * wave + rush).min(1.0)
+}
+
+/// The day of `length` with each scaler: at most the scenario's workers, at its rate at the peak.
+/// `None` if its arrivals are a list. `progress` is told of simulated requests.
+pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -> Option<[Day; 2]> {
+    let load = ("load", Scaler::Load(Autoscaler::default()));
+    let busy = ("busy", Scaler::Busy(VecDeque::new()));
+    let run = |(name, scaler), progress: &mut dyn FnMut(u64)| {
+        let intervals = Run::new(scenario, scaler)?.go(length, progress);
+        Some(Day {
+            scaler: name,
+            intervals,
+        })
+    };
+    Some([run(load, progress)?, run(busy, progress)?])
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    /// Requests a second of each model at the peak.
+    rates: Vec<f64>,
+    arrivals: Arrivals<'a>,
+    scheduler: Scheduler,
+    actions: Actions,
+    scaler: Scaler,
+    arrived: Vec<u64>,
+    workers: usize,
+    /// Workers that will be ready.
+    starting: VecDeque<Nanos>,
+    requests: u64,
+    bad: u64,
+    busy: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(scenario: &'a Scenario, scaler: Scaler) -> Option<Self> {
+        let Source::Drawn { process, .. } = &scenario.source else {
+            return None;
+        };
+        let rates = scenario.rates();
+        let first: Vec<f64> = rates.iter().map(|rate| rate * load_at(0.0)).collect();
+        let mut run = Self {
+            arrivals: Arrivals::draw(*process, &first, scenario.seed),
+            scheduler: Scheduler::new(Config {
+                workers: scenario.workers,
+                delays: scenario.delays,
+                completion: Completion::Predicted,
+            }),
+            actions: Actions::default(),
+            scaler,
+            arrived: vec![0; rates.len()],
+            workers: 0,
+            starting: VecDeque::new(),
+            requests: 0,
+            bad: 0,
+            busy: 0,
+            rates,
+            scenario,
+        };
+        for (model, rate) in scenario.models.iter().zip(&first) {
+            run.scheduler.add_queue(scenario.rules(model, *rate));
+        }
+        // The night before has left enough of them.
+        let share = (load_at(0.0) * 1.2).min(1.0);
+        run.resize((scenario.workers as f64 * share).ceil() as usize, Nanos(0));
+        Some(run)
+    }
+
+    fn go(mut self, length: Nanos, progress: &mut dyn FnMut(u64)) -> Vec<Interval> {
+        let mut intervals: Vec<Interval> = Vec::new();
+        let mut next = self.arrivals.next();
+        let mut begin = Nanos(0);
+        while begin < length {
+            let end = begin.saturating_add(INTERVAL);
+            let share = load_at(begin.0 as f64 / length.0 as f64);
+            self.set_load(share, begin);
+            while let Some(arrival) = next.filter(|arrival| arrival.at < end.0) {
+                self.take(arrival.model, Nanos(arrival.at));
+                next = self.arrivals.next();
+            }
+            self.run_timers(end);
+            let time = (self.workers as u64 * INTERVAL.0).max(1);
+            intervals.push(Interval {
+                at: end,
+                rate: self.rates.iter().sum::<f64>() * share,
+                workers: self.workers,
+                requests: self.requests,
+                bad: self.bad,
+                idle_share: 1.0 - (self.busy as f64 / time as f64).min(1.0),
+            });
+            progress(self.requests);
+            (self.requests, self.bad, self.busy) = (0, 0, 0);
+            self.scale(&intervals, end);
+            begin = end;
+        }
+        intervals
+    }
+
+    fn set_load(&mut self, share: f64, now: Nanos) {
+        let rates: Vec<f64> = self.rates.iter().map(|rate| rate * share).collect();
+        self.arrivals.set_rates(&rates, now.0);
+        for (queue, rate) in rates.into_iter().enumerate() {
+            let queue = QueueIndex(queue);
+            let Some(part) = self.scheduler.queue(queue) else {
+                continue;
+            };
+            let rules = *part.rules();
+            // `Auto` learns rates by itself.
+            if rules.release != Release::Auto {
+                let rules = albacore_batching::deadlines::QueueRules { rate, ..rules };
+                self.scheduler
+                    .set_rules(queue, rules, now, &mut self.actions);
+                self.file();
+            }
+        }
+    }
+
+    fn take(&mut self, model: usize, now: Nanos) {
+        self.run_timers(now);
+        self.requests += 1;
+        self.arrived[model] += 1;
+        let (queue, key) = (QueueIndex(model), RequestKey(self.arrived[model]));
+        let rows = 1;
+        self.step(Event::Arrived { queue, key, rows }, now);
+    }
+
+    /// Every timer and every worker that is ready before `end`.
+    fn run_timers(&mut self, end: Nanos) {
+        // bound: each turn takes a timer or a worker that is due before `end`.
+        loop {
+            let timer = self.actions.timer.filter(|&timer| timer < end);
+            let ready = self.starting.front().copied().filter(|&at| at < end);
+            match (timer, ready) {
+                (Some(timer), ready) if ready.is_none_or(|ready| timer <= ready) => {
+                    self.step(Event::Timer, timer);
+                }
+                (_, Some(ready)) => {
+                    self.starting.pop_front();
+                    self.resize(self.workers + 1, ready);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event, now: Nanos) {
+        self.scheduler.step(event, now, &mut self.actions);
+        self.file();
+    }
+
+    fn file(&mut self) {
+        self.bad += self.actions.drops.len() as u64;
+        for dispatch in &self.actions.dispatches {
+            self.busy += dispatch.departure.end.0 - dispatch.departure.start.0;
+        }
+    }
+
+    /// From now on so many workers are there; the highest-numbered go first.
+    fn resize(&mut self, workers: usize, now: Nanos) {
+        let workers = workers.clamp(1, self.scenario.workers);
+        for worker in self.workers..workers {
+            let worker = WorkerIndex(worker);
+            self.step(Event::WorkerReady { worker }, now);
+        }
+        for worker in workers..self.workers {
+            let worker = WorkerIndex(worker);
+            self.step(Event::WorkerGone { worker }, now);
+        }
+        self.workers = workers;
+    }
+
+    fn scale(&mut self, intervals: &[Interval], now: Nanos) {
+        let shown = (WINDOW.0 / INTERVAL.0) as usize;
+        let last = &intervals[intervals.len().saturating_sub(shown)..];
+        let idle = last.iter().map(|i| i.idle_share).sum::<f64>() / last.len().max(1) as f64;
+        let wanted = (self.workers + self.starting.len()) as u32;
+        let bounds = ReplicaBounds {
+            min: 1,
+            max: self.scenario.workers as u32,
+        };
+        let advised = match &mut self.scaler {
+            Scaler::Load(autoscaler) => {
+                let load = Load {
+                    pods: self.workers as u32,
+                    requests: last.iter().map(|i| i.requests).sum(),
+                    bad: last.iter().map(|i| i.bad).sum(),
+                    idle_share: idle,
+                    bad_rate_allowed: BAD_RATE_MAX,
+                };
+                autoscaler.advise(now, &bounds, wanted, &load).replicas
+            }
+            Scaler::Busy(memory) => advise_by_busy(memory, now, &bounds, wanted, 1.0 - idle),
+        };
+        if advised < wanted {
+            self.starting.clear();
+            self.resize((advised as usize).min(self.workers), now);
+        }
+        for _ in wanted..advised {
+            self.starting.push_back(now.saturating_add(START));
+        }
+    }
+}
+
+/// What a stock autoscaler does with a target of busy time: never less than it advised lately.
+fn advise_by_busy(
+    memory: &mut VecDeque<(Nanos, u32)>,
+    now: Nanos,
+    bounds: &ReplicaBounds,
+    current: u32,
+    busy: f64,
+) -> u32 {
+    let ratio = busy / BUSY_TARGET;
+    let wanted = match (ratio - 1.0).abs() <= BUSY_TOLERANCE {
+        true => current,
+        false => bounds.clamp((f64::from(current) * ratio).ceil() as u32),
+    };
+    memory.push_back((now, wanted));
+    // bound: one advice an interval is kept for the time of the stabilization.
+    while memory
+        .front()
+        .is_some_and(|&(at, _)| now.saturating_sub(at) > STABILIZATION)
+    {
+        memory.pop_front();
+    }
+    match wanted >= current {
+        true => wanted,
+        false => memory
+            .iter()
+            .map(|m| m.1)
+            .max()
+            .unwrap_or(wanted)
+            .min(current),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_of_the_day_is_a_share_of_the_peak() {
+        let parts = (0..1000).map(|n| load_at(f64::from(n) / 1000.0));
+        let (least, most) = parts.fold((1.0_f64, 0.0_f64), |(a, b), x| (a.min(x), b.max(x)));
+        assert!((least - NIGHT).abs() < 0.01 && (most - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_stock_autoscaler_grows_at_once_and_shrinks_late() {
+        let bounds = ReplicaBounds { min: 1, max: 100 };
+        let mut memory = VecDeque::new();
+        let mut advise = |minute: u64, current, busy| {
+            let now = Nanos(minute * 60_000_000_000);
+            advise_by_busy(&mut memory, now, &bounds, current, busy)
+        };
+        assert_eq!(advise(0, 10, 1.0), 15);
+        assert_eq!(advise(1, 15, 0.7), 15);
+        assert_eq!(advise(2, 15, 0.3), 15);
+        assert_eq!(advise(7, 15, 0.3), 7);
+    }
+}
