@@ -155,8 +155,13 @@ impl Fleet {
     pub(crate) fn follow(&mut self, wishes: &[Wish], handle: &Handle, now: Instant) -> Turn {
         let mut turn = Turn::default();
         self.take_answers(Duration::ZERO, now);
-        let is_wished = |uid: &String| wishes.iter().any(|wish| wish.pod.uid == *uid);
-        self.looks.retain(|uid, _| is_wished(uid));
+        // What is not looked for any more must not be due either.
+        let is_wanted = |uid: &String, look: &mut Look| {
+            let wish = wishes.iter().find(|wish| wish.pod.uid == *uid);
+            let aim = wish.map(|wish| &wish.aim);
+            matches!(aim, Some(Aim::Place { container, .. }) if *container == look.container)
+        };
+        self.looks.retain(is_wanted);
         let mut removals = Vec::new();
         for (count, step) in steps(wishes, &self.present).into_iter().enumerate() {
             let is_taken = count < ORDERS_MAX

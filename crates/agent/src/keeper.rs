@@ -127,7 +127,7 @@ impl Keeper {
 
     /// How long nothing has to be done if nobody rings.
     fn pause(&self, now: Instant) -> Duration {
-        let is_behind = self.journal.lock().version != self.rows_version;
+        let is_behind = self.placing.is_some() && self.journal.lock().version != self.rows_version;
         let behind = is_behind.then(|| self.rows_at.map_or(now, |at| at + TABLE_PAUSE));
         let unfinished = self.is_unfinished.then(|| now + TABLE_PAUSE);
         let feed = self.setup.feed.as_ref().map(|feed| feed.next(now));
@@ -229,7 +229,14 @@ impl Keeper {
 
     /// Brings the placer to what is wished for; true if something was done.
     fn tend_fleet(&mut self, has_news: bool, now: Instant) -> bool {
+        if has_news {
+            let flag = self.test.enforcement(&self.setup.host, self.setup.flag);
+            self.wishes = self.setup.view.wishes(flag);
+            self.trials.apply(&mut self.wishes, now);
+        }
         let Some(placing) = &self.placing else {
+            // The wishes wait until there is a placer.
+            self.is_unfinished = true;
             return has_news;
         };
         let gone = std::mem::take(&mut self.journal.lock().gone);
@@ -237,11 +244,6 @@ impl Keeper {
         let is_due = self.fleet.next_look().is_some_and(|at| at <= now);
         if !(has_news || is_due || self.is_unfinished || !gone.is_empty()) {
             return false;
-        }
-        if has_news {
-            let flag = self.test.enforcement(&self.setup.host, self.setup.flag);
-            self.wishes = self.setup.view.wishes(flag);
-            self.trials.apply(&mut self.wishes, now);
         }
         let before = self.fleet.present().clone();
         let turn = self.fleet.follow(&self.wishes, &placing.handle, now);

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use albacore_cluster::{Cluster, ConnectOptions, Gates, Metrics, Shutdown, Writes, start_logs};
+use albacore_cluster::{
+    Cluster, ConnectOptions, Events, Gates, Metrics, Shutdown, Writes, start_logs,
+};
 use albacore_plan::Enforcement;
 use anyhow::Context as _;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::args::{Args, Command, Common, Daemon, EventSource};
 use crate::feed::Feed;
@@ -154,14 +157,7 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
         Some(ended) => ended,
         None => keeper.await,
     };
-    // The keeper dropped its end of what is wanted: the last status is written now.
-    if tokio::time::timeout(FAREWELL_TIME_MAX, writing)
-        .await
-        .is_err()
-    {
-        tracing::warn!("the last NodePlacement could not be written in time");
-    }
-    events.flush().await;
+    say_goodbye(writing, &events).await;
     if let Some(reason) = tasks.failure() {
         anyhow::bail!(reason);
     }
@@ -171,4 +167,14 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
             "the loop ended with a panic: masks stay as they are, the next life adopts them"
         ),
     }
+}
+
+/// Waits until the last status and the last events are written, for a bounded time.
+async fn say_goodbye(writing: JoinHandle<()>, events: &Events) {
+    // The keeper dropped its end of what is wanted: the last status is written now.
+    let written = tokio::time::timeout(FAREWELL_TIME_MAX, writing).await;
+    if written.is_err() {
+        tracing::warn!("the last NodePlacement could not be written in time");
+    }
+    events.flush().await;
 }

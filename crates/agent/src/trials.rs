@@ -62,11 +62,13 @@ impl Trials {
                 };
                 self.tried.insert(wish.pod.uid.clone(), tried);
             }
-            match self.tried.get(&wish.pod.uid).map(|t| t.trial.doing()) {
-                Some(Doing::Window { has_plan: false } | Doing::Withdrawn(_)) => {
-                    policy.placement = Placement::None;
-                }
-                _ => {}
+            let doing = self.tried.get(&wish.pod.uid).map(|t| t.trial.doing());
+            let is_without = matches!(
+                doing,
+                Some(Doing::Window { has_plan: false } | Doing::Withdrawn(_))
+            );
+            if is_without {
+                policy.placement = Placement::None;
             }
         }
     }

@@ -190,10 +190,53 @@ fn pods_that_did_not_opt_in_are_never_touched() {
     rig.wait_for_reason(&others[1], "no InferenceDeployment default/nobody");
     rig.wait_for_reason(&others[2], "never placed");
     assert!(rig.entry(&others[0]).is_null());
-    // Nobody listens in the agent.
-    let fds = fs::read_dir(format!("/proc/{}/fd", agent.pid()))
-        .unwrap()
-        .flatten();
+    assert_nobody_listens(agent.pid());
+    for mut stranger in strangers {
+        drop(stranger.stdin.take());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn out_of_files_it_says_so_and_goes_on_when_there_are_some_again() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 2, 1, &json!({}));
+    let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+    let mut agent = rig.agent(&[]);
+    pod.wait_until_pinned(2);
+    rig.wait_for_verified(&pod, 2);
+    let limit = |files: &str| {
+        let pid = agent.pid().to_string();
+        let status = std::process::Command::new("prlimit")
+            .args(["--pid", &pid, &format!("--nofile={files}")])
+            .status();
+        assert!(status.unwrap().success());
+    };
+    limit("4:");
+    wait("it says so", || {
+        rig.says("Degraded") == "True/FilesExhausted"
+    });
+    let cpu = agent.cpu_seconds();
+    std::thread::sleep(Duration::from_secs(5));
+    let cpu = agent.cpu_seconds() - cpu;
+    assert!(cpu < 1.0, "{cpu} s of cpu time in 5 s: a busy loop");
+    let killed = pod.worker(1);
+    pod.kill(killed);
+    std::thread::sleep(Duration::from_secs(1));
+    limit("1024:");
+    wait("it places again", || {
+        pod.is_pinned(2) && !pod.threads().contains_key(&killed)
+    });
+    wait("it is well again", || rig.says("Degraded").is_empty());
+    assert!(!agent.has_ended());
+    assert!(agent.stop().success());
+}
+
+/// Every socket of a process is one end of an established connection.
+fn assert_nobody_listens(pid: i32) {
+    let fds = fs::read_dir(format!("/proc/{}/fd", pid)).unwrap().flatten();
     let links = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
     let inodes: Vec<String> = links
         .filter_map(|l| {
@@ -207,8 +250,7 @@ fn pods_that_did_not_opt_in_are_never_touched() {
         .collect();
     assert!(!inodes.is_empty(), "it talks to the API server");
     for table in ["tcp", "tcp6", "udp", "udp6"] {
-        let text =
-            fs::read_to_string(format!("/proc/{}/net/{table}", agent.pid())).unwrap_or_default();
+        let text = fs::read_to_string(format!("/proc/{}/net/{table}", pid)).unwrap_or_default();
         let listens = text
             .lines()
             .skip(1)
@@ -218,10 +260,4 @@ fn pods_that_did_not_opt_in_are_never_touched() {
             assert_eq!(socket[3], "01", "established, and nothing else: {socket:?}");
         }
     }
-    for mut stranger in strangers {
-        drop(stranger.stdin.take());
-        stranger.kill().unwrap();
-        stranger.wait().unwrap();
-    }
-    assert!(agent.stop().success());
 }

@@ -6,7 +6,7 @@ mod rig;
 use std::fs;
 use std::time::Duration;
 
-use rig::{NODE, Rig, taskset, wait};
+use rig::{Agent, NODE, Pod, Rig, taskset, wait};
 use serde_json::json;
 
 #[test]
@@ -25,6 +25,13 @@ fn threads_are_placed_and_kept_there_until_the_agent_stops() {
     assert_eq!(rig.says("Enforcing"), "True/MasksWritten");
     rig.wait_for_event("fraud-1", "PlacementVerified");
 
+    repairs(&rig, &pod);
+    edits(&rig, &pod);
+    ends(&rig, &pod, agent);
+}
+
+/// Respawns and cpusets that change.
+fn repairs(rig: &Rig, pod: &Pod) {
     // A worker is killed: the new one gets its masks, and this is counted.
     let killed = pod.worker(1);
     pod.kill(killed);
@@ -38,26 +45,29 @@ fn threads_are_placed_and_kept_there_until_the_agent_stops() {
     wait("all run on what is left", || {
         pod.threads().values().all(|(_, mask)| mask == "0")
     });
-    wait("the report says so", || rig.entry(&pod)["cpuset"] == "0");
+    wait("the report says so", || rig.entry(pod)["cpuset"] == "0");
     pod.set_cpus("0-1");
     wait("both cpus are used again", || {
         let threads = pod.threads();
         let on = |cpu: &str| threads.values().filter(|(_, mask)| mask == cpu).count();
         (on("0"), on("1")) == (2, 2)
     });
-    rig.wait_for_verified(&pod, 4);
+    rig.wait_for_verified(pod, 4);
 
     // The plan that is reported is the one that dump counts, and dump sees each thread.
     let mut dump = serde_json::Value::Null;
     wait("dump and report name the same plan", || {
         let text = rig.ask(&["dump", "--pod", "default/fraud-1"]).unwrap();
         dump = serde_json::from_str(&text).unwrap();
-        dump[0]["plan"].is_string() && dump[0]["plan"] == rig.entry(&pod)["plan"]
+        dump[0]["plan"].is_string() && dump[0]["plan"] == rig.entry(pod)["plan"]
     });
     let told = dump[0]["threads"].as_array().unwrap();
     assert_eq!(told.len(), 4);
     assert!(told.iter().all(|t| t["state"] == "verified"), "{dump:#}");
+}
 
+/// Edits of the deployment and of the pod's label.
+fn edits(rig: &Rig, pod: &Pod) {
     // The deployment is edited: nothing is written, then everything is given back.
     let policy = |policy: &str| json!({"spec": {"placement": {"policy": policy}}});
     rig.patch("infd", "fraud", &policy("None"));
@@ -89,11 +99,14 @@ fn threads_are_placed_and_kept_there_until_the_agent_stops() {
         &json!({"metadata": {"labels": {"albacore.dev/deployment": null}}}),
     );
     pod.wait_until_free("0-1");
-    wait("it is not reported", || rig.entry(&pod).is_null());
+    wait("it is not reported", || rig.entry(pod).is_null());
     let label = json!({"metadata": {"labels": {"albacore.dev/deployment": "fraud"}}});
     rig.patch("pod", "fraud-1", &label);
     pod.wait_until_pinned(4);
+}
 
+/// Health, and the end.
+fn ends(rig: &Rig, pod: &Pod, agent: Agent) {
     // The heartbeat is fresh; nobody listens.
     assert!(fs::metadata(&agent.heartbeat).is_ok());
     let heartbeat = agent.heartbeat.to_str().unwrap().to_owned();
@@ -116,7 +129,7 @@ fn threads_are_placed_and_kept_there_until_the_agent_stops() {
         rig.events("fraud-1")
             .contains(&"PlacementRestored".to_owned())
     );
-    assert_eq!(rig.entry(&pod)["verified"], 0);
+    assert_eq!(rig.entry(pod)["verified"], 0);
     let owner = [
         "get",
         "npl",

@@ -50,7 +50,7 @@ pub struct Happening {
 /// What the writer is sent.
 #[derive(Debug)]
 enum Order {
-    Tell(Happening),
+    Tell(Box<Happening>),
     /// Everything that was told before is to be written, counts too; then this is answered.
     Flush(oneshot::Sender<()>),
 }
@@ -79,7 +79,11 @@ impl Events {
 
     /// Tells what happened. Never waits: what does not fit is dropped and counted.
     pub fn tell(&self, happening: Happening) {
-        if self.queue.try_send(Order::Tell(happening)).is_err() {
+        if self
+            .queue
+            .try_send(Order::Tell(Box::new(happening)))
+            .is_err()
+        {
             self.metrics.counts().events_dropped.inc();
         }
     }
@@ -114,7 +118,7 @@ impl Writer {
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Order::Tell(happening)) => self.take(happening).await,
+                    Some(Order::Tell(happening)) => self.take(*happening).await,
                     Some(Order::Flush(answer)) => {
                         for repeated in self.book.rest(Instant::now()) {
                             self.count(repeated).await;

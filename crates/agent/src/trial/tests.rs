@@ -82,7 +82,7 @@ fn less_cpu_time_is_a_gain_where_latency_does_not_suffer() {
         let pair = |i: usize| {
             let with = (true, figures(p99_with, 90.0));
             let without = (false, figures(0.001, 100.0));
-            if i % 2 == 0 {
+            if i.is_multiple_of(2) {
                 [with, without]
             } else {
                 [without, with]
