@@ -2,13 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod bench_command;
 mod draw;
 mod failure;
 mod json;
 mod limits;
 mod machine;
-mod model_command;
 mod npy;
 mod partition;
 mod plan_command;
@@ -24,7 +22,7 @@ mod topology_command;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use args::{Args, BenchCommand, Command, ModelCommand};
+use args::{Args, Command};
 use clap::Parser as _;
 use failure::Failure;
 
@@ -47,8 +45,6 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Plan(args) => plan_command::run(args),
         Command::Partition(args) => partition::run(args),
         Command::Predict(args) => predict_command::run(args),
-        Command::Model(ModelCommand::Show { file }) => model_command::show(file),
-        Command::Bench(BenchCommand::Engine { kernel }) => bench_command::engine(kernel.as_deref()),
         Command::Run(args) => run::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Status(args) => status_command::run(args),
