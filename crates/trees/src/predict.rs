@@ -121,6 +121,23 @@ impl<'a> Predictor<'a> {
         self.model.view.trees()
     }
 
+    /// Number of leaves of all trees.
+    #[must_use]
+    pub fn leaves(&self) -> usize {
+        self.model.view.flags.len().midpoint(self.trees())
+    }
+
+    /// Steps from a root to the deepest leaf of the model.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.model
+            .view
+            .depths
+            .iter()
+            .max()
+            .map_or(0, |&depth| depth as usize)
+    }
+
     /// Number of boosting iterations.
     #[must_use]
     pub fn iterations(&self) -> usize {
