@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use albacore_topology::CpuSet;
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::bench_scheduler::BenchSchedulerArgs;
 use crate::partition::PartitionArgs;
 use crate::simulate::SimulateArgs;
 
@@ -29,6 +30,12 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Predict rows with a tree model
     Predict(PredictArgs),
+    /// Look into a model file
+    #[command(subcommand)]
+    Model(ModelCommand),
+    /// Measure parts of Albacore beside others
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Serve a deployment on this machine and keep every thread where the plan says
     Run(RunArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario
@@ -41,6 +48,34 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Give threads all cpus of their cgroup again: of processes here, or of the pods of a cluster's node
     Restore(RestoreArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Show what a model is, and which kernel takes how many rows on this cpu
+    Show {
+        /// The model: XGBoost .ubj or .json, or LightGBM text
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure the tree engine: orders on standard input, answers on standard output
+    ///
+    /// `load MODEL DATA.f32 COLS THREADS` answers `ok`; DATA is raw little-endian float32, NaN is missing.
+    /// `check KIND N FILE` writes the outputs of the first N rows as raw float32 and answers `ok`.
+    /// `run KIND BATCH TARGET_MS MIN_CALLS` answers a line of JSON: nanoseconds a row.
+    /// KIND is predict, contribs or interactions. What cannot be done is answered by `error` and the reason.
+    #[command(verbatim_doc_comment)]
+    Engine {
+        /// Have one kernel do all [default: what is fastest here]
+        #[arg(long, value_name = "NAME")]
+        kernel: Option<String>,
+    },
+    /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
+    Scheduler(BenchSchedulerArgs),
 }
 
 /// Which cluster is meant, found as kubectl finds it.

@@ -2,11 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench_command;
+mod bench_scheduler;
 mod draw;
 mod failure;
 mod json;
 mod limits;
 mod machine;
+mod model_command;
 mod npy;
 mod partition;
 mod plan_command;
@@ -22,7 +25,7 @@ mod topology_command;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use args::{Args, Command};
+use args::{Args, BenchCommand, Command, ModelCommand};
 use clap::Parser as _;
 use failure::Failure;
 
@@ -45,6 +48,9 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Plan(args) => plan_command::run(args),
         Command::Partition(args) => partition::run(args),
         Command::Predict(args) => predict_command::run(args),
+        Command::Model(ModelCommand::Show { file }) => model_command::show(file),
+        Command::Bench(BenchCommand::Scheduler(args)) => bench_scheduler::run(args),
+        Command::Bench(BenchCommand::Engine { kernel }) => bench_command::engine(kernel.as_deref()),
         Command::Run(args) => run::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Status(args) => status_command::run(args),

@@ -15,6 +15,9 @@ pub(crate) const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;
 /// Most threads of `albacore predict`: as many as the largest machine has cpus.
 pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
 
+/// Most calls of one order of `albacore bench engine`: a time for each is kept, 8 MiB.
+pub(crate) const BENCH_CALLS_MAX: usize = 1 << 20;
+
 /// Longest header of an .npy file in bytes: numpy itself refuses longer ones.
 pub(crate) const NPY_HEADER_BYTES_MAX: usize = 10_000;
 

@@ -87,6 +87,11 @@ fn check_place(output: &Path) -> Result<(), Failure> {
 }
 
 fn compile(path: &Path) -> Result<Image, Failure> {
+    read_model(path).map(|model| model.compile())
+}
+
+/// Reads a model from its file.
+pub(crate) fn read_model(path: &Path) -> Result<Model, Failure> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| Failure::file(path, &e))?;
     // One byte more than allowed tells a file that is too long.
@@ -96,9 +101,7 @@ fn compile(path: &Path) -> Result<Image, Failure> {
         let what = format!("longer than {FILE_BYTES_MAX} bytes: not a model");
         return Err(Failure::Failed(format!("{}: {what}", path.display())));
     }
-    Ok(Model::parse(&bytes)
-        .map_err(|e| Failure::file(path, &e))?
-        .compile())
+    Model::parse(&bytes).map_err(|e| Failure::file(path, &e))
 }
 
 /// What is to be predicted.

@@ -1,0 +1,69 @@
+//! `albacore model show`: what a model file holds, what it takes in memory, and what the engine makes of it here.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use albacore_trees::{Kernel, Predictor};
+
+use crate::failure::Failure;
+use crate::predict_command::read_model;
+use crate::print::print;
+
+/// Prints it.
+pub(crate) fn show(path: &Path) -> Result<(), Failure> {
+    let model = read_model(path)?;
+    let image = model.compile();
+    let predictor = Predictor::open(image.bytes())
+        .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?
+        .tuned(&mut nanoseconds());
+    let mut text = String::new();
+    let version = match model.version() {
+        "" => String::new(),
+        version => format!(" {version}"),
+    };
+    let mut line = |name: &str, what: String| {
+        let _ = writeln!(text, "{name:<12}{what}");
+    };
+    line("format", format!("{}{version}", model.format()));
+    line("objective", model.objective().to_owned());
+    line("features", model.features().to_string());
+    line("outputs", model.groups().to_string());
+    line("iterations", model.iterations().to_string());
+    if let Some(best) = model.best_iteration() {
+        line("best", format!("iteration {best}"));
+    }
+    line("trees", model.trees().to_string());
+    line("leaves", predictor.leaves().to_string());
+    line("depth", predictor.depth().to_string());
+    line(
+        "memory",
+        format!("{} bytes, shared by all workers", image.bytes().len()),
+    );
+    let refused = Kernel::ALL
+        .into_iter()
+        .filter(|&kernel| predictor.with_kernel(kernel).is_none());
+    for kernel in refused {
+        line(
+            "kernel",
+            format!("{kernel}: this cpu or this model does not allow it"),
+        );
+    }
+    for choice in predictor.choices() {
+        let why = match choice.nanoseconds {
+            Some(time) => format!("the fastest here, {time:.0} ns a row"),
+            None => "by rule, not measured".to_owned(),
+        };
+        line(
+            "kernel",
+            format!("{} for {} rows: {why}", choice.kernel, choice.rows),
+        );
+    }
+    print(&text)
+}
+
+/// A clock for the engine.
+pub(crate) fn nanoseconds() -> impl FnMut() -> u64 {
+    let start = Instant::now();
+    move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
