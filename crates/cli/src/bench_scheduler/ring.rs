@@ -1,0 +1,95 @@
+//! A bounded queue from one thread to one other without a lock: words in a ring, two counters.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Words of a message.
+pub(super) const WORDS: usize = 6;
+
+/// Messages that may be on their way: a rank part has one grant for each queue at a time, and a queue
+/// that is faster than the rank part waits.
+const MESSAGES_MAX: usize = 1024;
+
+/// One direction.
+#[derive(Debug)]
+pub(super) struct Ring {
+    slots: Vec<[AtomicU64; WORDS]>,
+    /// Messages ever written, by the sender alone.
+    written: AtomicUsize,
+    /// Messages ever read, by the receiver alone.
+    read: AtomicUsize,
+}
+
+impl Ring {
+    pub(super) fn new() -> Self {
+        let slot = || std::array::from_fn(|_| AtomicU64::new(0));
+        Self {
+            slots: (0..MESSAGES_MAX).map(|_| slot()).collect(),
+            written: AtomicUsize::new(0),
+            read: AtomicUsize::new(0),
+        }
+    }
+
+    /// Writes a message; `false` if there is no room. For one thread.
+    pub(super) fn send(&self, message: [u64; WORDS]) -> bool {
+        let written = self.written.load(Ordering::Relaxed);
+        // Acquire: the reader is done with the slot that is written again.
+        if written - self.read.load(Ordering::Acquire) == MESSAGES_MAX {
+            return false;
+        }
+        for (word, value) in self.slots[written % MESSAGES_MAX].iter().zip(message) {
+            word.store(value, Ordering::Relaxed);
+        }
+        // Release: the words are there before the count says so.
+        self.written.store(written + 1, Ordering::Release);
+        true
+    }
+
+    /// Reads a message, if there is one. For one other thread.
+    pub(super) fn receive(&self) -> Option<[u64; WORDS]> {
+        let read = self.read.load(Ordering::Relaxed);
+        if read == self.written.load(Ordering::Acquire) {
+            return None;
+        }
+        let slot = &self.slots[read % MESSAGES_MAX];
+        let message = std::array::from_fn(|i| slot[i].load(Ordering::Relaxed));
+        self.read.store(read + 1, Ordering::Release);
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_whole_and_in_order() {
+        const COUNT: u64 = 20_000;
+        let ring = Ring::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..COUNT {
+                    while !ring.send([n, n + 1, n + 2, n + 3, n + 4, n + 5]) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            for n in 0..COUNT {
+                let message = std::iter::repeat_with(|| {
+                    std::thread::yield_now();
+                    ring.receive()
+                });
+                let message = message.flatten().next();
+                assert_eq!(message, Some([n, n + 1, n + 2, n + 3, n + 4, n + 5]));
+            }
+        });
+        assert_eq!(ring.receive(), None);
+    }
+
+    #[test]
+    fn a_full_ring_takes_nothing_more() {
+        let ring = Ring::new();
+        assert!((0..MESSAGES_MAX).all(|_| ring.send([0; WORDS])));
+        assert!(!ring.send([0; WORDS]));
+        assert!(ring.receive().is_some() && ring.send([0; WORDS]));
+    }
+}

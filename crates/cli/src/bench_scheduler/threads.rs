@@ -1,0 +1,300 @@
+//! The two kinds of threads and what they tell each other.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use albacore_batching::deadlines::{
+    Candidate, Cost, Decision, Delays, DropRule, Member, QueuePart, QueueRules, RankPart, Release,
+    Target,
+};
+use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+
+use super::ring::{Ring, WORDS};
+
+/// The profile of the reference's benchmark: 1.082 ms a row, 5.204 ms a batch, an objective of 100 ms
+/// less the 2 ms of the reply, 100 us a dispatch and 50 us a row on the way.
+const ALPHA_NS: f64 = 1_082_000.0;
+const BETA_NS: f64 = 5_204_000.0;
+const OBJECTIVE: Nanos = Nanos(97_900_000);
+const DELAYS: Delays = Delays {
+    control: Nanos(100_000),
+    data: Nanos(50_000),
+};
+
+/// Requests that are taken in before the rank part is told again.
+const REQUESTS_AT_ONCE: usize = 64;
+
+/// Lags are counted by powers of two of nanoseconds.
+const LAGS: usize = 64;
+
+/// Kinds of messages: to the rank part, and to a model.
+const INFORM: u64 = 0;
+const ANSWER: u64 = 1;
+const GRANT: u64 = 2;
+const RENEW: u64 = 3;
+
+/// The two directions between a model and the rank part.
+#[derive(Debug)]
+pub(super) struct Links {
+    pub(super) to_rank: Ring,
+    pub(super) to_model: Ring,
+}
+
+/// What a model's thread counted.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) requests: u64,
+    pub(super) bad: u64,
+    pub(super) batches: u64,
+    lags: [u64; LAGS],
+}
+
+impl Default for Taken {
+    fn default() -> Self {
+        Self {
+            requests: 0,
+            bad: 0,
+            batches: 0,
+            lags: [0; LAGS],
+        }
+    }
+}
+
+impl Taken {
+    /// Both together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            bad: self.bad + other.bad,
+            batches: self.batches + other.batches,
+            lags: std::array::from_fn(|i| self.lags[i] + other.lags[i]),
+        }
+    }
+
+    /// Microseconds that a share of all requests was not taken in later than, rounded up to a power
+    /// of two of nanoseconds.
+    pub(super) fn lag(&self, share: f64) -> f64 {
+        let wanted = (self.lags.iter().sum::<u64>() as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        let place = self.lags.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        (place.unwrap_or(0) as f64).exp2() / 1000.0
+    }
+}
+
+fn now(begin: Instant) -> Nanos {
+    Nanos(begin.elapsed().as_nanos() as u64)
+}
+
+/// Waits for room in a ring, for as long as the run goes on.
+fn send(ring: &Ring, message: [u64; WORDS], is_over: &AtomicBool) {
+    while !ring.send(message) && !is_over.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+}
+
+fn message(kind: u64, worker: u64, free: u64, candidate: Option<Candidate>) -> [u64; WORDS] {
+    let head = kind | worker << 8;
+    match candidate {
+        Some(c) => [head, free, c.rows, c.wakes.0, c.exec.0, c.latest.0],
+        None => [head, free, 0, 0, 0, 0],
+    }
+}
+
+fn candidate(message: &[u64; WORDS]) -> Option<Candidate> {
+    let [_, _, rows, wakes, exec, latest] = *message;
+    (rows > 0).then_some(Candidate {
+        rows,
+        wakes: Nanos(wakes),
+        exec: Nanos(exec),
+        latest: Nanos(latest),
+    })
+}
+
+/// One model: its requests, its queue.
+pub(super) struct ModelThread<'a> {
+    links: &'a Links,
+    begin: Instant,
+    queue: QueuePart,
+    /// Nanoseconds between two requests, and when the next one should arrive.
+    gap: f64,
+    next: f64,
+    random: u64,
+    key: u64,
+    dropped: Vec<RequestKey>,
+    members: Vec<Member>,
+    /// The rank part knows of this one.
+    told: Option<Candidate>,
+    taken: Taken,
+}
+
+impl<'a> ModelThread<'a> {
+    pub(super) fn new(links: &'a Links, rate: f64, seed: u64, begin: Instant) -> Self {
+        let target = Target::Own;
+        let rules = QueueRules {
+            cost: Cost::new(ALPHA_NS, BETA_NS),
+            objective: OBJECTIVE,
+            release: Release::Deferred { early: Nanos(0) },
+            drop: DropRule::Window { target },
+            rate,
+            rows_max: u64::MAX,
+        };
+        Self {
+            links,
+            begin,
+            queue: QueuePart::new(rules, DELAYS),
+            gap: 1e9 / rate,
+            next: 0.0,
+            random: seed,
+            key: 0,
+            dropped: Vec::new(),
+            members: Vec::new(),
+            told: None,
+            taken: Taken::default(),
+        }
+    }
+
+    pub(super) fn run(mut self, is_measured: &AtomicBool, is_over: &AtomicBool) -> Taken {
+        let mut is_counting = false;
+        while !is_over.load(Ordering::Relaxed) {
+            if !is_counting && is_measured.load(Ordering::Relaxed) {
+                is_counting = true;
+                self.taken = Taken::default();
+            }
+            let now = now(self.begin);
+            let mut has_changed = self.take_in(now);
+            while let Some(message) = self.links.to_model.receive() {
+                if message[0] & 0xff == GRANT {
+                    self.dispatch(&message, is_over);
+                    has_changed = false;
+                } else {
+                    // The rank part has none any more.
+                    self.told = None;
+                    has_changed = true;
+                }
+            }
+            if has_changed {
+                let offer = self.queue.candidate(now, &mut self.dropped);
+                self.count_drops();
+                if offer != self.told {
+                    self.told = offer;
+                    send(&self.links.to_rank, message(INFORM, 0, 0, offer), is_over);
+                }
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        self.taken
+    }
+
+    /// Takes in what should have arrived by now; whether there was anything.
+    fn take_in(&mut self, now: Nanos) -> bool {
+        for n in 0..REQUESTS_AT_ONCE {
+            if self.next > now.0 as f64 {
+                return n > 0;
+            }
+            let arrival = Nanos(self.next as u64);
+            self.key += 1;
+            let key = RequestKey(self.key);
+            self.queue.push(Member {
+                key,
+                arrival,
+                rows: 1,
+            });
+            self.taken.requests += 1;
+            let lag = now.saturating_sub(arrival).0.max(1);
+            self.taken.lags[lag.ilog2() as usize] += 1;
+            self.next += self.draw_gap();
+        }
+        true
+    }
+
+    /// The next gap of a Poisson process.
+    fn draw_gap(&mut self) -> f64 {
+        // Marsaglia's xorshift: arrivals of a benchmark need no better one.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let unit = ((self.random >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        -unit.ln() * self.gap
+    }
+
+    fn dispatch(&mut self, grant: &[u64; WORDS], is_over: &AtomicBool) {
+        let (worker, free) = (grant[0] >> 8, Nanos(grant[1]));
+        let now = now(self.begin);
+        let departure = self
+            .queue
+            .granted(now, free, &mut self.members, &mut self.dropped);
+        self.members.clear();
+        let next = self.queue.candidate(now, &mut self.dropped);
+        self.count_drops();
+        self.taken.batches += u64::from(departure.is_some());
+        let free = departure.map_or(free, |departure| departure.end);
+        self.told = next;
+        let answer = message(ANSWER, worker, free.0, next);
+        send(&self.links.to_rank, answer, is_over);
+    }
+
+    fn count_drops(&mut self) {
+        self.taken.bad += self.dropped.len() as u64;
+        self.dropped.clear();
+    }
+}
+
+/// Candidates and workers.
+pub(super) struct RankThread<'a> {
+    links: &'a [Links],
+    begin: Instant,
+    rank: RankPart,
+}
+
+impl<'a> RankThread<'a> {
+    pub(super) fn new(links: &'a [Links], workers: usize, begin: Instant) -> Self {
+        let mut rank = RankPart::new(links.len(), workers, DELAYS);
+        for worker in 0..workers {
+            rank.set_free(WorkerIndex(worker), Some(Nanos(0)));
+        }
+        Self { links, begin, rank }
+    }
+
+    /// How many decisions were made while it was measured.
+    pub(super) fn run(mut self, is_measured: &AtomicBool, is_over: &AtomicBool) -> u64 {
+        let mut decisions = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            for (queue, links) in self.links.iter().enumerate() {
+                while let Some(message) = links.to_rank.receive() {
+                    self.take(QueueIndex(queue), &message);
+                }
+            }
+            let now = now(self.begin);
+            while let Some(decision) = self.rank.decide(now) {
+                let (queue, message) = match decision {
+                    Decision::Grant {
+                        queue,
+                        worker,
+                        free,
+                    } => (queue, message(GRANT, worker.0 as u64, free.0, None)),
+                    Decision::Renew { queue } => (queue, message(RENEW, 0, 0, None)),
+                };
+                decisions += u64::from(is_measured.load(Ordering::Relaxed));
+                send(&self.links[queue.0].to_model, message, is_over);
+            }
+            std::hint::spin_loop();
+        }
+        decisions
+    }
+
+    fn take(&mut self, queue: QueueIndex, message: &[u64; WORDS]) {
+        let candidate = candidate(message);
+        match message[0] & 0xff {
+            ANSWER => {
+                let worker = WorkerIndex((message[0] >> 8) as usize);
+                let free = Some(Nanos(message[1]));
+                self.rank.answer(queue, worker, free, candidate);
+            }
+            _ => self.rank.inform(queue, candidate),
+        }
+    }
+}
