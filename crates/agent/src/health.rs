@@ -55,6 +55,17 @@ pub(crate) fn health(
     rules: NodeRules,
     journal: &Journal,
 ) -> Health {
+    if let Some(("files_exhausted", text)) = &journal.trouble {
+        // Nothing can be read, so what the looks below would find is not so.
+        return Health {
+            idle: idle(host, test, flag, rules, false),
+            ills: vec![("FilesExhausted", text.clone())],
+            memory: test
+                .user_masks
+                .as_ref()
+                .map(|found| memory(found, test.has_read_only_cgroups)),
+        };
+    }
     let scheduler = read_sched_ext(host);
     let mut ills = Vec::new();
     let mut ill = |word: &'static str, text: String| ills.push((word, text));
@@ -91,7 +102,6 @@ pub(crate) fn health(
     }
     if let Some((category, text)) = &journal.trouble {
         let word = match *category {
-            "files_exhausted" => "FilesExhausted",
             "invariant" => "BrokenInvariant",
             "not_permitted" => "WriteRefused",
             "empty_cpuset" => "CpusetEmpty",
