@@ -126,10 +126,12 @@ impl Guest {
         let mut programs = self.programs.clone();
         programs.push((name.to_owned(), self.init.clone()));
         let mut files = self.files.clone();
-        for (_, source) in &programs {
-            for library in libraries(source)? {
-                files.push((library.to_string_lossy().into_owned(), library));
-            }
+        let sources: Vec<&Path> = programs
+            .iter()
+            .map(|(_, source)| source.as_path())
+            .collect();
+        for library in libraries(&sources)? {
+            files.push((library.to_string_lossy().into_owned(), library));
         }
         files.extend(programs);
         let mut archive = Vec::new();

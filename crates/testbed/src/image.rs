@@ -1,6 +1,7 @@
 //! Images of programs as they lie in a target folder: an archive with the program, the shared libraries that it needs and
 //! what else it is given. Only for tests: what is shipped is static and made by `make images`.
 
+use std::collections::BTreeSet;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,10 +41,17 @@ impl Image {
         let name = self.program.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Error::other("the program has no name"))?;
         let mut files = vec![(format!("/{name}"), self.program.clone())];
-        for library in libraries(&self.program)? {
+        files.extend(self.files.iter().cloned());
+        // Programs load libraries, and these load others.
+        let loaded = self.files.iter().map(|(_, source)| source);
+        let loaded = loaded.filter(|source| source.to_string_lossy().contains(".so"));
+        let mut sources: Vec<&Path> = loaded.map(PathBuf::as_path).collect();
+        sources.push(&self.program);
+        for library in libraries(&sources)? {
             files.push((library.to_string_lossy().into_owned(), library));
         }
-        files.extend(self.files.iter().cloned());
+        files.sort();
+        files.dedup();
         let mut contents = Vec::new();
         for (path, source) in &files {
             contents.push((path.trim_start_matches('/'), 0o555, std::fs::read(source)?));
@@ -83,20 +91,33 @@ impl Image {
     }
 }
 
-/// The shared libraries of a program and their loader; none for a static one.
-pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output()?;
+/// The shared libraries that these programs and libraries load, and their loader; none for a static program.
+pub(crate) fn libraries(programs: &[&Path]) -> Result<BTreeSet<PathBuf>> {
+    let output = Command::new("ldd").args(programs).output()?;
     // It fails for static programs, and says so on its error output.
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if let Some(missing) = text.lines().find(|line| line.contains("not found")) {
-        return Err(Error::other(format!("{}: {missing}", program.display())));
+    // What is missing may be among the files: whoever loads both has it by then.
+    let is_here = |name: &str| programs.iter().any(|program| program.ends_with(name));
+    let missing = text
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(" => not found"));
+    if let Some(name) = missing.into_iter().find(|name| !is_here(name)) {
+        return Err(Error::other(format!("the library {name} is not found")));
     }
+    // With several programs, each has a line of its own, which is not indented.
+    let libraries = text
+        .lines()
+        .filter(|line| line.starts_with(char::is_whitespace));
     let path = |line: &str| {
-        line.split_whitespace()
-            .find(|word| word.starts_with('/'))
-            .map(PathBuf::from)
+        let mut words = line.split_whitespace();
+        words.find(|word| word.starts_with('/')).map(PathBuf::from)
     };
-    Ok(text.lines().filter_map(path).collect())
+    // What a library finds beside itself (`/a/../b`) is among the files that it came with.
+    let is_found_by_name = |path: &PathBuf| !path.components().any(|part| part.as_os_str() == "..");
+    Ok(libraries
+        .filter_map(path)
+        .filter(is_found_by_name)
+        .collect())
 }
 
 fn tar(files: &[(&str, u32, Vec<u8>)]) -> Result<Vec<u8>> {

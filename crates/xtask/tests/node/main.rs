@@ -8,6 +8,7 @@
     reason = "tests fail loudly"
 )]
 
+mod gunicorn;
 mod kernel;
 mod rig;
 
@@ -37,6 +38,10 @@ fn a_release_lives_on_a_node() {
     rig.step("the agent crashes", the_agent_crashes);
     rig.step("the agent's pod is deleted", the_agents_pod_is_deleted);
     rig.step("a seccomp profile of its own", a_profile_of_its_own);
+    rig.step("threads are shown and let go", threads_are_shown_and_let_go);
+    if rig.is_release() {
+        rig.step("gunicorn and XGBoost", gunicorn_is_placed);
+    }
     rig.step("helm uninstall", uninstall_leaves_no_mask);
 }
 
@@ -210,6 +215,39 @@ fn a_profile_of_its_own(rig: &mut Rig) {
         WORKERS * THREADS,
         "{rows}"
     );
+}
+
+/// `albacore status` asks the agent for every thread; `albacore restore` switches the node off, and on it goes again.
+fn threads_are_shown_and_let_go(rig: &mut Rig) {
+    let front = rig.front();
+    let shown = rig.albacore(&["status", "fraud", "--threads"]);
+    let is_verified = |line: &&str| line.ends_with("verified") && !line.contains("threads");
+    assert_eq!(
+        shown.lines().filter(is_verified).count(),
+        WORKERS * THREADS,
+        "{shown}"
+    );
+    let node = rig.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"]);
+    let said = rig.albacore(&["restore", "--node", &node]);
+    assert!(said.contains("masks were given back"), "{said}");
+    let masks = rig.masks();
+    assert!(masks.values().all(|mask| mask == "0-1"), "{masks:?}");
+    rig.kubectl(&["annotate", "node", &node, "albacore.dev/enforcement-"]);
+    rig.until("the placement", || is_scattered(front).then_some(()));
+}
+
+/// Its workers are forks of its arbiter, their threads OpenMP's.
+fn gunicorn_is_placed(rig: &mut Rig) {
+    gunicorn::deploy(rig);
+    let uid = rig
+        .uid("default", "albacore.dev/deployment=gunicorn")
+        .unwrap();
+    let arbiter = kernel::find("gunicorn", &uid)
+        .or_else(|| kernel::find("python3.11", &uid))
+        .unwrap();
+    let masks = kernel::masks(&kernel::children(arbiter));
+    let pinned = masks.values().filter(|mask| !mask.contains('-')).count();
+    assert!(pinned >= WORKERS * THREADS, "{masks:?}");
 }
 
 fn uninstall_leaves_no_mask(rig: &mut Rig) {

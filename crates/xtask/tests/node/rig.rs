@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use albacore_testbed::{Image, Node, NodeOptions, product};
+use albacore_testbed::{Image, Node, NodeOptions, product, product_of};
 
 use crate::kernel::{self, Thread};
 
@@ -38,7 +38,7 @@ pub(crate) struct Rig {
     folder: tempfile::TempDir,
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -95,6 +95,16 @@ impl Rig {
         }
     }
 
+    /// Whether this is the release's own test, with what `make images` made.
+    pub(crate) fn is_release(&self) -> bool {
+        std::env::var_os(MADE).is_some()
+    }
+
+    /// A folder of this test's.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The programs of the profile that this test is built in, or the archives of `make images`.
     pub(crate) fn import_images(&mut self) {
         let made = std::env::var_os(MADE).map(PathBuf::from);
@@ -133,6 +143,21 @@ impl Rig {
         self.run("kubectl", words)
     }
 
+    /// Runs `albacore` as an administrator; it must succeed.
+    #[track_caller]
+    pub(crate) fn albacore(&self, words: &[&str]) -> String {
+        let output = std::process::Command::new(product_of("albacore-cli", "albacore").unwrap())
+            .args(words)
+            .arg("--kubeconfig")
+            .arg(self.node.plane().kubeconfig())
+            .env_clear()
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "albacore {words:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// Installs or upgrades the chart as users do, and waits until its pods are ready. There is no DNS on the node, so
     /// servers reach the params by an address.
     pub(crate) fn helm(&self, verb: &str, values: &[&str]) {
@@ -166,7 +191,7 @@ impl Rig {
         ]);
     }
 
-    fn uid(&self, namespace: &str, selector: &str) -> Option<String> {
+    pub(crate) fn uid(&self, namespace: &str, selector: &str) -> Option<String> {
         let path = "jsonpath={.items[0].metadata.uid}";
         let words = ["get", "pods", "-n", namespace, "-l", selector, "-o", path];
         let output = self.node.plane().kubectl(&words).unwrap();

@@ -1,0 +1,105 @@
+//! A server of the user's own in a pod: gunicorn and XGBoost with the Python that is here, as the release's users have it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use albacore_testbed::Image;
+
+use crate::rig::{Rig, root};
+
+const REFERENCE: &str = "test.albacore.dev/gunicorn:1";
+
+/// The deployment; PYTHONHOME and PYTHONPATH are where the image has Python and its packages.
+fn deployment(home: &Path, packages: &Path) -> String {
+    format!(
+        "apiVersion: albacore.dev/v1alpha1
+kind: InferenceDeployment
+metadata: {{name: gunicorn}}
+spec:
+  workers: 2
+  threads: 2
+  mode: Scatter
+  template:
+    spec:
+      containers:
+      - name: server
+        image: {REFERENCE}
+        imagePullPolicy: Never
+        args: [-m, gunicorn, --chdir, /examples, --workers, \"2\", --bind, \"0.0.0.0:8000\", \"gunicorn_app:app\"]
+        ports: [{{containerPort: 8000}}]
+        env:
+        - {{name: MODEL, value: /examples/fraud.ubj}}
+        - {{name: PYTHONHOME, value: {}}}
+        - {{name: PYTHONPATH, value: {}}}
+",
+        home.display(),
+        packages.display(),
+    )
+}
+
+/// Puts the image on the node and deploys it; until it is ready and placed.
+pub(crate) fn deploy(rig: &Rig) {
+    let folder = Command::new(root().join("tests/python-env.sh"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let folder = PathBuf::from(String::from_utf8(folder.stdout).unwrap().trim());
+    let program = folder.join("bin/python3").canonicalize().unwrap();
+    let home = program.ancestors().nth(2).unwrap();
+    let version = program.file_name().unwrap();
+    let packages = folder.join("lib").join(version).join("site-packages");
+    let mut files = Vec::new();
+    add(&mut files, &home.join("lib").join(version));
+    add(&mut files, &packages);
+    for name in ["gunicorn_app.py", "fraud.ubj"] {
+        files.push((
+            format!("/examples/{name}"),
+            root().join("examples").join(name),
+        ));
+    }
+    let archive = rig.folder().join("gunicorn.tar");
+    let image = Image {
+        reference: REFERENCE.into(),
+        program: program.clone(),
+        user: 65_532,
+        files,
+        ..Image::default()
+    };
+    image.write(&archive).unwrap();
+    rig.node.import(&archive).unwrap();
+    rig.apply("gunicorn", &deployment(home, &packages));
+    for condition in ["Ready", "Placed"] {
+        let condition = format!("--for=condition={condition}");
+        rig.kubectl(&["wait", "infd/gunicorn", &condition, "--timeout=180s"]);
+    }
+}
+
+/// A folder, to lie in the image where it lies here; without what only Python's own tests and installer want, and without
+/// libraries of desktops.
+fn add(files: &mut Vec<(String, PathBuf)>, folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap();
+        let is_wanted = ![
+            "site-packages",
+            "test",
+            "tests",
+            "pip",
+            "setuptools",
+            "tkinter",
+            "idlelib",
+        ]
+        .contains(&name.as_str())
+            && !["_tkinter", "nis", "_ctypes_test", "libpython"]
+                .iter()
+                .any(|n| name.starts_with(n));
+        if !is_wanted || name.ends_with(".a") {
+            continue;
+        }
+        if path.is_dir() {
+            add(files, &path);
+        } else {
+            files.push((path.to_str().unwrap().to_owned(), path));
+        }
+    }
+}
