@@ -101,13 +101,7 @@ pub(crate) fn health(
         ill("WriteRefused", text.clone());
     }
     if let Some((category, text)) = &journal.trouble {
-        let word = match *category {
-            "invariant" => "BrokenInvariant",
-            "not_permitted" => "WriteRefused",
-            "empty_cpuset" => "CpusetEmpty",
-            "problem" => "Unsolvable",
-            _ => "PlacerFailed",
-        };
+        let word = word_of(category);
         ill(word, text.clone());
     }
     Health {
@@ -123,6 +117,17 @@ pub(crate) fn health(
             .user_masks
             .as_ref()
             .map(|found| memory(found, test.has_read_only_cgroups)),
+    }
+}
+
+/// The stable word for what the placer cannot do.
+fn word_of(category: &str) -> &'static str {
+    match category {
+        "invariant" => "BrokenInvariant",
+        "not_permitted" => "WriteRefused",
+        "empty_cpuset" => "CpusetEmpty",
+        "problem" => "Unsolvable",
+        _ => "PlacerFailed",
     }
 }
 

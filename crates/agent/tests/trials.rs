@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use albacore_testbed::product;
-use rig::{Rig, wait};
+use rig::{Pod, Rig, wait};
 use serde_json::json;
 
 const ADDRESS: &str = "127.61.7.1";
@@ -53,12 +53,8 @@ fn load(stop: &AtomicBool, answered: &AtomicU64, features: usize) {
     }
 }
 
-#[test]
-fn a_plan_is_tried_on_the_live_pod_and_judged() {
-    let rig = Rig::start();
-    let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8}}});
-    rig.deploy("fraud", 2, 1, &trial);
-    let mut pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+/// Starts the built-in server in a pod; how many features its model takes.
+fn serve(rig: &Rig, pod: &mut Pod) -> usize {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/models");
     let meta = std::fs::read_to_string(data.join(format!("{MODEL}.meta.json"))).unwrap();
     let meta: serde_json::Value = serde_json::from_str(&meta).unwrap();
@@ -81,7 +77,17 @@ fn a_plan_is_tried_on_the_live_pod_and_judged() {
         "--model",
         &model,
     ];
-    rig.run_program(&mut pod, &server, &arguments, ADDRESS);
+    rig.run_program(pod, &server, &arguments, ADDRESS);
+    features
+}
+
+#[test]
+fn a_plan_is_tried_on_the_live_pod_and_judged() {
+    let rig = Rig::start();
+    let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8}}});
+    rig.deploy("fraud", 2, 1, &trial);
+    let mut pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+    let features = serve(&rig, &mut pod);
     let (stop, answered) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicU64::new(0)),
