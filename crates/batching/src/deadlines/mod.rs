@@ -14,6 +14,7 @@
 
 mod auto;
 mod cost;
+mod learner;
 mod queue_part;
 mod rank_part;
 mod rules;
@@ -21,6 +22,7 @@ mod scheduler;
 mod tournament;
 
 pub use cost::Cost;
+pub use learner::{CostEstimate, CostLearner};
 pub use queue_part::{Candidate, Departure, Member, QueuePart, QueueRules};
 pub use rank_part::{Decision, RankPart};
 pub use rules::{Delays, DropRule, Release, Target};

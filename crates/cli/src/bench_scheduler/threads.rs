@@ -21,6 +21,9 @@ const DELAYS: Delays = Delays {
     data: Nanos(50_000),
 };
 
+/// How long before frontrun the window opens: 5 % of the objective, as in the server.
+const EARLY: Nanos = Nanos(4_900_000);
+
 /// Requests that are taken in before the rank part is told again.
 const REQUESTS_AT_ONCE: usize = 64;
 
@@ -136,7 +139,7 @@ impl<'a> ModelThread<'a> {
         let rules = QueueRules {
             cost: Cost::new(ALPHA_NS, BETA_NS),
             objective: OBJECTIVE,
-            release: Release::Deferred { early: Nanos(0) },
+            release: Release::Deferred { early: EARLY },
             drop: DropRule::Window { target },
             rate,
             rows_max: u64::MAX,

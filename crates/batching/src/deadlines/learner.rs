@@ -1,0 +1,348 @@
+//! Learns l(b) = alpha b + beta from batches as they are done.
+//!
+//! **Problem.** Times of batches scatter, now and then one takes many times as long, nearly all
+//! batches may have one size, and machines change their speed. What is promised of a batch should
+//! hold for a chosen share of them.
+//!
+//! **Approach.** Sizes are sorted into classes that grow by a quarter. A class keeps the running means
+//! of size, time and deviation; a time counts as at most [`CLIP`] deviations from its class, so that
+//! one stall moves little; [`CHANGE_RUN`] in a row on the same side are a change of speed. The line is
+//! the least-squares line of relative errors through the classes, each weighing as many samples as it
+//! has up to [`CLASS_WEIGHT_MAX`]: a size that comes a thousand times as often as another does not
+//! drown it. The margin is the chosen percentile of measured over predicted time, followed by steps
+//! (Robbins and Monro): up by p and down by 1 - p balance where a share p lies below.
+//!
+//! **Limits.** Of the first samples of a class the fastest counts. With one class alone there is no
+//! slope: the line goes through the origin. Beyond the sizes seen the line is a guess, and the
+//! estimate says which sizes those were.
+
+use super::cost::Cost;
+use crate::Nanos;
+
+/// Classes of sizes; the last one takes all from 2^17 rows on.
+const CLASSES: usize = 64;
+
+/// Samples that a class remembers.
+const MEMORY: f64 = 64.0;
+
+/// Samples of a class of which the fastest counts, before means are taken.
+const CLIP_FROM: f64 = 8.0;
+
+/// Deviations that a time may lie from its class.
+const CLIP: f64 = 4.0;
+
+/// The deviation is taken as at least this share of the time: clocks and caches are no better.
+const DEVIATION_SHARE_MIN: f64 = 0.005;
+
+/// The deviation of a class that has seen few: as a share of its time.
+const DEVIATION_SHARE_FIRST: f64 = 0.1;
+
+/// So many times in a row beyond the same limit are a change of speed.
+const CHANGE_RUN: i32 = 6;
+
+/// Samples that a class weighs at most.
+const CLASS_WEIGHT_MAX: f64 = 16.0;
+
+/// How far one batch moves the margin, as a share.
+const MARGIN_STEP: f64 = 0.01;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Class {
+    samples: f64,
+    rows: f64,
+    time: f64,
+    deviation: f64,
+    /// Times in a row that were clipped on the same side: above 0 from above.
+    clipped: i32,
+}
+
+impl Class {
+    fn observe(&mut self, rows: f64, time: f64, slope: f64) {
+        self.samples += 1.0;
+        let drift = slope * (rows - self.rows);
+        let off = time - self.time - drift;
+        if self.samples <= CLIP_FROM {
+            // A stall among the first ones is not to be mistaken for the rule: the fastest counts.
+            if self.samples <= 1.0 || off < 0.0 {
+                (self.rows, self.time) = (rows, time);
+                self.deviation = DEVIATION_SHARE_FIRST * time;
+            }
+            return;
+        }
+        let limit = CLIP * self.deviation.max(DEVIATION_SHARE_MIN * self.time);
+        let kept = off.clamp(-limit, limit);
+        self.clipped = match off.abs() > limit {
+            true if off > 0.0 => self.clipped.max(0) + 1,
+            true => self.clipped.min(0) - 1,
+            false => 0,
+        };
+        if self.clipped.abs() >= CHANGE_RUN {
+            // So many stalls do not follow each other: the machine has changed.
+            *self = Self {
+                samples: 1.0,
+                rows,
+                time,
+                deviation: DEVIATION_SHARE_FIRST * time,
+                clipped: 0,
+            };
+            return;
+        }
+        let weight = 1.0 / (self.samples - CLIP_FROM + 1.0).min(MEMORY);
+        self.time += weight * (kept + drift);
+        self.rows += weight * (rows - self.rows);
+        self.deviation += weight * (kept.abs() - self.deviation);
+    }
+}
+
+/// The learner of one model and kind. Copies share nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostLearner {
+    classes: [Class; CLASSES],
+    percentile: f64,
+    /// Measured over predicted time that the percentile does not exceed.
+    margin: f64,
+    /// Mean of the relative distance from the line.
+    error: f64,
+    samples: u64,
+    rows_seen: (u64, u64),
+    /// What was learned last; the line that the next batch is judged by.
+    line: Option<(f64, f64)>,
+}
+
+/// What was learned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostEstimate {
+    /// l(b) as it is in the middle.
+    pub line: Cost,
+    /// l(b) with the margin: the percentile of batches takes no longer.
+    pub safe: Cost,
+    /// The margin, 1 for none.
+    pub margin: f64,
+    /// Mean distance of batches from the line, as a share of it.
+    pub error: f64,
+    /// The smallest and the largest batch seen: beyond them the line is a guess.
+    pub rows_seen: (u64, u64),
+    /// Batches seen.
+    pub samples: u64,
+}
+
+impl CostLearner {
+    /// For a margin that this share of batches keeps, 0.5 to 0.999.
+    #[must_use]
+    pub fn new(percentile: f64) -> Self {
+        Self {
+            classes: [Class::default(); CLASSES],
+            percentile: if percentile.is_nan() {
+                0.5
+            } else {
+                percentile.clamp(0.5, 0.999)
+            },
+            margin: 1.0,
+            error: 0.0,
+            samples: 0,
+            rows_seen: (u64::MAX, 0),
+            line: None,
+        }
+    }
+
+    /// A batch of so many rows took so long. No rows are no sample.
+    pub fn observe(&mut self, rows: u64, took: Nanos) {
+        if rows == 0 {
+            return;
+        }
+        let (b, y) = (rows as f64, took.0 as f64);
+        if let Some((alpha, beta)) = self.line {
+            self.judge(y / (alpha * b + beta).max(1.0));
+        }
+        let slope = self.line.map_or(0.0, |(alpha, _)| alpha);
+        self.classes[class_of(rows)].observe(b, y, slope);
+        self.samples += 1;
+        self.rows_seen = (self.rows_seen.0.min(rows), self.rows_seen.1.max(rows));
+        self.line = self.fit();
+    }
+
+    /// Moves margin and error by a batch that took `ratio` times what was predicted.
+    fn judge(&mut self, ratio: f64) {
+        let step = match ratio > self.margin {
+            true => self.percentile,
+            false => self.percentile - 1.0,
+        };
+        self.margin = (self.margin * (1.0 + MARGIN_STEP * step)).clamp(1.0, 100.0);
+        let weight = 1.0 / (self.samples as f64).clamp(1.0, MEMORY);
+        self.error += weight * ((ratio - 1.0).abs() - self.error);
+    }
+
+    /// What was learned so far; `None` before the first batch.
+    #[must_use]
+    pub fn estimate(&self) -> Option<CostEstimate> {
+        let (alpha, beta) = self.line?;
+        Some(CostEstimate {
+            line: Cost::new(alpha, beta),
+            safe: Cost::new(alpha * self.margin, beta * self.margin),
+            margin: self.margin,
+            error: self.error,
+            rows_seen: self.rows_seen,
+            samples: self.samples,
+        })
+    }
+
+    /// The line of least relative squares with both coefficients at least 0.
+    fn fit(&self) -> Option<(f64, f64)> {
+        let (mut s0, mut s1, mut s2, mut t0, mut t1) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for class in self.classes.iter().filter(|class| class.samples > 0.0) {
+            let time = class.time.max(1.0);
+            let weight = class.samples.min(CLASS_WEIGHT_MAX) / (time * time);
+            s0 += weight;
+            s1 += weight * class.rows;
+            s2 += weight * class.rows * class.rows;
+            t0 += weight * class.time;
+            t1 += weight * class.rows * class.time;
+        }
+        if s0 <= 0.0 {
+            return None;
+        }
+        let determinant = s0 * s2 - s1 * s1;
+        if determinant > 1e-9 * s0 * s2 {
+            let alpha = (s0 * t1 - s1 * t0) / determinant;
+            let beta = (s2 * t0 - s1 * t1) / determinant;
+            if alpha >= 0.0 && beta >= 0.0 {
+                return Some((alpha, beta));
+            }
+            // The error is convex: the best line of the quadrant lies on its border.
+            if alpha < 0.0 {
+                return Some((0.0, t0 / s0));
+            }
+        }
+        Some((t1 / s2, 0.0))
+    }
+}
+
+/// Exact up to 8 rows, then four classes to each power of two.
+fn class_of(rows: u64) -> usize {
+    if rows < 8 {
+        return rows as usize;
+    }
+    let power = rows.ilog2();
+    let quarter = (rows >> (power - 2)) & 3;
+    let class = 8 + 4 * (u64::from(power) - 3) + quarter;
+    (class as usize).min(CLASSES - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers from 0 to 1.
+    struct Units(u64);
+
+    impl Units {
+        fn next(&mut self) -> f64 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+        }
+    }
+
+    fn assert_line(learner: &CostLearner, alpha: f64, beta: f64, share: f64) {
+        let estimate = learner.estimate().unwrap();
+        for rows in [estimate.rows_seen.0, estimate.rows_seen.1] {
+            let (is, found) = (alpha * rows as f64 + beta, estimate.line.of(rows).0 as f64);
+            assert!(
+                (found / is - 1.0).abs() < share,
+                "{rows}: {found}, not {is}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_exact_line_is_found_and_its_error_is_nothing() {
+        let mut learner = CostLearner::new(0.95);
+        for n in 0..400_u64 {
+            let rows = 1 + n * 7 % 60;
+            learner.observe(rows, Nanos(350 * rows + 9000));
+        }
+        assert_line(&learner, 350.0, 9000.0, 0.01);
+        let estimate = learner.estimate().unwrap();
+        assert!(
+            estimate.error < 0.01 && estimate.margin < 1.02,
+            "{estimate:?}"
+        );
+        assert_eq!(estimate.rows_seen, (1, 60));
+    }
+
+    #[test]
+    fn stalls_do_not_bend_the_line() {
+        let (mut learner, mut units) = (CostLearner::new(0.9), Units(1));
+        for _ in 0..4000 {
+            let rows = 1 + (units.next() * 64.0) as u64;
+            let noise = 0.95 + 0.1 * units.next();
+            let stall = if units.next() < 0.03 { 30.0 } else { 1.0 };
+            let time = (500.0 * rows as f64 + 20_000.0) * noise * stall;
+            learner.observe(rows, Nanos(time as u64));
+        }
+        assert_line(&learner, 500.0, 20_000.0, 0.06);
+    }
+
+    #[test]
+    fn a_rare_size_counts_beside_a_frequent_one() {
+        let (mut learner, mut units) = (CostLearner::new(0.9), Units(2));
+        for n in 0..5000 {
+            let rows = if n % 200 == 0 { 100 } else { 4 };
+            let time = (1000.0 * rows as f64 + 50_000.0) * (0.9 + 0.2 * units.next());
+            learner.observe(rows, Nanos(time as u64));
+        }
+        assert_line(&learner, 1000.0, 50_000.0, 0.06);
+    }
+
+    #[test]
+    fn the_margin_holds_for_the_share_it_is_chosen_for() {
+        let (mut learner, mut units) = (CostLearner::new(0.95), Units(3));
+        let (mut kept, mut all) = (0, 0);
+        for n in 0..20_000_u64 {
+            let rows = 1 + n % 30;
+            let time = (800.0 * rows as f64 + 10_000.0) * (0.8 + 0.4 * units.next());
+            if n > 2000 {
+                all += 1;
+                let safe = learner.estimate().unwrap().safe.of(rows).0;
+                kept += u64::from(time <= safe as f64);
+            }
+            learner.observe(rows, Nanos(time as u64));
+        }
+        let share = kept as f64 / f64::from(all);
+        assert!((share - 0.95).abs() < 0.02, "{share}");
+    }
+
+    #[test]
+    fn a_change_of_speed_is_followed() {
+        let mut learner = CostLearner::new(0.9);
+        let mut run = |factor: u64| {
+            for n in 0..1500_u64 {
+                let rows = 1 + n % 16;
+                learner.observe(rows, Nanos(factor * (1000 * rows + 8000)));
+            }
+            learner.clone()
+        };
+        assert_line(&run(1), 1000.0, 8000.0, 0.01);
+        assert_line(&run(3), 3000.0, 24_000.0, 0.02);
+        assert_line(&run(1), 1000.0, 8000.0, 0.02);
+    }
+
+    #[test]
+    fn one_size_alone_gives_a_line_through_the_origin() {
+        let mut learner = CostLearner::new(0.9);
+        assert!(learner.estimate().is_none());
+        learner.observe(0, Nanos(5));
+        assert!(learner.estimate().is_none());
+        (0..50).for_each(|_| learner.observe(10, Nanos(5000)));
+        assert_eq!(learner.estimate().unwrap().line, Cost::new(500.0, 0.0));
+    }
+
+    #[test]
+    fn classes_grow_with_the_sizes() {
+        let classes: Vec<usize> = (1..100_000).map(class_of).collect();
+        assert!(classes.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert_eq!(class_of(u64::MAX), CLASSES - 1);
+    }
+}
