@@ -178,13 +178,13 @@ fn widens(container: &Path) {
     );
     witness.kill().unwrap();
     witness.wait().unwrap();
-    let log = fs::read_to_string(LOG).unwrap();
-    let is_told = |line: &&str| line.contains(r#""cause":"cpuset_change""#);
-    assert_eq!(
-        log.lines().filter(is_told).count(),
-        4,
-        "each lost pin is told: {log}"
-    );
+    until("each lost pin told", LONG, || {
+        let log = fs::read_to_string(LOG).unwrap();
+        let is_told = |line: &&str| {
+            line.contains(r#""event":"drift""#) && line.contains(r#""cause":"cpuset_change""#)
+        };
+        log.lines().filter(is_told).count() == 4
+    });
 }
 
 fn hotplug(container: &Path) {
