@@ -1,7 +1,8 @@
 //! How a command can fail, and the exit code of each way.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
+
+pub(crate) use albacore_local::sentence;
 
 /// Exit code of [`Failure::Usage`] (EX_USAGE of sysexits.h).
 const USAGE: u8 = 64;
@@ -63,15 +64,13 @@ pub(crate) fn report_refused_arguments(refused: &clap::Error) -> ExitCode {
     }
 }
 
-/// An error with its sources on one line.
-pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    // bound: sources of errors are finite chains of values.
-    while let Some(cause) = source {
-        // infallible: writing to a String.
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
+impl From<albacore_local::Failure> for Failure {
+    fn from(failure: albacore_local::Failure) -> Self {
+        use albacore_local::Failure as Run;
+        match failure {
+            Run::Failed(text) => Self::Failed(text),
+            Run::Broken(text) => Self::Broken(text),
+            Run::Told(code) => Self::Told(code),
+        }
     }
-    text
 }

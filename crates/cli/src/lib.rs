@@ -17,7 +17,7 @@ mod predict_command;
 mod print;
 mod restore_command;
 mod restore_node;
-mod run;
+mod run_command;
 mod simulate;
 mod status_command;
 mod topology_command;
@@ -51,7 +51,7 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(BenchCommand::Scheduler(args)) => bench_scheduler::run(args),
         Command::Bench(BenchCommand::Engine { kernel }) => bench_command::engine(kernel.as_deref()),
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run_command::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Status(args) => status_command::run(args),
         Command::Explain(args) => status_command::explain(args),

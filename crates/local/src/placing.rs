@@ -9,13 +9,13 @@ use albacore_placer::{
     favor_this_thread,
 };
 
-use super::inbox::Inbox;
+use crate::inbox::Inbox;
 
 /// How often the table is sent while nothing happens, for its "verified ... ago".
 const TABLE_PERIOD: Duration = Duration::from_millis(500);
 
 /// What the placer's thread tells.
-pub(super) enum News {
+pub(crate) enum News {
     /// One event.
     Report(Report),
     /// All slots, after the events before it.
@@ -25,9 +25,9 @@ pub(super) enum News {
 }
 
 /// A running placer.
-pub(super) struct Placing {
-    pub(super) handle: Handle,
-    pub(super) subject: SubjectId,
+pub(crate) struct Placing {
+    pub(crate) handle: Handle,
+    pub(crate) subject: SubjectId,
     thread: JoinHandle<()>,
 }
 
@@ -36,7 +36,7 @@ impl Placing {
     ///
     /// # Errors
     /// The machine, the cpuset or the policy does not allow it.
-    pub(super) fn start(
+    pub(crate) fn start(
         subject: SubjectConfig,
         inbox: SyncSender<Inbox>,
     ) -> Result<Self, PlacerError> {
@@ -67,7 +67,7 @@ impl Placing {
     }
 
     /// Waits for the thread to end; its last word came through the inbox.
-    pub(super) fn join(self) {
+    pub(crate) fn join(self) {
         drop(self.thread.join());
     }
 }

@@ -12,7 +12,7 @@ const PREFIX: &str = "albacore-run-";
 const NAMES_MAX: usize = 10_000;
 
 /// The folder; removed with everything in it when it is dropped.
-pub(super) struct PrivateFolder {
+pub(crate) struct PrivateFolder {
     path: PathBuf,
     uid: u32,
 }
@@ -23,7 +23,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(super) fn make() -> io::Result<Self> {
+    pub(crate) fn make() -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let base = runtime.filter(|path| path.is_absolute() && path.is_dir());
         let base = base.unwrap_or_else(std::env::temp_dir);
@@ -35,12 +35,12 @@ impl PrivateFolder {
         Ok(Self { path, uid })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whose it is: this user's.
-    pub(super) fn uid(&self) -> u32 {
+    pub(crate) fn uid(&self) -> u32 {
         self.uid
     }
 }

@@ -4,21 +4,21 @@ use std::io::Write;
 
 /// One managed thread, as shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) worker: u16,
-    pub(super) rank: u16,
-    pub(super) tid: Option<i32>,
-    pub(super) planned: String,
-    pub(super) actual: String,
-    pub(super) is_drifted: bool,
+pub(crate) struct Line {
+    pub(crate) worker: u16,
+    pub(crate) rank: u16,
+    pub(crate) tid: Option<i32>,
+    pub(crate) planned: String,
+    pub(crate) actual: String,
+    pub(crate) is_drifted: bool,
     /// Milliseconds since the mask was last read and found right.
-    pub(super) verified_ms_ago: Option<u64>,
-    pub(super) respawns: u32,
+    pub(crate) verified_ms_ago: Option<u64>,
+    pub(crate) respawns: u32,
 }
 
 /// The table and where it was drawn.
 #[derive(Default)]
-pub(super) struct Table {
+pub(crate) struct Table {
     lines_drawn: usize,
 }
 
@@ -27,7 +27,7 @@ impl Table {
     ///
     /// # Errors
     /// The terminal cannot be written.
-    pub(super) fn draw(
+    pub(crate) fn draw(
         &mut self,
         out: &mut impl Write,
         head: &str,
@@ -49,7 +49,7 @@ impl Table {
     }
 
     /// What is written next stays above the table, which is then drawn anew.
-    pub(super) fn make_way(&mut self, out: &mut impl Write) -> std::io::Result<()> {
+    pub(crate) fn make_way(&mut self, out: &mut impl Write) -> std::io::Result<()> {
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A\x1b[J", self.lines_drawn)?;
             self.lines_drawn = 0;

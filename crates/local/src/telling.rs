@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, Written};
 use albacore_settings::feed::FeedLine;
 
-use super::inbox::Inbox;
 use crate::failure::{Failure, sentence};
+use crate::inbox::Inbox;
 
 /// How often the present snapshot is told again: the reader calls it stale after a minute.
 const TELL_PERIOD: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ const LONG_LIFE: Duration = Duration::from_secs(10);
 const STOP_TIME: Duration = Duration::from_secs(6);
 
 /// A running child and its feed.
-pub(super) struct Telling {
+pub(crate) struct Telling {
     snapshots: SyncSender<FeedLine>,
     feeding: JoinHandle<()>,
     life: Arc<Life>,
@@ -64,7 +64,7 @@ impl Telling {
     ///
     /// # Errors
     /// The pipe cannot be made.
-    pub(super) fn start(
+    pub(crate) fn start(
         program: &Path,
         (feed, socket): (&Path, &Path),
         uid: u32,
@@ -107,13 +107,13 @@ impl Telling {
     }
 
     /// Tells this from now on.
-    pub(super) fn tell(&self, snapshot: FeedLine) {
+    pub(crate) fn tell(&self, snapshot: FeedLine) {
         // The thread ends after this value alone.
         drop(self.snapshots.send(snapshot));
     }
 
     /// Ends the child and both threads.
-    pub(super) fn stop(self) {
+    pub(crate) fn stop(self) {
         {
             let child = self.life.child();
             self.life.is_wanted.store(false, Ordering::Relaxed);

@@ -1,23 +1,11 @@
-//! `albacore run -f FILE`: serves what the file describes on this machine, places every thread and keeps it placed.
+//! The run: serves what the file describes on this machine, places every thread and keeps it placed.
 //!
 //! The main thread takes one message at a time from the inbox: the placer's news, the server's lines, signals, edits
 //! of the file. It never blocks on any of them, so that Ctrl-C always works. Order at the end: the placer gives every
 //! mask back, the server drains, then the exit code is known.
 
-mod events;
-mod file_watch;
-mod inbox;
-mod left_behind;
-mod output;
-mod placing;
-mod private_folder;
-mod server;
-mod serving;
-mod settings;
-mod table;
-mod telling;
-
 use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
@@ -27,32 +15,54 @@ use albacore_placer::{Figures, Report, Row, RowState, SubjectConfig};
 use albacore_plan::{Enforcement, Placement, Policy, Source};
 use serde_json::json;
 
-use crate::args::{RunArgs, RunOutput};
+use crate::events::{self, event, policy_name};
 use crate::failure::{Failure, sentence};
-use events::{event, policy_name};
-use inbox::{INBOX_MESSAGES_MAX, Inbox};
-use output::Output;
-use placing::{News, Placing};
-use server::Child;
-use serving::Serving;
+use crate::inbox::{INBOX_MESSAGES_MAX, Inbox};
+use crate::output::Output;
+use crate::placing::{News, Placing};
+use crate::server::Child;
+use crate::serving::Serving;
+use crate::{file_watch, left_behind, server, table};
 
 /// How long the server may drain after SIGTERM before it is killed: the server's own limit and some more.
 const DRAIN: Duration = Duration::from_secs(35);
+
+/// What is run, and how it is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The InferenceDeployment; what can change while it runs is taken from it live.
+    pub file: PathBuf,
+    /// Where the built-in server listens for HTTP.
+    pub http: SocketAddr,
+    /// Where the built-in server listens for gRPC.
+    pub grpc: SocketAddr,
+    /// The form of what is printed.
+    pub shape: Shape,
+}
+
+/// The form of what is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// A table on a terminal, JSON lines otherwise.
+    Auto,
+    /// A live table.
+    Table,
+    /// One JSON object an event, one event a line.
+    Json,
+}
 
 /// Runs until a signal, the end of the server or an error.
 ///
 /// # Errors
 /// The file, the server or the kernel does not allow it; the failure says which and what to do.
-pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let stamp = file_watch::stamp(&args.file);
-    let deployment = read(&args.file)?;
-    server::check_models(&args.file, &deployment.server)?;
-    let mut output = match args.output {
-        RunOutput::Table => Output::Terminal(table::Table::default()),
-        RunOutput::Auto if std::io::stdout().is_terminal() => {
-            Output::Terminal(table::Table::default())
-        }
-        RunOutput::Auto | RunOutput::Json => Output::Json,
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let stamp = file_watch::stamp(&options.file);
+    let deployment = read(&options.file)?;
+    server::check_models(&options.file, &deployment.server)?;
+    let mut output = match options.shape {
+        Shape::Table => Output::Terminal(table::Table::default()),
+        Shape::Auto if std::io::stdout().is_terminal() => Output::Terminal(table::Table::default()),
+        Shape::Auto | Shape::Json => Output::Json,
     };
     for notice in &deployment.notices {
         output.event(&event("note", json!({"text": notice})));
@@ -61,13 +71,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     server::forward_signals(sender.clone())?;
     left_behind::adopt()?;
     let serving = match &deployment.server {
-        Server::BuiltIn(settings) => Some(Serving::start(settings, &args.file, sender.clone())?),
+        Server::BuiltIn(settings) => Some(Serving::start(settings, &options.file, sender.clone())?),
         Server::Own(_) => None,
     };
-    let child = match Child::start(&deployment, args, serving.as_ref(), sender.clone()) {
+    let child = match Child::start(&deployment, options, serving.as_ref(), sender.clone()) {
         Ok(child) => child,
         Err(failure) => {
-            serving.map(Serving::stop);
+            if let Some(serving) = serving {
+                serving.stop();
+            }
             return Err(failure);
         }
     };
@@ -84,14 +96,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         Ok(placing) => placing,
         Err(error) => {
             let failure = child.end_for(&inbox, &sentence(&error));
-            serving.map(Serving::stop);
+            if let Some(serving) = serving {
+                serving.stop();
+            }
             left_behind::end();
             return Err(failure);
         }
     };
-    file_watch::watch(args.file.clone(), stamp, sender);
+    file_watch::watch(options.file.clone(), stamp, sender);
     let mut run = Run {
-        file: args.file.clone(),
+        file: options.file.clone(),
         deployment,
         output,
         child,
@@ -364,7 +378,9 @@ impl Run {
         placing.join();
         let mut hear = |line: &str| output.event(&server::line(&deployment.server, line));
         let drained = child.drain(inbox, DRAIN, &mut hear);
-        serving.map(Serving::stop);
+        if let Some(serving) = serving {
+            serving.stop();
+        }
         let killed = left_behind::end();
         if killed > 0 {
             let text = format!("the server left {killed} processes behind, which were killed");

@@ -19,18 +19,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// From now on orphans of the server become children of this process.
-pub(super) fn adopt() -> Result<(), Failure> {
+pub(crate) fn adopt() -> Result<(), Failure> {
     become_subreaper().map_err(|error| Failure::Failed(sentence(&error)))
 }
 
 /// Takes note of the end of orphans while `server` lives, so that they are no zombies.
-pub(super) fn reap(server: Pid) {
+pub(crate) fn reap(server: Pid) {
     // A look that fails is repeated with the next table.
     drop(reap_orphans(&HostRoot::live(), &[server]));
 }
 
 /// Ends what is left; how many had to be killed.
-pub(super) fn end() -> usize {
+pub(crate) fn end() -> usize {
     let (host, me) = (HostRoot::live(), Pid(std::process::id() as i32));
     let start = Instant::now();
     let mut killed = BTreeSet::new();

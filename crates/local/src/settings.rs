@@ -8,7 +8,7 @@ use albacore_settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
 ///
 /// # Errors
 /// A sentence that names the field.
-pub(super) fn settings_of(server: &ServerSettings) -> Result<Settings, String> {
+pub(crate) fn settings_of(server: &ServerSettings) -> Result<Settings, String> {
     let policy = match server.release {
         ReleaseRule::Auto => Policy::Auto,
         ReleaseRule::Eager => Policy::Eager,
@@ -50,7 +50,7 @@ fn model(model: &ModelFile) -> Result<Model, String> {
 }
 
 /// The same for the feed: this machine as a node, the server as its one pod. `generation` counts the edits of the file.
-pub(super) fn feed_line_of(settings: &Settings, sizes: (u16, u16), generation: u64) -> FeedLine {
+pub(crate) fn feed_line_of(settings: &Settings, sizes: (u16, u16), generation: u64) -> FeedLine {
     let objectives = settings.models.iter().filter_map(|model| {
         Some(Objective {
             model: model.name.clone(),

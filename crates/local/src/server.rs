@@ -14,11 +14,11 @@ use albacore_api::{ModelSource, OneMachine, Server};
 use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn, SpawnOutput};
 use serde_json::{Value, json};
 
-use super::events::event;
-use super::inbox::Inbox;
-use super::serving::Serving;
-use crate::args::RunArgs;
+use crate::events::event;
 use crate::failure::{Failure, sentence};
+use crate::inbox::Inbox;
+use crate::run::Options;
+use crate::serving::Serving;
 
 /// How long a server that was told to end at a failed start is waited for.
 const FAILED_START: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ const SIGTERM: i32 = 15;
 const SPEAKING: [i32; 2] = [1, 70];
 
 /// The server's process.
-pub(super) struct Child {
+pub(crate) struct Child {
     pid: Pid,
     handle: PidFd,
     is_built_in: bool,
@@ -45,15 +45,15 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts the server; what it prints and how it ends comes through `inbox`.
-    pub(super) fn start(
+    pub(crate) fn start(
         deployment: &OneMachine,
-        args: &RunArgs,
+        options: &Options,
         serving: Option<&Serving>,
         inbox: SyncSender<Inbox>,
     ) -> Result<Self, Failure> {
         let is_built_in = matches!(deployment.server, Server::BuiltIn(_));
-        let spawn = spawn(deployment, args, serving)?;
-        let file = args.file.clone();
+        let spawn = spawn(deployment, options, serving)?;
+        let file = options.file.clone();
         let failed = |e| Failure::Failed(sentence(&e));
         let (told, started) = std::sync::mpsc::sync_channel(1);
         // The kernel ends the child with the thread that started it, so that thread stays: it waits for the child.
@@ -94,21 +94,21 @@ impl Child {
         }
     }
 
-    pub(super) fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
-    pub(super) fn note_exit(&mut self, status: std::io::Result<ExitStatus>) {
+    pub(crate) fn note_exit(&mut self, status: std::io::Result<ExitStatus>) {
         self.exit = Some(status);
     }
 
     /// Takes note of a signal, the `count`th; the first asks for an end, the second for a quick one.
-    pub(super) fn note_signal(&mut self, count: u32) {
+    pub(crate) fn note_signal(&mut self, count: u32) {
         self.is_hurried |= count > 1;
     }
 
     /// Ends a server that cannot be placed; the failure to report: the server's own if it ended first.
-    pub(super) fn end_for(mut self, inbox: &Receiver<Inbox>, reason: &str) -> Failure {
+    pub(crate) fn end_for(mut self, inbox: &Receiver<Inbox>, reason: &str) -> Failure {
         // A server that ended at once said why; that it cannot be placed any more would hide it.
         self.wait(inbox, Duration::from_millis(500), &mut |_| {});
         if let Some(status) = &self.exit {
@@ -121,7 +121,7 @@ impl Child {
     }
 
     /// Asks the server to end and waits; kills it when patience is over.
-    pub(super) fn drain(
+    pub(crate) fn drain(
         mut self,
         inbox: &Receiver<Inbox>,
         patience: Duration,
@@ -173,7 +173,7 @@ impl Child {
     }
 
     /// How the server ended without being asked, or otherwise than it was asked, as a failure.
-    pub(super) fn ended(&self, status: &std::io::Result<ExitStatus>) -> Failure {
+    pub(crate) fn ended(&self, status: &std::io::Result<ExitStatus>) -> Failure {
         let (name, status) = match (self.is_built_in, status) {
             (_, Err(error)) => {
                 return Failure::Failed(format!("the server cannot be waited for: {error}"));
@@ -250,7 +250,7 @@ fn listen(stdout: impl Read, inbox: &SyncSender<Inbox>) {
 }
 
 /// Says with the field's name that a model cannot be opened, before a server is started for it.
-pub(super) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> {
+pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> {
     let Server::BuiltIn(settings) = server else {
         return Ok(());
     };
@@ -275,7 +275,7 @@ pub(super) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
 
 fn spawn(
     deployment: &OneMachine,
-    args: &RunArgs,
+    options: &Options,
     serving: Option<&Serving>,
 ) -> Result<Spawn, Failure> {
     let pairs = |environment: &[(String, String)]| -> Vec<(OsString, OsString)> {
@@ -292,8 +292,8 @@ fn spawn(
             let mut listen = |flag: &str, address: SocketAddr| {
                 command.extend([flag.into(), address.to_string().into()]);
             };
-            listen("--http", args.http);
-            listen("--grpc", args.grpc);
+            listen("--http", options.http);
+            listen("--grpc", options.grpc);
             let environment = pairs(&settings.environment);
             Ok(Spawn {
                 command,
@@ -313,7 +313,7 @@ fn spawn(
 }
 
 /// The program `name` beside this one.
-pub(super) fn program_beside(name: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn program_beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|e| Failure::Failed(sentence(&e)))?;
     let program = own.with_file_name(name);
     if program.is_file() {
@@ -326,7 +326,7 @@ pub(super) fn program_beside(name: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Hands SIGINT and SIGTERM to the inbox.
-pub(super) fn forward_signals(inbox: SyncSender<Inbox>) -> Result<(), Failure> {
+pub(crate) fn forward_signals(inbox: SyncSender<Inbox>) -> Result<(), Failure> {
     let failed = |e| Failure::Failed(sentence(&e));
     let signals = Signals::install().map_err(failed)?;
     let poll = Poll::new().map_err(failed)?;
@@ -344,7 +344,7 @@ pub(super) fn forward_signals(inbox: SyncSender<Inbox>) -> Result<(), Failure> {
 }
 
 /// A line of the server as an event: the built-in one prints events itself.
-pub(super) fn line(server: &Server, text: &str) -> Value {
+pub(crate) fn line(server: &Server, text: &str) -> Value {
     let said = || event("server_said", json!({"text": text}));
     match server {
         Server::BuiltIn(_) => serde_json::from_str(text).unwrap_or_else(|_| said()),

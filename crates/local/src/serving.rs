@@ -9,15 +9,15 @@ use std::sync::mpsc::SyncSender;
 use albacore_api::ServerSettings;
 use albacore_settings::Settings;
 
-use super::inbox::Inbox;
-use super::private_folder::PrivateFolder;
-use super::server::program_beside;
-use super::settings::{feed_line_of, settings_of};
-use super::telling::Telling;
 use crate::failure::Failure;
+use crate::inbox::Inbox;
+use crate::private_folder::PrivateFolder;
+use crate::server::program_beside;
+use crate::settings::{feed_line_of, settings_of};
+use crate::telling::Telling;
 
 /// The built-in server's ears.
-pub(super) struct Serving {
+pub(crate) struct Serving {
     folder: PrivateFolder,
     telling: Telling,
     /// Edits that were taken over, and one.
@@ -29,7 +29,7 @@ impl Serving {
     ///
     /// # Errors
     /// The settings cannot be written or told.
-    pub(super) fn start(
+    pub(crate) fn start(
         server: &ServerSettings,
         file: &Path,
         inbox: SyncSender<Inbox>,
@@ -59,7 +59,7 @@ impl Serving {
     }
 
     /// The arguments of the server that make it listen.
-    pub(super) fn arguments(&self) -> Vec<OsString> {
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
         let folder = self.folder.path();
         let mut place = OsString::from("unix:");
         place.push(socket(folder));
@@ -75,7 +75,7 @@ impl Serving {
     ///
     /// # Errors
     /// A sentence; nothing has changed.
-    pub(super) fn change(&mut self, server: &ServerSettings) -> Result<(), String> {
+    pub(crate) fn change(&mut self, server: &ServerSettings) -> Result<(), String> {
         let settings = settings_of(server)?;
         write(&settings, self.folder.path())?;
         self.generation += 1;
@@ -86,7 +86,7 @@ impl Serving {
     }
 
     /// Ends what was started and removes what was written.
-    pub(super) fn stop(self) {
+    pub(crate) fn stop(self) {
         self.telling.stop();
     }
 }

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, SystemTime};
 
-use super::inbox::Inbox;
+use crate::inbox::Inbox;
 
 /// How soon an edit is seen. A stat costs some microseconds.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// What tells one content of a file from the next: time of change, length, inode.
-pub(super) type Stamp = (SystemTime, u64, u64);
+pub(crate) type Stamp = (SystemTime, u64, u64);
 
 /// Watches `file` on a thread of its own until the receiver is gone. `seen` was taken before the file was read, so
 /// that no edit falls between.
-pub(super) fn watch(file: PathBuf, mut seen: Option<Stamp>, inbox: SyncSender<Inbox>) {
+pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, inbox: SyncSender<Inbox>) {
     std::thread::spawn(move || {
         // bound: one stat per period; ends with the receiver
         loop {
@@ -35,7 +35,7 @@ pub(super) fn watch(file: PathBuf, mut seen: Option<Stamp>, inbox: SyncSender<In
 }
 
 /// The stamp of a file that is there.
-pub(super) fn stamp(file: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))

@@ -3,7 +3,7 @@
 use std::process::ExitStatus;
 
 /// What happened.
-pub(super) enum Inbox {
+pub(crate) enum Inbox {
     /// The placer tells something.
     Placer(super::placing::News),
     /// The built-in server printed a line of JSON.
@@ -19,4 +19,4 @@ pub(super) enum Inbox {
 }
 
 /// Messages on the way to the main thread, which handles one in microseconds; senders wait when it is full.
-pub(super) const INBOX_MESSAGES_MAX: usize = 1024;
+pub(crate) const INBOX_MESSAGES_MAX: usize = 1024;

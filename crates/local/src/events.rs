@@ -7,7 +7,7 @@ use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 
 /// An event named `name` with the fields of `fields`.
-pub(super) fn event(name: &str, fields: Value) -> Value {
+pub(crate) fn event(name: &str, fields: Value) -> Value {
     let mut object = Map::new();
     object.insert("event".into(), name.into());
     if let Value::Object(fields) = fields {
@@ -17,33 +17,9 @@ pub(super) fn event(name: &str, fields: Value) -> Value {
 }
 
 /// A report of the placer.
-pub(super) fn of_report(report: &Report) -> Value {
+pub(crate) fn of_report(report: &Report) -> Value {
     match report {
-        Report::Planned {
-            cpuset,
-            objective,
-            bound,
-            optimal,
-            relaxed,
-            solve_micros,
-            ..
-        } => {
-            let relaxed: Vec<Value> = relaxed
-                .iter()
-                .map(|r| json!({"rule": r.rule, "amount": r.amount}))
-                .collect();
-            event(
-                "planned",
-                json!({
-                    "cpuset": text(cpuset),
-                    "objective": objective,
-                    "bound": bound,
-                    "optimal": optimal,
-                    "relaxed": relaxed,
-                    "solve_micros": solve_micros,
-                }),
-            )
-        }
+        Report::Planned { .. } => of_plan(report),
         Report::WorkerBorn {
             worker,
             pid,
@@ -86,11 +62,41 @@ pub(super) fn of_report(report: &Report) -> Value {
         | Report::Drift { .. }
         | Report::SelfPinned { .. }
         | Report::StepFailed { .. } => of_thread(report),
-        Report::Failed { category, reason } => event(
-            "failed",
-            json!({"category": category, "reason": reason}),
-        ),
+        Report::Failed { category, reason } => {
+            event("failed", json!({"category": category, "reason": reason}))
+        }
     }
+}
+
+/// A report of a plan; `null` for any other.
+fn of_plan(report: &Report) -> Value {
+    let Report::Planned {
+        cpuset,
+        objective,
+        bound,
+        optimal,
+        relaxed,
+        solve_micros,
+        ..
+    } = report
+    else {
+        return Value::Null;
+    };
+    let relaxed: Vec<Value> = relaxed
+        .iter()
+        .map(|r| json!({"rule": r.rule, "amount": r.amount}))
+        .collect();
+    event(
+        "planned",
+        json!({
+            "cpuset": text(cpuset),
+            "objective": objective,
+            "bound": bound,
+            "optimal": optimal,
+            "relaxed": relaxed,
+            "solve_micros": solve_micros,
+        }),
+    )
 }
 
 /// A report of one thread. Both matches name every report, so that a new one cannot be forgotten.
@@ -161,7 +167,7 @@ fn of_thread(report: &Report) -> Value {
 }
 
 /// Every slot is as it should be: `placed`.
-pub(super) fn placed(policy: &str, rows: &[Row]) -> Value {
+pub(crate) fn placed(policy: &str, rows: &[Row]) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -179,7 +185,7 @@ pub(super) fn placed(policy: &str, rows: &[Row]) -> Value {
 }
 
 /// The policy was changed by an edit of the file: `policy_changed`.
-pub(super) fn policy_changed(policy: &Policy) -> Value {
+pub(crate) fn policy_changed(policy: &Policy) -> Value {
     let enforcement = match policy.enforcement {
         Enforcement::Enforce => "enforce",
         Enforcement::Observe => "observe",
@@ -204,7 +210,7 @@ pub(super) fn policy_changed(policy: &Policy) -> Value {
 }
 
 /// The name of a placement in events and in the table's head.
-pub(super) fn policy_name(policy: &Policy) -> &'static str {
+pub(crate) fn policy_name(policy: &Policy) -> &'static str {
     match policy.placement {
         Placement::Tuna => "tuna",
         Placement::RoundRobin => "roundrobin",
@@ -213,7 +219,7 @@ pub(super) fn policy_name(policy: &Policy) -> &'static str {
 }
 
 /// The counters of the whole run.
-pub(super) fn summary(figures: &Figures) -> Value {
+pub(crate) fn summary(figures: &Figures) -> Value {
     event(
         "summary",
         json!({
@@ -236,7 +242,7 @@ fn quantiles(times: &Histogram) -> Value {
 }
 
 /// A note as a sentence.
-pub(super) fn note_text(note: &Note) -> String {
+pub(crate) fn note_text(note: &Note) -> String {
     match note {
         Note::FoundWorkers { found, asked } => format!("found {found} of {asked} workers"),
         Note::NameTwice { worker, pid } => {

@@ -5,13 +5,13 @@ use std::io::Write;
 use albacore_placer::{Figures, Row, RowState};
 use serde_json::Value;
 
-use super::table::{Line, Table};
+use crate::table::{Line, Table};
 
 /// Lines of a terminal that does not tell its height.
 const TERMINAL_LINES: usize = 24;
 
 /// Where events go.
-pub(super) enum Output {
+pub(crate) enum Output {
     /// One line of JSON an event.
     Json,
     /// A live table.
@@ -19,7 +19,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    pub(super) fn event(&mut self, event: &Value) {
+    pub(crate) fn event(&mut self, event: &Value) {
         let mut out = std::io::stdout().lock();
         let done = match self {
             Self::Json => writeln!(out, "{event}").and_then(|()| out.flush()),
@@ -34,7 +34,7 @@ impl Output {
         drop(done);
     }
 
-    pub(super) fn rows(&mut self, head: &str, rows: &[Row], figures: &Figures) {
+    pub(crate) fn rows(&mut self, head: &str, rows: &[Row], figures: &Figures) {
         let Self::Terminal(table) = self else { return };
         let lines: Vec<Line> = rows.iter().map(line).collect();
         let head = match figures.respawn_micros.percentile(99.0) {

@@ -1,0 +1,24 @@
+//! `albacore run -f FILE`.
+
+use albacore_local::{Options, Shape};
+
+use crate::args::{RunArgs, RunOutput};
+use crate::failure::Failure;
+
+/// Runs until a signal, the end of the server or an error.
+///
+/// # Errors
+/// The file, the server or the kernel does not allow it; the failure says which and what to do.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    albacore_local::run(&Options {
+        file: args.file.clone(),
+        http: args.http,
+        grpc: args.grpc,
+        shape: match args.output {
+            RunOutput::Auto => Shape::Auto,
+            RunOutput::Table => Shape::Table,
+            RunOutput::Json => Shape::Json,
+        },
+    })
+    .map_err(Failure::from)
+}
