@@ -45,8 +45,8 @@ pub(crate) const NEWTON_STEPS_MAX: usize = 16;
 pub(crate) const EXCERPT_MAX: usize = 80;
 
 /// Calls of a kernel that are timed for one number of rows; the shortest counts. The first warms
-/// caches up.
-pub(crate) const TUNING_CALLS: usize = 4;
+/// caches up, and others may meet a busy machine.
+pub(crate) const TUNING_CALLS: usize = 8;
 
 /// How long kernels of a model are timed: a tenth of what compiling a large model may take.
 pub(crate) const TUNING_NANOSECONDS_MAX: u64 = 50_000_000;
