@@ -1,4 +1,5 @@
-//! Judges a partition: counts everything again from the problem, shares no code with what finds one.
+//! Judges a partition: counts everything again from the problem, shares no code with what finds
+//! one.
 
 use crate::problem::Problem;
 

@@ -1,5 +1,5 @@
-//! Which models share a sub-cluster: balanced request rate and memory within limits, and few changes
-//! against what is in force. The integer program of the Symphony article (appendix A).
+//! Which models share a sub-cluster: balanced request rate and memory within limits, and few
+//! changes against what is in force. The integer program of the Symphony article (appendix A).
 //!
 //! Pure: no clock (a budget is a closure), no randomness but from a seed, no file.
 #![forbid(unsafe_code)]

@@ -44,7 +44,8 @@ pub struct Problem {
     pub clusters: usize,
     /// What each can bear.
     pub limits: Limits,
-    /// w: what memory out of balance counts beside rate out of balance, both as shares of their means.
+    /// w: what memory out of balance counts beside rate out of balance, both as shares of their
+    /// means.
     pub weight: f64,
     /// What is in force.
     pub current: Option<Current>,

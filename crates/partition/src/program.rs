@@ -1,5 +1,5 @@
-//! The article's integer program, equations (3) to (10), through good_lp. It shares nothing with the
-//! search.
+//! The article's integer program, equations (3) to (10), through good_lp. It shares nothing with
+//! the search.
 
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution as _, SolverModel as _, Variable,

@@ -1,17 +1,17 @@
 //! Construction and local search.
 //!
-//! **Problem.** Places for models so that the largest deviations of rate and memory from their means
-//! are small, within the limits. Deciding whether one of nothing exists is NP-hard.
+//! **Problem.** Places for models so that the largest deviations of rate and memory from their
+//! means are small, within the limits. Deciding whether one of nothing exists is NP-hard.
 //!
-//! **Approach.** What is in force stays; other models are placed from the largest on where they leave
-//! the least sum of squared deviations. Then moves of one model and exchanges of two between pairs of
-//! sub-clusters, each taken if it lowers the sum of the deviations' fourth powers, of which the largest
-//! ones are nearly all: pairs are taken in order of how far they are apart, one round after the other,
-//! until a round gains nothing or the budget is spent.
+//! **Approach.** What is in force stays; other models are placed from the largest on where they
+//! leave the least sum of squared deviations. Then moves of one model and exchanges of two between
+//! pairs of sub-clusters, each taken if it lowers the sum of the deviations' fourth powers, of
+//! which the largest ones are nearly all: pairs are taken in order of how far they are apart, one
+//! round after the other, until a round gains nothing or the budget is spent.
 //!
 //! **Proof sketch.** Every step keeps the limits, or lowers the sum of what is above them, which
-//! stands before everything else. Each round is finite and each step lowers a number that is bounded
-//! below.
+//! stands before everything else. Each round is finite and each step lowers a number that is
+//! bounded below.
 //!
 //! **Limits.** A problem with tight limits may have a partition that is not found; the answer is
 //! judged by [`crate::check`].
@@ -143,7 +143,8 @@ impl Search<'_> {
         r * r + self.problem.weight * s * s
     }
 
-    /// Improves pairs of sub-clusters; `shift` says how far apart in the order of deviation they are.
+    /// Improves pairs of sub-clusters; `shift` says how far apart in the order of deviation they
+    /// are.
     fn round(&mut self, shift: u32, may_go_on: &mut dyn FnMut() -> bool) -> bool {
         let count = self.clusters.len();
         let mut order: Vec<usize> = (0..count).collect();

@@ -76,8 +76,8 @@ pub fn solve(
     }
 }
 
-/// What one model alone forces: one larger than the mean is above it wherever it is, and fewer models
-/// than sub-clusters leave one empty.
+/// What one model alone forces: one larger than the mean is above it wherever it is, and fewer
+/// models than sub-clusters leave one empty.
 fn bound(problem: &Problem) -> f64 {
     let (rate, memory) = problem.means();
     let largest = |of: &dyn Fn(usize) -> f64| {

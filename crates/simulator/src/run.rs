@@ -1,7 +1,8 @@
 //! The run of a scenario: arrivals and timers in order of time, the scheduler in the middle.
 //!
-//! Batches take exactly what their profile says, so a dispatched request is in time and only dropped
-//! ones are bad. The first part of a run is not measured: it starts empty, which is no load.
+//! Batches take exactly what their profile says, so a dispatched request is in time and only
+//! dropped ones are bad. The first part of a run is not measured: it starts empty, which is no
+//! load.
 
 use albacore_batching::deadlines::{
     Actions, Completion, Config, Dispatch, Event, Release, Scheduler,

@@ -1,21 +1,23 @@
 //! The rule `auto`: defers as far as that raises goodput, learned queue by queue.
 //!
 //! **Problem.** Deferred batches are large and leave workers idle in proportion to the load. Where
-//! many queues contend, or arrivals come in bursts, waiting for frontrun wastes the little time that
-//! a worker has; where a dispatch costs much and requests come fast, going early wastes batches.
+//! many queues contend, or arrivals come in bursts, waiting for frontrun wastes the little time
+//! that a worker has; where a dispatch costs much and requests come fast, going early wastes
+//! batches.
 //!
 //! **Approach.** While a worker waits for a batch of a queue it loses time; what it gains is that
 //! the rate times the wait more rows share one beta. Both are equal at a batch of rate x beta rows:
 //! the worth. In bursts the next rows are far: it is divided by the squared variation of the gaps
 //! c2. If the worth is no less than the largest batch aimed at (`Own`), deferring is right at every
 //! load and nothing else is done. Otherwise the queue is deferred while that costs nothing, and
-//! becomes eager step by step as requests are dropped: its eagerness grows by a fixed step with each
-//! and falls with every arrival so that a share of [`DROPS_BEARABLE`] / c2 keeps it where it is. With
-//! it the batch that leaves at once goes from the largest to a small multiple of the worth, and the
-//! target of the drop rule from `Own`, which suits deferred batches, to `Half`, which suits eager ones.
+//! becomes eager step by step as requests are dropped: its eagerness grows by a fixed step with
+//! each and falls with every arrival so that a share of [`DROPS_BEARABLE`] / c2 keeps it where it
+//! is. With it the batch that leaves at once goes from the largest to a small multiple of the
+//! worth, and the target of the drop rule from `Own`, which suits deferred batches, to `Half`,
+//! which suits eager ones.
 //!
-//! The window opens a little before frontrun in any case: where alpha is small it would otherwise be
-//! so short that no worker becomes free in it.
+//! The window opens a little before frontrun in any case: where alpha is small it would otherwise
+//! be so short that no worker becomes free in it.
 //!
 //! **Limits.** Rate and variation are those of the last [`MEMORY`] arrivals: a change is learned
 //! after so many. Before [`ARRIVALS_MIN`] a queue is deferred. The constants were found by

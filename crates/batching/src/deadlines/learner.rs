@@ -4,13 +4,14 @@
 //! batches may have one size, and machines change their speed. What is promised of a batch should
 //! hold for a chosen share of them.
 //!
-//! **Approach.** Sizes are sorted into classes that grow by a quarter. A class keeps the running means
-//! of size, time and deviation; a time counts as at most [`CLIP`] deviations from its class, so that
-//! one stall moves little; [`CHANGE_RUN`] in a row on the same side are a change of speed. The line is
-//! the least-squares line of relative errors through the classes, each weighing as many samples as it
-//! has up to [`CLASS_WEIGHT_MAX`]: a size that comes a thousand times as often as another does not
-//! drown it. The margin is the chosen percentile of measured over predicted time, followed by steps
-//! (Robbins and Monro): up by p and down by 1 - p balance where a share p lies below.
+//! **Approach.** Sizes are sorted into classes that grow by a quarter. A class keeps the running
+//! means of size, time and deviation; a time counts as at most [`CLIP`] deviations from its class,
+//! so that one stall moves little; [`CHANGE_RUN`] in a row on the same side are a change of speed.
+//! The line is the least-squares line of relative errors through the classes, each weighing as many
+//! samples as it has up to [`CLASS_WEIGHT_MAX`]: a size that comes a thousand times as often as
+//! another does not drown it. The margin is the chosen percentile of measured over predicted time,
+//! followed by steps (Robbins and Monro): up by p and down by 1 - p balance where a share p lies
+//! below.
 //!
 //! **Limits.** Of the first samples of a class the fastest counts. With one class alone there is no
 //! slope: the line goes through the origin. Beyond the sizes seen the line is a guess, and the
@@ -229,120 +230,4 @@ fn class_of(rows: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Numbers from 0 to 1.
-    struct Units(u64);
-
-    impl Units {
-        fn next(&mut self) -> f64 {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (self.0 >> 11) as f64 / (1_u64 << 53) as f64
-        }
-    }
-
-    fn assert_line(learner: &CostLearner, alpha: f64, beta: f64, share: f64) {
-        let estimate = learner.estimate().unwrap();
-        for rows in [estimate.rows_seen.0, estimate.rows_seen.1] {
-            let (is, found) = (alpha * rows as f64 + beta, estimate.line.of(rows).0 as f64);
-            assert!(
-                (found / is - 1.0).abs() < share,
-                "{rows}: {found}, not {is}"
-            );
-        }
-    }
-
-    #[test]
-    fn an_exact_line_is_found_and_its_error_is_nothing() {
-        let mut learner = CostLearner::new(0.95);
-        for n in 0..400_u64 {
-            let rows = 1 + n * 7 % 60;
-            learner.observe(rows, Nanos(350 * rows + 9000));
-        }
-        assert_line(&learner, 350.0, 9000.0, 0.01);
-        let estimate = learner.estimate().unwrap();
-        assert!(
-            estimate.error < 0.01 && estimate.margin < 1.02,
-            "{estimate:?}"
-        );
-        assert_eq!(estimate.rows_seen, (1, 60));
-    }
-
-    #[test]
-    fn stalls_do_not_bend_the_line() {
-        let (mut learner, mut units) = (CostLearner::new(0.9), Units(1));
-        for _ in 0..4000 {
-            let rows = 1 + (units.next() * 64.0) as u64;
-            let noise = 0.95 + 0.1 * units.next();
-            let stall = if units.next() < 0.03 { 30.0 } else { 1.0 };
-            let time = (500.0 * rows as f64 + 20_000.0) * noise * stall;
-            learner.observe(rows, Nanos(time as u64));
-        }
-        assert_line(&learner, 500.0, 20_000.0, 0.06);
-    }
-
-    #[test]
-    fn a_rare_size_counts_beside_a_frequent_one() {
-        let (mut learner, mut units) = (CostLearner::new(0.9), Units(2));
-        for n in 0..5000 {
-            let rows = if n % 200 == 0 { 100 } else { 4 };
-            let time = (1000.0 * rows as f64 + 50_000.0) * (0.9 + 0.2 * units.next());
-            learner.observe(rows, Nanos(time as u64));
-        }
-        assert_line(&learner, 1000.0, 50_000.0, 0.06);
-    }
-
-    #[test]
-    fn the_margin_holds_for_the_share_it_is_chosen_for() {
-        let (mut learner, mut units) = (CostLearner::new(0.95), Units(3));
-        let (mut kept, mut all) = (0, 0);
-        for n in 0..20_000_u64 {
-            let rows = 1 + n % 30;
-            let time = (800.0 * rows as f64 + 10_000.0) * (0.8 + 0.4 * units.next());
-            if n > 2000 {
-                all += 1;
-                let safe = learner.estimate().unwrap().safe.of(rows).0;
-                kept += u64::from(time <= safe as f64);
-            }
-            learner.observe(rows, Nanos(time as u64));
-        }
-        let share = kept as f64 / f64::from(all);
-        assert!((share - 0.95).abs() < 0.02, "{share}");
-    }
-
-    #[test]
-    fn a_change_of_speed_is_followed() {
-        let mut learner = CostLearner::new(0.9);
-        let mut run = |factor: u64| {
-            for n in 0..1500_u64 {
-                let rows = 1 + n % 16;
-                learner.observe(rows, Nanos(factor * (1000 * rows + 8000)));
-            }
-            learner.clone()
-        };
-        assert_line(&run(1), 1000.0, 8000.0, 0.01);
-        assert_line(&run(3), 3000.0, 24_000.0, 0.02);
-        assert_line(&run(1), 1000.0, 8000.0, 0.02);
-    }
-
-    #[test]
-    fn one_size_alone_gives_a_line_through_the_origin() {
-        let mut learner = CostLearner::new(0.9);
-        assert!(learner.estimate().is_none());
-        learner.observe(0, Nanos(5));
-        assert!(learner.estimate().is_none());
-        (0..50).for_each(|_| learner.observe(10, Nanos(5000)));
-        assert_eq!(learner.estimate().unwrap().line, Cost::new(500.0, 0.0));
-    }
-
-    #[test]
-    fn classes_grow_with_the_sizes() {
-        let classes: Vec<usize> = (1..100_000).map(class_of).collect();
-        assert!(classes.windows(2).all(|pair| pair[0] <= pair[1]));
-        assert_eq!(class_of(u64::MAX), CLASSES - 1);
-    }
-}
+mod tests;

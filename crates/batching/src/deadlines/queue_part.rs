@@ -8,10 +8,11 @@
 //! halving. The usual case, everything that waits fits, costs one multiplication.
 //!
 //! **Proof sketch.** A batch of b rows is in time if now + delay(b) + l(b) and free + l(b) are at
-//! most the deadline of its first request; both grow with b. A candidate is a prefix of what is left
-//! after drops, which only take heads: so order is kept. Its window is not inverted: exec is the
-//! latest of the earliest start, which met the deadline, and frontrun, which lies before latest.
-//! (Under `Timeout` it may be: the article's rule waits for its time, whatever becomes late.)
+//! most the deadline of its first request; both grow with b. A candidate is a prefix of what is
+//! left after drops, which only take heads: so order is kept. Its window is not inverted: exec is
+//! the latest of the earliest start, which met the deadline, and frontrun, which lies before
+//! latest. (Under `Timeout` it may be: the article's rule waits for its time, whatever becomes
+//! late.)
 //!
 //! **Limits.** A request of several rows is never split. A lower objective can make requests late
 //! that could have been served under the one before.
@@ -198,8 +199,8 @@ impl QueuePart {
         self.update(Opening { now, free }, dropped)
     }
 
-    /// Dispatches to a worker that is free from `free` on: appends the batch to `members`. `None` if
-    /// nothing is left, or if what is left should wait: then the worker stays free.
+    /// Dispatches to a worker that is free from `free` on: appends the batch to `members`. `None`
+    /// if nothing is left, or if what is left should wait: then the worker stays free.
     pub fn granted(
         &mut self,
         now: Nanos,

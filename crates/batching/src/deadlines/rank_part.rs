@@ -1,18 +1,18 @@
 //! Matchmaking: which queue's candidate goes to which worker, and when to look again.
 //!
-//! **Problem.** Candidates with windows, workers with times at which they are free: a candidate goes
-//! to a worker that is free in its window, the most urgent one first, and always to the
+//! **Problem.** Candidates with windows, workers with times at which they are free: a candidate
+//! goes to a worker that is free in its window, the most urgent one first, and always to the
 //! lowest-numbered worker, so that workers that are not needed stay idle and can be seen to be.
 //!
 //! **Approach.** A candidate waits for its window (`opens`). If then a worker is free by its start,
 //! the two are matched, else it stands by (`expires`) until a worker is free, which takes the one
-//! that expires first. One that expires is computed anew a nanosecond later. Simultaneous events are
-//! taken in this order: windows that open, workers, candidates that expired; of one kind the lower
-//! index first.
+//! that expires first. One that expires is computed anew a nanosecond later. Simultaneous events
+//! are taken in this order: windows that open, workers, candidates that expired; of one kind the
+//! lower index first.
 //!
-//! **Proof sketch.** Every decision takes a candidate out of `opens` or `expires`, and one comes back
-//! only for a later time or to stand by while no worker is free: so a step ends. After it, whatever
-//! could happen next has its time among the four minima that [`RankPart::next`] reads.
+//! **Proof sketch.** Every decision takes a candidate out of `opens` or `expires`, and one comes
+//! back only for a later time or to stand by while no worker is free: so a step ends. After it,
+//! whatever could happen next has its time among the four minima that [`RankPart::next`] reads.
 //!
 //! **Threads.** The parts share nothing and talk by [`RankPart::inform`], [`RankPart::answer`] and
 //! [`Decision`]: they may live on different threads with a queue of messages in each direction.

@@ -84,9 +84,9 @@ impl DropRule {
     }
 }
 
-/// The largest b with l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker is
-/// enough, with l(b) + b / rate <= objective. Where n > 1 the first is l(b) + b / rate as well; a
-/// larger b that met only the second with n <= 1 would meet the first: so it is the second alone.
+/// The largest b with l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker
+/// is enough, with l(b) + b / rate <= objective. Where n > 1 the first is l(b) + b / rate as well;
+/// a larger b that met only the second with n <= 1 would meet the first: so it is the second alone.
 fn own_target(cost: &Cost, objective: Nanos, rate: f64) -> u64 {
     if rate.is_nan() || rate <= 0.0 {
         return 1;

@@ -1,9 +1,9 @@
 //! `albacore bench scheduler`: the scheduler alone on real threads and in real time.
 //!
 //! A thread for each model draws its requests, keeps its queue and answers grants; one thread keeps
-//! the ranks. They share two rings of messages for each model and nothing else. Workers are not run:
-//! they are busy for what the profile says. A request that is taken in late is as late as that: its
-//! deadline counts from the time at which it should have arrived.
+//! the ranks. They share two rings of messages for each model and nothing else. Workers are not
+//! run: they are busy for what the profile says. A request that is taken in late is as late as
+//! that: its deadline counts from the time at which it should have arrived.
 
 mod ring;
 mod threads;

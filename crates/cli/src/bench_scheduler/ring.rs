@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Words of a message.
 pub(super) const WORDS: usize = 6;
 
-/// Messages that may be on their way: a rank part has one grant for each queue at a time, and a queue
-/// that is faster than the rank part waits.
+/// Messages that may be on their way: a rank part has one grant for each queue at a time, and a
+/// queue that is faster than the rank part waits.
 const MESSAGES_MAX: usize = 1024;
 
 /// One direction.

@@ -11,8 +11,8 @@ use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 use super::ring::{Ring, WORDS};
 
-/// The profile of the reference's benchmark: 1.082 ms a row, 5.204 ms a batch, an objective of 100 ms
-/// less the 2 ms of the reply, 100 us a dispatch and 50 us a row on the way.
+/// The profile of the reference's benchmark: 1.082 ms a row, 5.204 ms a batch, an objective of 100
+/// ms less the 2 ms of the reply, 100 us a dispatch and 50 us a row on the way.
 const ALPHA_NS: f64 = 1_082_000.0;
 const BETA_NS: f64 = 5_204_000.0;
 const OBJECTIVE: Nanos = Nanos(97_900_000);

@@ -7,8 +7,8 @@ use clap::ValueEnum;
 /// What is asked of a scenario.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// The scenario: workers, models or profiles, arrivals, rate, requests, policy, drop, delays; see
-    /// examples/simulate.yaml
+    /// The scenario: workers, models or profiles, arrivals, rate, requests, policy, drop, delays;
+    /// see examples/simulate.yaml
     #[arg(
         short,
         long,
@@ -32,8 +32,8 @@ pub(crate) struct SimulateArgs {
     /// Run policies side by side over the load: goodput, bad rate, idle share, sizes of batches
     #[arg(long = "compare", group = "what")]
     pub(crate) is_compare: bool,
-    /// What --compare compares: auto, deferred, eager or timeout=10%, each also with /own, /half, /head or
-    /// /N for the drop rule
+    /// What --compare compares: auto, deferred, eager or timeout=10%, each also with /own, /half,
+    /// /head or /N for the drop rule
     #[arg(
         long,
         value_name = "LIST",

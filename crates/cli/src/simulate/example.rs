@@ -1,5 +1,5 @@
-//! The article's example: three workers, l(b) = b + 5, an objective of 12, one request each 0.75, of
-//! which three in a row are missing. Deferred batches regain their pattern, eager ones do not.
+//! The article's example: three workers, l(b) = b + 5, an objective of 12, one request each 0.75,
+//! of which three in a row are missing. Deferred batches regain their pattern, eager ones do not.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, Dispatch, DropRule};

@@ -25,8 +25,8 @@ const RATE_MAX: f64 = 1e9;
 const REQUESTS_MAX: u64 = 20_000_000_000;
 /// Requests of a run that says nothing: enough to know a bad rate of 1 % to some hundredths.
 const REQUESTS_DEFAULT: u64 = 1_000_000;
-/// How long before frontrun the window opens where nothing is said, as a share of the objective: what
-/// wins on the model zoos.
+/// How long before frontrun the window opens where nothing is said, as a share of the objective:
+/// what wins on the model zoos.
 const EARLY_DEFAULT: f64 = 0.05;
 /// Rows of a target of the drop rule.
 const TARGET_MAX: u64 = 1_000_000;
@@ -51,8 +51,8 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a scenario; each of `sets` is `key=value` with a dotted key, and stands for what the file
-    /// says there. `read_file` gives the text of files that it names.
+    /// Reads a scenario; each of `sets` is `key=value` with a dotted key, and stands for what the
+    /// file says there. `read_file` gives the text of files that it names.
     ///
     /// # Errors
     /// The first thing that is wrong.
