@@ -10,7 +10,6 @@ mod json;
 mod limits;
 mod machine;
 mod model_command;
-mod npy;
 mod partition;
 mod plan_command;
 mod predict_command;

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// wait for at a prompt, long enough for a thousand pivots.
 pub(crate) const PLAN_BUDGET: Duration = Duration::from_secs(2);
 
-/// Largest model and data file read, in bytes: beyond it a typing error (a disk image, a dump) is likelier than a model.
+/// Largest model file read, in bytes: beyond it a typing error (a disk image, a dump) is likelier than a model.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 30;
 
 /// Most elements of a predicted array: interactions grow with the square of the features; 4 Gi doubles are 32 GiB.
@@ -17,9 +17,6 @@ pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
 
 /// Most calls of one order of `albacore bench engine`: a time for each is kept, 8 MiB.
 pub(crate) const BENCH_CALLS_MAX: usize = 1 << 20;
-
-/// Longest header of an .npy file in bytes: numpy itself refuses longer ones.
-pub(crate) const NPY_HEADER_BYTES_MAX: usize = 10_000;
 
 /// How long `albacore plan --solver reduced` and `literal` may run: what a person waits for who asked for a comparison.
 pub(crate) const PROGRAM_BUDGET: Duration = Duration::from_secs(60);

@@ -7,12 +7,12 @@ use std::num::NonZero;
 use std::path::Path;
 use std::thread;
 
+use albacore_npy::{Element, Floats, Table};
 use albacore_trees::{ElementType, Image, Kind, Model, OutputMut, Predictor, Rows, Scratch};
 
 use crate::args::{self, PredictArgs};
 use crate::failure::Failure;
 use crate::limits::{FILE_BYTES_MAX, OUTPUT_ELEMENTS_MAX, PREDICT_THREADS_MAX};
-use crate::npy::{self, Element, Floats, Table};
 
 /// Reads, predicts, writes.
 pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let image = compile(&args.model)?;
     let predictor = Predictor::open(image.bytes())
         .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?;
-    let table = npy::read_table(&args.data)?;
+    let table = albacore_npy::read_table(&args.data).map_err(|e| Failure::file(&args.data, &e))?;
     if table.columns != predictor.features() {
         return Err(Failure::Failed(format!(
             "{}: rows have {} values, but the model {} takes {} features",
@@ -123,7 +123,8 @@ impl Job<'_> {
         let elements = self.predict(wrap)?;
         let mut shape = vec![self.table.rows];
         shape.extend(self.predictor.output_row_shape(self.kind));
-        npy::write(output, &shape, &elements)
+        albacore_npy::write(output, &shape, &elements)
+            .map_err(|e| Failure::Failed(format!("cannot write {}: {e}", output.display())))
     }
 
     fn predict<T: Element + Default + Send>(

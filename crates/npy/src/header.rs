@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-use super::NpyError;
 use crate::limits::NPY_HEADER_BYTES_MAX;
+use crate::table::NpyError;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// numpy starts the elements at a multiple of this.
@@ -13,18 +13,18 @@ const AXES_MAX: usize = 64;
 
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// numpy's name of the element type, such as `<f4`.
-    pub(super) descr: String,
+    pub(crate) descr: String,
     /// Column by column instead of row by row.
-    pub(super) is_fortran: bool,
+    pub(crate) is_fortran: bool,
     /// Length of each axis.
-    pub(super) shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
 }
 
 impl Header {
     /// Reads the header; the reader then stands at the first element.
-    pub(super) fn read(reader: &mut impl Read) -> Result<Self, NpyError> {
+    pub(crate) fn read(reader: &mut impl Read) -> Result<Self, NpyError> {
         let mut start = [0u8; 8];
         read_exact(reader, &mut start)?;
         if !start.starts_with(MAGIC) {
@@ -55,7 +55,7 @@ impl Header {
     }
 
     /// A header of version 1, for row-major elements.
-    pub(super) fn bytes(descr: &str, shape: &str) -> Vec<u8> {
+    pub(crate) fn bytes(descr: &str, shape: &str) -> Vec<u8> {
         let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
         let fixed = MAGIC.len() + 2 + 2;
         let total = (fixed + text.len() + 1).next_multiple_of(ALIGNMENT);

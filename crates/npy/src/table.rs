@@ -1,23 +1,16 @@
-//! numpy's `.npy` files: rows in, results out.
-//!
-//! A file is `\x93NUMPY`, a version, the length of a header and the header: a Python dictionary with the element type
-//! (`descr`), the order (`fortran_order`) and the `shape`; then the elements and nothing else. Only the dictionaries
-//! that numpy writes for plain arrays are taken, so that no header can make this nest, allocate or overflow.
-
-mod header;
+//! A table of floats from a file, an array into a file.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use header::Header;
-
-use crate::failure::Failure;
+use crate::header::Header;
 use crate::limits::FILE_BYTES_MAX;
 
 /// Why a file is not a table of floats.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NpyError {
+#[non_exhaustive]
+pub enum NpyError {
     /// The file cannot be opened or read.
     #[error("cannot read it")]
     Io(#[from] io::Error),
@@ -51,26 +44,30 @@ pub(crate) enum NpyError {
 
 /// Elements, row by row.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Floats {
+pub enum Floats {
+    /// Single precision.
     F32(Vec<f32>),
+    /// Double precision.
     F64(Vec<f64>),
 }
 
 /// rows x columns floats.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Table {
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
-    pub(crate) floats: Floats,
+pub struct Table {
+    /// Number of rows.
+    pub rows: usize,
+    /// Values of each.
+    pub columns: usize,
+    /// Row by row.
+    pub floats: Floats,
 }
 
 /// Reads a table of float32 or float64 in either byte order and either array order.
 ///
 /// # Errors
-/// Failed: names the file and what is wrong with it.
-pub(crate) fn read_table(path: &Path) -> Result<Table, Failure> {
-    let open = || parse_table(BufReader::new(File::open(path)?));
-    open().map_err(|e| Failure::file(path, &e))
+/// The file cannot be read, or is not such a table.
+pub fn read_table(path: &Path) -> Result<Table, NpyError> {
+    parse_table(BufReader::new(File::open(path)?))
 }
 
 fn parse_table(mut reader: impl Read) -> Result<Table, NpyError> {
@@ -148,7 +145,7 @@ fn rows_from_columns<T: Copy>(by_column: &[T], rows: usize, columns: usize) -> V
 }
 
 /// A type of element that results have.
-pub(crate) trait Element: Copy {
+pub trait Element: Copy {
     /// numpy's name for it.
     const DESCR: &'static str;
 
@@ -183,24 +180,17 @@ impl Element for i32 {
 /// Writes `elements`, in row-major order, as an array of this shape.
 ///
 /// # Errors
-/// Failed: names the file that cannot be written and why.
-pub(crate) fn write<T: Element>(
-    path: &Path,
-    shape: &[usize],
-    elements: &[T],
-) -> Result<(), Failure> {
-    let write = || -> io::Result<()> {
-        let mut writer = BufWriter::new(File::create(path)?);
-        writer.write_all(&Header::bytes(T::DESCR, &shape_text(shape)))?;
-        let mut bytes = Vec::new();
-        for piece in elements.chunks(64 * 1024) {
-            bytes.clear();
-            piece.iter().for_each(|element| element.put(&mut bytes));
-            writer.write_all(&bytes)?;
-        }
-        writer.flush()
-    };
-    write().map_err(|e| Failure::Failed(format!("cannot write {}: {e}", path.display())))
+/// The file cannot be written.
+pub fn write<T: Element>(path: &Path, shape: &[usize], elements: &[T]) -> io::Result<()> {
+    let mut writer = BufWriter::new(File::create(path)?);
+    writer.write_all(&Header::bytes(T::DESCR, &shape_text(shape)))?;
+    let mut bytes = Vec::new();
+    for piece in elements.chunks(64 * 1024) {
+        bytes.clear();
+        piece.iter().for_each(|element| element.put(&mut bytes));
+        writer.write_all(&bytes)?;
+    }
+    writer.flush()
 }
 
 /// As Python writes a tuple: `(3,)`, `(3, 4)`.

@@ -1,7 +1,7 @@
 //! What numpy writes is read, what it cannot write is refused, whatever the bytes are.
 
-use super::header::Header;
 use super::{Floats, NpyError, Table, parse_table, shape_text, write};
+use crate::header::Header;
 
 fn file(header: &str, elements: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
