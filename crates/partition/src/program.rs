@@ -32,7 +32,7 @@ pub fn solve_program(problem: &Problem) -> Option<Vec<usize>> {
         .collect();
     let (rate, memory) = problem.means();
     let mut model = variables
-        .minimise(rate_off + problem.weight * memory_off)
+        .maximise(-1.0 * rate_off - problem.weight * memory_off)
         .using(default_solver);
     for row in &x {
         let places: Expression = row.iter().sum();

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+pub mod chart;
 mod day;
 mod goodput;
 mod measure;
@@ -11,6 +12,7 @@ mod random;
 mod read;
 mod run;
 mod scenario;
+mod trace;
 
 pub use arrivals::{Arrival, Popularity, Process};
 pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at};
@@ -19,3 +21,4 @@ pub use measure::Figures;
 pub use read::{Invalid, Place, ReadFile, ScenarioError, read_arrivals, read_profiles};
 pub use run::{Unwatched, Watcher, run, run_watched};
 pub use scenario::{Model, Policy, Scenario, Source, Wait};
+pub use trace::trace;

@@ -4,11 +4,11 @@ use albacore_batching::deadlines::{DropRule, Target};
 use albacore_simulator::{Figures, Policy, Scenario, Wait, goodput, run as simulate};
 use serde_json::json;
 
-use super::chart::{Chart, Line, draw};
 use super::progress::Progress;
 use super::{json_of, round};
 use crate::failure::Failure;
 use crate::print::print;
+use albacore_simulator::chart::{Chart, Line, draw};
 
 /// Loads as shares of the best goodput found.
 const LOADS: [f64; 14] = [

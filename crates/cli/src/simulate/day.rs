@@ -4,11 +4,11 @@ use albacore_batching::Nanos;
 use albacore_simulator::{Day, Interval, Scenario, days};
 use serde_json::json;
 
-use super::chart::{Chart, Line, draw};
 use super::progress::Progress;
 use super::round;
 use crate::failure::Failure;
 use crate::print::print;
+use albacore_simulator::chart::{Chart, Line, draw};
 
 pub(super) fn run(scenario: &Scenario, seconds: u64, is_picture: bool) -> Result<(), Failure> {
     let mut progress = Progress::new(None);

@@ -1,18 +1,18 @@
 //! `albacore simulate`: a scenario file in, figures, traces or pictures out.
 
 mod args;
-mod chart;
 mod compare;
 mod day;
 mod example;
 mod progress;
 mod timeline;
-mod trace;
 
 use std::fs;
 use std::path::Path;
 
-use albacore_simulator::{Figures, Scenario, ScenarioError, Source, Watcher, goodput, run_watched};
+use albacore_simulator::{
+    Figures, Scenario, ScenarioError, Source, Watcher, goodput, run_watched, trace,
+};
 use serde_json::json;
 
 pub(crate) use self::args::SimulateArgs;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
         _ => {}
     }
     if args.is_trace {
-        return print(&trace::of(&scenario));
+        return print(&trace(&scenario));
     }
     let is_drawn = matches!(scenario.source, Source::Drawn { .. });
     if !is_drawn && (args.is_goodput || args.is_compare || args.is_day) {

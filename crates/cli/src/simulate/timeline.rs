@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{color, frame};
 use super::example::Bar;
+use albacore_simulator::chart::{color, frame};
 
 /// Units of time that are shown, and how wide a unit is in a picture.
 const SPAN: f64 = 46.0;

@@ -8,7 +8,7 @@ const COLORS: [&str; 8] = [
 ];
 
 /// Colors by class; where the viewer asks for dark ones, ground and ink change.
-pub(super) const CSS: &str = "text{font-family:Inter,ui-sans-serif,system-ui,sans-serif;\
+const CSS: &str = "text{font-family:Inter,ui-sans-serif,system-ui,sans-serif;\
 fill:#1f2733;font-size:12px}.title{font-size:20px;font-weight:700}.sub{font-size:13px;\
 fill:#556070}.name{font-weight:600}.tick{fill:#7a8698;font-size:10px}.ground{fill:#fbfcfd;\
 stroke:#d5dbe3}.grid{stroke:#e3e9f1;fill:none}.line{fill:none;stroke-width:2}\
@@ -22,27 +22,33 @@ const TOP: f64 = 84.0;
 
 /// One line.
 #[derive(Debug)]
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub struct Line {
+    /// What the legend calls it.
+    pub name: String,
+    /// Where it goes, from left to right.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// One panel.
 #[derive(Debug)]
-pub(super) struct Chart {
-    pub(super) title: &'static str,
+pub struct Chart {
+    /// What is above it.
+    pub title: &'static str,
     /// The values are shares, shown as percent.
-    pub(super) is_share: bool,
-    pub(super) lines: Vec<Line>,
+    pub is_share: bool,
+    /// In the order of the legend.
+    pub lines: Vec<Line>,
 }
 
 /// The color of the line number `index`.
-pub(super) fn color(index: usize) -> &'static str {
+#[must_use]
+pub fn color(index: usize) -> &'static str {
     COLORS[index % COLORS.len()]
 }
 
 /// The whole picture.
-pub(super) fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
+#[must_use]
+pub fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
     let rows = charts.len().div_ceil(2) as f64;
     let legend = charts
         .first()
@@ -85,7 +91,8 @@ pub(super) fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
 }
 
 /// A picture with its ground and its head.
-pub(super) fn frame((width, height): (f64, f64), title: &str, sub: &str, body: &str) -> String {
+#[must_use]
+pub fn frame((width, height): (f64, f64), title: &str, sub: &str, body: &str) -> String {
     let (title, sub) = (escape(title), escape(sub));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -178,7 +185,7 @@ fn tidy(text: &str) -> String {
     }
 }
 
-pub(super) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -5,9 +5,10 @@
 
 use std::fmt::Write as _;
 
+use crate::run::{Watcher, run_watched};
+use crate::scenario::Scenario;
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::Dispatch;
-use albacore_simulator::{Scenario, Watcher, run_watched};
 
 #[derive(Default)]
 struct Trace {
@@ -40,7 +41,9 @@ fn ms(time: Nanos) -> String {
     format!("{}.{:06}", time.0 / 1_000_000, time.0 % 1_000_000)
 }
 
-pub(super) fn of(scenario: &Scenario) -> String {
+/// The trace of a scenario.
+#[must_use]
+pub fn trace(scenario: &Scenario) -> String {
     let mut trace = Trace::default();
     run_watched(scenario, &mut trace);
     trace.batches + &trace.drops
