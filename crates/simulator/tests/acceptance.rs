@@ -186,8 +186,8 @@ fn sets() -> Vec<(String, Vec<&'static str>, f64)> {
         (zoo("1080ti"), vec![], 7621.0),
         (zoo("1080ti"), zipf, 15_289.0),
         (twenty(15), bursts.clone(), 11_831.0),
-        (twenty(25), bursts.clone(), 18_215.0),
-        (twenty(100), bursts, 27_184.0),
+        (twenty(25), bursts.clone(), 18_613.0),
+        (twenty(100), bursts, 27_296.0),
     ]
 }
 
