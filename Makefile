@@ -16,7 +16,7 @@ demo: build ## serve examples/fraud.yaml here, compare kernel and Albacore place
 test: tools python cluster ## every test: Rust, real processes and cgroups, a real API server, real Python clients
 	@echo "== Rust: unit, property, house, process and kernel tests"
 	$(CARGO) build --workspace --bins --tests
-	ALBACORE_PROGRAMS_BUILT=1 $(CARGO) test --workspace
+	ALBACORE_PROGRAMS_BUILT=1 $(CARGO) test --workspace --no-fail-fast
 	@echo "== Python clients: tritonclient, kserve"
 	tests/clients/run.sh
 

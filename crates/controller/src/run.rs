@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use albacore_cluster::{
@@ -97,11 +98,13 @@ async fn run(args: Args) -> anyhow::Result<()> {
         },
         start: Instant::now(),
     });
-    start_tasks(&ground, &controller, &lease);
+    let is_all_known = Arc::new(AtomicBool::new(false));
+    start_tasks(&ground, &controller, &lease, &is_all_known);
     let worked = ground.queue.run(WORKERS, &shutdown, |key| {
         let (controller, lease) = (controller.clone(), lease.clone());
+        let is_all_known = is_all_known.load(Ordering::Acquire);
         async move {
-            match lease.is_held() {
+            match is_all_known && lease.is_held() {
                 true => controller.reconcile(key).await,
                 // All keys are added when we lead.
                 false => Outcome::Done,
@@ -134,7 +137,12 @@ fn ground(
     }
 }
 
-fn start_tasks(ground: &Arc<Ground>, controller: &Arc<Controller>, lease: &Arc<Lease>) {
+fn start_tasks(
+    ground: &Arc<Ground>,
+    controller: &Arc<Controller>,
+    lease: &Arc<Lease>,
+    is_all_known: &Arc<AtomicBool>,
+) {
     let (watches, states) = (controller.watches.clone(), controller.states.clone());
     let (queue, counts) = (ground.queue.clone(), controller.counts.clone());
     let scraping = {
@@ -145,18 +153,30 @@ fn start_tasks(ground: &Arc<Ground>, controller: &Arc<Controller>, lease: &Arc<L
         }
     };
     ground.shutdown.spawn("scrape", scraping);
-    let leading = lead(ground.clone(), watches.clone(), lease.clone());
+    let leading = lead(
+        ground.clone(),
+        watches.clone(),
+        lease.clone(),
+        is_all_known.clone(),
+    );
     ground.shutdown.spawn("lead", leading);
     ground
         .shutdown
         .spawn("discover", discover(ground.clone(), watches));
 }
 
-/// Each time that we begin to lead, everything is looked at anew: somebody else led before.
-async fn lead(ground: Arc<Ground>, watches: Watches, lease: Arc<Lease>) {
+/// Each time that we begin to lead, everything is looked at anew: somebody else led before. `is_all_known` is set once
+/// every kind was listed: whoever does not know all that is there writes nothing.
+async fn lead(
+    ground: Arc<Ground>,
+    watches: Watches,
+    lease: Arc<Lease>,
+    is_all_known: Arc<AtomicBool>,
+) {
     // bound: until the program stops; a turn each time that the lease is taken.
     loop {
         watches.synced().await;
+        is_all_known.store(true, Ordering::Release);
         lease.held().await;
         tracing::info!("this process leads");
         ground.memories.clear();

@@ -7,6 +7,7 @@ mod rig;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use albacore_testbed::{Options, product};
 use serde_json::{Value, json};
@@ -121,6 +122,8 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     assert!(controller.log().contains(words), "{}", controller.log());
     // Whoever does not know all that is there writes nothing.
     rig.apply(&[deployment("early", &json!({}))]);
+    // Time enough for one that does not wait: it needs a second.
+    std::thread::sleep(Duration::from_secs(5));
     assert_eq!(rig.writes(), [""; 0]);
     let rig = rig.serve(&crds);
     let _controller = controller.ready();
