@@ -51,6 +51,10 @@ fn a_big_node_with_cgroup_v2_keeps_its_placement() {
                 "/albacore-server".into(),
                 product("albacore-server").unwrap(),
             ),
+            (
+                "/albacore-params".into(),
+                product("albacore-params").unwrap(),
+            ),
             tool("mount"),
             tool("ip"),
         ],
