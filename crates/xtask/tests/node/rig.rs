@@ -146,13 +146,15 @@ impl Rig {
     /// Runs `albacore` as an administrator; it must succeed.
     #[track_caller]
     pub(crate) fn albacore(&self, words: &[&str]) -> String {
-        let output = std::process::Command::new(product_of("albacore-cli", "albacore").unwrap())
+        let mut command =
+            std::process::Command::new(product_of("albacore-cli", "albacore").unwrap());
+        command
             .args(words)
             .arg("--kubeconfig")
             .arg(self.node.plane().kubeconfig())
-            .env_clear()
-            .output()
-            .unwrap();
+            .env_clear();
+        // The API server is in the node's network alone.
+        let output = self.node.within(move || command.output()).unwrap().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "albacore {words:?}: {said}");
         String::from_utf8(output.stdout).unwrap()
