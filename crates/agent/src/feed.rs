@@ -161,8 +161,7 @@ impl Feed {
         self.pods = pods;
         self.due = Some(now + FEED_PERIOD);
         match line.encode() {
-            // Who opens the pipe begins a line: what a former life began has no end.
-            Ok(line) => self.line = format!("\n{}", line.trim_end()),
+            Ok(line) => self.line = line.trim_end().to_owned(),
             Err(error) => tracing::warn!(%error, "the feed cannot be printed"),
         }
         self.offer();

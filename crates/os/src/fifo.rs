@@ -1,7 +1,8 @@
 //! Writes lines into a named pipe for a reader that may be slow, gone or not there yet, without ever waiting.
 //!
 //! A line that has begun is finished before another begins, so the reader sees whole lines only. While it does not keep
-//! up, of the lines that wait only the newest is kept. When it goes away, what it left unread is dropped.
+//! up, of the lines that wait only the newest is kept. When it goes away, what it left unread is dropped. A writer that
+//! died may have left the beginning of a line in the pipe, so the first thing written is the end of that line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -123,6 +124,8 @@ impl LineFifo {
                     ));
                 }
                 self.pipe = Some(pipe);
+                // Ends the torn line of a writer before; else it is an empty line.
+                self.rest = b"\n".to_vec();
                 Ok(())
             }
             Err(e) if e.raw_os_error() == Some(libc::ENXIO) => Ok(()),
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!(fifo.offer("nobody hears").unwrap(), Written::NoReader);
         let mut from = reader(&path);
         assert_eq!(fifo.offer("one").unwrap(), Written::Whole);
-        assert_eq!(read(&mut from), b"one\n");
+        assert_eq!(read(&mut from), b"\none\n");
         // Far more than a pipe holds: the first begins, of the others the last is kept.
         let long = |letter: &str| letter.repeat(300_000);
         for letter in ["a", "b", "c", "d"] {
@@ -189,7 +192,20 @@ mod tests {
         assert_eq!(fifo.offer("after").unwrap(), Written::NoReader);
         let mut from = reader(&path);
         assert_eq!(fifo.offer("again").unwrap(), Written::Whole);
-        assert_eq!(read(&mut from), b"again\n");
+        assert_eq!(read(&mut from), b"\nagain\n");
+    }
+
+    #[test]
+    fn the_torn_line_of_a_writer_that_died_takes_no_line_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("feed");
+        let mut fifo = LineFifo::new(&path).unwrap();
+        let mut from = reader(&path);
+        let mut dying = OpenOptions::new().write(true).open(&path).unwrap();
+        dying.write_all(b"{\"node\": \"tor").unwrap();
+        drop(dying);
+        assert_eq!(fifo.offer("whole").unwrap(), Written::Whole);
+        assert_eq!(read(&mut from), b"{\"node\": \"tor\nwhole\n");
     }
 
     #[test]
