@@ -93,7 +93,7 @@ fn load(model: &Path, data: &Path, columns: &str, threads: &str) -> Result<Loade
         return Err(format!("{}: not rows of {columns} float32", data.display()));
     }
     Ok(Loaded {
-        image: model.compile(),
+        image: Image::compile(&model),
         rows,
         columns,
     })

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use albacore_trees::{Kernel, Predictor};
+use albacore_trees::{Image, Kernel, Predictor};
 
 use crate::failure::Failure;
 use crate::predict_command::read_model;
@@ -13,7 +13,7 @@ use crate::print::print;
 /// Prints it.
 pub(crate) fn show(path: &Path) -> Result<(), Failure> {
     let model = read_model(path)?;
-    let image = model.compile();
+    let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes())
         .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?
         .tuned(&mut nanoseconds());

@@ -87,7 +87,7 @@ fn check_place(output: &Path) -> Result<(), Failure> {
 }
 
 fn compile(path: &Path) -> Result<Image, Failure> {
-    read_model(path).map(|model| model.compile())
+    read_model(path).map(|model| Image::compile(&model))
 }
 
 /// Reads a model from its file.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use albacore_os::SharedMemory;
-use albacore_trees::{Format, Model, Predictor};
+use albacore_trees::{Format, Image, Model, Predictor};
 
 use super::model::{Edition, Objective};
 use super::{Kind, KindSet, ModelInfo};
@@ -30,7 +30,7 @@ impl LoadedModel {
             Format::XgboostJson => "xgboost_json",
             Format::LightgbmText => "lightgbm_text",
         };
-        let image = model.compile();
+        let image = Image::compile(&model);
         drop(model);
         let predictor = Predictor::open(image.bytes()).map_err(|error| error.to_string())?;
         let info = ModelInfo {

@@ -24,9 +24,7 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 fn image(name: &str) -> Image {
-    Model::parse(&file(name))
-        .expect("a model of the zoo")
-        .compile()
+    Image::compile(&Model::parse(&file(name)).expect("a model of the zoo"))
 }
 
 #[divan::bench(args = MODELS, consts = [1, 10, 100, 1000])]
@@ -65,7 +63,7 @@ fn parse(bencher: Bencher<'_, '_>, name: &str) {
 #[divan::bench(args = MODELS)]
 fn compile(bencher: Bencher<'_, '_>, name: &str) {
     let model = Model::parse(&file(name)).expect("a model of the zoo");
-    bencher.bench_local(|| black_box(&model).compile());
+    bencher.bench_local(|| Image::compile(black_box(&model)));
 }
 
 #[divan::bench(args = MODELS)]

@@ -22,7 +22,7 @@ const MODELS: [&str; 3] = ["main_small_d6", "main_medium_d6", "main_large_d6"];
 fn prepare(name: &str, rows: usize) -> (Image, Vec<f32>) {
     let sample = zoo::sample(name);
     let (_, bytes) = sample.models().next().expect("a model file");
-    let image = Model::parse(&bytes).expect("a model of the zoo").compile();
+    let image = Image::compile(&Model::parse(&bytes).expect("a model of the zoo"));
     let x = sample.array("X").expect("rows");
     (
         image,

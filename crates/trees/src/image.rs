@@ -8,9 +8,11 @@
 //! What SHAP needs of the training data (shares of covers, earlier edges of a feature, expected
 //! values) is worked out here, once, and not by each process.
 
-use crate::model::{Library, Model, Tree};
+use albacore_formats::{Library, Model, Node, Tree};
+
 use crate::ranks::form::{RankForm, Source};
 use crate::shap::paths::{Branch, PathArrays, expected_value};
+use crate::transform;
 use crate::view::{ALL_GROUPS, flag};
 
 /// First word of an image: name and version of the layout.
@@ -150,6 +152,52 @@ pub struct Image {
 }
 
 impl Image {
+    /// Compiles a model into a block of bytes that [`Predictor::open`](crate::Predictor::open)
+    /// reads in place.
+    #[must_use]
+    pub fn compile(model: &Model) -> Self {
+        let parts = model.parts();
+        let mut arrays = Arrays {
+            base: parts.base.clone(),
+            iteration_starts: parts.iteration_starts.clone(),
+            node_starts: vec![0],
+            set_starts: vec![0],
+            ..Arrays::default()
+        };
+        for tree in &parts.trees {
+            arrays.push_tree(tree, parts.groups);
+        }
+        let mut properties = 0;
+        for (is_set, bit) in [
+            (parts.is_averaged, property::AVERAGED),
+            (model.has_vector_leaves(), property::VECTOR_LEAVES),
+            (
+                parts.trees.iter().all(|tree| tree.has_covers()),
+                property::COVERS,
+            ),
+        ] {
+            properties |= if is_set { bit } else { 0 };
+        }
+        let ranks = arrays.rank_form(model.library());
+        let (transform, parameter) = transform::encode(parts.transform);
+        let header = Header {
+            library: library_code(model.library()),
+            properties,
+            transform: u64::from(transform),
+            parameter: parameter.to_bits(),
+            features: parts.features as u64,
+            groups: parts.groups as u64,
+            trees: parts.trees.len() as u64,
+            nodes: arrays.flags.len() as u64,
+            iterations: model.iterations() as u64,
+            leaf_vectors: arrays.leaf_vectors.len() as u64,
+            sets: arrays.set_starts.len() as u64 - 1,
+            set_words: arrays.set_words.len() as u64,
+            ranks: ranks.counts(),
+        };
+        arrays.image(header, &ranks)
+    }
+
     /// The bytes, to be written to a file or to shared memory; they start on an 8-byte boundary.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -194,61 +242,14 @@ struct Arrays {
     flags: Vec<u8>,
 }
 
-impl Model {
-    /// Compiles the model into a block of bytes that [`Predictor::open`](crate::Predictor::open)
-    /// reads in place.
-    #[must_use]
-    pub fn compile(&self) -> Image {
-        let mut arrays = Arrays {
-            base: self.base.clone(),
-            iteration_starts: self.iteration_starts.clone(),
-            node_starts: vec![0],
-            set_starts: vec![0],
-            ..Arrays::default()
-        };
-        for tree in &self.trees {
-            arrays.push_tree(tree, self.groups);
-        }
-        let mut properties = 0;
-        for (is_set, bit) in [
-            (self.is_averaged, property::AVERAGED),
-            (self.has_vector_leaves(), property::VECTOR_LEAVES),
-            (
-                self.trees.iter().all(|tree| tree.has_covers),
-                property::COVERS,
-            ),
-        ] {
-            properties |= if is_set { bit } else { 0 };
-        }
-        let ranks = arrays.rank_form(self.library());
-        let (transform, parameter) = self.transform.encode();
-        let header = Header {
-            library: library_code(self.library()),
-            properties,
-            transform: u64::from(transform),
-            parameter: parameter.to_bits(),
-            features: self.features as u64,
-            groups: self.groups as u64,
-            trees: self.trees.len() as u64,
-            nodes: arrays.flags.len() as u64,
-            iterations: self.iterations() as u64,
-            leaf_vectors: arrays.leaf_vectors.len() as u64,
-            sets: arrays.set_starts.len() as u64 - 1,
-            set_words: arrays.set_words.len() as u64,
-            ranks: ranks.counts(),
-        };
-        arrays.image(header, &ranks)
-    }
-}
-
 impl Arrays {
     fn push_tree(&mut self, tree: &Tree, groups: usize) {
         let vectors_before = (self.leaf_vectors.len() / groups) as u32;
         let sets_before = self.set_starts.len() - 1;
         let words_before = self.set_words.len() as u32;
-        for node in &tree.nodes {
+        for node in tree.nodes() {
             let is_leaf = node.flags & flag::LEAF != 0;
-            let is_vector_leaf = is_leaf && tree.group.is_none();
+            let is_vector_leaf = is_leaf && tree.group().is_none();
             let is_set = node.flags & flag::CATEGORICAL != 0;
             self.left.push(match is_vector_leaf {
                 true => vectors_before + node.value as u32,
@@ -264,22 +265,22 @@ impl Arrays {
                 _ => node.value,
             });
         }
-        self.leaf_vectors.extend(&tree.leaf_vectors);
+        self.leaf_vectors.extend(tree.leaf_vectors());
         self.set_starts
-            .extend(tree.sets.ends.iter().map(|end| words_before + end));
-        for &(place, bits) in &tree.sets.words {
+            .extend(tree.sets().ends().iter().map(|end| words_before + end));
+        for &(place, bits) in tree.sets().words() {
             self.set_places.push(place);
             self.set_words.push(bits);
         }
         self.node_starts.push(self.flags.len() as u32);
-        self.depths.push(tree.depth);
-        self.tree_groups.push(tree.group.unwrap_or(ALL_GROUPS));
+        self.depths.push(tree.depth());
+        self.tree_groups.push(tree.group().unwrap_or(ALL_GROUPS));
         self.push_paths(tree, groups);
     }
 
     /// Appends what SHAP needs of the tree.
     fn push_paths(&mut self, tree: &Tree, groups: usize) {
-        let branch_of = |node: &crate::model::Node| {
+        let branch_of = |node: &Node| {
             let is_split = node.flags & flag::LEAF == 0;
             let (feature, left, right) = (node.feature, node.left, node.right);
             is_split.then_some(Branch {
@@ -288,17 +289,17 @@ impl Arrays {
                 right,
             })
         };
-        let splits: Vec<Option<Branch>> = tree.nodes.iter().map(branch_of).collect();
-        let cover: Vec<f64> = tree.nodes.iter().map(|node| node.cover).collect();
+        let splits: Vec<Option<Branch>> = tree.nodes().iter().map(branch_of).collect();
+        let cover: Vec<f64> = tree.nodes().iter().map(|node| node.cover).collect();
         let paths = PathArrays::build(&splits, &cover);
-        let outputs = if tree.group.is_none() { groups } else { 1 };
+        let outputs = if tree.group().is_none() { groups } else { 1 };
         for output in 0..outputs {
             self.expected
                 .push(expected_value(&splits, &paths.share, |leaf| {
-                    let value = tree.nodes[leaf].value;
-                    match tree.group {
+                    let value = tree.nodes()[leaf].value;
+                    match tree.group() {
                         Some(_) => value,
-                        None => tree.leaf_vectors[value as usize * groups + output],
+                        None => tree.leaf_vectors()[value as usize * groups + output],
                     }
                 }));
         }

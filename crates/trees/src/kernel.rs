@@ -16,11 +16,11 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::limits::BLOCK_ROWS;
-use crate::model::Library;
 use crate::rows::Rows;
 use crate::simd::Simd;
 use crate::tuning::Tuning;
 use crate::view::EnsembleView;
+use albacore_formats::Library;
 
 /// A way to walk trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

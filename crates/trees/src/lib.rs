@@ -1,13 +1,13 @@
-//! Tree ensembles: reads models of XGBoost and LightGBM, predicts, and explains predictions.
+//! The engine of tree ensembles: compiles their models, predicts, and explains predictions.
 //!
 //! Pure: bytes in, numbers out; no files, no clock, no threads, no globals.
 //!
 //! ```text
-//! file bytes --Model::parse--> Model --compile--> Image
+//! file bytes --Model::parse--> Model --Image::compile--> Image
 //! image bytes --Predictor::open--> Predictor --predict--> numbers
 //! ```
 //!
-//! * [`Model`]: what a file says, checked. The readers are in `format`.
+//! * [`Model`]: what a file says, checked; its readers are the crate `albacore-formats`.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.
 //! * [`Kernel`]: the ways to walk trees. All give the same bits; [`Choice`] says who takes what.
@@ -18,11 +18,9 @@
 #![deny(unsafe_code)]
 
 mod error;
-mod format;
 mod image;
 mod kernel;
 mod limits;
-mod model;
 mod open;
 mod output;
 mod predict;
@@ -35,10 +33,10 @@ mod transform;
 mod tuning;
 mod view;
 
-pub use error::{ImageError, ModelError, PredictError};
+pub use albacore_formats::{Format, Library, Model, ModelError};
+pub use error::{ImageError, PredictError};
 pub use image::Image;
 pub use kernel::Kernel;
-pub use model::{Format, Library, Model};
 pub use output::{ElementType, Kind, OutputMut};
 pub use predict::{Options, Predictor, Scratch};
 pub use rows::Rows;

@@ -8,11 +8,11 @@ use crate::image::{
     HEADER_WORDS, Header, MAGIC, RANK_COUNTS, UNCHECKED_WORDS, checksum, library_code, property,
 };
 use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, TREES_MAX};
-use crate::model::Library;
 use crate::ranks::{self, RankView};
 use crate::shap::paths::NONE;
-use crate::transform::Transform;
+use crate::transform;
 use crate::view::{ALL_GROUPS, EnsembleView, Target, flag};
+use albacore_formats::{Library, Transform};
 
 /// A compiled model, opened.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
         .find(|&library| library_code(library) == header.library);
     let transform = u32::try_from(header.transform)
         .ok()
-        .and_then(|code| Transform::decode(code, f64::from_bits(header.parameter)));
+        .and_then(|code| transform::decode(code, f64::from_bits(header.parameter)));
     let (Some(library), Some(transform)) = (library, transform) else {
         return out_of_range("library or objective", 0);
     };

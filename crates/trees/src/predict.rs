@@ -5,16 +5,16 @@ use std::ops::Range;
 use crate::error::{ImageError, PredictError};
 use crate::kernel::{self, Kernel, Sum, Task};
 use crate::limits::BLOCK_ROWS;
-use crate::model::Library;
 use crate::open::{Opened, open};
 use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
 use crate::shap;
 use crate::shap::blocks::FEW;
 use crate::simd::Simd;
-use crate::transform::Transform;
+use crate::transform::{apply_f32, apply_f64};
 use crate::tuning::{self, Choice, Tuning};
 use crate::view::EnsembleView;
+use albacore_formats::{Library, Transform};
 
 /// What may differ from a plain prediction.
 #[derive(Debug, Clone, Default)]
@@ -502,7 +502,7 @@ impl Element for f32 {
     }
 
     fn apply(transform: Transform, row: &mut [Self]) {
-        transform.apply_f32(row);
+        apply_f32(transform, row);
     }
 
     fn buffer(scratch: &mut Scratch) -> &mut Vec<Self> {
@@ -520,7 +520,7 @@ impl Element for f64 {
     }
 
     fn apply(transform: Transform, row: &mut [Self]) {
-        transform.apply_f64(row);
+        apply_f64(transform, row);
     }
 
     fn buffer(scratch: &mut Scratch) -> &mut Vec<Self> {

@@ -1,7 +1,7 @@
 //! Rows as callers give them, and what the library that trained the model makes of their values.
 
-use crate::model::Library;
 use crate::view::ZERO_MAX;
+use albacore_formats::Library;
 
 /// Rows x features, one row after the other; NaN is a missing value.
 #[derive(Debug, Clone, Copy)]

@@ -5,95 +5,69 @@
 //! standard library does here: with the same C library results are equal to the bit, with another
 //! one the exponential may differ by one unit in the last place.
 
-/// What turns margins into values.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Transform {
-    /// The margin is the value.
-    Identity,
-    /// 1 / (1 + exp(-k x)), each group by itself.
-    Sigmoid(f64),
-    /// exp(x).
-    Exp,
-    /// exp(x), normalized over the groups.
-    Softmax,
-    /// The group with the largest margin.
-    Argmax,
-    /// 1 if the margin is positive.
-    Step,
-    /// ln(1 + exp(x)).
-    Softplus,
-    /// sign(x) x^2.
-    SignedSquare,
+use albacore_formats::Transform;
+
+/// Number and parameter, as kept in an image.
+pub(crate) fn encode(transform: Transform) -> (u32, f64) {
+    match transform {
+        Transform::Identity => (0, 0.0),
+        Transform::Sigmoid(k) => (1, k),
+        Transform::Exp => (2, 0.0),
+        Transform::Softmax => (3, 0.0),
+        Transform::Argmax => (4, 0.0),
+        Transform::Step => (5, 0.0),
+        Transform::Softplus => (6, 0.0),
+        Transform::SignedSquare => (7, 0.0),
+    }
 }
 
-impl Transform {
-    /// Number and parameter, as kept in an image.
-    pub(crate) fn encode(self) -> (u32, f64) {
-        match self {
-            Self::Identity => (0, 0.0),
-            Self::Sigmoid(k) => (1, k),
-            Self::Exp => (2, 0.0),
-            Self::Softmax => (3, 0.0),
-            Self::Argmax => (4, 0.0),
-            Self::Step => (5, 0.0),
-            Self::Softplus => (6, 0.0),
-            Self::SignedSquare => (7, 0.0),
+/// The inverse of [`encode`].
+pub(crate) fn decode(code: u32, parameter: f64) -> Option<Transform> {
+    Some(match code {
+        0 => Transform::Identity,
+        1 => Transform::Sigmoid(parameter),
+        2 => Transform::Exp,
+        3 => Transform::Softmax,
+        4 => Transform::Argmax,
+        5 => Transform::Step,
+        6 => Transform::Softplus,
+        7 => Transform::SignedSquare,
+        _ => return None,
+    })
+}
+
+/// XGBoost: the margins of one row become its values, in place; of [`Transform::Argmax`]
+/// only the first is meant.
+pub(crate) fn apply_f32(transform: Transform, row: &mut [f32]) {
+    match transform {
+        Transform::Identity => {}
+        Transform::Sigmoid(_) => each(row, sigmoid_f32),
+        Transform::Exp => each(row, f32::exp),
+        Transform::Softmax => softmax_f32(row),
+        Transform::Argmax => {
+            let best = argmax(row);
+            row[0] = best as f32;
         }
+        Transform::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
+        Transform::Softplus => each(row, |x| x.exp().ln_1p()),
+        Transform::SignedSquare => each(row, |x| x.signum() * x * x),
     }
+}
 
-    /// The inverse of [`encode`](Self::encode).
-    pub(crate) fn decode(code: u32, parameter: f64) -> Option<Self> {
-        Some(match code {
-            0 => Self::Identity,
-            1 => Self::Sigmoid(parameter),
-            2 => Self::Exp,
-            3 => Self::Softmax,
-            4 => Self::Argmax,
-            5 => Self::Step,
-            6 => Self::Softplus,
-            7 => Self::SignedSquare,
-            _ => return None,
-        })
-    }
-
-    /// Whether a row has one value however many groups it has.
-    pub(crate) fn is_single(self) -> bool {
-        self == Self::Argmax
-    }
-
-    /// XGBoost: the margins of one row become its values, in place; of [`Argmax`](Self::Argmax)
-    /// only the first is meant.
-    pub(crate) fn apply_f32(self, row: &mut [f32]) {
-        match self {
-            Self::Identity => {}
-            Self::Sigmoid(_) => each(row, sigmoid_f32),
-            Self::Exp => each(row, f32::exp),
-            Self::Softmax => softmax_f32(row),
-            Self::Argmax => {
-                let best = argmax(row);
-                row[0] = best as f32;
-            }
-            Self::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
-            Self::Softplus => each(row, |x| x.exp().ln_1p()),
-            Self::SignedSquare => each(row, |x| x.signum() * x * x),
+/// LightGBM: the same in `f64`.
+pub(crate) fn apply_f64(transform: Transform, row: &mut [f64]) {
+    match transform {
+        Transform::Identity => {}
+        Transform::Sigmoid(k) => each(row, |x| 1.0 / (1.0 + (-k * x).exp())),
+        Transform::Exp => each(row, f64::exp),
+        Transform::Softmax => softmax_f64(row),
+        Transform::Argmax => {
+            let best = argmax(row);
+            row[0] = best as f64;
         }
-    }
-
-    /// LightGBM: the same in `f64`.
-    pub(crate) fn apply_f64(self, row: &mut [f64]) {
-        match self {
-            Self::Identity => {}
-            Self::Sigmoid(k) => each(row, |x| 1.0 / (1.0 + (-k * x).exp())),
-            Self::Exp => each(row, f64::exp),
-            Self::Softmax => softmax_f64(row),
-            Self::Argmax => {
-                let best = argmax(row);
-                row[0] = best as f64;
-            }
-            Self::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
-            Self::Softplus => each(row, |x| x.exp().ln_1p()),
-            Self::SignedSquare => each(row, |x| if x == 0.0 { 0.0 } else { x.signum() * x * x }),
-        }
+        Transform::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
+        Transform::Softplus => each(row, |x| x.exp().ln_1p()),
+        Transform::SignedSquare => each(row, |x| if x == 0.0 { 0.0 } else { x.signum() * x * x }),
     }
 }
 
@@ -159,17 +133,17 @@ mod tests {
     #[test]
     fn a_transform_survives_its_code() {
         for transform in ALL {
-            let (code, parameter) = transform.encode();
-            assert_eq!(Transform::decode(code, parameter), Some(transform));
+            let (code, parameter) = encode(transform);
+            assert_eq!(decode(code, parameter), Some(transform));
         }
-        assert_eq!(Transform::decode(8, 0.0), None);
+        assert_eq!(decode(8, 0.0), None);
     }
 
     #[test]
     fn values_are_what_the_formulas_say() {
         let of = |transform: Transform, margin: f64| {
             let mut row = [margin];
-            transform.apply_f64(&mut row);
+            apply_f64(transform, &mut row);
             row[0]
         };
         assert_eq!(of(Transform::Sigmoid(2.0), 0.0), 0.5);
@@ -186,18 +160,18 @@ mod tests {
     fn large_margins_do_not_overflow_probabilities() {
         for margin in [-1e30_f32, -100.0, 100.0, 1e30] {
             let mut row = [margin];
-            Transform::Sigmoid(1.0).apply_f32(&mut row);
+            apply_f32(Transform::Sigmoid(1.0), &mut row);
             assert!((0.0..=1.0).contains(&row[0]), "{margin}: {}", row[0]);
         }
         let mut row = [1e30_f32, 0.0, -1e30];
-        Transform::Softmax.apply_f32(&mut row);
+        apply_f32(Transform::Softmax, &mut row);
         assert_eq!(row, [1.0, 0.0, 0.0]);
     }
 
     #[test]
     fn the_first_of_equal_classes_wins() {
         let mut row = [1.0_f32, 3.0, 3.0];
-        Transform::Argmax.apply_f32(&mut row);
+        apply_f32(Transform::Argmax, &mut row);
         assert_eq!(row[0], 1.0);
     }
 }

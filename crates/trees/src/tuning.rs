@@ -7,7 +7,6 @@
 use crate::error::PredictError;
 use crate::kernel::{Engine, Kernel};
 use crate::limits::{BLOCK_ROWS, TUNING_CALLS, TUNING_FEATURES_MAX, TUNING_NANOSECONDS_MAX};
-use crate::model::Library;
 use crate::output::{Kind, OutputMut};
 use crate::predict::{Predictor, Scratch};
 use crate::ranks::Asked;
@@ -15,6 +14,7 @@ use crate::rows::Rows;
 use crate::shap::blocks::can_explain;
 use crate::simd::Simd;
 use crate::view::EnsembleView;
+use albacore_formats::Library;
 
 /// Numbers of rows that are told apart: each stands for itself and what is below the next.
 pub(crate) const SIZES: [usize; 7] = [1, 2, 4, 8, 16, 32, BLOCK_ROWS];
@@ -220,7 +220,7 @@ fn sample(view: &EnsembleView<'_>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Model;
+    use crate::{Image, Model};
 
     const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\n\
         Tree=0\nnum_leaves=3\nsplit_feature=0 1\nthreshold=0.5 0\ndecision_type=10 10\n\
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_size_is_measured_and_the_fastest_kernel_is_taken() {
-        let image = Model::parse(MODEL.as_bytes()).expect("a model").compile();
+        let image = Image::compile(&Model::parse(MODEL.as_bytes()).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         let mut now = 0;
         let tuned = predictor.tuned(&mut || {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn when_time_is_up_the_rule_stays() {
-        let image = Model::parse(MODEL.as_bytes()).expect("a model").compile();
+        let image = Image::compile(&Model::parse(MODEL.as_bytes()).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         let mut now = 0;
         let tuned = predictor.tuned(&mut || {

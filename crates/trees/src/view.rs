@@ -31,27 +31,11 @@ use std::ops::Range;
 use crate::ranks::{Column, RankView};
 use crate::rows::Row;
 
+pub(crate) use albacore_formats::flag;
+
 /// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
 /// 1e-35).
 pub(crate) const ZERO_MAX: f64 = 1e-35_f32 as f64;
-
-/// Bits of [`TreeView::flags`].
-pub(crate) mod flag {
-    /// The node is a leaf.
-    pub(crate) const LEAF: u8 = 1;
-    /// The split asks for membership in a set of categories, not for an order.
-    pub(crate) const CATEGORICAL: u8 = 2;
-    /// A missing value goes left.
-    pub(crate) const DEFAULT_LEFT: u8 = 4;
-    /// LightGBM's rule: `x <= threshold` goes left, members of the set go left, and a category is
-    /// cut towards zero before its sign is looked at. Without the bit XGBoost's: `x < threshold`
-    /// goes left, members go *right*, and any negative number is no category.
-    pub(crate) const INCLUSIVE: u8 = 8;
-    /// NaN is a missing value here. Without the bit NaN counts as 0.
-    pub(crate) const MISSING_NAN: u8 = 16;
-    /// Values of magnitude up to [`ZERO_MAX`](super::ZERO_MAX) are missing values here.
-    pub(crate) const MISSING_ZERO: u8 = 32;
-}
 
 /// What a tree's leaves add to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

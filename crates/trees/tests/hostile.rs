@@ -9,7 +9,7 @@ mod zoo;
 use std::cell::Cell;
 
 use albacore_trees::{
-    ElementType, ImageError, Kind, Model, ModelError, OutputMut, Predictor, Rows, Scratch,
+    ElementType, Image, ImageError, Kind, Model, ModelError, OutputMut, Predictor, Rows, Scratch,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -33,7 +33,7 @@ end of trees\n\nparameters:\nend of parameters\n";
 
 /// Predicts everything that the model can give for a few rows.
 fn exercise(model: &Model) -> Vec<f64> {
-    let image = model.compile();
+    let image = Image::compile(model);
     let predictor = Predictor::open(image.bytes()).expect("what compiles opens");
     let values = [
         0.0,
@@ -433,7 +433,7 @@ fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
 #[test]
 fn an_image_that_is_damaged_is_refused() {
     let model = Model::parse(JSON.as_bytes()).expect("a model");
-    let image = model.compile();
+    let image = Image::compile(&model);
     let words: &[u64] = bytemuck::cast_slice(image.bytes());
     for length in 0..image.bytes().len() {
         Predictor::open(&image.bytes()[..length]).expect_err("a cut image");

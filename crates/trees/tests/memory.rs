@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use albacore_trees::Model;
+use albacore_trees::{Image, Model};
 
 /// A count of bytes that the kernel keeps for this process.
 fn counted(name: &str) -> usize {
@@ -93,7 +93,7 @@ fn reading_and_compiling_take_a_small_multiple_of_the_file() {
 /// Reads and compiles a file and checks what that takes.
 fn measure(name: &str, file: &[u8]) {
     let (parsed, model) = added(|| Model::parse(file).expect("a model"));
-    let (compiled, image) = added(|| model.compile());
+    let (compiled, image) = added(|| Image::compile(&model));
     let (bytes, length) = (image.bytes().len(), file.len());
     println!("{name}: {length} bytes, image {bytes}, parse {parsed}, compile {compiled}");
     assert!(

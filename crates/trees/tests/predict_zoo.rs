@@ -12,8 +12,8 @@ mod zoo;
 use std::ops::Range;
 
 use albacore_trees::{
-    ElementType, Kernel, Kind, Model, ModelError, Options, OutputMut, PredictError, Predictor,
-    Rows, Scratch,
+    ElementType, Image, Kernel, Kind, Model, ModelError, Options, OutputMut, PredictError,
+    Predictor, Rows, Scratch,
 };
 use zoo::{Array, Sample};
 
@@ -52,7 +52,7 @@ fn predict(sample: &Sample, kind: Kind, x: &Array, options: &Options<'_>) -> Vec
     let mut answers = Vec::new();
     for (path, bytes) in sample.models() {
         let model = Model::parse(&bytes).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        let image = model.compile();
+        let image = Image::compile(&model);
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         for batch in BATCHES {
             answers.push(in_batches(&predictor, kind, x, options, batch));
@@ -310,7 +310,7 @@ fn categories_that_do_not_exist_are_in_no_set() {
 fn outputs_have_the_shapes_that_the_library_gives() {
     for sample in supported() {
         let (_, bytes) = sample.models().next().expect("a model file");
-        let image = Model::parse(&bytes).expect("a model").compile();
+        let image = Image::compile(&Model::parse(&bytes).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         for (name, kind) in [
             ("pred", Kind::Value),
@@ -334,7 +334,7 @@ fn rows_of_the_other_precision_are_converted_as_the_library_does() {
         let x = sample.array("X").expect("rows");
         let rounded: Vec<f64> = x.data.iter().map(|&x| f64::from(x as f32)).collect();
         let (_, bytes) = sample.models().next().expect("a model file");
-        let image = Model::parse(&bytes).expect("a model").compile();
+        let image = Image::compile(&Model::parse(&bytes).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         for kind in Kind::ALL {
             let predict = |x: &[f64], is_f32: bool| {
@@ -369,9 +369,8 @@ fn dart_weights_are_found_where_version_3_4_keeps_them() {
     let mut model = booster["gbtree"]["model"].take();
     model["weight_drop"] = booster["weight_drop"].take();
     *booster = serde_json::json!({"name": "gbtree", "model": model});
-    let image = Model::parse(file.to_string().as_bytes())
-        .expect("a model")
-        .compile();
+    let model = Model::parse(file.to_string().as_bytes()).expect("a model");
+    let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let x = sample.array("X").expect("rows");
     let margins = in_batches(&predictor, Kind::Margin, x, &Options::default(), usize::MAX);
@@ -399,7 +398,7 @@ fn models_that_are_not_trees_of_values_are_refused_with_the_reason() {
 fn a_call_that_does_not_fit_says_what_would() {
     let sample = zoo::sample("lgb_multiclass");
     let (_, bytes) = sample.models().next().expect("a model file");
-    let image = Model::parse(&bytes).expect("a model").compile();
+    let image = Image::compile(&Model::parse(&bytes).expect("a model"));
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let mut scratch = Scratch::default();
     let mut call = |rows: &[f64], options: &Options<'_>, out: OutputMut<'_>| {

@@ -5,13 +5,13 @@
 
 mod zoo;
 
-use albacore_trees::{Kind, Model, Options, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{Image, Kind, Model, Options, OutputMut, Predictor, Rows, Scratch};
 use zoo::{Array, Sample};
 
 /// What a predictor gives for the first rows of a sample's X, widened to `f64`.
 fn explain(model: &[u8], sample: &Sample, kind: Kind, rows: usize) -> Vec<f64> {
     let model = Model::parse(model).expect("a model of the zoo");
-    let image = model.compile();
+    let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let x = sample.array("X").expect("rows");
     let width = predictor.output_width(kind);
@@ -215,7 +215,7 @@ fn a_range_of_iterations_and_a_base_margin_are_explained_like_the_margin() {
             continue;
         }
         let (_, model) = sample.models().next().expect("a model file");
-        let image = Model::parse(&model).expect("a model of the zoo").compile();
+        let image = Image::compile(&Model::parse(&model).expect("a model of the zoo"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         let x = sample.array("X").expect("rows").as_f32();
         let rows = margins.shape[0];

@@ -17,7 +17,7 @@ use albacore_engine::{
     ElementType, Engine, EngineConfig, EngineEvent, Failure, Kind, KindSet, LoadedModel,
     ModelHandle, Observer, Refusal, Reply, Reservation,
 };
-use albacore_trees::{Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{Image, Model, OutputMut, Predictor, Rows, Scratch};
 
 pub(crate) use running::{PATIENCE, zoo};
 
@@ -26,7 +26,7 @@ pub(crate) struct Started {
     pub(crate) engine: Arc<Engine>,
     pub(crate) events: Arc<Mutex<Vec<EngineEvent>>>,
     /// Compiled images of the models, to predict with in the test.
-    images: Vec<albacore_trees::Image>,
+    images: Vec<Image>,
 }
 
 pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
@@ -48,9 +48,7 @@ pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
     let load = |file: &&str| model(file, file);
     let models: Vec<_> = files.iter().map(load).collect();
     let compile = |file: &&str| {
-        Model::parse(&std::fs::read(zoo(file)).unwrap())
-            .unwrap()
-            .compile()
+        Image::compile(&Model::parse(&std::fs::read(zoo(file)).unwrap()).unwrap())
     };
     let images = files.iter().map(compile).collect();
     let events = Arc::new(Mutex::new(Vec::new()));

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::{Sum, Task};
-use crate::model::Library;
 use crate::rows::{Flushed, Rounded, Row, Rows, Single, Widened};
 use crate::view::{EnsembleView, Target, TreeView};
+use albacore_formats::Library;
 
 /// Adds the leaves that the rows of a block reach to `margins`, rows x groups.
 pub(crate) fn sum<T: Sum>(task: Task<'_>, trees: Range<usize>, margins: &mut [T]) {

@@ -4,10 +4,11 @@
 use proptest::prelude::*;
 
 use super::Kernel;
-use crate::model::{CategorySets, RawNode, Tree};
-use crate::transform::Transform;
-use crate::view::flag;
-use crate::{ElementType, Format, Kind, Library, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_formats::{CategorySets, Parts, RawNode, RawTree, Transform, Tree, flag};
+
+use crate::{
+    ElementType, Format, Image, Kind, Library, Model, OutputMut, Predictor, Rows, Scratch,
+};
 
 /// A stream of numbers from a seed (SplitMix64).
 struct Stream(u64);
@@ -135,23 +136,21 @@ fn tree(shape: Shape, group: usize, numbers: &mut Stream) -> Tree {
             None => numbers.below(5) as f64,
         };
     }
-    let nodes = Tree::build(&raw).expect("a tree");
-    let depth = Tree::depth_of(&nodes);
-    Tree {
+    let raw = RawTree {
         group: (!shape.has_vectors).then_some(group as u32),
-        nodes,
-        depth,
+        nodes: raw,
         leaf_vectors,
         sets,
         has_covers: true,
-    }
+    };
+    Tree::build(raw).expect("a tree")
 }
 
 fn model(shape: Shape, numbers: &mut Stream) -> Model {
     let trees: Vec<Tree> = (0..shape.trees)
         .map(|index| tree(shape, index % shape.groups, numbers))
         .collect();
-    Model {
+    let parts = Parts {
         format: match shape.library {
             Library::Xgboost => Format::XgboostJson,
             Library::Lightgbm => Format::LightgbmText,
@@ -167,13 +166,14 @@ fn model(shape: Shape, numbers: &mut Stream) -> Model {
         is_averaged: false,
         iteration_starts: vec![0, shape.trees as u32],
         trees,
-    }
+    };
+    Model::new(parts).expect("a model")
 }
 
 /// Values around what the model asks: thresholds, their neighbors in both precisions, categories.
 fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
-    let mut asked = vec![Vec::new(); model.features];
-    for node in model.trees.iter().flat_map(|tree| &tree.nodes) {
+    let mut asked = vec![Vec::new(); model.features()];
+    for node in model.parts().trees.iter().flat_map(Tree::nodes) {
         if node.flags & (flag::LEAF | flag::CATEGORICAL) == 0 {
             asked[node.feature as usize].push(node.value);
         }
@@ -194,7 +194,7 @@ fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
             _ => near,
         }
     };
-    let cells = (0..count).flat_map(|_| 0..model.features);
+    let cells = (0..count).flat_map(|_| 0..model.features());
     cells.map(&mut value).collect()
 }
 
@@ -222,7 +222,7 @@ fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
 fn compare(shape: Shape, count: usize, seed: u64) -> usize {
     let mut numbers = Stream(seed);
     let model = model(shape, &mut numbers);
-    let image = model.compile();
+    let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let doubles = rows(&model, count, &mut numbers);
     let singles: Vec<f32> = doubles.iter().map(|&x| x as f32).collect();
@@ -249,7 +249,7 @@ fn compare(shape: Shape, count: usize, seed: u64) -> usize {
 fn compare_contribs(shape: Shape, count: usize, seed: u64) {
     let mut numbers = Stream(seed);
     let model = model(shape, &mut numbers);
-    let image = model.compile();
+    let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let rows = rows(&model, count, &mut numbers);
     let explain = |predictor: &Predictor<'_>, batch: usize| -> Vec<u64> {
@@ -374,7 +374,7 @@ fn kernels_of_this_cpu_are_all_tried() {
         categorical: 0,
         has_vectors: false,
     };
-    let image = model(shape, &mut numbers).compile();
+    let image = Image::compile(&model(shape, &mut numbers));
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let names: Vec<&str> = Kernel::ALL
         .into_iter()

@@ -1,7 +1,7 @@
 //! Images whose checksum is right and whose contents are not.
 
 use super::*;
-use crate::{ElementType, Kernel, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use crate::{ElementType, Image, Kernel, Kind, Model, OutputMut, Predictor, Rows, Scratch};
 
 /// Two iterations of two groups, with splits by order and by category.
 const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=2\nmax_feature_idx=1\n\
@@ -30,7 +30,7 @@ fn words() -> Vec<u64> {
 }
 
 fn words_of_model(model: &str) -> Vec<u64> {
-    let image = Model::parse(model.as_bytes()).expect("a model").compile();
+    let image = Image::compile(&Model::parse(model.as_bytes()).expect("a model"));
     bytemuck::cast_slice(image.bytes()).to_vec()
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Asked, COLUMN_CUTS, Column, LEAF_PADDING, LEAVES_MAX, RankView};
 use crate::error::ImageError;
-use crate::model::Library;
 use crate::view::{EnsembleView, Target, flag};
+use albacore_formats::Library;
 
 type Checked<T> = Result<T, ImageError>;
 

@@ -2,10 +2,10 @@
 
 use super::{Asked, Bytes, COLUMN_CUTS, Column, KEY_MISSING, RankView, key_of};
 use crate::limits::BLOCK_ROWS;
-use crate::model::Library;
 use crate::rows::Rows;
 use crate::simd::Simd;
 use crate::view::{EnsembleView, ZERO_MAX, flag};
+use albacore_formats::Library;
 
 /// The memory of a block, reused from call to call.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use crate::tree::{Offence, Source, assert_kept, sources};
 
 /// Crates that see the world as values only.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "topology",
     "mapping",
     "explain",
@@ -12,6 +12,7 @@ const PURE: [&str; 11] = [
     "batching",
     "simulator",
     "partition",
+    "formats",
     "trees",
     "api",
     "settings",

@@ -3,9 +3,9 @@
 //!
 //! A count in the file reserves no memory by itself: at most as much as the bytes left can fill.
 
-use super::source::{Read, Source};
 use crate::error::ModelError;
 use crate::limits::NESTING_MAX;
+use crate::source::{Read, Source};
 
 /// A reader of UBJSON bytes.
 pub(crate) struct Reader<'a> {

@@ -11,8 +11,9 @@ use std::str::FromStr;
 use self::tree::TreeFields;
 use crate::error::{ModelError, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
-use crate::model::{Format, Model, Tree};
+use crate::model::{Format, Model, Parts};
 use crate::transform::Transform;
+use crate::tree::Tree;
 
 type Read<T> = Result<T, ModelError>;
 
@@ -183,12 +184,10 @@ impl Header<'_> {
         let (objective, transform) = objective_of(self.objective.unwrap_or("custom"))?;
         let mut trees = trees;
         for (index, tree) in trees.iter_mut().enumerate() {
-            tree.check_features(features)
-                .map_err(|e| e.inside(&format!("Tree={index}")))?;
             tree.group = Some((index % groups) as u32);
         }
         let names = self.feature_names.unwrap_or("");
-        Ok(Model {
+        Model::new(Parts {
             format: Format::LightgbmText,
             version,
             objective,

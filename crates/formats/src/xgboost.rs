@@ -7,12 +7,12 @@
 mod tree;
 
 use self::tree::TreeFields;
-use super::source::{Read, Source};
 use crate::error::{ModelError, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
-use crate::model::{Format, Model, Tree};
+use crate::model::{Format, Model, Parts};
+use crate::source::{Read, Source};
 use crate::transform::Transform;
-use crate::view::flag;
+use crate::tree::{Tree, flag};
 
 /// Fields of the file, as far as they matter.
 #[derive(Default)]
@@ -172,7 +172,7 @@ impl Fields {
             None => derived_starts(&trees, parallel, groups),
         }
         .map_err(|error| error.inside(at))?;
-        Ok(Model {
+        Model::new(Parts {
             format,
             version: dotted(&self.version.unwrap_or_default()),
             objective,

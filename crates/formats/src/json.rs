@@ -5,9 +5,9 @@
 
 use std::str::FromStr;
 
-use super::source::{Read, Source};
 use crate::error::{ModelError, excerpt};
 use crate::limits::NESTING_MAX;
+use crate::source::{Read, Source};
 
 /// A reader of JSON bytes.
 pub(crate) struct Reader<'a> {

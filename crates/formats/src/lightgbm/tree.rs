@@ -2,8 +2,7 @@
 
 use super::{Lines, Read, count, list, number, put};
 use crate::error::ModelError;
-use crate::model::{CategorySets, RawNode, Tree};
-use crate::view::flag;
+use crate::tree::{CategorySets, RawNode, RawTree, Tree, flag};
 
 /// The decision is by category.
 const DECISION_CATEGORICAL: u32 = 1;
@@ -95,11 +94,9 @@ impl<'a> TreeFields<'a> {
                 cover,
             });
         }
-        let nodes = Tree::build(&raw)?;
-        Ok(Tree {
+        Tree::build(RawTree {
             group: Some(0),
-            depth: Tree::depth_of(&nodes),
-            nodes,
+            nodes: raw,
             leaf_vectors: Vec::new(),
             sets,
             has_covers: splits == 0 || (self.leaf_count.is_some() && self.internal_count.is_some()),

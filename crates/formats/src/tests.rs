@@ -1,9 +1,9 @@
 //! The readers of JSON and UBJSON, value by value.
 
-use super::json;
-use super::source::{Read, Source};
-use super::ubjson;
 use crate::error::ModelError;
+use crate::json;
+use crate::source::{Read, Source};
+use crate::ubjson;
 
 /// All that one array of numbers can be read as.
 fn json_floats(text: &str) -> Read<Vec<f32>> {

@@ -1,31 +1,17 @@
-//! Model files: which format bytes are in, and one reader for each.
-
-mod json;
-mod lightgbm;
-mod source;
-mod ubjson;
-mod xgboost;
+//! Which format bytes are in.
 
 use crate::error::ModelError;
 use crate::model::{Format, Model};
+use crate::{json, lightgbm, ubjson, xgboost};
 
 /// Reads a model in any known format.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
-    let model = match detect(bytes).ok_or(ModelError::UnknownFormat)? {
+    match detect(bytes).ok_or(ModelError::UnknownFormat)? {
         Format::XgboostUbjson => {
             xgboost::parse(&mut ubjson::Reader::new(bytes), Format::XgboostUbjson)
         }
         Format::XgboostJson => xgboost::parse(&mut json::Reader::new(bytes), Format::XgboostJson),
         Format::LightgbmText => lightgbm::parse(bytes),
-    }?;
-    // The compiled model counts nodes in 32 bits; vector leaves and sets are fewer than its bytes.
-    let nodes: usize = model.trees.iter().map(|tree| tree.nodes.len()).sum();
-    match u32::try_from(nodes.max(bytes.len())) {
-        Ok(_) => Ok(model),
-        Err(_) => Err(ModelError::TooLarge(format!(
-            "{nodes} nodes in {} bytes",
-            bytes.len()
-        ))),
     }
 }
 
@@ -46,6 +32,3 @@ fn detect(bytes: &[u8]) -> Option<Format> {
     let first_line = text.split(|&byte| byte == b'\n').next()?.trim_ascii_end();
     (first_line == b"tree").then_some(Format::LightgbmText)
 }
-
-#[cfg(test)]
-mod tests;

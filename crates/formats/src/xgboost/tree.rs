@@ -2,10 +2,9 @@
 
 use super::{count, put, required};
 use crate::error::ModelError;
-use crate::format::source::{Read, Source};
 use crate::limits::CATEGORY_MAX;
-use crate::model::{CategorySets, Node, RawNode, Tree};
-use crate::view::flag;
+use crate::source::{Read, Source};
+use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, flag};
 
 /// Fields of a tree.
 #[derive(Default)]
@@ -54,18 +53,15 @@ impl TreeFields {
 
     pub(super) fn tree(self) -> Read<Tree> {
         let leaf_size = count(self.leaf_size.as_deref(), "tree_param.size_leaf_vector", 1)?.max(1);
-        let mut tree = Tree {
+        let mut sets = CategorySets::default();
+        let numbers = self.category_sets(&mut sets)?;
+        let mut tree = Tree::build(RawTree {
             group: (leaf_size == 1).then_some(0),
-            nodes: Vec::new(),
-            depth: 0,
+            nodes: self.raw_nodes(&numbers)?,
             leaf_vectors: Vec::new(),
-            sets: CategorySets::default(),
+            sets,
             has_covers: self.hessian.is_some(),
-        };
-        let sets = self.category_sets(&mut tree.sets)?;
-        let raw = self.raw_nodes(&sets)?;
-        tree.nodes = Tree::build(&raw)?;
-        tree.depth = Tree::depth_of(&tree.nodes);
+        })?;
         if leaf_size > 1 {
             tree.leaf_vectors = self.leaf_vectors(&mut tree.nodes, leaf_size)?;
         }

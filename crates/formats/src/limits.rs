@@ -1,0 +1,33 @@
+//! Every bound of this crate, with its reason.
+//!
+//! Model files come from users: a count in a file is never believed before the bytes that it
+//! announces have been seen, and every walk ends because a bound below says so.
+
+/// Levels of a tree, root to deepest leaf. Libraries grow trees of tens of levels; leaf-wise
+/// growth on skewed data reaches hundreds. The bound keeps explicit stacks small.
+pub const DEPTH_MAX: usize = 4096;
+
+/// Nodes of one tree: twice the largest leaf count that a library can train in practice, and far
+/// below `u32::MAX`, so that offsets within a tree never overflow.
+pub const TREE_NODES_MAX: usize = 1 << 26;
+
+/// Trees of a model.
+pub const TREES_MAX: usize = 1 << 22;
+
+/// Input features: the width of a row. One row of this many `f64` is 128 MiB.
+pub const FEATURES_MAX: usize = 1 << 24;
+
+/// Output groups (classes or targets): a row of outputs must stay small beside the model.
+pub const GROUPS_MAX: usize = 1 << 16;
+
+/// Category numbers are below this, in both libraries (XGBoost refuses more; a bitset of this
+/// size is 2 MiB).
+pub const CATEGORY_MAX: u32 = 1 << 24;
+
+/// Nesting of arrays and objects in a model file. XGBoost writes 8 levels; the readers are
+/// recursive.
+pub(crate) const NESTING_MAX: usize = 64;
+
+/// Bytes of a file's text that a message repeats: what is wrong must be seen, a megabyte of it must
+/// not reach a log.
+pub(crate) const EXCERPT_MAX: usize = 80;

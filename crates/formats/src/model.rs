@@ -1,0 +1,250 @@
+//! A model as its file describes it, checked: the value between the readers and the engine.
+//!
+//! Readers fill [`Parts`]; [`Model::new`] checks that they fit together. Whatever holds for a
+//! [`Model`] after that, the engine takes for granted.
+
+use crate::error::ModelError;
+use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
+use crate::transform::Transform;
+use crate::tree::{Node, Tree, flag};
+
+/// The library that trained a model: decides element types, comparisons and sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// XGBoost: rows, margins and values in `f32`.
+    Xgboost,
+    /// LightGBM: rows, margins and values in `f64`.
+    Lightgbm,
+}
+
+/// How the bytes of a model are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// XGBoost's binary JSON (`.ubj`).
+    XgboostUbjson,
+    /// XGBoost's JSON (`.json`).
+    XgboostJson,
+    /// LightGBM's text (`.txt`).
+    LightgbmText,
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::XgboostUbjson => "XGBoost UBJSON",
+            Self::XgboostJson => "XGBoost JSON",
+            Self::LightgbmText => "LightGBM text",
+        })
+    }
+}
+
+impl Format {
+    /// Where a tree is in the file, for messages.
+    fn tree_path(self, index: usize) -> String {
+        match self {
+            Self::XgboostUbjson | Self::XgboostJson => {
+                format!("learner.gradient_booster.model.trees[{index}]")
+            }
+            Self::LightgbmText => format!("Tree={index}"),
+        }
+    }
+}
+
+/// What a model consists of.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// How the bytes were written.
+    pub format: Format,
+    /// Version of the library (XGBoost) or of the format (LightGBM).
+    pub version: String,
+    /// The objective's name in its library.
+    pub objective: String,
+    /// Names of the features; empty if the file has none.
+    pub feature_names: Vec<String>,
+    /// The best iteration that early stopping noted.
+    pub best_iteration: Option<usize>,
+    /// Values in a row.
+    pub features: usize,
+    /// Classes or targets: margins of a row.
+    pub groups: usize,
+    /// What turns margins into values.
+    pub transform: Transform,
+    /// Margin before any tree, per group.
+    pub base: Vec<f64>,
+    /// Values, unlike margins, are averages over the iterations.
+    pub is_averaged: bool,
+    /// First tree of each iteration, and the number of trees.
+    pub iteration_starts: Vec<u32>,
+    /// The trees, in the order in which they are added up.
+    pub trees: Vec<Tree>,
+}
+
+/// A trained ensemble of trees.
+#[derive(Debug, Clone)]
+pub struct Model {
+    parts: Parts,
+}
+
+impl Model {
+    /// Reads a model; the format is found by its content.
+    ///
+    /// # Errors
+    /// Says which field is damaged and how, or why the model is not supported.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ModelError> {
+        crate::detect::parse(bytes)
+    }
+
+    /// Puts a model together.
+    ///
+    /// # Errors
+    /// Says which part contradicts the others, or is beyond a bound.
+    pub fn new(parts: Parts) -> Result<Self, ModelError> {
+        parts.check_counts()?;
+        for (index, tree) in parts.trees.iter().enumerate() {
+            parts
+                .check_tree(tree)
+                .map_err(|error| error.inside(&parts.format.tree_path(index)))?;
+        }
+        Ok(Self { parts })
+    }
+
+    /// The library that trained the model.
+    #[must_use]
+    pub fn library(&self) -> Library {
+        match self.parts.format {
+            Format::XgboostUbjson | Format::XgboostJson => Library::Xgboost,
+            Format::LightgbmText => Library::Lightgbm,
+        }
+    }
+
+    /// The format that the model was read from.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.parts.format
+    }
+
+    /// The version that the file says: of the library (XGBoost) or of the format (LightGBM).
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.parts.version
+    }
+
+    /// The objective's name in its library, such as `binary:logistic`.
+    #[must_use]
+    pub fn objective(&self) -> &str {
+        &self.parts.objective
+    }
+
+    /// Values in a row.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.parts.features
+    }
+
+    /// Names of the features; empty if the file has none.
+    #[must_use]
+    pub fn feature_names(&self) -> &[String] {
+        &self.parts.feature_names
+    }
+
+    /// Classes or targets: margins of a row.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.parts.groups
+    }
+
+    /// Number of trees.
+    #[must_use]
+    pub fn trees(&self) -> usize {
+        self.parts.trees.len()
+    }
+
+    /// Number of boosting iterations.
+    #[must_use]
+    pub fn iterations(&self) -> usize {
+        self.parts.iteration_starts.len().saturating_sub(1)
+    }
+
+    /// The best iteration that early stopping noted. Predictions use all iterations unless told
+    /// otherwise, as the library's plain `predict` does.
+    #[must_use]
+    pub fn best_iteration(&self) -> Option<usize> {
+        self.parts.best_iteration
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Whether each leaf holds one value per group (XGBoost's `multi_output_tree`).
+    #[must_use]
+    pub fn has_vector_leaves(&self) -> bool {
+        self.parts.trees.iter().any(|tree| tree.group.is_none())
+    }
+}
+
+impl Parts {
+    fn check_counts(&self) -> Result<(), ModelError> {
+        let &Self {
+            features, groups, ..
+        } = self;
+        let trees = self.trees.len();
+        if features > FEATURES_MAX || groups > GROUPS_MAX || trees > TREES_MAX {
+            let reason = format!("{features} features, {groups} groups, {trees} trees");
+            return Err(ModelError::TooLarge(reason));
+        }
+        if features == 0 || groups == 0 {
+            let reason = format!("a model of {features} features and {groups} groups");
+            return Err(ModelError::inconsistent("", reason));
+        }
+        if self.base.len() != groups {
+            let reason = format!("{} base margins for {groups} groups", self.base.len());
+            return Err(ModelError::inconsistent("", reason));
+        }
+        let starts = &self.iteration_starts;
+        let ends = (starts.first(), starts.last().map(|&end| end as usize));
+        if ends != (Some(&0), Some(trees)) || !starts.is_sorted() {
+            let reason = format!("iterations are not an ascending list from 0 to {trees}");
+            return Err(ModelError::inconsistent("", reason));
+        }
+        // The compiled model counts these in 32 bits.
+        let sum = |of: fn(&Tree) -> usize| self.trees.iter().map(of).sum::<usize>();
+        let nodes = sum(|tree| tree.nodes.len());
+        let largest = nodes
+            .max(sum(|tree| tree.leaf_vectors.len()))
+            .max(sum(|tree| tree.sets.words.len() + tree.sets.ends.len()));
+        match u32::try_from(largest) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ModelError::TooLarge(format!("{nodes} nodes"))),
+        }
+    }
+
+    fn check_tree(&self, tree: &Tree) -> Result<(), ModelError> {
+        tree.check_features(self.features)?;
+        let is_vector = tree.group.is_none();
+        if self.trees[0].group.is_none() != is_vector {
+            let reason = "vector leaves in some trees only";
+            return Err(ModelError::inconsistent("", reason));
+        }
+        if let Some(group) = tree.group.filter(|&it| it as usize >= self.groups) {
+            let reason = format!("group {group} of {}", self.groups);
+            return Err(ModelError::inconsistent("", reason));
+        }
+        let (values, groups) = (tree.leaf_vectors.len(), self.groups);
+        let leaves = tree.nodes.iter().filter(|it| it.flags & flag::LEAF != 0);
+        let leaves = leaves.count();
+        if is_vector && values != leaves * groups {
+            let reason = format!("{values} leaf values for {leaves} leaves of {groups} groups");
+            return Err(ModelError::inconsistent("", reason));
+        }
+        let is_place = |leaf: &Node| (leaf.value as usize) < leaves && leaf.value >= 0.0;
+        let is_leaf = |node: &&Node| node.flags & flag::LEAF != 0;
+        if is_vector && !tree.nodes.iter().filter(is_leaf).all(is_place) {
+            let reason = "a leaf without values";
+            return Err(ModelError::inconsistent("", reason));
+        }
+        Ok(())
+    }
+}

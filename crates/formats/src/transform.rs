@@ -1,0 +1,30 @@
+//! What an objective does to margins, as files name it; the arithmetic is the engine's.
+
+/// What turns margins into values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Transform {
+    /// The margin is the value.
+    Identity,
+    /// 1 / (1 + exp(-k x)), each group by itself.
+    Sigmoid(f64),
+    /// exp(x).
+    Exp,
+    /// exp(x), normalized over the groups.
+    Softmax,
+    /// The group with the largest margin.
+    Argmax,
+    /// 1 if the margin is positive.
+    Step,
+    /// ln(1 + exp(x)).
+    Softplus,
+    /// sign(x) x^2.
+    SignedSquare,
+}
+
+impl Transform {
+    /// Whether a row has one value however many groups it has.
+    #[must_use]
+    pub fn is_single(self) -> bool {
+        self == Self::Argmax
+    }
+}

@@ -1,0 +1,314 @@
+//! One tree: what readers find, checked and numbered.
+//!
+//! [`Tree::build`] is the only way to make one: it refuses cycles, shared nodes, indices outside of
+//! the tree and trees deeper than the bound, drops nodes that nothing points to, and numbers the
+//! rest in pre-order, so that a child's number is greater than its parent's.
+
+use crate::error::ModelError;
+use crate::limits::{DEPTH_MAX, TREE_NODES_MAX};
+
+/// Bits of [`Node::flags`].
+pub mod flag {
+    /// The node is a leaf.
+    pub const LEAF: u8 = 1;
+    /// The split asks for membership in a set of categories, not for an order.
+    pub const CATEGORICAL: u8 = 2;
+    /// A missing value goes left.
+    pub const DEFAULT_LEFT: u8 = 4;
+    /// LightGBM's rule: `x <= threshold` goes left, members of the set go left, and a category is
+    /// cut towards zero before its sign is looked at. Without the bit XGBoost's: `x < threshold`
+    /// goes left, members go *right*, and any negative number is no category.
+    pub const INCLUSIVE: u8 = 8;
+    /// NaN is a missing value here. Without the bit NaN counts as 0.
+    pub const MISSING_NAN: u8 = 16;
+    /// Values of magnitude up to LightGBM's zero, 1e-35, are missing values here.
+    pub const MISSING_ZERO: u8 = 32;
+}
+
+/// A node as a reader found it; children are indices into the reader's list.
+#[derive(Debug, Clone, Copy)]
+pub struct RawNode {
+    /// What the library calls the node: XGBoost's node id, LightGBM's leaf index.
+    pub label: u32,
+    /// Left and right child of a split, `None` of a leaf.
+    pub children: Option<(usize, usize)>,
+    /// The feature that a split asks.
+    pub feature: u32,
+    /// Bits of [`flag`] but [`flag::LEAF`].
+    pub flags: u8,
+    /// Threshold, number of the set in the tree, value of the leaf, or its place among the
+    /// tree's vector leaves.
+    pub value: f64,
+    /// How much training data reached the node.
+    pub cover: f64,
+}
+
+/// A node, in pre-order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Node {
+    /// What the library calls the node.
+    pub label: u32,
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// The feature that a split asks. Of a leaf: 0.
+    pub feature: u32,
+    /// Left child, the next node. Of a leaf: 0.
+    pub left: u32,
+    /// Right child. Of a leaf: 0.
+    pub right: u32,
+    /// Threshold, number of the set in the tree, value of the leaf, or its place among the
+    /// tree's vector leaves.
+    pub value: f64,
+    /// How much training data reached the node.
+    pub cover: f64,
+}
+
+/// A tree as a reader found it.
+#[derive(Debug, Clone, Default)]
+pub struct RawTree {
+    /// The group that the leaves add to; `None`: each leaf holds one value per group.
+    pub group: Option<u32>,
+    /// Splits and leaves in any order, the root first; those that nothing points to are dropped.
+    pub nodes: Vec<RawNode>,
+    /// Values of vector leaves, leaf by leaf.
+    pub leaf_vectors: Vec<f64>,
+    /// What categorical splits ask for.
+    pub sets: CategorySets,
+    /// Whether the file says how much training data reached the nodes.
+    pub has_covers: bool,
+}
+
+/// One tree, checked.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    pub(crate) group: Option<u32>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) depth: u32,
+    pub(crate) leaf_vectors: Vec<f64>,
+    pub(crate) sets: CategorySets,
+    pub(crate) has_covers: bool,
+}
+
+/// The sets of categories that a tree's splits ask for, as sparse bits: memory goes with what the
+/// file lists, not with the largest category.
+#[derive(Debug, Clone, Default)]
+pub struct CategorySets {
+    /// End of each set in `words`.
+    pub(crate) ends: Vec<u32>,
+    /// Place of a word (category / 32, ascending in a set) and its bits.
+    pub(crate) words: Vec<(u32, u32)>,
+}
+
+impl CategorySets {
+    /// End of each set in [`words`](Self::words).
+    #[must_use]
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// Place of a word (category / 32, ascending in a set) and its bits.
+    #[must_use]
+    pub fn words(&self) -> &[(u32, u32)] {
+        &self.words
+    }
+
+    /// Adds a set, given its words by ascending place, and returns its number.
+    pub fn push(&mut self, words: impl IntoIterator<Item = (u32, u32)>) -> usize {
+        self.words
+            .extend(words.into_iter().filter(|&(_, bits)| bits != 0));
+        self.ends.push(self.words.len() as u32);
+        self.ends.len() - 1
+    }
+
+    /// Adds a set, given its categories, and returns its number.
+    pub fn push_categories(&mut self, mut categories: Vec<u32>) -> usize {
+        categories.sort_unstable();
+        let words: Vec<(u32, u32)> = categories
+            .chunk_by(|a, b| a / 32 == b / 32)
+            .map(|chunk| {
+                (
+                    chunk[0] / 32,
+                    chunk.iter().fold(0, |bits, c| bits | 1 << (c % 32)),
+                )
+            })
+            .collect();
+        self.push(words)
+    }
+}
+
+/// A node that waits for its number.
+struct Pending {
+    raw: usize,
+    depth: u32,
+    /// The split whose right child this is; left children follow their parent at once.
+    right_of: Option<usize>,
+}
+
+impl Tree {
+    /// Checks the nodes that hang together from the first and numbers them in pre-order.
+    ///
+    /// # Errors
+    /// Names the node that is out of range, in a cycle, too deep, or asks for a set that is not
+    /// there.
+    pub fn build(raw: RawTree) -> Result<Self, ModelError> {
+        let nodes = in_order(&raw.nodes)?;
+        let sets = raw.sets.ends.len();
+        for node in nodes.iter().filter(|it| it.flags & flag::LEAF == 0) {
+            let label = node.label;
+            if node.value.is_nan() {
+                let reason = format!("the threshold of node {label} is not a number");
+                return Err(ModelError::inconsistent("", reason));
+            }
+            let is_set = node.value >= 0.0 && node.value < sets as f64 && node.value.fract() == 0.0;
+            if node.flags & flag::CATEGORICAL != 0 && !is_set {
+                let reason = format!("node {label} asks for set {} of {sets}", node.value);
+                return Err(ModelError::inconsistent("", reason));
+            }
+        }
+        Ok(Self {
+            group: raw.group,
+            depth: depth_of(&nodes),
+            nodes,
+            leaf_vectors: raw.leaf_vectors,
+            sets: raw.sets,
+            has_covers: raw.has_covers,
+        })
+    }
+
+    /// The group that the leaves add to; `None`: each leaf holds one value per group.
+    #[must_use]
+    pub fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// The nodes in pre-order.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Steps from the root to the deepest leaf.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Values of vector leaves, leaf by leaf; the leaf's `value` is its place here.
+    #[must_use]
+    pub fn leaf_vectors(&self) -> &[f64] {
+        &self.leaf_vectors
+    }
+
+    /// What categorical splits ask for.
+    #[must_use]
+    pub fn sets(&self) -> &CategorySets {
+        &self.sets
+    }
+
+    /// Whether the file says how much training data reached the nodes.
+    #[must_use]
+    pub fn has_covers(&self) -> bool {
+        self.has_covers
+    }
+
+    /// Checks that no split asks for a feature outside of the rows.
+    pub(crate) fn check_features(&self, features: usize) -> Result<(), ModelError> {
+        match self.nodes.iter().map(|node| node.feature as usize).max() {
+            Some(feature) if feature >= features => {
+                let reason = format!("a split on feature {feature} of {features}");
+                Err(ModelError::inconsistent("", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Numbers the nodes that hang together from the first in pre-order.
+fn in_order(raw: &[RawNode]) -> Result<Vec<Node>, ModelError> {
+    if raw.is_empty() {
+        return Err(ModelError::inconsistent("", "a tree without nodes"));
+    }
+    if raw.len() > TREE_NODES_MAX {
+        return Err(ModelError::TooLarge(format!(
+            "{} nodes in a tree",
+            raw.len()
+        )));
+    }
+    let mut nodes = Vec::with_capacity(raw.len());
+    let mut seen = vec![false; raw.len()];
+    let mut stack = vec![Pending {
+        raw: 0,
+        depth: 0,
+        right_of: None,
+    }];
+    while let Some(Pending {
+        raw: index,
+        depth,
+        right_of,
+    }) = stack.pop()
+    {
+        if depth as usize > DEPTH_MAX {
+            return Err(ModelError::TooLarge(format!("a path of {depth} steps")));
+        }
+        let Some(node) = raw.get(index) else {
+            let reason = format!("child {index} of {} nodes", raw.len());
+            return Err(ModelError::inconsistent("", reason));
+        };
+        // bound: every node is taken once.
+        if std::mem::replace(&mut seen[index], true) {
+            let reason = format!("node {index} is the child of two splits, or of itself");
+            return Err(ModelError::inconsistent("", reason));
+        }
+        let number = nodes.len() as u32;
+        if let Some(parent) = right_of {
+            let parent: &mut Node = &mut nodes[parent];
+            parent.right = number;
+        }
+        nodes.push(node.numbered(number));
+        if let Some((left, right)) = node.children {
+            let parent = Some(number as usize);
+            stack.push(Pending {
+                raw: right,
+                depth: depth + 1,
+                right_of: parent,
+            });
+            stack.push(Pending {
+                raw: left,
+                depth: depth + 1,
+                right_of: None,
+            });
+        }
+    }
+    Ok(nodes)
+}
+
+/// Steps from the root to the deepest leaf.
+fn depth_of(nodes: &[Node]) -> u32 {
+    let mut depths = vec![0_u32; nodes.len()];
+    for (index, node) in nodes.iter().enumerate() {
+        if node.flags & flag::LEAF == 0 {
+            depths[node.left as usize] = depths[index] + 1;
+            depths[node.right as usize] = depths[index] + 1;
+        }
+    }
+    depths.into_iter().max().unwrap_or(0)
+}
+
+impl RawNode {
+    fn numbered(&self, number: u32) -> Node {
+        let is_leaf = self.children.is_none();
+        Node {
+            label: self.label,
+            flags: if is_leaf {
+                flag::LEAF
+            } else {
+                self.flags & !flag::LEAF
+            },
+            feature: if is_leaf { 0 } else { self.feature },
+            left: if is_leaf { 0 } else { number + 1 },
+            right: 0,
+            value: self.value,
+            cover: self.cover,
+        }
+    }
+}
