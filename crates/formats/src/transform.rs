@@ -19,6 +19,11 @@ pub enum Transform {
     Softplus,
     /// sign(x) x^2.
     SignedSquare,
+    /// The groups of a row in ascending order: quantiles that do not cross (XGBoost 3.4).
+    Ascending,
+    /// The first group, and for each other one its predecessor and a positive step, ln(1 + exp(x))
+    /// and a little: expectiles that do not cross (XGBoost 3.3).
+    Steps,
 }
 
 impl Transform {

@@ -154,7 +154,8 @@ impl Fields {
             return Err(ModelError::inconsistent(path, "a model without features"));
         }
         let objective = required(self.objective, "learner.objective.name")?;
-        let (transform, link) = objective_of(&objective)?;
+        let version = self.version.unwrap_or_default();
+        let (transform, link) = objective_of(&objective, &version)?;
         let base_score = required(self.base_score, &format!("{param}.base_score"))?;
         let base = base_margins(&base_score, link, groups)?;
 
@@ -174,7 +175,7 @@ impl Fields {
         .map_err(|error| error.inside(at))?;
         Model::new(Parts {
             format,
-            version: dotted(&self.version.unwrap_or_default()),
+            version: dotted(&version),
             objective,
             feature_names: self.feature_names.unwrap_or_default(),
             best_iteration: self.best_iteration.and_then(|text| text.parse().ok()),
@@ -203,11 +204,20 @@ enum Link {
     Identity,
     Logit,
     Log,
+    /// The inverse of [`Transform::Steps`].
+    Steps,
 }
 
+/// What XGBoost keeps between expectiles beside their steps.
+const STEP_MIN: f32 = 1e-6;
+
 /// What an objective does to margins and to base scores.
-fn objective_of(name: &str) -> Read<(Transform, Link)> {
+///
+/// `version` is the one that wrote the file: since 3.4 quantiles of a row are sorted.
+fn objective_of(name: &str, version: &[i32]) -> Read<(Transform, Link)> {
     Ok(match name {
+        "reg:quantileerror" if version >= &[3, 4][..] => (Transform::Ascending, Link::Identity),
+        "reg:expectileerror" => (Transform::Steps, Link::Steps),
         "reg:squarederror"
         | "reg:linear"
         | "reg:squaredlogerror"
@@ -249,11 +259,19 @@ fn base_margins(text: &str, link: Link, groups: usize) -> Read<Vec<f64>> {
             )
         })?;
         let margin = match link {
-            Link::Identity => score,
+            Link::Identity | Link::Steps => score,
             Link::Logit => -((1.0 / score - 1.0) as f64).ln() as f32,
             Link::Log => f64::from(score).ln() as f32,
         };
         margins.push(f64::from(margin));
+    }
+    if let Link::Steps = link {
+        // From the last to the first: each asks what stood before it.
+        for group in (1..margins.len()).rev() {
+            let step = margins[group] as f32 - margins[group - 1] as f32 - STEP_MIN;
+            let step = step.max(STEP_MIN);
+            margins[group] = f64::from(step + (-(-step).exp_m1()).ln());
+        }
     }
     if margins.len() == 1 {
         margins.resize(groups, margins[0]);

@@ -18,6 +18,8 @@ pub(crate) fn encode(transform: Transform) -> (u32, f64) {
         Transform::Step => (5, 0.0),
         Transform::Softplus => (6, 0.0),
         Transform::SignedSquare => (7, 0.0),
+        Transform::Ascending => (8, 0.0),
+        Transform::Steps => (9, 0.0),
     }
 }
 
@@ -32,6 +34,8 @@ pub(crate) fn decode(code: u32, parameter: f64) -> Option<Transform> {
         5 => Transform::Step,
         6 => Transform::Softplus,
         7 => Transform::SignedSquare,
+        8 => Transform::Ascending,
+        9 => Transform::Steps,
         _ => return None,
     })
 }
@@ -51,6 +55,8 @@ pub(crate) fn apply_f32(transform: Transform, row: &mut [f32]) {
         Transform::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
         Transform::Softplus => each(row, |x| x.exp().ln_1p()),
         Transform::SignedSquare => each(row, |x| x.signum() * x * x),
+        Transform::Ascending => row.sort_unstable_by(f32::total_cmp),
+        Transform::Steps => steps_f32(row),
     }
 }
 
@@ -68,6 +74,8 @@ pub(crate) fn apply_f64(transform: Transform, row: &mut [f64]) {
         Transform::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
         Transform::Softplus => each(row, |x| x.exp().ln_1p()),
         Transform::SignedSquare => each(row, |x| if x == 0.0 { 0.0 } else { x.signum() * x * x }),
+        Transform::Ascending => row.sort_unstable_by(f64::total_cmp),
+        Transform::Steps => steps_f64(row),
     }
 }
 
@@ -81,6 +89,31 @@ fn each<T: Copy>(row: &mut [T], f: impl Fn(T) -> T) {
 fn sigmoid_f32(x: f32) -> f32 {
     const EXP_MAX: f32 = 88.7;
     1.0 / ((-x).min(EXP_MAX).exp() + 1.0 + 1e-16)
+}
+
+/// What XGBoost keeps between expectiles beside their steps.
+const STEP_MIN: f32 = 1e-6;
+
+fn steps_f32(row: &mut [f32]) {
+    let mut sum = row[0];
+    for x in &mut row[1..] {
+        // One of the two forms is exact where the other overflows.
+        let step = match *x > 0.0 {
+            true => *x + (-*x).exp().ln_1p(),
+            false => x.exp().ln_1p(),
+        };
+        sum += STEP_MIN + step;
+        *x = sum;
+    }
+}
+
+fn steps_f64(row: &mut [f64]) {
+    let mut sum = row[0];
+    for x in &mut row[1..] {
+        let step = x.max(0.0) + (-x.abs()).exp().ln_1p();
+        sum += f64::from(STEP_MIN) + step;
+        *x = sum;
+    }
 }
 
 fn softmax_f32(row: &mut [f32]) {
@@ -119,7 +152,7 @@ fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
 mod tests {
     use super::*;
 
-    const ALL: [Transform; 8] = [
+    const ALL: [Transform; 10] = [
         Transform::Identity,
         Transform::Sigmoid(2.5),
         Transform::Exp,
@@ -128,6 +161,8 @@ mod tests {
         Transform::Step,
         Transform::Softplus,
         Transform::SignedSquare,
+        Transform::Ascending,
+        Transform::Steps,
     ];
 
     #[test]
@@ -136,7 +171,7 @@ mod tests {
             let (code, parameter) = encode(transform);
             assert_eq!(decode(code, parameter), Some(transform));
         }
-        assert_eq!(decode(8, 0.0), None);
+        assert_eq!(decode(10, 0.0), None);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 // Every test program uses its part of this module, and stops where the zoo is damaged.
 #![allow(dead_code, clippy::expect_used, clippy::panic)]
 
+pub(crate) mod archives;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;

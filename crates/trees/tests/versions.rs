@@ -1,0 +1,275 @@
+//! Every kind of model, as every version of its library trains it: margins, values, leaves, explanations, ranges of
+//! iterations and base margins, against what that very version predicted.
+
+// A damaged archive stops the tests.
+#![allow(clippy::expect_used, clippy::panic)]
+
+mod zoo;
+
+use std::ops::Range;
+
+use albacore_trees::{
+    ElementType, Image, Kind, Library, Model, ModelError, Options, OutputMut, Predictor, Rows,
+    Scratch,
+};
+use zoo::Array;
+use zoo::archives::{Trained, archives, models};
+
+/// A question that the library was asked, too.
+struct Question {
+    /// Name of the expected array.
+    array: &'static str,
+    kind: Kind,
+    /// Name of the rows; of them as many as the array has.
+    rows: &'static str,
+    iterations: Option<Range<usize>>,
+    has_base_margin: bool,
+    /// Distance allowed, relative to the largest magnitude of the row; 0 asks for equal bits.
+    tolerance: f64,
+}
+
+const fn ask(array: &'static str, kind: Kind) -> Question {
+    Question {
+        array,
+        kind,
+        rows: "X",
+        iterations: None,
+        has_base_margin: false,
+        tolerance: 0.0,
+    }
+}
+
+/// SHAP values of the libraries are sums in `f32` of up to a hundred terms.
+const SHAP: f64 = 4e-6;
+
+fn questions() -> Vec<Question> {
+    let later = |question: Question| Question {
+        iterations: Some(1..3),
+        ..question
+    };
+    let first = |question: Question| Question {
+        iterations: Some(0..2),
+        ..question
+    };
+    let based = |question: Question| Question {
+        has_base_margin: true,
+        ..question
+    };
+    let near = |question: Question| Question {
+        tolerance: SHAP,
+        ..question
+    };
+    vec![
+        ask("margin", Kind::Margin),
+        ask("pred", Kind::Value),
+        ask("leaf", Kind::Leaf),
+        later(ask("margin_range_1_3", Kind::Margin)),
+        first(ask("pred_range_0_2", Kind::Value)),
+        later(ask("leaf_range_1_3", Kind::Leaf)),
+        near(ask("contribs", Kind::Contribs)),
+        near(later(ask("contribs_range_1_3", Kind::Contribs))),
+        near(ask("interactions", Kind::Interactions)),
+        based(ask("margin_with_base_margin", Kind::Margin)),
+        based(ask("pred_with_base_margin", Kind::Value)),
+        near(based(ask("contribs_with_base_margin", Kind::Contribs))),
+        Question {
+            rows: "X_inf",
+            ..ask("inf_margin_inplace", Kind::Margin)
+        },
+    ]
+}
+
+fn answer(
+    predictor: &Predictor<'_>,
+    model: &Trained,
+    question: &Question,
+    rows: usize,
+) -> Vec<f64> {
+    let x = model.array(question.rows).expect("rows");
+    let x = Array {
+        shape: vec![rows, x.width()],
+        data: x.data[..rows * x.width()].to_vec(),
+        is_f32: x.is_f32,
+    };
+    let base = question.has_base_margin.then(|| {
+        let base = model.array("base_margin_in").expect("base margins");
+        base.as_f32()[..rows * base.width()].to_vec()
+    });
+    let options = Options {
+        iterations: question.iterations.clone(),
+        base_margin: base.as_deref(),
+    };
+    let mut width = predictor.output_width(question.kind);
+    if let (Kind::Leaf, Some(range)) = (question.kind, &question.iterations) {
+        width = width / predictor.iterations() * range.len();
+    }
+    let length = rows * width;
+    let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
+    let out = match predictor.output_element(question.kind) {
+        ElementType::F32 => OutputMut::F32(&mut f32s),
+        ElementType::F64 => OutputMut::F64(&mut f64s),
+        ElementType::I32 => OutputMut::I32(&mut i32s),
+    };
+    let singles = x.as_f32();
+    let input = if x.is_f32 {
+        Rows::F32(&singles)
+    } else {
+        Rows::F64(&x.data)
+    };
+    let result =
+        predictor.predict_with(question.kind, input, &options, out, &mut Scratch::default());
+    result.unwrap_or_else(|error| panic!("{} {}: {error}", model.name, question.array));
+    match predictor.output_element(question.kind) {
+        ElementType::F32 => f32s.into_iter().map(f64::from).collect(),
+        ElementType::F64 => f64s,
+        ElementType::I32 => i32s.into_iter().map(f64::from).collect(),
+    }
+}
+
+/// What the library itself does otherwise. XGBoost explains iterations only from the first on; its DART did not refuse
+/// others before 3.4 and started at the first all the same. In-place prediction of DART adds up in another order.
+fn is_otherwise(model: &Trained, question: &Question) -> bool {
+    let is_dart = model.facts["booster"] == "dart";
+    let is_range = question.array == "contribs_range_1_3" && !model.name.starts_with("xgboost-3.4");
+    is_dart && (is_range || question.array == "inf_margin_inplace")
+}
+
+/// What is wrong with an answer.
+fn complaint(
+    model: &Trained,
+    question: &Question,
+    got: &[f64],
+    expected: &Array,
+) -> Option<String> {
+    let place = format!("{} {}", model.name, question.array);
+    if got.len() != expected.data.len() {
+        return Some(format!(
+            "{place}: {} values, shape {:?}",
+            got.len(),
+            expected.shape
+        ));
+    }
+    let width = expected.width();
+    for (index, (got, wanted)) in got.iter().zip(&expected.data).enumerate() {
+        let row = &expected.data[index / width * width..][..width];
+        let scale = row.iter().fold(1.0_f64, |largest, x| largest.max(x.abs()));
+        let is_equal = got == wanted || got.is_nan() && wanted.is_nan();
+        if !is_equal && (got - wanted).abs() > question.tolerance * scale
+            || got.is_nan() != wanted.is_nan()
+        {
+            return Some(format!(
+                "{place}[{}, {}]: {got} for {wanted}",
+                index / width,
+                index % width
+            ));
+        }
+    }
+    None
+}
+
+fn check(model: &Trained, complaints: &mut Vec<String>) -> usize {
+    let mut asked = 0;
+    for (file, bytes) in &model.files {
+        let parsed = match Model::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                complaints.push(format!("{} {file}: {error}", model.name));
+                continue;
+            }
+        };
+        let image = Image::compile(&parsed);
+        let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+        for question in questions() {
+            let Some(expected) = model.array(question.array) else {
+                continue;
+            };
+            // LightGBM cuts a range at the end of the model; ours is an error (`predict_zoo`).
+            let end = question.iterations.as_ref().map_or(0, |range| range.end);
+            if end > predictor.iterations() || is_otherwise(model, &question) {
+                continue;
+            }
+            let got = answer(&predictor, model, &question, expected.shape[0]);
+            complaints.extend(complaint(model, &question, &got, expected));
+            asked += 1;
+        }
+    }
+    asked
+}
+
+#[test]
+fn every_version_of_a_library_is_answered_to_the_bit() {
+    let mut complaints = Vec::new();
+    let mut asked = 0;
+    for archive in archives() {
+        for model in models(&archive) {
+            if model.array("margin").is_some() {
+                asked += check(&model, &mut complaints);
+            }
+        }
+    }
+    assert!(
+        complaints.is_empty(),
+        "{} of {asked}:\n{}",
+        complaints.len(),
+        complaints.join("\n")
+    );
+    assert!(asked > 4500, "{asked} questions");
+}
+
+#[test]
+fn models_without_trees_of_values_are_refused_by_name() {
+    let mut refused = 0;
+    for archive in archives() {
+        for model in models(&archive) {
+            for (file, bytes) in model
+                .files
+                .iter()
+                .filter(|_| model.array("margin").is_none())
+            {
+                match Model::parse(bytes) {
+                    Err(ModelError::Unsupported(reason)) => {
+                        let is_named =
+                            reason.contains("gblinear") || reason.contains("linear_tree");
+                        assert!(is_named, "{reason}");
+                        refused += 1;
+                    }
+                    other => panic!("{} {file}: {other:?}", model.name),
+                }
+            }
+        }
+    }
+    assert!(refused >= 9, "{refused}");
+}
+
+#[test]
+fn the_best_iteration_of_every_version_is_found() {
+    let mut found = 0;
+    for archive in archives() {
+        for model in models(&archive) {
+            let Some(best) = model.facts["best_iteration"].as_u64() else {
+                continue;
+            };
+            for (_, bytes) in &model.files {
+                let parsed = Model::parse(bytes).expect("a model");
+                assert_eq!(parsed.library(), Library::Xgboost);
+                assert_eq!(
+                    parsed.best_iteration(),
+                    Some(best as usize),
+                    "{}",
+                    model.name
+                );
+                let image = Image::compile(&parsed);
+                let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+                let question = Question {
+                    iterations: Some(0..best as usize + 1),
+                    ..ask("pred_best", Kind::Value)
+                };
+                let expected = model.array("pred_best").expect("an array");
+                let got = answer(&predictor, &model, &question, expected.shape[0]);
+                assert_eq!(complaint(&model, &question, &got, expected), None);
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 7, "{found}");
+}
