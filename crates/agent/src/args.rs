@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use albacore_cluster::LogFormat;
 use albacore_os::HostRoot;
 use albacore_plan::Enforcement;
+use albacore_program::LogFormat;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 /// Places the threads of this node's serving pods, keeps them there and reports it.

@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use albacore_cluster::{
-    Cluster, ConnectOptions, Events, Gates, Metrics, Shutdown, Writes, start_logs,
-};
+use albacore_cluster::{Cluster, ConnectOptions, Events, Gates, Metrics, Shutdown, Writes};
 use albacore_plan::Enforcement;
+use albacore_program::{arguments, ended, start_logs};
 use anyhow::Context as _;
-use clap::Parser as _;
-use clap::error::ErrorKind;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -24,38 +21,18 @@ use crate::metrics::Counts;
 use crate::view::{View, bell};
 use crate::writer::{Wanted, Writer};
 
-/// Exit code of a command line that makes no sense.
-const USAGE: u8 = 64;
-
 /// Field manager, reporter of events, user agent.
 const MANAGER: &str = "albacore-agent";
 
 /// Runs the agent until a signal ends it, or one of its commands.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args: Args = match arguments() {
         Ok(args) => args,
-        Err(error) => {
-            // Help that cannot be printed is nobody's loss.
-            let _ = error.print();
-            let is_help = matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            );
-            return if is_help {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(USAGE)
-            };
-        }
+        Err(code) => return code,
     };
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("albacore-agent: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let result = run(args);
+    ended("albacore-agent", result.map(|()| ExitCode::SUCCESS))
 }
 
 fn run(args: Args) -> anyhow::Result<()> {

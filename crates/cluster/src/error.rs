@@ -78,20 +78,6 @@ pub enum ClusterError {
         /// What is missing.
         what: String,
     },
-    /// Logs cannot be started.
-    #[error("logs: {what}")]
-    Logs {
-        /// Why.
-        what: String,
-    },
-    /// The address of the listener cannot be used.
-    #[error("cannot listen on {address}: choose another address")]
-    Listen {
-        /// The address.
-        address: std::net::SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
 }
 
 /// What an error means for whoever asked; decides when it is worth asking again.
@@ -128,7 +114,6 @@ impl ClusterError {
             Self::Kubeconfig { .. } | Self::InCluster { .. } | Self::Client { .. } => {
                 ErrorClass::Invalid
             }
-            Self::Logs { .. } | Self::Listen { .. } => ErrorClass::Invalid,
             Self::Unreadable { .. } | Self::Unsendable { .. } => ErrorClass::Bug,
         }
     }

@@ -21,7 +21,6 @@ mod lease;
 mod limits;
 #[cfg(feature = "listener")]
 mod listener;
-mod logs;
 mod metrics;
 mod objects;
 mod permit;
@@ -45,7 +44,6 @@ pub use key::Key;
 pub use lease::{Lease, LeaseOptions};
 #[cfg(feature = "listener")]
 pub use listener::serve;
-pub use logs::{LogFormat, start_logs};
 pub use metrics::Metrics;
 pub use person::PersonOptions;
 pub use queue::{Outcome, Queue};

@@ -92,22 +92,6 @@ pub(crate) const NOTE_BYTES_MAX: usize = 1000;
 /// Bytes of an event's name before its number: the API server takes 253 in all.
 pub(crate) const EVENT_NAME_BYTES_MAX: usize = 220;
 
-/// Connections to the listener at once: kubelet, a few Prometheus servers and a human.
-#[cfg(feature = "listener")]
-pub(crate) const CONNECTIONS_MAX: usize = 64;
-
-/// The longest life of a connection to the listener.
-#[cfg(feature = "listener")]
-pub(crate) const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// How long a head of a request may take to arrive.
-#[cfg(feature = "listener")]
-pub(crate) const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Pause after the kernel refused a connection (too many open files).
-#[cfg(feature = "listener")]
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// How long a program that is run in a container may take: `albacore-agent dump` lists, looks and plans for some seconds.
 #[cfg(feature = "exec")]
 pub(crate) const EXEC_TIME_MAX: Duration = Duration::from_secs(60);

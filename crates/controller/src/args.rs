@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
-use albacore_cluster::LogFormat;
+use albacore_program::LogFormat;
 use clap::Parser;
 use hyper::Uri;
 

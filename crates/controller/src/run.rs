@@ -7,11 +7,10 @@ use std::time::Instant;
 
 use albacore_cluster::{
     Cluster, ConnectOptions, Gates, Key, Lease, LeaseOptions, Metrics, Outcome, Queue, Scope,
-    Shutdown, Writes, serve, start_logs, unique,
+    Shutdown, Writes, serve, unique,
 };
+use albacore_program::{arguments, ended, start_logs};
 use anyhow::Context as _;
-use clap::Parser as _;
-use clap::error::ErrorKind;
 
 use crate::args::Args;
 use crate::build::BuiltIn;
@@ -24,36 +23,16 @@ use crate::reconcile::Controller;
 use crate::scrape::{States, scrape};
 use crate::watches::{Ground, Watches};
 
-/// Exit code of a command line that makes no sense.
-const USAGE: u8 = 64;
-
 /// Runs the controller until a signal ends it.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args: Args = match arguments() {
         Ok(args) => args,
-        Err(error) => {
-            // Help that cannot be printed is nobody's loss.
-            let _ = error.print();
-            let is_help = matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            );
-            return if is_help {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(USAGE)
-            };
-        }
+        Err(code) => return code,
     };
     let runtime = tokio::runtime::Runtime::new().context("no threads can be started");
-    match runtime.and_then(|runtime| runtime.block_on(run(args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("albacore-controller: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let result = runtime.and_then(|runtime| runtime.block_on(run(args)));
+    ended("albacore-controller", result.map(|()| ExitCode::SUCCESS))
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use albacore_program::LogFormat;
+use clap::Parser;
 
 /// Hands every serving pod of a node the parameters of its own deployment.
 ///
@@ -32,9 +33,14 @@ pub(crate) struct Args {
     /// Where to serve /livez, /readyz and /metrics. Default: nowhere.
     #[arg(long, value_name = "ADDR", env = "ALBACORE_LISTEN")]
     pub(crate) listen: Option<SocketAddr>,
-    /// How log lines are printed.
-    #[arg(long, value_enum, default_value_t = Log::Text, env = "ALBACORE_LOG")]
-    pub(crate) log: Log,
+    /// How log lines are printed: text or json.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        env = "ALBACORE_LOG"
+    )]
+    pub(crate) log: LogFormat,
     /// What is logged, as in RUST_LOG.
     #[arg(
         long,
@@ -43,13 +49,4 @@ pub(crate) struct Args {
         env = "ALBACORE_LOG_FILTER"
     )]
     pub(crate) log_filter: String,
-}
-
-/// How log lines are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Log {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }

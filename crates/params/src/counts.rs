@@ -86,14 +86,18 @@ impl Counts {
 fn register_feed(registry: &mut Registry, known: &Known) {
     let is_fresh = Gauge::<i64>::default();
     is_fresh.set(known.is_fresh().into());
-    let help = "1 while the newest snapshot of the agent is younger than a minute";
+    let help = "1 while the newest word of the agent is younger than a minute";
     registry.register("feed_fresh", help, is_fresh);
     let Some((age, pods, sequence)) = known.feed() else {
         return;
     };
     let seconds = Gauge::<f64, AtomicU64>::default();
     seconds.set(age.as_secs_f64());
-    registry.register("feed_age_seconds", "Age of the newest snapshot", seconds);
+    registry.register(
+        "feed_age_seconds",
+        "Age of the newest word of the agent",
+        seconds,
+    );
     let gauge = |value: u64| {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -101,6 +105,6 @@ fn register_feed(registry: &mut Registry, known: &Known) {
     };
     let help = "Pods that the agent tells of";
     registry.register("feed_pods", help, gauge(pods as u64));
-    let help = "Number of the newest snapshot in the agent's life";
+    let help = "Number of the newest word in the agent's life";
     registry.register("feed_sequence", help, gauge(sequence));
 }

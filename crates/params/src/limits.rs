@@ -48,12 +48,3 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 4 << 10;
 
 /// How long open streams and answers may take to end after SIGTERM.
 pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Connections of probes and scrapers.
-pub(crate) const SITE_CONNECTIONS_MAX: usize = 64;
-
-/// Longest wait for the head of a probe's request.
-pub(crate) const SITE_HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Longest life of a connection of a probe or scraper.
-pub(crate) const SITE_CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);

@@ -1,25 +1,21 @@
 //! The program from its command line to its exit code.
 
 use std::fs::Permissions;
-use std::future::Future;
 use std::io::ErrorKind as IoError;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use albacore_program::{arguments, ended, listen, serve_pages, start_logs, terminated};
 use albacore_proto::params::params_server::ParamsServer;
 use anyhow::Context as _;
-use clap::Parser as _;
-use clap::error::ErrorKind;
-use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::transport::Server;
 
-use crate::args::{Args, Log};
+use crate::args::Args;
 use crate::counts::Counts;
 use crate::door::Door;
 use crate::feed;
@@ -28,54 +24,34 @@ use crate::limits::{
     DRAIN_TIME_MAX, HEADER_BYTES_MAX, KEEPALIVE_PERIOD, KEEPALIVE_WAIT, REQUEST_BYTES_MAX,
     STREAMS_PER_CONNECTION_MAX,
 };
-use crate::site::{self, Site};
+use crate::site::Site;
 use crate::watching::Watching;
-
-/// Exit code of a command line that makes no sense.
-const USAGE: u8 = 64;
 
 /// Runs until a signal ends it.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args: Args = match arguments() {
         Ok(args) => args,
-        Err(error) => {
-            // Help that cannot be printed is nobody's loss.
-            let _ = error.print();
-            let is_help = matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            );
-            return if is_help {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(USAGE)
-            };
-        }
+        Err(code) => return code,
     };
     // One thread: it waits for nearly all of its time.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("no runtime can be started");
-    match runtime.and_then(|runtime| runtime.block_on(run(&args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("albacore-params: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let result = runtime.and_then(|runtime| runtime.block_on(run(&args)));
+    ended("albacore-params", result.map(|()| ExitCode::SUCCESS))
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    start_logs(args)?;
-    let terminated = terminated()?;
+    start_logs(args.log, &args.log_filter)?;
+    let terminated = terminated().context("SIGTERM cannot be caught")?;
     let (known, counts) = (Arc::new(Known::new()), Counts::default());
     let (stop, stopping) = watch::channel(false);
     let mut doors = Vec::new();
     let mut grpc = None;
     if let Some(address) = args.grpc {
-        let listener = bind("--grpc", address).await?;
+        let listener = listen("--grpc", address).await?;
         grpc = Some(listener.local_addr()?);
         doors.push(Door::Tcp(listener));
     }
@@ -84,13 +60,13 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut site = None;
     if let Some(address) = args.listen {
-        let listener = bind("--listen", address).await?;
+        let listener = listen("--listen", address).await?;
         site = Some(listener.local_addr()?);
         let shown = Arc::new(Site {
             known: Arc::clone(&known),
             counts: counts.clone(),
         });
-        tokio::spawn(site::serve(listener, shown));
+        tokio::spawn(serve_pages(listener, shown));
     }
     let follow = feed::follow(args.feed.clone(), Arc::clone(&known), counts.clone());
     let following = tokio::spawn(follow);
@@ -153,38 +129,6 @@ async fn serve(
         .await
 }
 
-fn start_logs(args: &Args) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&args.log_filter)
-        .with_context(|| format!("--log-filter {} cannot be read", args.log_filter))?;
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    let started = match args.log {
-        Log::Text => logs.with_ansi(false).try_init(),
-        Log::Json => logs.json().flatten_event(true).try_init(),
-    };
-    started.map_err(|error| anyhow::anyhow!("logs cannot be started: {error}"))
-}
-
-/// Listens on `address`. `[::]` is every address, of IPv4 too; where the kernel has no IPv6, all of
-/// IPv4.
-async fn bind(argument: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let bound = match TcpListener::bind(address).await {
-        // EAFNOSUPPORT and EADDRNOTAVAIL: no sockets or no addresses of IPv6; std has no kind for the
-        // first.
-        Err(error)
-            if address.ip() == Ipv6Addr::UNSPECIFIED
-                && matches!(error.raw_os_error(), Some(97 | 99)) =>
-        {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
-        }
-        bound => bound,
-    };
-    bound.with_context(|| {
-        format!("{argument} {address} cannot be listened on: choose another address or port")
-    })
-}
-
 /// A socket at `path`, for its owner alone. One that nobody listens on any more is replaced.
 async fn bind_unix(path: &Path) -> anyhow::Result<UnixListener> {
     let shown = path.display();
@@ -205,16 +149,4 @@ async fn bind_unix(path: &Path) -> anyhow::Result<UnixListener> {
     std::fs::set_permissions(path, Permissions::from_mode(0o600))
         .with_context(|| format!("--unix {shown}: its mode cannot be set"))?;
     Ok(listener)
-}
-
-/// Resolves at the first SIGTERM or SIGINT; both are caught from now on.
-fn terminated() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut term = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
-    let mut int = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
-    Ok(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
-    })
 }

@@ -1,17 +1,12 @@
 //! The front process from its command line to its exit code.
 
-use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use albacore_program::{BROKEN, USAGE, arguments, ended, listen, terminated};
 use albacore_storage::Storage;
 use anyhow::Context as _;
-use clap::Parser as _;
-use clap::error::ErrorKind;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Args, Served, Settings};
 use crate::events::{Line, say};
@@ -21,30 +16,12 @@ use crate::told::{Desk, Objectives};
 use crate::{front, live, told};
 use albacore_engine::{Engine, LoadedModel, Observer, Rules, StartError};
 
-/// Exit code of a command line that makes no sense.
-const USAGE: u8 = 64;
-
-/// Exit code of a broken invariant.
-const BROKEN: u8 = 70;
-
 /// Runs the server until a signal ends it.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args: Args = match arguments() {
         Ok(args) => args,
-        Err(error) => {
-            // Help that cannot be printed is nobody's loss.
-            let _ = error.print();
-            let is_help = matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            );
-            return if is_help {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(USAGE)
-            };
-        }
+        Err(code) => return code,
     };
     let settings = match args.check() {
         Ok(settings) => settings,
@@ -54,13 +31,7 @@ pub fn main() -> ExitCode {
         }
     };
     log_to_stderr();
-    match start(settings) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("albacore-server: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ended("albacore-server", start(settings))
 }
 
 fn log_to_stderr() {
@@ -157,9 +128,9 @@ fn start_engine(settings: &Settings, plan: Plan, storage: Storage) -> anyhow::Re
 }
 
 async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Result<ExitCode> {
-    let http = bind("--http", settings.http).await?;
-    let grpc = bind("--grpc", settings.grpc).await?;
-    let terminated = terminated()?;
+    let http = listen("--http", settings.http).await?;
+    let grpc = listen("--grpc", settings.grpc).await?;
+    let terminated = terminated().context("SIGTERM cannot be caught")?;
     say(&Line::Listening {
         http: http.local_addr()?,
         grpc: grpc.local_addr()?,
@@ -228,35 +199,4 @@ async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Resu
         anyhow::bail!("not everything was answered within --drain-timeout ({seconds} s)");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Listens on `address`. `[::]` is every address, of IPv4 too; where the kernel has no IPv6, all of
-/// IPv4.
-async fn bind(argument: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let bound = match TcpListener::bind(address).await {
-        // EAFNOSUPPORT and EADDRNOTAVAIL: no sockets or no addresses of IPv6; std has no kind for the
-        // first.
-        Err(error)
-            if address.ip() == Ipv6Addr::UNSPECIFIED
-                && matches!(error.raw_os_error(), Some(97 | 99)) =>
-        {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
-        }
-        bound => bound,
-    };
-    bound.with_context(|| {
-        format!("{argument} {address} cannot be listened on: choose another address or port")
-    })
-}
-
-/// Resolves at the first SIGTERM or SIGINT; both are caught from now on.
-fn terminated() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut term = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
-    let mut int = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
-    Ok(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
-    })
 }

@@ -10,9 +10,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use albacore_cluster::{
-    ApiResource, Cluster, ClusterError, ConnectOptions, Lease, LeaseOptions, LogFormat, Metrics,
-    Shutdown, Writes, start_logs, unique,
+    ApiResource, Cluster, ClusterError, ConnectOptions, Lease, LeaseOptions, Metrics, Shutdown,
+    Writes, unique,
 };
+use albacore_program::{LogFormat, start_logs};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 

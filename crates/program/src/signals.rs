@@ -1,0 +1,21 @@
+//! The signals that end a program.
+
+use std::future::Future;
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Resolves at the first SIGTERM or SIGINT; both are caught from now on.
+///
+/// # Errors
+/// The signals cannot be caught.
+pub fn terminated() -> io::Result<impl Future<Output = ()>> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,101 @@
+//! `/livez`, `/readyz`, `/metrics` over HTTP/1.1. Nothing else, and nothing secret.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::limits::{ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, HEAD_TIME_MAX};
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What a program tells probes and scrapers. That it lives is told by any answer.
+pub trait Pages: Send + Sync + 'static {
+    /// Whether it is ready, and a line for each thing that this hangs on.
+    fn readiness(&self) -> (bool, String);
+
+    /// The metrics as OpenMetrics text.
+    ///
+    /// # Errors
+    /// They cannot be printed.
+    fn metrics(&self) -> Result<String, fmt::Error>;
+}
+
+/// Answers until the task is dropped: `/livez` with 200, `/readyz` with 200 or 503 and the lines of
+/// [`Pages::readiness`], `/metrics`.
+pub async fn serve_pages<P: Pages>(listener: TcpListener, pages: Arc<P>) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // bound: until the program ends; at most CONNECTIONS_MAX connections at a time.
+    while let Ok(permit) = Arc::clone(&free).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(talk(stream, Arc::clone(&pages), permit));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn talk<P: Pages>(stream: TcpStream, pages: Arc<P>, _permit: OwnedSemaphorePermit) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = answer(&*pages, request.method(), request.uri().path());
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let talking = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    // Whatever ends a connection concerns only the other side.
+    let _ = tokio::time::timeout(CONNECTION_TIME_MAX, talking).await;
+}
+
+fn answer(pages: &impl Pages, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    if *method != Method::GET && *method != Method::HEAD {
+        let text = "only GET is answered here\n".to_owned();
+        return reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
+    }
+    match path {
+        "/livez" => reply(StatusCode::OK, TEXT, "ok\n".to_owned()),
+        "/readyz" => {
+            let (is_ready, text) = pages.readiness();
+            let status = match is_ready {
+                true => StatusCode::OK,
+                false => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            reply(status, TEXT, text)
+        }
+        "/metrics" => match pages.metrics() {
+            Ok(text) => reply(StatusCode::OK, OPEN_METRICS, text),
+            Err(error) => {
+                let text = format!("metrics cannot be printed: {error}\n");
+                reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+            }
+        },
+        _ => {
+            let text = "there is /livez, /readyz and /metrics\n".to_owned();
+            reply(StatusCode::NOT_FOUND, TEXT, text)
+        }
+    }
+}
+
+fn reply(status: StatusCode, media_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut reply = Response::new(Full::new(Bytes::from(text)));
+    *reply.status_mut() = status;
+    let media_type = HeaderValue::from_static(media_type);
+    reply.headers_mut().insert(CONTENT_TYPE, media_type);
+    reply
+}
