@@ -48,10 +48,16 @@ pub enum ModelError {
     Unsupported(String),
     /// The model is larger than a written bound.
     #[error(
-        "model too large: {0} (bounds: {TREES_MAX} trees, {TREE_NODES_MAX} nodes a tree, \
-         {DEPTH_MAX} levels, {FEATURES_MAX} features, {GROUPS_MAX} groups, nesting {NESTING_MAX})"
+        "model too large: {path}{sep}{reason} (bounds: {TREES_MAX} trees, {TREE_NODES_MAX} nodes a tree, \
+         {DEPTH_MAX} levels, {FEATURES_MAX} features, {GROUPS_MAX} groups, nesting {NESTING_MAX})",
+        sep = if path.is_empty() { "" } else { ": " }
     )]
-    TooLarge(String),
+    TooLarge {
+        /// The field; empty where it is the model.
+        path: String,
+        /// What is too large.
+        reason: String,
+    },
 }
 
 impl ModelError {
@@ -77,7 +83,19 @@ impl ModelError {
                 path: join(path),
                 reason,
             },
+            Self::TooLarge { path, reason } => Self::TooLarge {
+                path: join(path),
+                reason,
+            },
             other => other,
+        }
+    }
+
+    /// The value at hand is beyond a bound.
+    pub(crate) fn too_large(reason: impl Into<String>) -> Self {
+        Self::TooLarge {
+            path: String::new(),
+            reason: reason.into(),
         }
     }
 

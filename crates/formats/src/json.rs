@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::error::{ModelError, excerpt};
 use crate::limits::NESTING_MAX;
-use crate::source::{Read, Source};
+use crate::source::{Read, Source, check_length};
 
 /// A reader of JSON bytes.
 pub(crate) struct Reader<'a> {
@@ -41,9 +41,14 @@ impl<'a> Reader<'a> {
 
     /// The next byte that is not white space, not taken.
     fn peek(&mut self) -> Option<u8> {
-        let rest = &self.bytes[self.at..];
-        self.at += rest.len() - rest.trim_ascii_start().len();
-        self.bytes.get(self.at).copied()
+        match self.bytes.get(self.at) {
+            Some(byte) if byte.is_ascii_whitespace() => {
+                let rest = &self.bytes[self.at..];
+                self.at += rest.len() - rest.trim_ascii_start().len();
+                self.bytes.get(self.at).copied()
+            }
+            found => found.copied(),
+        }
     }
 
     fn unexpected<T>(&mut self, wanted: &str) -> Read<T> {
@@ -68,7 +73,10 @@ impl<'a> Reader<'a> {
         self.expect(byte, wanted)?;
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
-            return Err(ModelError::TooLarge(format!("nesting of {}", self.nesting)));
+            return Err(ModelError::too_large(format!(
+                "nesting of {}",
+                self.nesting
+            )));
         }
         Ok(())
     }
@@ -106,12 +114,45 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads an array of numbers by the function that reads one.
-    fn numbers<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Read<Vec<T>> {
+    /// Takes a short integer at once, as nearly all are; leaves any other text to the parser.
+    fn short_integer(&mut self) -> Option<i32> {
+        let rest = &self.bytes[self.at..];
+        let is_negative = rest.first() == Some(&b'-');
+        let digits = &rest[usize::from(is_negative)..];
+        let (mut value, mut length) = (0_i32, 0);
+        // bound: nine digits fit 32 bits.
+        while let Some(digit) = digits.get(length).filter(|it| it.is_ascii_digit()) {
+            if length == 9 {
+                return None;
+            }
+            value = value * 10 + i32::from(digit - b'0');
+            length += 1;
+        }
+        let is_end = matches!(digits.get(length), Some(b',' | b']' | b' ' | b'\n'));
+        if length == 0 || !is_end {
+            return None;
+        }
+        self.at += length + usize::from(is_negative);
+        Some(if is_negative { -value } else { value })
+    }
+
+    /// Reads an array of numbers: by `short` where it can, else by the parser of their text.
+    fn numbers<T>(
+        &mut self,
+        most: usize,
+        short: impl Fn(&mut Self) -> Option<T>,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Read<Vec<T>> {
         let mut numbers = Vec::new();
         self.open(b'[', "an array of numbers")?;
         // bound: each step takes at least a byte.
         while self.has_element(numbers.len(), b']')? {
+            check_length(numbers.len() + 1, most)?;
+            self.peek();
+            if let Some(number) = short(self) {
+                numbers.push(number);
+                continue;
+            }
             let token = self.token()?;
             match parse(token) {
                 Some(number) => numbers.push(number),
@@ -217,12 +258,12 @@ impl Source for Reader<'_> {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    fn floats(&mut self) -> Read<Vec<f32>> {
-        self.numbers(float)
+    fn floats(&mut self, most: usize) -> Read<Vec<f32>> {
+        self.numbers(most, |_| None, float)
     }
 
-    fn integers(&mut self) -> Read<Vec<i32>> {
-        self.numbers(integer)
+    fn integers(&mut self, most: usize) -> Read<Vec<i32>> {
+        self.numbers(most, Self::short_integer, integer)
     }
 
     fn skip(&mut self) -> Read<()> {

@@ -70,7 +70,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
     // bound: each step takes the lines of a tree.
     while is_tree {
         if trees.len() >= TREES_MAX {
-            return Err(ModelError::TooLarge(format!("{} trees", trees.len())));
+            return Err(ModelError::too_large(format!("{} trees", trees.len())));
         }
         let mut fields = TreeFields::default();
         let path = format!("Tree={}", trees.len());
@@ -173,7 +173,7 @@ impl Header<'_> {
         let groups = count(self.groups, "num_tree_per_iteration")?;
         let features = count(self.last_feature, "max_feature_idx")?.saturating_add(1);
         if groups > GROUPS_MAX || features > FEATURES_MAX {
-            return Err(ModelError::TooLarge(format!(
+            return Err(ModelError::too_large(format!(
                 "{features} features, {groups} groups"
             )));
         }

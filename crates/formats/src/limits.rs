@@ -28,6 +28,9 @@ pub const CATEGORY_MAX: u32 = 1 << 24;
 /// recursive.
 pub(crate) const NESTING_MAX: usize = 64;
 
+/// Numbers of a library's version: major, minor, patch, and one in reserve.
+pub(crate) const VERSION_PARTS_MAX: usize = 4;
+
 /// Bytes of a file's text that a message repeats: what is wrong must be seen, a megabyte of it must
 /// not reach a log.
 pub(crate) const EXCERPT_MAX: usize = 80;

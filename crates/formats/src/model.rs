@@ -193,7 +193,7 @@ impl Parts {
         let trees = self.trees.len();
         if features > FEATURES_MAX || groups > GROUPS_MAX || trees > TREES_MAX {
             let reason = format!("{features} features, {groups} groups, {trees} trees");
-            return Err(ModelError::TooLarge(reason));
+            return Err(ModelError::too_large(reason));
         }
         if features == 0 || groups == 0 {
             let reason = format!("a model of {features} features and {groups} groups");
@@ -217,7 +217,7 @@ impl Parts {
             .max(sum(|tree| tree.sets.words.len() + tree.sets.ends.len()));
         match u32::try_from(largest) {
             Ok(_) => Ok(()),
-            Err(_) => Err(ModelError::TooLarge(format!("{nodes} nodes"))),
+            Err(_) => Err(ModelError::too_large(format!("{nodes} nodes"))),
         }
     }
 

@@ -18,15 +18,25 @@ pub(crate) trait Source {
     /// Reads a string.
     fn string(&mut self) -> Read<String>;
 
-    /// Reads an array of numbers as the nearest `f32` values.
-    fn floats(&mut self) -> Read<Vec<f32>>;
+    /// Reads an array of numbers as the nearest `f32` values: at most `most`.
+    fn floats(&mut self, most: usize) -> Read<Vec<f32>>;
 
-    /// Reads an array of integers (booleans count as 0 and 1).
-    fn integers(&mut self) -> Read<Vec<i32>>;
+    /// Reads an array of integers (booleans count as 0 and 1): at most `most`.
+    fn integers(&mut self, most: usize) -> Read<Vec<i32>>;
 
     /// Reads over any value.
     fn skip(&mut self) -> Read<()>;
 
     /// Checks that nothing but white space follows.
     fn finish(&mut self) -> Read<()>;
+}
+
+/// Refuses an array of more elements than a field may have.
+pub(crate) fn check_length(length: usize, most: usize) -> Read<()> {
+    match length <= most {
+        true => Ok(()),
+        false => Err(ModelError::too_large(format!(
+            "an array of more than {most} elements"
+        ))),
+    }
 }

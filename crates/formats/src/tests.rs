@@ -7,7 +7,7 @@ use crate::ubjson;
 
 /// All that one array of numbers can be read as.
 fn json_floats(text: &str) -> Read<Vec<f32>> {
-    json::Reader::new(text.as_bytes()).floats()
+    json::Reader::new(text.as_bytes()).floats(usize::MAX)
 }
 
 fn offset_of<T>(result: Read<T>) -> usize {
@@ -34,7 +34,7 @@ fn json_numbers_are_rounded_once() {
 
 #[test]
 fn json_integers_take_booleans_and_nothing_fractional() {
-    let integers = |text: &str| json::Reader::new(text.as_bytes()).integers();
+    let integers = |text: &str| json::Reader::new(text.as_bytes()).integers(usize::MAX);
     assert_eq!(integers("[true,false,-7]"), Ok(vec![1, 0, -7]));
     assert_eq!(integers("[]"), Ok(vec![]));
     for text in [
@@ -99,7 +99,7 @@ fn an_error_carries_the_path_to_its_field() {
 
 #[test]
 fn ubjson_reads_typed_counted_and_open_arrays_alike() {
-    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats();
+    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats(usize::MAX);
     let one_two = Ok(vec![1.0, 2.0]);
     assert_eq!(floats(b"[$d#i\x02\x3f\x80\0\0\x40\0\0\0"), one_two);
     assert_eq!(
@@ -108,7 +108,7 @@ fn ubjson_reads_typed_counted_and_open_arrays_alike() {
     );
     assert_eq!(floats(b"[#U\x02d\x3f\x80\0\0i\x02"), one_two);
     assert_eq!(floats(b"[Ni\x01Nd\x40\0\0\0N]"), one_two);
-    let integers = |bytes: &[u8]| ubjson::Reader::new(bytes).integers();
+    let integers = |bytes: &[u8]| ubjson::Reader::new(bytes).integers(usize::MAX);
     assert_eq!(
         integers(b"[i\xffU\xffI\x01\0l\0\x01\0\0TF]"),
         Ok(vec![-1, 255, 256, 65536, 1, 0])
@@ -118,7 +118,7 @@ fn ubjson_reads_typed_counted_and_open_arrays_alike() {
 
 #[test]
 fn ubjson_counts_reserve_no_more_than_the_bytes_that_follow() {
-    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats();
+    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats(usize::MAX);
     for bytes in [
         &b"[$d#L\x7f\xff\xff\xff\xff\xff\xff\xff"[..],
         b"[$d#i\xff",
@@ -135,7 +135,7 @@ fn ubjson_counts_reserve_no_more_than_the_bytes_that_follow() {
     }
     assert_eq!(
         ubjson::Reader::new(b"[$L#i\x01\0\0\0\x01\0\0\0\0")
-            .integers()
+            .integers(usize::MAX)
             .map_err(drop),
         Err(()),
         "beyond 32 bits"

@@ -139,9 +139,11 @@ impl CategorySets {
 /// A node that waits for its number.
 struct Pending {
     raw: usize,
+    /// The split that points here, as the reader numbers it.
+    parent: usize,
     depth: u32,
-    /// The split whose right child this is; left children follow their parent at once.
-    right_of: Option<usize>,
+    /// Place of the split whose right child this is; left children follow their parent at once.
+    right_of: Option<u32>,
 }
 
 impl Tree {
@@ -150,9 +152,20 @@ impl Tree {
     /// # Errors
     /// Names the node that is out of range, in a cycle, too deep, or asks for a set that is not
     /// there.
-    pub fn build(raw: RawTree) -> Result<Self, ModelError> {
-        let nodes = in_order(&raw.nodes)?;
-        let sets = raw.sets.ends.len();
+    pub fn build(mut raw: RawTree) -> Result<Self, ModelError> {
+        let nodes = std::mem::take(&mut raw.nodes);
+        Self::of_nodes(nodes.len(), &|index| Ok(nodes[index]), raw)
+    }
+
+    /// As [`build`](Self::build), with `count` nodes that are made when they are reached, so that
+    /// those of a tree that is refused cost nothing; `rest` has none.
+    pub(crate) fn of_nodes(
+        count: usize,
+        node: &dyn Fn(usize) -> Result<RawNode, ModelError>,
+        rest: RawTree,
+    ) -> Result<Self, ModelError> {
+        let nodes = in_order(count, node)?;
+        let sets = rest.sets.ends.len();
         for node in nodes.iter().filter(|it| it.flags & flag::LEAF == 0) {
             let label = node.label;
             if node.value.is_nan() {
@@ -166,12 +179,12 @@ impl Tree {
             }
         }
         Ok(Self {
-            group: raw.group,
+            group: rest.group,
             depth: depth_of(&nodes),
             nodes,
-            leaf_vectors: raw.leaf_vectors,
-            sets: raw.sets,
-            has_covers: raw.has_covers,
+            leaf_vectors: rest.leaf_vectors,
+            sets: rest.sets,
+            has_covers: rest.has_covers,
         })
     }
 
@@ -223,63 +236,81 @@ impl Tree {
     }
 }
 
+/// Checks that the nodes that hang together from the first are a tree within the bounds.
+pub(crate) fn check_shape(
+    count: usize,
+    children: &dyn Fn(usize) -> Option<(usize, usize)>,
+) -> Result<(), ModelError> {
+    walk(count, &mut |index, _| Ok(children(index)))
+}
+
 /// Numbers the nodes that hang together from the first in pre-order.
-fn in_order(raw: &[RawNode]) -> Result<Vec<Node>, ModelError> {
-    if raw.is_empty() {
+fn in_order(
+    count: usize,
+    node: &dyn Fn(usize) -> Result<RawNode, ModelError>,
+) -> Result<Vec<Node>, ModelError> {
+    let mut nodes: Vec<Node> = Vec::new();
+    walk(count, &mut |index, right_of| {
+        let raw = node(index)?;
+        let number = nodes.len() as u32;
+        if let Some(parent) = right_of {
+            // Its children come after it, and the left one's whole tree before the right one.
+            nodes[parent as usize].right = number;
+        }
+        nodes.push(raw.numbered(number));
+        Ok(raw.children)
+    })?;
+    Ok(nodes)
+}
+
+/// What a walk does at a node: gets its index and, of a right child, its parent's place in the
+/// order; says which its children are.
+type Visit<'a> = dyn FnMut(usize, Option<u32>) -> Result<Option<(usize, usize)>, ModelError> + 'a;
+
+/// Visits the nodes that hang together from the first in pre-order.
+fn walk(count: usize, visit: &mut Visit<'_>) -> Result<(), ModelError> {
+    if count == 0 {
         return Err(ModelError::inconsistent("", "a tree without nodes"));
     }
-    if raw.len() > TREE_NODES_MAX {
-        return Err(ModelError::TooLarge(format!(
-            "{} nodes in a tree",
-            raw.len()
-        )));
+    if count > TREE_NODES_MAX {
+        return Err(ModelError::too_large(format!("{count} nodes in a tree")));
     }
-    let mut nodes = Vec::with_capacity(raw.len());
-    let mut seen = vec![false; raw.len()];
+    let mut seen = vec![false; count];
+    let mut number = 0;
     let mut stack = vec![Pending {
         raw: 0,
+        parent: 0,
         depth: 0,
         right_of: None,
     }];
-    while let Some(Pending {
-        raw: index,
-        depth,
-        right_of,
-    }) = stack.pop()
-    {
+    while let Some(next) = stack.pop() {
+        let (index, depth) = (next.raw, next.depth);
         if depth as usize > DEPTH_MAX {
-            return Err(ModelError::TooLarge(format!("a path of {depth} steps")));
+            let reason = format!("a path of {depth} steps to node {index}");
+            return Err(ModelError::too_large(reason));
         }
-        let Some(node) = raw.get(index) else {
-            let reason = format!("child {index} of {} nodes", raw.len());
+        if index >= count {
+            let reason = format!("node {}: child {index} of {count} nodes", next.parent);
             return Err(ModelError::inconsistent("", reason));
-        };
+        }
         // bound: every node is taken once.
         if std::mem::replace(&mut seen[index], true) {
             let reason = format!("node {index} is the child of two splits, or of itself");
             return Err(ModelError::inconsistent("", reason));
         }
-        let number = nodes.len() as u32;
-        if let Some(parent) = right_of {
-            let parent: &mut Node = &mut nodes[parent];
-            parent.right = number;
-        }
-        nodes.push(node.numbered(number));
-        if let Some((left, right)) = node.children {
-            let parent = Some(number as usize);
-            stack.push(Pending {
-                raw: right,
+        if let Some((left, right)) = visit(index, next.right_of)? {
+            let child = |raw: usize, right_of: Option<u32>| Pending {
+                raw,
+                parent: index,
                 depth: depth + 1,
-                right_of: parent,
-            });
-            stack.push(Pending {
-                raw: left,
-                depth: depth + 1,
-                right_of: None,
-            });
+                right_of,
+            };
+            stack.push(child(right, Some(number)));
+            stack.push(child(left, None));
         }
+        number += 1;
     }
-    Ok(nodes)
+    Ok(())
 }
 
 /// Steps from the root to the deepest leaf.

@@ -5,7 +5,7 @@
 
 use crate::error::ModelError;
 use crate::limits::NESTING_MAX;
-use crate::source::{Read, Source};
+use crate::source::{Read, Source, check_length};
 
 /// A reader of UBJSON bytes.
 pub(crate) struct Reader<'a> {
@@ -152,7 +152,10 @@ impl<'a> Reader<'a> {
     fn enter(&mut self) -> Read<()> {
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
-            return Err(ModelError::TooLarge(format!("nesting of {}", self.nesting)));
+            return Err(ModelError::too_large(format!(
+                "nesting of {}",
+                self.nesting
+            )));
         }
         Ok(())
     }
@@ -174,16 +177,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array of numbers by the function that reads one.
-    fn numbers<T>(&mut self, read: fn(&mut Self, u8) -> Read<T>) -> Read<Vec<T>> {
+    fn numbers<T>(&mut self, most: usize, read: fn(&mut Self, u8) -> Read<T>) -> Read<Vec<T>> {
         let marker = self.marker()?;
         if marker != b'[' {
             return self.unexpected(marker, "an array of numbers");
         }
         let shape = self.shape()?;
+        check_length(shape.count.unwrap_or(0), most)?;
         // Every element takes at least one byte, and `shape` has seen that they are there.
         let mut numbers = Vec::with_capacity(shape.count.unwrap_or(0));
         // bound: each step takes at least a byte.
         while self.has_element(shape, numbers.len(), b']')? {
+            check_length(numbers.len() + 1, most)?;
             let marker = match shape.marker {
                 Some(marker) => marker,
                 None => self.marker()?,
@@ -264,12 +269,12 @@ impl Source for Reader<'_> {
         }
     }
 
-    fn floats(&mut self) -> Read<Vec<f32>> {
-        self.numbers(Self::float)
+    fn floats(&mut self, most: usize) -> Read<Vec<f32>> {
+        self.numbers(most, Self::float)
     }
 
-    fn integers(&mut self) -> Read<Vec<i32>> {
-        self.numbers(|reader, marker| {
+    fn integers(&mut self, most: usize) -> Read<Vec<i32>> {
+        self.numbers(most, |reader, marker| {
             let wide = reader.integer(marker)?;
             i32::try_from(wide).or_else(|_| reader.error(format!("{wide} exceeds 32 bits")))
         })

@@ -8,7 +8,7 @@ mod tree;
 
 use self::tree::TreeFields;
 use crate::error::{ModelError, excerpt};
-use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
+use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX, VERSION_PARTS_MAX};
 use crate::model::{Format, Model, Parts};
 use crate::source::{Read, Source};
 use crate::transform::Transform;
@@ -31,14 +31,19 @@ struct Fields {
     targets: Option<String>,
     features: Option<String>,
     objective: Option<String>,
+    /// Objects that have been entered: each may appear once.
+    entered: Vec<&'static str>,
 }
 
 /// Reads a model.
 pub(crate) fn parse<S: Source>(source: &mut S, format: Format) -> Read<Model> {
     let mut fields = Fields::default();
     source.object(&mut |source, key| match key {
-        "learner" => fields.learner(source),
-        "version" => put(&mut fields.version, source.integers()?),
+        "learner" => {
+            fields.enter("learner")?;
+            fields.learner(source)
+        }
+        "version" => put(&mut fields.version, source.integers(VERSION_PARTS_MAX)?),
         _ => source.skip(),
     })?;
     source.finish()?;
@@ -65,6 +70,15 @@ fn count(text: Option<&str>, path: &str, default: usize) -> Read<usize> {
 }
 
 impl Fields {
+    /// Notes that an object of the file begins.
+    fn enter(&mut self, object: &'static str) -> Read<()> {
+        if self.entered.contains(&object) {
+            return Err(ModelError::inconsistent("", "the key appears twice"));
+        }
+        self.entered.push(object);
+        Ok(())
+    }
+
     fn learner<S: Source>(&mut self, source: &mut S) -> Read<()> {
         source.object(&mut |source, key| match key {
             "attributes" => source.object(&mut |source, key| match key {
@@ -79,7 +93,10 @@ impl Fields {
                 })?;
                 put(&mut self.feature_names, names)
             }
-            "gradient_booster" => self.booster(source),
+            "gradient_booster" => {
+                self.enter("gradient_booster")?;
+                self.booster(source)
+            }
             "learner_model_param" => source.object(&mut |source, key| match key {
                 "base_score" => put(&mut self.base_score, source.string()?),
                 "num_class" => put(&mut self.classes, source.string()?),
@@ -99,12 +116,18 @@ impl Fields {
     fn booster<S: Source>(&mut self, source: &mut S) -> Read<()> {
         source.object(&mut |source, key| match key {
             "name" => put(&mut self.booster, source.string()?),
-            "model" => self.model(source),
+            "model" => {
+                self.enter("model")?;
+                self.model(source)
+            }
             "gbtree" => source.object(&mut |source, key| match key {
-                "model" => self.model(source),
+                "model" => {
+                    self.enter("model")?;
+                    self.model(source)
+                }
                 _ => source.skip(),
             }),
-            "weight_drop" => put(&mut self.weight_drop, source.floats()?),
+            "weight_drop" => put(&mut self.weight_drop, source.floats(TREES_MAX)?),
             _ => source.skip(),
         })
     }
@@ -115,14 +138,14 @@ impl Fields {
                 "num_parallel_tree" => put(&mut self.parallel_trees, source.string()?),
                 _ => source.skip(),
             }),
-            "tree_info" => put(&mut self.tree_info, source.integers()?),
-            "iteration_indptr" => put(&mut self.iteration_starts, source.integers()?),
-            "weight_drop" => put(&mut self.weight_drop, source.floats()?),
+            "tree_info" => put(&mut self.tree_info, source.integers(TREES_MAX)?),
+            "iteration_indptr" => put(&mut self.iteration_starts, source.integers(TREES_MAX + 1)?),
+            "weight_drop" => put(&mut self.weight_drop, source.floats(TREES_MAX)?),
             "trees" => {
                 let mut trees = Vec::new();
                 source.array(&mut |source, index| {
                     if index >= TREES_MAX {
-                        return Err(ModelError::TooLarge(format!("{index} trees")));
+                        return Err(ModelError::too_large(format!("{index} trees")));
                     }
                     trees.push(TreeFields::read(source)?.tree()?);
                     Ok(())
@@ -147,7 +170,7 @@ impl Fields {
         let groups = classes.max(targets).max(1);
         if features > FEATURES_MAX || groups > GROUPS_MAX {
             let reason = format!("{features} features, {groups} groups");
-            return Err(ModelError::TooLarge(reason));
+            return Err(ModelError::too_large(reason));
         }
         if features == 0 {
             let path = format!("{param}.num_feature");

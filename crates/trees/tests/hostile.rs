@@ -221,6 +221,41 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "leaf_vector\":\"3\"",
         "the key is missing",
     ),
+    (
+        "[0.5,1,10,20,30]",
+        "[NaN,1,10,20,30]",
+        "trees[0]: the threshold of node 0 is not a number",
+    ),
+    (
+        "[1,3,-1,-1,-1]",
+        "[1,5,-1,-1,-1]",
+        "trees[0].right_children: node 1: child 5 of 5 nodes",
+    ),
+    (
+        "\"num_feature\":\"2\"",
+        "\"num_feature\":\"9223372036854775808\"",
+        "model too large",
+    ),
+    (
+        "\"num_target\":\"1\"",
+        "\"num_target\":\"9223372036854775808\"",
+        "model too large",
+    ),
+    (
+        "\"learner_model_param\":{",
+        "\"learner_model_param\":{\"num_target\":\"1\",",
+        "learner.learner_model_param.num_target: the key appears twice",
+    ),
+    (
+        "\"attributes\":{}",
+        "\"gradient_booster\":{}",
+        "learner.gradient_booster: the key appears twice",
+    ),
+    (
+        "\"version\":[3,2,0]",
+        "\"version\":[3,2,0,0,0]",
+        "an array of more than 4 elements",
+    ),
     ("}}}", "}}} x", "where the end of the file is due"),
     ("\"learner\":", "\"learner\" ", "where ':' is due"),
 ];
@@ -247,7 +282,7 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "num_leaves=3",
         "num_leaves=99999999999",
-        "numbers where 99999999999 are due",
+        "numbers where 99999999998 are due",
     ),
     (
         "num_leaves=3",
@@ -278,6 +313,26 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "decision_type=10",
         "decision_type=14",
         "kind 3 of missing values",
+    ),
+    (
+        "threshold=0.5 0",
+        "threshold=nan 0",
+        "Tree=0: the threshold of node 0 is not a number",
+    ),
+    (
+        "num_leaves=3",
+        "num_leaves=9223372036854775808",
+        "Tree=0.left_child: 2 numbers where 9223372036854775807 are due",
+    ),
+    (
+        "max_feature_idx=1",
+        "max_feature_idx=9223372036854775808",
+        "model too large",
+    ),
+    (
+        "num_cat=1",
+        "num_cat=9223372036854775808",
+        "Tree=0.cat_boundaries: 2 numbers where 9223372036854775809 are due",
     ),
     ("is_linear=0", "is_linear=1", "linear trees"),
     (
@@ -427,7 +482,7 @@ fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
     let margins = exercise(&Model::parse(chain(4096).as_bytes()).expect("a deep model"));
     assert_eq!(margins[0], 0.0);
     let message = refusal(chain(4097).as_bytes());
-    assert!(message.contains("a path of 4097 steps"), "{message}");
+    assert!(message.contains("Tree=0: a path of 4097 steps to node 8193"), "{message}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{Lines, Read, count, list, number, put};
 use crate::error::ModelError;
-use crate::tree::{CategorySets, RawNode, RawTree, Tree, flag};
+use crate::tree::{CategorySets, RawNode, RawTree, Tree, check_shape, flag};
 
 /// The decision is by category.
 const DECISION_CATEGORICAL: u32 = 1;
@@ -75,32 +75,41 @@ impl<'a> TreeFields<'a> {
         }
         let leaves = count(self.leaves, "num_leaves")?;
         let splits = leaves.saturating_sub(1);
-        let values: Vec<f64> = list(self.leaf_value, "leaf_value", leaves)?;
-        let sets = self.category_sets()?;
-        let mut raw = self.splits(splits, sets.ends.len())?;
-        // A tree of one leaf says nothing about rows; any cover will do.
-        let leaf_covers = match self.leaf_count {
-            Some(_) if splits > 0 => list(self.leaf_count, "leaf_count", leaves)?,
-            _ => vec![0.0; leaves],
+        // Cycles and long paths are refused before the rest of a large tree is read.
+        let (left, right) = match splits {
+            0 => (Vec::new(), Vec::new()),
+            _ => (
+                list(self.left, "left_child", splits)?,
+                list(self.right, "right_child", splits)?,
+            ),
         };
-        for (leaf, (&value, &cover)) in values.iter().zip(&leaf_covers).enumerate() {
-            let label = leaf as u32;
-            raw.push(RawNode {
-                label,
-                children: None,
-                feature: 0,
-                flags: 0,
-                value,
-                cover,
-            });
+        // Leaf k stands behind the splits; what does not exist is found by the check.
+        let child = |child: i32| match usize::try_from(child) {
+            Ok(split) if split < splits => split,
+            Ok(_) => usize::MAX,
+            Err(_) => usize::try_from(!child).map_or(usize::MAX, |l| l.saturating_add(splits)),
+        };
+        let children =
+            |node: usize| (node < splits).then(|| (child(left[node]), child(right[node])));
+        if leaves > 0 {
+            check_shape(splits + leaves, &children)?;
         }
-        Tree::build(RawTree {
+        let table = self.table(splits, leaves)?;
+        let sets = self.category_sets()?;
+        table.check_sets(sets.ends.len())?;
+        let rest = RawTree {
             group: Some(0),
-            nodes: raw,
-            leaf_vectors: Vec::new(),
             sets,
             has_covers: splits == 0 || (self.leaf_count.is_some() && self.internal_count.is_some()),
-        })
+            ..RawTree::default()
+        };
+        let node = |index: usize| {
+            Ok(RawNode {
+                children: children(index),
+                ..table.node(index, splits)
+            })
+        };
+        Tree::of_nodes(splits + leaves, &node, rest)
     }
 
     fn category_sets(&self) -> Read<CategorySets> {
@@ -134,44 +143,75 @@ impl<'a> TreeFields<'a> {
         Ok(sets)
     }
 
-    fn splits(&self, splits: usize, sets: usize) -> Read<Vec<RawNode>> {
+    fn table(&self, splits: usize, leaves: usize) -> Read<Table> {
+        let value = list(self.leaf_value, "leaf_value", leaves)?;
         if splits == 0 {
-            return Ok(Vec::new());
+            // A tree of one leaf says nothing about rows; any cover will do.
+            return Ok(Table {
+                value,
+                ..Table::default()
+            });
         }
-        let feature: Vec<u32> = list(self.feature, "split_feature", splits)?;
-        let threshold: Vec<f64> = list(self.threshold, "threshold", splits)?;
         let decision: Vec<u32> = list(self.decision, "decision_type", splits)?;
-        let left: Vec<i64> = list(self.left, "left_child", splits)?;
-        let right: Vec<i64> = list(self.right, "right_child", splits)?;
-        let cover: Vec<f64> = match self.internal_count {
-            Some(_) => list(self.internal_count, "internal_count", splits)?,
-            None => vec![0.0; splits],
+        let covers = |text: Option<&str>, key: &str, length: usize| match text {
+            Some(_) => list(text, key, length),
+            None => Ok(Vec::new()),
         };
-        // Leaf k stands behind the splits; what does not exist is found by `Tree::build`.
-        let child = |child: i64| match usize::try_from(child) {
-            Ok(split) if split < splits => split,
-            Ok(_) => usize::MAX,
-            Err(_) => usize::try_from(!child).map_or(usize::MAX, |l| l.saturating_add(splits)),
-        };
-        let mut raw = Vec::with_capacity(splits);
-        for split in 0..splits {
-            let flags = flags_of(decision[split])?;
-            let value = threshold[split];
+        Ok(Table {
+            feature: list(self.feature, "split_feature", splits)?,
+            threshold: list(self.threshold, "threshold", splits)?,
+            flags: decision.into_iter().map(flags_of).collect::<Read<_>>()?,
+            cover: covers(self.internal_count, "internal_count", splits)?,
+            leaf_cover: covers(self.leaf_count, "leaf_count", leaves)?,
+            value,
+        })
+    }
+}
+
+/// The lists of a tree: of splits, then of leaves. Covers may be absent.
+#[derive(Default)]
+struct Table {
+    feature: Vec<u32>,
+    threshold: Vec<f64>,
+    flags: Vec<u8>,
+    cover: Vec<f64>,
+    value: Vec<f64>,
+    leaf_cover: Vec<f64>,
+}
+
+impl Table {
+    fn check_sets(&self, sets: usize) -> Read<()> {
+        for (split, (&flags, &value)) in self.flags.iter().zip(&self.threshold).enumerate() {
             let is_set = value >= 0.0 && value < sets as f64 && value.fract() == 0.0;
             if flags & flag::CATEGORICAL != 0 && !is_set {
                 let reason = format!("split {split} asks for set {value} of {sets}");
                 return Err(ModelError::inconsistent("threshold", reason));
             }
-            raw.push(RawNode {
-                label: split as u32,
-                children: Some((child(left[split]), child(right[split]))),
-                feature: feature[split],
-                flags,
-                value,
-                cover: cover[split],
-            });
         }
-        Ok(raw)
+        Ok(())
+    }
+
+    /// A node without its children: splits first, then leaves.
+    fn node(&self, index: usize, splits: usize) -> RawNode {
+        let cover = |covers: &[f64], place: usize| covers.get(place).copied().unwrap_or(0.0);
+        if let Some(leaf) = index.checked_sub(splits) {
+            return RawNode {
+                label: leaf as u32,
+                children: None,
+                feature: 0,
+                flags: 0,
+                value: self.value[leaf],
+                cover: cover(&self.leaf_cover, leaf),
+            };
+        }
+        RawNode {
+            label: index as u32,
+            children: None,
+            feature: self.feature[index],
+            flags: self.flags[index],
+            value: self.threshold[index],
+            cover: cover(&self.cover, index),
+        }
     }
 }
 

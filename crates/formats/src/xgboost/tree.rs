@@ -2,9 +2,9 @@
 
 use super::{count, put, required};
 use crate::error::ModelError;
-use crate::limits::CATEGORY_MAX;
+use crate::limits::{CATEGORY_MAX, TREE_NODES_MAX};
 use crate::source::{Read, Source};
-use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, flag};
+use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, check_shape, flag};
 
 /// Fields of a tree.
 #[derive(Default)]
@@ -33,35 +33,59 @@ impl TreeFields {
                 "size_leaf_vector" => put(&mut fields.leaf_size, source.string()?),
                 _ => source.skip(),
             }),
-            "left_children" => put(&mut fields.left, source.integers()?),
-            "right_children" => put(&mut fields.right, source.integers()?),
-            "split_indices" => put(&mut fields.split_index, source.integers()?),
-            "split_conditions" => put(&mut fields.condition, source.floats()?),
-            "default_left" => put(&mut fields.default_left, source.integers()?),
-            "split_type" => put(&mut fields.split_type, source.integers()?),
-            "sum_hessian" => put(&mut fields.hessian, source.floats()?),
-            "leaf_weights" => put(&mut fields.leaf_weights, source.floats()?),
-            "base_weights" => put(&mut fields.base_weights, source.floats()?),
-            "categories" => put(&mut fields.categories, source.integers()?),
-            "categories_nodes" => put(&mut fields.category_nodes, source.integers()?),
-            "categories_segments" => put(&mut fields.category_starts, source.integers()?),
-            "categories_sizes" => put(&mut fields.category_sizes, source.integers()?),
+            "left_children" => {
+                put(&mut fields.left, source.integers(TREE_NODES_MAX)?)?;
+                fields.check_shape()
+            }
+            "right_children" => {
+                put(&mut fields.right, source.integers(TREE_NODES_MAX)?)?;
+                fields.check_shape()
+            }
+            "split_indices" => put(&mut fields.split_index, source.integers(TREE_NODES_MAX)?),
+            "split_conditions" => put(&mut fields.condition, source.floats(TREE_NODES_MAX)?),
+            "default_left" => put(&mut fields.default_left, source.integers(TREE_NODES_MAX)?),
+            "split_type" => put(&mut fields.split_type, source.integers(TREE_NODES_MAX)?),
+            "sum_hessian" => put(&mut fields.hessian, source.floats(TREE_NODES_MAX)?),
+            "leaf_weights" => put(&mut fields.leaf_weights, source.floats(usize::MAX)?),
+            "base_weights" => put(&mut fields.base_weights, source.floats(usize::MAX)?),
+            "categories" => put(&mut fields.categories, source.integers(TREE_NODES_MAX)?),
+            "categories_nodes" => put(&mut fields.category_nodes, source.integers(TREE_NODES_MAX)?),
+            "categories_segments" => put(
+                &mut fields.category_starts,
+                source.integers(TREE_NODES_MAX)?,
+            ),
+            "categories_sizes" => put(&mut fields.category_sizes, source.integers(TREE_NODES_MAX)?),
             _ => source.skip(),
         })?;
         Ok(fields)
+    }
+
+    /// Refuses cycles and long paths as soon as the children are known, before the rest of a large
+    /// tree is read.
+    fn check_shape(&self) -> Read<()> {
+        let (Some(left), Some(right)) = (&self.left, &self.right) else {
+            return Ok(());
+        };
+        match left.len() == right.len() {
+            true => check_shape(left.len(), &|node| children(left[node], right[node])),
+            // The columns are compared when all are there.
+            false => Ok(()),
+        }
     }
 
     pub(super) fn tree(self) -> Read<Tree> {
         let leaf_size = count(self.leaf_size.as_deref(), "tree_param.size_leaf_vector", 1)?.max(1);
         let mut sets = CategorySets::default();
         let numbers = self.category_sets(&mut sets)?;
-        let mut tree = Tree::build(RawTree {
+        let table = self.table()?;
+        let rest = RawTree {
             group: (leaf_size == 1).then_some(0),
-            nodes: self.raw_nodes(&numbers)?,
-            leaf_vectors: Vec::new(),
             sets,
             has_covers: self.hessian.is_some(),
-        })?;
+            ..RawTree::default()
+        };
+        let node = |index: usize| table.node(index, &numbers);
+        let mut tree = Tree::of_nodes(table.left.len(), &node, rest)?;
         if leaf_size > 1 {
             tree.leaf_vectors = self.leaf_vectors(&mut tree.nodes, leaf_size)?;
         }
@@ -110,45 +134,24 @@ impl TreeFields {
         Ok(numbers)
     }
 
-    fn raw_nodes(&self, sets: &[(i32, usize)]) -> Read<Vec<RawNode>> {
+    fn table(&self) -> Read<Table<'_>> {
         let left = column(self.left.as_deref(), "left_children", None)?;
         let length = Some(left.len());
-        let right = column(self.right.as_deref(), "right_children", length)?;
-        let split_index = column(self.split_index.as_deref(), "split_indices", length)?;
-        let condition = column(self.condition.as_deref(), "split_conditions", length)?;
-        let default_left = column(self.default_left.as_deref(), "default_left", length)?;
-        let split_type = self.split_type.as_deref();
-        let split_type = split_type
-            .map(|it| column(Some(it), "split_type", length))
-            .transpose()?;
-        let hessian = self.hessian.as_deref();
-        let hessian = hessian
-            .map(|it| column(Some(it), "sum_hessian", length))
-            .transpose()?;
-        let mut raw = Vec::with_capacity(left.len());
-        for node in 0..left.len() {
-            // Deleted nodes hold anything; what of it can be reached is checked by `Tree::build`.
-            let is_leaf = left[node] == -1;
-            let child = |child: i32| usize::try_from(child).unwrap_or(usize::MAX);
-            let mut flags = flag::MISSING_NAN;
-            if default_left[node] != 0 {
-                flags |= flag::DEFAULT_LEFT;
-            }
-            let mut value = f64::from(condition[node]);
-            if !is_leaf && split_type.is_some_and(|it| it[node] == 1) {
-                flags |= flag::CATEGORICAL;
-                value = set_of(sets, node)? as f64;
-            }
-            raw.push(RawNode {
-                label: node as u32,
-                children: (!is_leaf).then(|| (child(left[node]), child(right[node]))),
-                feature: u32::try_from(split_index[node]).unwrap_or(u32::MAX),
-                flags,
-                value,
-                cover: hessian.map_or(0.0, |it| f64::from(it[node])),
-            });
-        }
-        Ok(raw)
+        Ok(Table {
+            left,
+            right: column(self.right.as_deref(), "right_children", length)?,
+            split_index: column(self.split_index.as_deref(), "split_indices", length)?,
+            condition: column(self.condition.as_deref(), "split_conditions", length)?,
+            default_left: column(self.default_left.as_deref(), "default_left", length)?,
+            split_type: match self.split_type.as_deref() {
+                Some(it) => Some(column(Some(it), "split_type", length)?),
+                None => None,
+            },
+            hessian: match self.hessian.as_deref() {
+                Some(it) => Some(column(Some(it), "sum_hessian", length)?),
+                None => None,
+            },
+        })
     }
 
     /// The values of the leaves in pre-order. From 3.1 on they are listed by leaf and a leaf's right
@@ -183,6 +186,47 @@ impl TreeFields {
             leaf.value = place as f64;
         }
         Ok(vectors)
+    }
+}
+
+/// Children of a split, `None` of a leaf.
+fn children(left: i32, right: i32) -> Option<(usize, usize)> {
+    let child = |child: i32| usize::try_from(child).unwrap_or(usize::MAX);
+    (left != -1).then(|| (child(left), child(right)))
+}
+
+/// The columns of a tree, of one length.
+struct Table<'a> {
+    left: &'a [i32],
+    right: &'a [i32],
+    split_index: &'a [i32],
+    condition: &'a [f32],
+    default_left: &'a [i32],
+    split_type: Option<&'a [i32]>,
+    hessian: Option<&'a [f32]>,
+}
+
+impl Table<'_> {
+    /// A node that exists. Deleted ones hold anything; nothing asks for them.
+    fn node(&self, node: usize, sets: &[(i32, usize)]) -> Read<RawNode> {
+        let children = children(self.left[node], self.right[node]);
+        let mut flags = flag::MISSING_NAN;
+        if self.default_left[node] != 0 {
+            flags |= flag::DEFAULT_LEFT;
+        }
+        let mut value = f64::from(self.condition[node]);
+        if children.is_some() && self.split_type.is_some_and(|it| it[node] == 1) {
+            flags |= flag::CATEGORICAL;
+            value = set_of(sets, node)? as f64;
+        }
+        Ok(RawNode {
+            label: node as u32,
+            children,
+            feature: u32::try_from(self.split_index[node]).unwrap_or(u32::MAX),
+            flags,
+            value,
+            cover: self.hessian.map_or(0.0, |it| f64::from(it[node])),
+        })
     }
 }
 
