@@ -1,5 +1,7 @@
 //! Predictions from a compiled model, and the shapes in which they come.
 
+mod approx;
+
 use std::ops::Range;
 
 use crate::error::{ImageError, PredictError};

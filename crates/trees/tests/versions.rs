@@ -24,6 +24,7 @@ struct Question {
     rows: &'static str,
     iterations: Option<Range<usize>>,
     has_base_margin: bool,
+    is_approximate: bool,
     /// Distance allowed, relative to the largest magnitude of the row; 0 asks for equal bits.
     tolerance: f64,
 }
@@ -35,6 +36,7 @@ const fn ask(array: &'static str, kind: Kind) -> Question {
         rows: "X",
         iterations: None,
         has_base_margin: false,
+        is_approximate: false,
         tolerance: 0.0,
     }
 }
@@ -55,6 +57,11 @@ fn questions() -> Vec<Question> {
         has_base_margin: true,
         ..question
     };
+    let approximate = |question: Question| Question {
+        is_approximate: true,
+        tolerance: SHAP,
+        ..question
+    };
     let near = |question: Question| Question {
         tolerance: SHAP,
         ..question
@@ -69,6 +76,8 @@ fn questions() -> Vec<Question> {
         near(ask("contribs", Kind::Contribs)),
         near(later(ask("contribs_range_1_3", Kind::Contribs))),
         near(ask("interactions", Kind::Interactions)),
+        approximate(ask("approx_contribs", Kind::Contribs)),
+        approximate(ask("approx_interactions", Kind::Interactions)),
         based(ask("margin_with_base_margin", Kind::Margin)),
         based(ask("pred_with_base_margin", Kind::Value)),
         near(based(ask("contribs_with_base_margin", Kind::Contribs))),
@@ -116,8 +125,11 @@ fn answer(
     } else {
         Rows::F64(&x.data)
     };
-    let result =
-        predictor.predict_with(question.kind, input, &options, out, &mut Scratch::default());
+    let mut scratch = Scratch::default();
+    let result = match question.is_approximate {
+        true => predictor.predict_approx(question.kind, input, &options, out, &mut scratch),
+        false => predictor.predict_with(question.kind, input, &options, out, &mut scratch),
+    };
     result.unwrap_or_else(|error| panic!("{} {}: {error}", model.name, question.array));
     match predictor.output_element(question.kind) {
         ElementType::F32 => f32s.into_iter().map(f64::from).collect(),
@@ -272,4 +284,40 @@ fn the_best_iteration_of_every_version_is_found() {
         }
     }
     assert!(found >= 7, "{found}");
+}
+
+#[test]
+fn an_approximation_is_refused_where_the_library_has_none() {
+    for (archive, name, kind, message) in [
+        (
+            "lightgbm-4.7.0",
+            "binary",
+            Kind::Contribs,
+            "LightGBM has no approximate contributions",
+        ),
+        (
+            "xgboost-3.4.1",
+            "vector_target",
+            Kind::Contribs,
+            "the leaves of its trees are vectors",
+        ),
+        (
+            "xgboost-3.4.1",
+            "logistic",
+            Kind::Margin,
+            "only contributions and interactions",
+        ),
+    ] {
+        let model = models(archive)
+            .into_iter()
+            .find(|model| model.kind() == name);
+        let model = model.expect("a model");
+        let image = Image::compile(&Model::parse(&model.files[0].1).expect("a model"));
+        let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+        let (options, mut scratch) = (Options::default(), Scratch::default());
+        let out = OutputMut::F32(&mut []);
+        let result = predictor.predict_approx(kind, Rows::F32(&[]), &options, out, &mut scratch);
+        let error = result.expect_err("no approximation").to_string();
+        assert!(error.contains(message), "{error}");
+    }
 }
