@@ -11,19 +11,24 @@
 use albacore_formats::{Library, Model, Node, Tree};
 
 use crate::ranks::form::{RankForm, Source};
+use crate::shap::blocks::can_explain;
+use crate::shap::lots::{Lots, LotsView};
 use crate::shap::paths::{Branch, PathArrays, expected_value};
 use crate::transform;
-use crate::view::{ALL_GROUPS, flag};
+use crate::view::{ALL_GROUPS, EnsembleView, flag};
 
 /// First word of an image: name and version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x02");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x03");
 /// Words of the header.
-pub(crate) const HEADER_WORDS: usize = 24;
+pub(crate) const HEADER_WORDS: usize = 31;
 /// The words up to here are not part of the checksum.
 pub(crate) const UNCHECKED_WORDS: usize = 3;
 
 /// Lengths of the arrays of the rank form.
 pub(crate) const RANK_COUNTS: usize = 9;
+
+/// Lengths of the arrays of the lots.
+pub(crate) const LOT_COUNTS: usize = 7;
 
 /// Bits of the header's word of properties.
 pub(crate) mod property {
@@ -50,6 +55,7 @@ pub(crate) struct Header {
     pub(crate) sets: u64,
     pub(crate) set_words: u64,
     pub(crate) ranks: [u64; RANK_COUNTS],
+    pub(crate) lots: [u64; LOT_COUNTS],
 }
 
 impl Header {
@@ -68,6 +74,7 @@ impl Header {
             sets,
             set_words,
             ranks,
+            lots,
         } = self;
         let counts = [
             library,
@@ -86,7 +93,9 @@ impl Header {
         let mut words = [0; HEADER_WORDS - UNCHECKED_WORDS];
         let (first, last) = words.split_at_mut(counts.len());
         first.copy_from_slice(&counts);
-        last.copy_from_slice(&ranks);
+        let (middle, last) = last.split_at_mut(RANK_COUNTS);
+        middle.copy_from_slice(&ranks);
+        last.copy_from_slice(&lots);
         words
     }
 
@@ -108,8 +117,13 @@ impl Header {
             leaf_vectors,
             sets,
             set_words,
-            ref ranks @ ..,
+            ref rest @ ..,
         ] = words;
+        let mut ranks = [0; RANK_COUNTS];
+        let mut lots = [0; LOT_COUNTS];
+        let (of_ranks, of_lots) = rest.split_at(RANK_COUNTS);
+        ranks.copy_from_slice(of_ranks);
+        lots.copy_from_slice(of_lots);
         Self {
             library,
             properties,
@@ -123,7 +137,8 @@ impl Header {
             leaf_vectors,
             sets,
             set_words,
-            ranks: *ranks,
+            ranks,
+            lots,
         }
     }
 }
@@ -179,6 +194,7 @@ impl Image {
             properties |= if is_set { bit } else { 0 };
         }
         let ranks = arrays.rank_form(model.library());
+        let lots = arrays.lots(parts.features, parts.groups, &ranks);
         let (transform, parameter) = transform::encode(parts.transform);
         let header = Header {
             library: library_code(model.library()),
@@ -194,8 +210,9 @@ impl Image {
             sets: arrays.set_starts.len() as u64 - 1,
             set_words: arrays.set_words.len() as u64,
             ranks: ranks.counts(),
+            lots: lots.counts(),
         };
-        arrays.image(header, &ranks)
+        arrays.image(header, &ranks, &lots)
     }
 
     /// The bytes, to be written to a file or to shared memory; they start on an 8-byte boundary.
@@ -321,7 +338,42 @@ impl Arrays {
         })
     }
 
-    fn image(&self, header: Header, ranks: &RankForm) -> Image {
+    /// The lots of a model that can be explained in blocks.
+    fn lots(&self, features: usize, groups: usize, ranks: &RankForm) -> Lots {
+        let view = EnsembleView {
+            features,
+            groups,
+            is_averaged: false,
+            base: &self.base,
+            iteration_starts: &self.iteration_starts,
+            node_starts: &self.node_starts,
+            depths: &self.depths,
+            path_features: &self.path_features,
+            tree_groups: &self.tree_groups,
+            expected: &self.expected,
+            left: &self.left,
+            right: &self.right,
+            feature: &self.feature,
+            flags: &self.flags,
+            value: &self.value,
+            label: &self.label,
+            share: &self.share,
+            merged: &self.merged,
+            previous: &self.previous,
+            leaf_vectors: &self.leaf_vectors,
+            set_starts: &self.set_starts,
+            set_places: &self.set_places,
+            set_words: &self.set_words,
+            ranks: ranks.view(),
+            lots: LotsView::default(),
+        };
+        match can_explain(&view) {
+            true => Lots::build(&view),
+            false => Lots::default(),
+        }
+    }
+
+    fn image(&self, header: Header, ranks: &RankForm, lots: &Lots) -> Image {
         let mut image = Image {
             words: vec![MAGIC, 0, 0],
         };
@@ -355,6 +407,7 @@ impl Arrays {
         }
         image.push(&self.flags);
         ranks.push_to(&mut image);
+        lots.push_to(&mut image);
         image.words[1] = image.words.len() as u64 * 8;
         image.words[2] = checksum(&image.words[UNCHECKED_WORDS..]);
         image

@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+mod explain;
 mod image;
 mod kernel;
 mod limits;

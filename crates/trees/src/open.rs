@@ -5,10 +5,13 @@ use bytemuck::AnyBitPattern;
 
 use crate::error::ImageError;
 use crate::image::{
-    HEADER_WORDS, Header, MAGIC, RANK_COUNTS, UNCHECKED_WORDS, checksum, library_code, property,
+    HEADER_WORDS, Header, LOT_COUNTS, MAGIC, RANK_COUNTS, UNCHECKED_WORDS, checksum, library_code,
+    property,
 };
 use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::ranks::{self, RankView};
+use crate::shap::lots::LotsView;
+use crate::shap::lots_check;
 use crate::shap::paths::NONE;
 use crate::transform;
 use crate::view::{ALL_GROUPS, EnsembleView, Target, flag};
@@ -75,6 +78,7 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
         return out_of_range("properties", 0);
     }
     ranks::check::check(&view, library)?;
+    lots_check::check(&view)?;
     let has_covers = header.properties & property::COVERS != 0;
     Ok(Opened {
         library,
@@ -167,6 +171,7 @@ fn cut<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
         set_words: arrays.take(header.set_words)?,
         flags: arrays.take(nodes)?,
         ranks: cut_ranks(&mut arrays, header.ranks)?,
+        lots: cut_lots(&mut arrays, header.lots)?,
     };
     match arrays.at == bytes.len() {
         true => Ok(view),
@@ -199,6 +204,19 @@ fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked
         leaf_values: arrays.take(leaf_values)?,
         steps: arrays.take(steps)?,
         step_values: arrays.take(step_values)?,
+    })
+}
+
+fn cut_lots<'a>(arrays: &mut Arrays<'a>, counts: [u64; LOT_COUNTS]) -> Checked<LotsView<'a>> {
+    let [lots, trees, shapes, asks, repeats, adds, numbers] = counts;
+    Ok(LotsView {
+        lots: arrays.take(lots)?,
+        trees: arrays.take(trees)?,
+        shapes: arrays.take(shapes)?,
+        asks: arrays.take(asks)?,
+        repeats: arrays.take(repeats)?,
+        adds: arrays.take(adds)?,
+        numbers: arrays.take(numbers)?,
     })
 }
 

@@ -6,13 +6,10 @@ use std::ops::Range;
 
 use crate::error::{ImageError, PredictError};
 use crate::kernel::{self, Kernel, Sum, Task};
-use crate::limits::BLOCK_ROWS;
 use crate::open::{Opened, open};
 use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
 use crate::shap;
-use crate::shap::blocks::FEW;
-use crate::simd::Simd;
 use crate::transform::{apply_f32, apply_f64};
 use crate::tuning::{self, Choice, Tuning};
 use crate::view::EnsembleView;
@@ -31,27 +28,28 @@ pub struct Options<'a> {
 /// Memory that predictions reuse from call to call; one per thread.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    rows: Vec<f64>,
-    sums: Vec<f64>,
+    pub(crate) rows: Vec<f64>,
+    pub(crate) sums: Vec<f64>,
+    pub(crate) biases: Vec<f64>,
     singles: Vec<f32>,
-    shap: shap::Scratch,
-    kernel: kernel::Scratch,
+    pub(crate) shap: shap::Scratch,
+    pub(crate) kernel: kernel::Scratch,
 }
 
 /// Predicts from a compiled model, in place: nothing of the model is copied.
 #[derive(Debug, Clone, Copy)]
 pub struct Predictor<'a> {
-    model: Opened<'a>,
-    tuning: Tuning,
+    pub(crate) model: Opened<'a>,
+    pub(crate) tuning: Tuning,
 }
 
 /// The rows, trees and base margin of a call, checked.
-struct Call<'a> {
-    rows: Rows<'a>,
-    count: usize,
-    trees: Range<usize>,
+pub(crate) struct Call<'a> {
+    pub(crate) rows: Rows<'a>,
+    pub(crate) count: usize,
+    pub(crate) trees: Range<usize>,
     iterations: usize,
-    base_margin: Option<&'a [f32]>,
+    pub(crate) base_margin: Option<&'a [f32]>,
 }
 
 impl<'a> Predictor<'a> {
@@ -318,10 +316,7 @@ impl<'a> Predictor<'a> {
     ) {
         let single = kind == Kind::Value && self.model.transform.is_single() && self.groups() > 1;
         match kind {
-            Kind::Contribs => match self.tuning.explain {
-                Some(simd) => self.contribs_in_blocks(call, simd, out, scratch),
-                None => self.contribs(call, out, scratch),
-            },
+            Kind::Contribs => self.contribs(call, out, scratch),
             Kind::Interactions => self.interactions(call, out, scratch),
             // Leaves are integers; `check` has compared the element type.
             Kind::Leaf => {}
@@ -376,119 +371,12 @@ impl<'a> Predictor<'a> {
         self.task(call.rows)
             .margins(call.trees.clone(), out, scratch);
     }
-
-    /// The base margin of a row and group.
-    fn base(&self, call: &Call<'_>, row: usize, group: usize) -> f64 {
-        match call.base_margin {
-            Some(margins) => f64::from(margins[row * self.groups() + group]),
-            None => self.model.view.base[group],
-        }
-    }
-
-    fn contribs<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut Scratch) {
-        let columns = self.features() + 1;
-        let width = self.groups() * columns;
-        for start in (0..call.count).step_by(BLOCK_ROWS) {
-            let end = call.count.min(start + BLOCK_ROWS);
-            let rows = call
-                .rows
-                .slice(start * self.features()..end * self.features());
-            rows.prepare(self.model.library, &mut scratch.rows);
-            let Scratch {
-                rows, sums, shap, ..
-            } = &mut *scratch;
-            sums.resize((end - start) * width, 0.0);
-            shap::contribs(&self.model.view, call.trees.clone(), rows, sums, shap);
-            let out = out[start * width..end * width].chunks_exact_mut(columns);
-            for (index, (out, sums)) in out.zip(sums.chunks_exact(columns)).enumerate() {
-                let (row, group) = (start + index / self.groups(), index % self.groups());
-                for (out, &sum) in out.iter_mut().zip(sums) {
-                    *out = T::of(sum);
-                }
-                // Rounded before the base margin is added, as XGBoost 3.4 does.
-                out[columns - 1] = out[columns - 1].plus(self.base(call, row, group));
-            }
-        }
-    }
-
-    /// As `contribs`, for models that `shap::blocks` can explain.
-    fn contribs_in_blocks<T: Element>(
-        &self,
-        call: &Call<'_>,
-        simd: Simd,
-        out: &mut [T],
-        scratch: &mut Scratch,
-    ) {
-        let view = &self.model.view;
-        let (features, groups) = (self.features(), self.groups());
-        let columns = features + 1;
-        let width = groups * columns;
-        let block = &mut scratch.kernel.blocks.block;
-        let mut start = 0;
-        // bound: each turn takes a row at least.
-        while start < call.count {
-            let left = call.count - start;
-            // Few rows are explained one by one.
-            let count = if left <= FEW { 1 } else { left.min(BLOCK_ROWS) };
-            let values = call
-                .rows
-                .slice(start * features..(start + count) * features);
-            match left <= FEW {
-                true => block.fill_row(view, self.model.library, values),
-                false => block.fill(view, self.model.library, values, simd),
-            }
-            let out = &mut out[start * width..(start + count) * width];
-            out.fill(T::of(0.0));
-            for group in 0..groups {
-                let task = shap::blocks::Task {
-                    view,
-                    block,
-                    rows: if left <= FEW { 0 } else { count },
-                    simd,
-                };
-                let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
-                task.contribs(call.trees.clone(), group, memory, |feature, sums| {
-                    for (row, &sum) in sums.iter().enumerate() {
-                        out[row * width + group * columns + feature] = T::of(sum);
-                    }
-                });
-                let bias = shap::bias(view, call.trees.clone(), group);
-                for row in 0..count {
-                    let cell = &mut out[row * width + group * columns + features];
-                    *cell = T::of(bias).plus(self.base(call, start + row, group));
-                }
-            }
-            start += count;
-        }
-    }
-
-    fn interactions<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut Scratch) {
-        let columns = self.features() + 1;
-        let cells = columns * columns;
-        scratch.sums.resize(cells, 0.0);
-        for (row, out) in out.chunks_exact_mut(self.groups() * cells).enumerate() {
-            let values = call
-                .rows
-                .slice(row * self.features()..(row + 1) * self.features());
-            values.prepare(self.model.library, &mut scratch.rows);
-            let Scratch {
-                rows, sums, shap, ..
-            } = &mut *scratch;
-            for (group, out) in out.chunks_exact_mut(cells).enumerate() {
-                let trees = call.trees.clone();
-                shap::interactions(&self.model.view, trees, rows, group, sums, shap);
-                for (out, &sum) in out.iter_mut().zip(sums.iter()) {
-                    *out = T::of(sum);
-                }
-                out[cells - 1] = out[cells - 1].plus(self.base(call, row, group));
-            }
-        }
-    }
 }
 
 /// The library's arithmetic: `f32` for XGBoost, `f64` for LightGBM.
-trait Element: Sum {
+pub(crate) trait Element: Sum {
     fn of(value: f64) -> Self;
+    fn widened(self) -> f64;
     fn divided(self, divisor: f64) -> Self;
     fn apply(transform: Transform, row: &mut [Self]);
     fn buffer(scratch: &mut Scratch) -> &mut Vec<Self>;
@@ -497,6 +385,10 @@ trait Element: Sum {
 impl Element for f32 {
     fn of(value: f64) -> Self {
         value as Self
+    }
+
+    fn widened(self) -> f64 {
+        f64::from(self)
     }
 
     fn divided(self, divisor: f64) -> Self {
@@ -515,6 +407,10 @@ impl Element for f32 {
 impl Element for f64 {
     fn of(value: f64) -> Self {
         value
+    }
+
+    fn widened(self) -> f64 {
+        self
     }
 
     fn divided(self, divisor: f64) -> Self {

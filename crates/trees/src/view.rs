@@ -30,6 +30,7 @@ use std::ops::Range;
 
 use crate::ranks::{Column, RankView};
 use crate::rows::Row;
+use crate::shap::lots::LotsView;
 
 pub(crate) use albacore_formats::flag;
 
@@ -77,6 +78,7 @@ pub(crate) struct EnsembleView<'a> {
     pub(crate) set_places: &'a [u32],
     pub(crate) set_words: &'a [u32],
     pub(crate) ranks: RankView<'a>,
+    pub(crate) lots: LotsView<'a>,
 }
 
 /// In [`EnsembleView::tree_groups`]: the tree's leaves hold one value per group.

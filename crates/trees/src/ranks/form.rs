@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    Asked, COLUMN_CUTS, Column, KEY_LEAF, LEAF_PADDING, LEAVES_MAX, Split, Step, TABLE, key_of,
-    rounded_up,
+    Asked, COLUMN_CUTS, Column, KEY_LEAF, LEAF_PADDING, LEAVES_MAX, RankView, Split, Step, TABLE,
+    key_of, rounded_up,
 };
 use crate::image::{Image, RANK_COUNTS};
 use crate::view::flag;
@@ -55,6 +55,21 @@ impl RankForm {
             self.step_values.len(),
         ]
         .map(|count| count as u64)
+    }
+
+    /// The form as kernels see it.
+    pub(crate) fn view(&self) -> RankView<'_> {
+        RankView {
+            asked: &self.asked,
+            cuts: &self.cuts,
+            tables: &self.tables,
+            columns: &self.columns,
+            splits: &self.splits,
+            leaf_nodes: &self.leaf_nodes,
+            leaf_values: &self.leaf_values,
+            steps: &self.steps,
+            step_values: &self.step_values,
+        }
     }
 
     /// Appends the arrays to an image.

@@ -8,8 +8,10 @@
 
 pub(crate) mod blocks;
 mod descent;
+pub(crate) mod lots;
+pub(crate) mod lots_check;
+mod one;
 pub(crate) mod paths;
-mod points;
 mod quadrature;
 mod rows;
 mod walk;

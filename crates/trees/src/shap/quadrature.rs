@@ -62,10 +62,15 @@ impl Rules {
         }
         let rule = &mut self.by_points[points];
         if rule.len() < points {
-            *rule = (0..points).map(|index| point(index, points)).collect();
+            *rule = crate::shap::quadrature::rule(points);
         }
         rule
     }
+}
+
+/// The rule of exactly so many points: abscissas and weights.
+pub(crate) fn rule(points: usize) -> Vec<(f64, f64)> {
+    (0..points).map(|index| point(index, points)).collect()
 }
 
 /// How many points a path of so many distinct features needs (at least one).

@@ -156,6 +156,7 @@ impl Ensemble {
     fn view(&self) -> EnsembleView<'_> {
         EnsembleView {
             ranks: RankView::default(),
+            lots: crate::shap::lots::LotsView::default(),
             features: self.features,
             groups: self.groups,
             base: &[],

@@ -100,7 +100,7 @@ pub(super) fn column(
     }
 }
 
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 pub(super) fn run(lanes: Four, work: impl Work) {
     work.run(lanes);
 }
@@ -204,9 +204,15 @@ impl Lanes for Four {
     }
 
     #[inline(always)]
-    fn div(self, a: __m256d, b: __m256d) -> __m256d {
+    fn sub(self, a: __m256d, b: __m256d) -> __m256d {
         // SAFETY: this value exists, so the cpu has the instructions.
-        unsafe { _mm256_div_pd(a, b) }
+        unsafe { _mm256_sub_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m256d, b: __m256d, c: __m256d) -> __m256d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm256_fmadd_pd(a, b, c) }
     }
 
     #[inline(always)]

@@ -150,7 +150,7 @@ pub(super) fn column(
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,fma")]
 pub(super) fn run(lanes: Eight, work: impl Work) {
     work.run(lanes);
 }
@@ -259,9 +259,21 @@ impl Lanes for Eight {
     }
 
     #[inline(always)]
-    fn div(self, a: __m512d, b: __m512d) -> __m512d {
+    fn sub(self, a: __m512d, b: __m512d) -> __m512d {
         // SAFETY: this value exists, so the cpu has the instructions.
-        unsafe { _mm512_div_pd(a, b) }
+        unsafe { _mm512_sub_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512d, b: __m512d, c: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_fmadd_pd(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn add_where(self, bits: u64, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_mask_add_pd(a, bits as u8, a, b) }
     }
 
     #[inline(always)]

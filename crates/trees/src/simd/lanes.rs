@@ -1,5 +1,5 @@
-//! Vectors of `f64`, so that a loop is written once for every width. No operation here joins a
-//! product and a sum in one rounding, so that every width gives the same bits.
+//! Vectors of `f64`, so that a loop is written once for every width. Every operation rounds as the
+//! same one of `f64` does, so that every width gives the same bits.
 
 /// A set of instructions for vectors of `f64`. A value exists only where the cpu has them.
 pub(crate) trait Lanes: Copy {
@@ -19,7 +19,14 @@ pub(crate) trait Lanes: Copy {
     /// Lane by lane.
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Lane by lane.
-    fn div(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// a b + c, rounded once, lane by lane.
+    fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// a + b in the lanes whose bit is set, a in the others.
+    #[inline(always)]
+    fn add_where(self, bits: u64, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        self.select(bits, self.add(a, b), a)
+    }
     /// `yes` in the lanes whose bit is set, `no` in the others.
     fn select(self, bits: u64, yes: Self::Vector, no: Self::Vector) -> Self::Vector;
 }
@@ -65,8 +72,13 @@ impl Lanes for One {
     }
 
     #[inline(always)]
-    fn div(self, a: f64, b: f64) -> f64 {
-        a / b
+    fn sub(self, a: f64, b: f64) -> f64 {
+        a - b
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
     }
 
     #[inline(always)]

@@ -52,16 +52,18 @@ impl Simd {
     /// What every cpu has.
     pub(crate) const PLAIN: Self = Self(Set::Plain);
 
-    /// AVX2, if the cpu has it.
+    /// AVX2 with fused multiplication, if the cpu has it.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx2() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(Set::Avx2))
+        let is_there = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        is_there.then_some(Self(Set::Avx2))
     }
 
     /// AVX-512 with bytes and byte permutations, if the cpu has it.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx512() -> Option<Self> {
         let is_there = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vbmi");
@@ -90,16 +92,6 @@ impl Simd {
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::run(avx512::Eight::new(), work) },
-        }
-    }
-
-    /// Does the work with vectors of at most four numbers.
-    pub(crate) fn run_narrow(self, work: impl Work) {
-        match self.0 {
-            Set::Plain => work.run(One),
-            // SAFETY: this value exists, so the cpu has AVX2: AVX-512 contains it.
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2 | Set::Avx512 => unsafe { avx2::run(avx2::Four::new(), work) },
         }
     }
 
