@@ -4,7 +4,12 @@ SHELL := /bin/bash
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package albacore-xtask --
 
-.PHONY: build demo test lint bench bench-placement e2e soak crds manifests charts images proto clean tools musl python cluster bignode
+# Coverage counters that libFuzzer reads, from flags that a stable compiler takes.
+COVERAGE = passes=sancov-module llvm-args=-sanitizer-coverage-level=4 llvm-args=-sanitizer-coverage-inline-8bit-counters \
+	llvm-args=-sanitizer-coverage-pc-table llvm-args=-sanitizer-coverage-trace-compares
+FUZZ_SECONDS ?= 60
+
+.PHONY: build demo test lint bench fuzz bench-placement e2e soak crds manifests charts images proto clean tools musl python cluster bignode
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
@@ -40,6 +45,13 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 
 bignode: tools ## the emulated machine: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, a kernel that forgets pins
 	$(CARGO) test --package albacore-xtask --test bignode -- --nocapture
+
+fuzz: tools ## feed damaged model files to the readers for FUZZ_SECONDS (60); what breaks lies in target/fuzz
+	@command -v c++ >/dev/null || { echo "installing a C++ compiler for libFuzzer (apt-get install g++)"; apt-get update -qq && apt-get install -y -qq g++; }
+	mkdir -p target/fuzz/corpus
+	RUSTFLAGS="--cfg fuzzing $(addprefix -C,$(COVERAGE)) -Ccodegen-units=1" $(CARGO) run --release --manifest-path fuzz/Cargo.toml \
+		--target-dir target/fuzz --target $$(rustc -vV | sed -n 's/host: //p') -- target/fuzz/corpus fuzz/corpus/model \
+		-dict=fuzz/model.dict -max_len=32768 -timeout=2 -rss_limit_mb=512 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=target/fuzz/
 
 soak: build python ## the kill tests, ten times as long; storms and restarts; every small problem and random trace
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-mapping --test literal -- --nocapture

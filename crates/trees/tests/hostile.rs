@@ -482,7 +482,10 @@ fn a_path_deeper_than_the_bound_is_refused_and_one_within_it_predicts() {
     let margins = exercise(&Model::parse(chain(4096).as_bytes()).expect("a deep model"));
     assert_eq!(margins[0], 0.0);
     let message = refusal(chain(4097).as_bytes());
-    assert!(message.contains("Tree=0: a path of 4097 steps to node 8193"), "{message}");
+    assert!(
+        message.contains("Tree=0: a path of 4097 steps to node 8193"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -544,6 +547,21 @@ fn files() -> Vec<Vec<u8>> {
     })
     .chain([JSON.as_bytes().to_vec(), TEXT.as_bytes().to_vec()])
     .collect()
+}
+
+#[test]
+fn every_file_of_the_fuzz_corpus_is_refused_or_predicts() {
+    let corpus = zoo::folder().join("../../../fuzz/corpus/model");
+    let (mut taken, mut files) = (0, 0);
+    for file in std::fs::read_dir(corpus).expect("the corpus") {
+        let bytes = std::fs::read(file.expect("a file").path()).expect("a file");
+        files += 1;
+        if let Ok(model) = Model::parse(&bytes) {
+            exercise(&model);
+            taken += 1;
+        }
+    }
+    assert!(files >= 25 && taken >= 10, "{taken} of {files}");
 }
 
 #[test]

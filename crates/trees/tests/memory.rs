@@ -70,6 +70,47 @@ fn json(splits: usize) -> Vec<u8> {
     .into_bytes()
 }
 
+/// A chain of splits as LightGBM and XGBoost write it, far deeper than the bound.
+fn deep(levels: usize) -> [Vec<u8>; 2] {
+    let (mut left, mut right) = (String::new(), String::new());
+    for split in 0..levels {
+        let next = if split + 1 == levels {
+            -1 - levels as i64
+        } else {
+            split as i64 + 1
+        };
+        write!(left, "{} ", -1 - split as i64).expect("memory");
+        write!(right, "{next} ").expect("memory");
+    }
+    let constant = |value: &str, count: usize| format!("{value} ").repeat(count);
+    let text = format!(
+        "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\nTree=0\nnum_leaves={}\n\
+         split_feature={zeros}\nthreshold={zeros}\ndecision_type={zeros}\nleft_child={left}\n\
+         right_child={right}\nleaf_value={zeros}0\nend of trees\n",
+        levels + 1,
+        zeros = constant("0", levels),
+    );
+    let (mut left, mut right) = (String::from("1"), String::from("2"));
+    for node in 1..2 * levels {
+        let child = |side: usize| {
+            if node % 2 == 0 {
+                (node + side).to_string()
+            } else {
+                "-1".to_owned()
+            }
+        };
+        write!(left, ",{}", child(1)).expect("memory");
+        write!(right, ",{}", child(2)).expect("memory");
+    }
+    let zeros = ",0".repeat(2 * levels);
+    let json = format!(
+        "{{\"learner\":{{\"gradient_booster\":{{\"model\":{{\"trees\":[{{\"tree_param\":{{}},\
+         \"default_left\":[0{zeros}],\"left_children\":[{left},-1],\"right_children\":[{right},-1],\
+         \"split_indices\":[0{zeros}],\"split_conditions\":[0{zeros}]}}]}}}}}}}}"
+    );
+    [text.into_bytes(), json.into_bytes()]
+}
+
 /// What memory may grow by beside the multiple of the file: allocators take it in large steps.
 const SLACK: usize = 16 << 20;
 
@@ -85,6 +126,15 @@ fn reading_and_compiling_take_a_small_multiple_of_the_file() {
             Model::parse(&[field, count].concat()).expect_err("a cut file");
             assert!(counted("VmPeak") - before < SLACK);
         }
+    }
+    for file in deep(1_000_000) {
+        let (parsed, error) = added(|| Model::parse(&file).expect_err("a path of a million steps"));
+        assert!(
+            error.to_string().contains("a path of 4097 steps to node"),
+            "{error}"
+        );
+        println!("{} bytes, refused with {parsed} more", file.len());
+        assert!(parsed < 64 << 20, "{parsed}");
     }
     measure("LightGBM", &text(50_000));
     measure("XGBoost", &json(1 << 18));
