@@ -37,7 +37,7 @@ mod uevent;
 mod usage;
 
 pub use alarm::Alarm;
-pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, find_cgroup};
+pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
 pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
 pub use clock::{Clock, Micros};
@@ -59,8 +59,8 @@ pub use poll::{Key, Poll, Wake};
 pub use priority::{Favor, favor_this_thread};
 pub use probe::{UserMasks, probe_user_masks, probe_user_masks_by};
 pub use process::{
-    LastPid, Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_stat,
-    read_task_comm, read_task_stat, read_tasks,
+    Family, LastPid, Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_family,
+    read_stat, read_task_comm, read_task_stat, read_tasks,
 };
 pub use quota::{CpuQuota, read_cpu_quota};
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};

@@ -179,6 +179,37 @@ impl LastPid {
     }
 }
 
+/// The process of a thread and that process's parent; `None` if no thread has this id (any more, or yet).
+///
+/// # Errors
+/// The file cannot be read or has no such fields.
+pub fn read_family(host: &HostRoot, tid: Tid) -> Result<Option<Family>, OsError> {
+    let path = host.proc.join(format!("{}/status", tid.0));
+    let text = match read_text(&path) {
+        Ok(text) => text,
+        Err(e) if e.is_gone() => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|number| number.trim().parse().ok());
+        number.ok_or_else(|| OsError::content(&path, &text, "a status with Tgid and PPid"))
+    };
+    Ok(Some(Family {
+        parent: Pid(field("PPid:")?),
+        process: Pid(field("Tgid:")?),
+    }))
+}
+
+/// Where a thread belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Family {
+    /// The parent of its process.
+    pub parent: Pid,
+    /// Its process.
+    pub process: Pid,
+}
+
 /// An open `/proc/PID/task`, whose link count tells the number of threads without listing them.
 #[derive(Debug)]
 pub struct TaskDirectory {

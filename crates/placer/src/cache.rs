@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use albacore_os::{Birth, Enclosure, Micros, OsError, Pid, Tid, read_children};
+use albacore_os::{Birth, Enclosure, Family, Micros, OsError, Pid, Tid, read_children};
 use albacore_plan::{Process, Source};
 
 use crate::limits::PROCESSES_MAX;
-use crate::process::{Known, LiveProcess, Quiet, Reader};
+use crate::process::{Known, LiveProcess, Quiet, Reader, is_young};
 
 /// A process tree.
 #[derive(Debug)]
@@ -22,8 +22,16 @@ pub(crate) struct Tree {
     processes: BTreeMap<Pid, LiveProcess>,
     /// When the children of each process were last listed.
     listed_at: BTreeMap<Pid, Micros>,
+    /// When that was last done for any.
+    last_listed: Micros,
     /// Nothing was born on the machine in this time.
     pub(crate) quiet: Quiet,
+    /// The youngest process was not born before this.
+    youngest: Micros,
+    /// A thread may be getting its name.
+    may_rename: bool,
+    /// A process may be there whose end nobody waits for.
+    has_unwatched: bool,
 }
 
 impl Tree {
@@ -42,7 +50,11 @@ impl Tree {
             order: Vec::new(),
             processes: BTreeMap::new(),
             listed_at: BTreeMap::new(),
+            last_listed: Micros(0),
             quiet: Quiet::default(),
+            youngest: Micros(0),
+            may_rename: true,
+            has_unwatched: true,
         }
     }
 
@@ -120,11 +132,13 @@ impl Tree {
         self.order = found;
         // Only now: whoever was found above is younger than the listing before.
         self.listed_at = listed_at;
+        self.last_listed = self.reader.clock.now()?;
         Ok(changed || !gone.is_empty())
     }
 
     /// Reads one process, known or not; true if something came or went.
     fn read_process(&mut self, pid: Pid) -> Result<bool, OsError> {
+        self.may_rename = true;
         let Some(known) = self.processes.get_mut(&pid) else {
             return self.meet(pid);
         };
@@ -137,14 +151,14 @@ impl Tree {
         }
         let before = known.threads.len();
         let execed = known.read_cmdline(&self.reader)?;
-        known.read_names(&self.reader);
+        let named = known.read_names(&self.reader);
         let others: Vec<_> = known.threads.values().map(|t| t.id).collect();
         if !known.read_threads(&self.reader, self.quiet)? {
             self.remove(pid);
             return Ok(true);
         }
         let same = known.threads.len() == before && known.threads.values().map(|t| t.id).eq(others);
-        Ok(execed || !same)
+        Ok(execed || named || !same)
     }
 
     /// Reads a process that is not known; false if it has ended already.
@@ -157,6 +171,9 @@ impl Tree {
         let parent = self.parent_listed_at(pid)?;
         match LiveProcess::read(&self.reader, pid, parent)? {
             Some(process) => {
+                self.youngest = self.youngest.max(process.not_before);
+                self.has_unwatched = true;
+                self.may_rename = true;
                 self.order.push(pid);
                 self.processes.insert(pid, process);
                 Ok(true)
@@ -199,32 +216,48 @@ impl Tree {
                 }
             }
             self.listed_at.insert(parent, now);
+            self.last_listed = now;
         }
         Ok(changed)
     }
 
-    /// Takes a birth that was announced; true if it is of this tree.
+    /// Takes a birth that was announced; true if it is new in this tree.
     pub(crate) fn hear(&mut self, birth: &Birth) -> Result<bool, OsError> {
-        let is_thread = birth.thread.0 != birth.process.0;
-        if self.processes.contains_key(&birth.process) {
-            self.read_process(birth.process)?;
-        } else if !is_thread
-            && self.processes.contains_key(&birth.parent)
-            && self.order.len() < PROCESSES_MAX
-        {
-            self.meet(birth.process)?;
+        let family = Family {
+            parent: birth.parent,
+            process: birth.process,
+        };
+        self.take_birth(family, birth.thread, birth.at)
+    }
+
+    /// Takes a birth that was not before a time; true if it is new in this tree.
+    pub(crate) fn take_birth(
+        &mut self,
+        family: Family,
+        thread: Tid,
+        not_before: Micros,
+    ) -> Result<bool, OsError> {
+        let Family { parent, process } = family;
+        let is_child = thread.0 == process.0 && self.processes.contains_key(&parent);
+        let changed = if self.processes.contains_key(&process) {
+            self.read_process(process)?
+        } else if is_child && self.order.len() < PROCESSES_MAX {
+            self.meet(process)?
         } else {
             return Ok(false);
+        };
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.note_birth(thread, not_before);
         }
-        if let Some(process) = self.processes.get_mut(&birth.process) {
-            process.note_birth(birth.thread, birth.at);
-        }
-        Ok(true)
+        Ok(changed)
     }
 
     /// Looks for execs of young processes, which no counter tells; true if there are.
     pub(crate) fn read_execs(&mut self, now: Micros) -> Result<bool, OsError> {
         let mut changed = false;
+        if !is_young(self.youngest, now) {
+            return Ok(false);
+        }
         for process in self.processes.values_mut().filter(|p| p.may_exec(now)) {
             changed |= process.read_cmdline(&self.reader)?;
         }
@@ -249,6 +282,9 @@ impl Tree {
     /// No birth until `until`: what is found later was born later.
     pub(crate) fn note_quiet(&mut self, quiet: Quiet) {
         self.quiet = quiet;
+        if self.last_listed < quiet.since {
+            return;
+        }
         for at in self.listed_at.values_mut() {
             if *at >= quiet.since {
                 *at = (*at).max(quiet.until);
@@ -286,7 +322,7 @@ impl Tree {
 
     /// Reads the names of young threads; true if one got a name that tells its slot.
     pub(crate) fn read_names(&mut self, now: Micros) -> bool {
-        if self.source != Source::Named {
+        if self.source != Source::Named || !self.may_rename {
             return false;
         }
         let mut named = false;
@@ -302,9 +338,13 @@ impl Tree {
 
     /// True if young threads have no name yet although names decide; the root's own threads never get one.
     pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
+        if self.source != Source::Named || !self.may_rename {
+            return false;
+        }
         let root = self.root;
         let mut others = self.processes.values_mut().filter(|p| p.pid() != root);
-        self.source == Source::Named && others.any(|p| p.awaits_names(now))
+        self.may_rename = others.any(|p| p.awaits_names(now));
+        self.may_rename
     }
 
     /// Reads the cpu times of processes with more threads than `threads`, where they tell who computes.
@@ -322,9 +362,16 @@ impl Tree {
 
     /// Processes whose end nobody waits for yet.
     pub(crate) fn unwatched(&mut self) -> impl Iterator<Item = &mut LiveProcess> {
-        self.processes
-            .values_mut()
+        let is_any = std::mem::take(&mut self.has_unwatched);
+        let all = is_any.then(|| self.processes.values_mut());
+        all.into_iter()
+            .flatten()
             .filter(|process| !process.is_watched)
+    }
+
+    /// How many processes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.processes.len()
     }
 
     /// The tree as a value.

@@ -1,9 +1,12 @@
 //! The cpus that a subject may use: the effective cpusets of its processes' cgroups and the given limit.
 
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 
 use albacore_os::{
-    Cgroup, CgroupError, Enclosure, HostRoot, OsError, Pid, find_cgroup, read_online,
+    Cgroup, CgroupError, EffectiveCpuset, EffectiveFile, Enclosure, HostRoot, OsError, Pid,
+    find_cgroup, read_online,
 };
 use albacore_topology::CpuSet;
 
@@ -11,9 +14,13 @@ use crate::PlacerError;
 use crate::limits::CGROUPS_MAX;
 
 /// The cpuset of one subject.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct CpusetView {
     cgroups: Vec<Cgroup>,
+    /// Their effective cpusets, open where descriptors are left; by place in `cgroups`.
+    files: BTreeMap<usize, EffectiveFile>,
+    /// No descriptor with this number or above is kept.
+    descriptors: i32,
     /// Whoever is elsewhere does not count.
     enclosure: Option<Enclosure>,
     limit: Option<CpuSet>,
@@ -32,6 +39,7 @@ impl CpusetView {
         root: Pid,
         enclosure: Option<Enclosure>,
         limit: Option<CpuSet>,
+        descriptors: i32,
     ) -> Result<Self, PlacerError> {
         let cgroup = match &enclosure {
             Some(enclosure) => enclosure.place(host, root)?,
@@ -39,6 +47,8 @@ impl CpusetView {
         };
         let mut view = Self {
             cgroups: cgroup.into_iter().collect(),
+            files: BTreeMap::new(),
+            descriptors,
             enclosure,
             limit,
             cpus: CpuSet::new(),
@@ -66,6 +76,8 @@ impl CpusetView {
                 Err(e) => return Err(e),
             }
         }
+        // A cgroup may have got a file of its own meanwhile.
+        self.files.clear();
         let differs = !cgroups.is_empty() && cgroups != self.cgroups;
         if differs {
             self.cgroups = cgroups;
@@ -84,8 +96,8 @@ impl CpusetView {
     pub(crate) fn update_of(&mut self, host: &HostRoot, online: &CpuSet) -> Result<bool, OsError> {
         let mut common: Option<CpuSet> = None;
         let mut first: Option<CpuSet> = None;
-        for cgroup in &self.cgroups {
-            let effective = match cgroup.read_effective_of(host, online.clone()) {
+        for at in 0..self.cgroups.len() {
+            let effective = match self.read_effective(at, host, online) {
                 Ok(effective) => effective,
                 // A cgroup that was removed has no processes any more.
                 Err(e) if e.is_gone() => continue,
@@ -110,6 +122,27 @@ impl CpusetView {
             self.changes += 1;
         }
         Ok(differs)
+    }
+
+    /// The effective cpuset of one of the cgroups.
+    fn read_effective(
+        &mut self,
+        at: usize,
+        host: &HostRoot,
+        online: &CpuSet,
+    ) -> Result<EffectiveCpuset, OsError> {
+        if let Some(Ok(effective)) = self.files.get(&at).map(|file| file.read(online)) {
+            return Ok(effective);
+        }
+        // Not open yet, or of a cgroup that is gone: looked for anew.
+        self.files.remove(&at);
+        let cgroup = &self.cgroups[at];
+        // The lowest free number is given out, so a high one says that few are left.
+        let few = |file: &EffectiveFile| file.as_fd().as_raw_fd() >= self.descriptors;
+        if let Some(file) = cgroup.open_effective().ok().filter(|file| !few(file)) {
+            self.files.insert(at, file);
+        }
+        cgroup.read_effective_of(host, online.clone())
     }
 
     /// True if masks are given back by setting them to a given limit, not to whatever the cpuset is.

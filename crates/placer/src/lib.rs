@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod allowance;
 mod around;
 mod cache;
 mod config;
@@ -18,6 +19,7 @@ mod process;
 mod report;
 mod solving;
 mod state;
+mod staying;
 mod subject;
 mod table;
 mod telling;

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 /// Period in which the births counter of the machine is read while nothing is expected. The promise for a thread out
-/// of the blue is 60 ms from birth to verified mask; one reading, with the wake-up for it, costs some ten microseconds.
-pub const IDLE_PERIOD: Duration = Duration::from_millis(12);
+/// of the blue is 60 ms from birth to verified mask; one reading, with the wake-up for it, costs 15 to 50 microseconds.
+pub const IDLE_PERIOD: Duration = Duration::from_millis(20);
+
+/// Asking who has an id costs as much as asking so many processes for their number of threads.
+pub const LOOKS_PER_BIRTH: usize = 8;
 
 /// Period while a birth is expected: a death announces one, and the promise is 20 ms.
 pub const FAST_PERIOD: Duration = Duration::from_millis(1);
@@ -82,12 +85,26 @@ pub const RESTORE_PASSES_MAX: usize = 8;
 /// Time for the solver; it runs on the cores that it is to protect. The constructed answer is there at once.
 pub const SOLVE_BUDGET: Duration = Duration::from_millis(50);
 
-/// A solve is followed by a pause of this many times its duration before the next one.
+/// Time that was used for solving comes back this many times slower: a twentieth of a core in the long run.
 pub const SOLVE_PAUSE_RATIO: u32 = 20;
+
+/// So much may be used at once: some changes in a row, each answered with the whole budget, before the next one waits. A
+/// cpuset that is rewritten is repaired within 300 ms, also if it is rewritten again a moment later.
+pub const SOLVE_BURST: Duration = Duration::from_millis(200);
 
 /// What moving a thread for the sake of another subject costs, in cycles of the objective: as much as a pair of threads
 /// gains at most by going apart or together. Its caches are cold once; the gain lasts.
 pub const JOINT_MOVE_COST: u32 = 200;
+
+/// What moving a thread costs where its server has the cpus to itself: the same.
+pub const MOVE_COST: u32 = JOINT_MOVE_COST;
+
+/// The same where it leaves the NUMA domain that its memory is in: more than the largest pair distances of all its
+/// worker's and all mains' pairs can gain (255 of them, 200 cycles each), so that only the rules force it.
+pub const NUMA_MOVE_COST: u32 = 2 * 255 * 200;
+
+/// After this time a server has touched its memory.
+pub const WARM_UP_TIME: Duration = Duration::from_secs(10);
 
 /// A subject whose cpus are shared asks again after this time for the answer that all get together.
 pub const JOINT_PERIOD: Duration = Duration::from_millis(5);

@@ -9,17 +9,15 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    CpusetWatch, Key, LastPid, Micros, Pid, Poll, SchedExt, UeventSocket, Wake, read_online,
+    CpusetWatch, Key, LastPid, Micros, Pid, Poll, SchedExt, Tid, UeventSocket, Wake, read_online,
     read_sched_ext, read_sysfs,
 };
 use albacore_plan::Policy;
 use albacore_topology::{Topology, parse_sysfs};
 
 use crate::limits::{
-    AROUND_PERIOD, CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, COALESCING_TIME, CONTROLS_MAX,
-    CPUSET_LOOKS_PER_SEARCH, CPUSET_PERIOD, ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, FAST_PAUSE_MAX,
-    FAST_PAUSE_RATIO, FAST_PERIOD, IDLE_PERIOD, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO, TREE_PAUSE_RATIO,
-    TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
+    AROUND_PERIOD, COALESCING_TIME, CONTROLS_MAX, CPUSET_LOOKS_PER_SEARCH, CPUSET_PERIOD,
+    ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
 };
 use crate::process::{Quiet, Reader};
 use crate::report::{Figures, Report, Restored};
@@ -87,6 +85,11 @@ pub struct Placer {
     /// Time that looks for expected births have taken: bounded by their own pauses and by how long births are expected.
     fast_micros: u64,
     last_pid_at: Micros,
+    /// Nothing was born on the machine in this time.
+    quiet: Quiet,
+    /// Ids that were given out and of whom nothing was to be seen yet.
+    unseen: Vec<(Tid, Micros)>,
+    looked_at: Micros,
     tree_pid: i32,
     has_other_files: bool,
     is_stopped: bool,
@@ -140,6 +143,9 @@ impl Placer {
             cpuset_looks: 0,
             fast_micros: 0,
             last_pid_at: Micros(0),
+            quiet: Quiet::default(),
+            unseen: Vec::new(),
+            looked_at: Micros(0),
             tree_pid: 0,
             has_other_files: false,
             is_stopped: false,
@@ -321,15 +327,8 @@ impl Placer {
     }
 
     fn next_due(&self) -> Micros {
-        // Children and the age of the tree are only looked at when births or trees are.
-        let Due {
-            births,
-            sweep,
-            cpusets,
-            tree,
-            around,
-            ..
-        } = self.due;
+        // What has no hurry is done when births are looked for, which is soon: each wake-up costs as much as a look.
+        let births = self.due.births;
         let retries = self
             .subjects
             .values()
@@ -339,8 +338,7 @@ impl Placer {
             .values()
             .filter(|s| s.is_dirty)
             .map(|_| Micros(0));
-        [births, sweep, cpusets, tree, around]
-            .into_iter()
+        std::iter::once(births)
             .chain(retries)
             .chain(dirty)
             .chain(self.hears_again_at())
@@ -439,57 +437,6 @@ impl Placer {
         Ok(())
     }
 
-    fn look_for_births(&mut self, now: Micros) -> Result<(), PlacerError> {
-        let last_pid = self.last_pid_file.read()?;
-        let is_quiet = last_pid == self.last_pid;
-        let quiet = Quiet {
-            since: self.last_pid_at,
-            until: now,
-        };
-        if !is_quiet {
-            (self.last_pid, self.last_pid_at) = (last_pid, now);
-        }
-        let mut is_fast = false;
-        let mut children_took = Duration::ZERO;
-        for subject in self.subjects.values_mut() {
-            let expects = subject.expects_birth(now);
-            subject.is_dirty |= subject.tree.read_execs(now)?;
-            if is_quiet {
-                subject.tree.note_quiet(quiet);
-            } else {
-                subject.has_unseen_children = true;
-                subject.is_dirty |= subject.tree.read_births()?;
-            }
-            // A worker that nobody waits for may be found later than a thread: asking for children costs more.
-            if subject.has_unseen_children && (expects || now >= self.due.children) {
-                let start = self.reader.clock.now()?;
-                let parents = subject.parents();
-                subject.is_dirty |= subject.tree.read_children(&parents)?;
-                subject.has_unseen_children = false;
-                let end = self.reader.clock.now()?;
-                children_took += Duration::from_micros(end.0.saturating_sub(start.0));
-            }
-            subject.is_dirty |= subject.tree.read_names(now);
-            is_fast |= expects || subject.tree.awaits_names(now);
-        }
-        if !children_took.is_zero() {
-            let pause = (children_took * CHILDREN_PAUSE_RATIO).min(CHILDREN_PAUSE_MAX);
-            self.due.children = after(now, pause);
-        }
-        let took = Duration::from_micros(self.reader.clock.now()?.0.saturating_sub(now.0));
-        let pause = if is_fast {
-            self.fast_micros += took.as_micros() as u64;
-            (took * FAST_PAUSE_RATIO).clamp(FAST_PERIOD, FAST_PAUSE_MAX)
-        } else if is_quiet {
-            (IDLE_PERIOD * self.slowdown()).min(SCAN_PAUSE_MAX)
-        } else {
-            let pause = (took * SCAN_PAUSE_RATIO).max(IDLE_PERIOD) * self.slowdown();
-            pause.min(SCAN_PAUSE_MAX)
-        };
-        self.due.births = after(now, pause);
-        Ok(())
-    }
-
     fn look_at_trees(&mut self) -> Result<(), PlacerError> {
         for subject in self.subjects.values_mut() {
             subject.is_dirty |= subject.tree.read_all()?;
@@ -547,6 +494,7 @@ fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
 }
 
 mod births;
+mod looking;
 mod orders;
 mod sweep;
 #[cfg(test)]

@@ -80,6 +80,11 @@ impl Reader {
     }
 }
 
+/// True if whoever was not born before this may still exec.
+pub(crate) fn is_young(not_before: Micros, now: Micros) -> bool {
+    now.0.saturating_sub(not_before.0) < EXEC_TIME_MAX.as_micros() as u64
+}
+
 impl LiveProcess {
     /// Reads a process for the first time; `None` if it has ended already. It was not born before `not_before`.
     pub(crate) fn read(
@@ -145,7 +150,7 @@ impl LiveProcess {
 
     /// True if the process is so young that an exec is to be expected.
     pub(crate) fn may_exec(&self, now: Micros) -> bool {
-        now.0.saturating_sub(self.not_before.0) < EXEC_TIME_MAX.as_micros() as u64
+        is_young(self.not_before, now)
     }
 
     /// True if the process may have other threads than when it was last listed.

@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
+use albacore_os::Micros;
 use albacore_plan::{Observation, Placement, Policy, problem};
 
-use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET, SOLVE_PAUSE_RATIO};
+use crate::allowance::Allowance;
+use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
+use crate::staying::{is_warm, weigh};
 
 /// The mapping in force, and the problem that it answers.
 #[derive(Debug, Default)]
@@ -13,7 +16,7 @@ pub(crate) struct Solved {
     answer: Option<(Placement, Problem, Solution)>,
     /// Where threads were found before the first answer.
     found: Option<Mapping>,
-    not_before: Option<Instant>,
+    allowance: Allowance,
     /// Others share the cpus: the answer comes from `together`.
     is_joined: bool,
     /// The answer was found with others that are gone: it is only the start for the next one.
@@ -28,7 +31,7 @@ pub(crate) enum Solving {
     Current,
     /// There is a new mapping, found in this time.
     Fresh(Duration),
-    /// The problem changed, but the last solve was a moment ago: ask again then.
+    /// The problem changed, but too often of late: ask again then.
     Later(Duration),
 }
 
@@ -114,25 +117,29 @@ impl Solved {
             return Ok(Solving::Later(JOINT_PERIOD));
         }
         let start = Instant::now();
-        if let Some(wait) = self
-            .not_before
-            .and_then(|at| at.checked_duration_since(start))
-            && !wait.is_zero()
-        {
+        let wait = self.allowance.wait(start);
+        if !wait.is_zero() {
             return Ok(Solving::Later(wait));
         }
         let solution = match policy.placement {
             Placement::RoundRobin => round_robin(&wanted)?,
             Placement::Tuna | Placement::None => {
-                solve(&wanted, &mut || start.elapsed() >= SOLVE_BUDGET)?
+                let found = solve(&wanted, &mut || start.elapsed() >= SOLVE_BUDGET)?;
+                weigh(&wanted, found, was_warm(observation))
             }
         };
         let took = start.elapsed();
-        self.not_before = Some(start + took * (1 + SOLVE_PAUSE_RATIO));
+        self.allowance.spend(took);
         self.is_stale = false;
         self.answer = Some((policy.placement, wanted, solution));
         Ok(Solving::Fresh(took))
     }
+}
+
+/// Whether the server's first process has had time to touch its memory.
+fn was_warm(observation: &Observation) -> bool {
+    let root = observation.processes.first();
+    root.is_some_and(|root| is_warm(Micros(root.born.0), Micros(observation.at.0)))
 }
 
 /// True if two problems ask the same; the mapping they start from is no part of the question.

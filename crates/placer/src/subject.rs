@@ -19,6 +19,7 @@ use crate::limits::{CGROUPS_MAX, PASSES_MAX, RESTORE_ERRORS_MAX, RESTORE_PASSES_
 use crate::process::Reader;
 use crate::report::{Figures, Report, Restored};
 use crate::solving::{Solved, Solving};
+use crate::staying::is_warm;
 use crate::{PlacerError, SubjectConfig, SubjectId};
 
 /// What a subject needs of the loop that drives it.
@@ -91,7 +92,13 @@ impl Subject {
         if !tree.has_root() {
             return Err(PlacerError::RootGone { pid: config.root.0 });
         }
-        let cpuset = CpusetView::read(&reader.host, config.root, enclosure.clone(), limit)?;
+        let cpuset = CpusetView::read(
+            &reader.host,
+            config.root,
+            enclosure.clone(),
+            limit,
+            reader.descriptors,
+        )?;
         // A container waits for cpus: its kubelet is writing, or a cpu is away.
         if cpuset.cpus.is_empty() && enclosure.is_none() {
             let source_file = cpuset.source.display().to_string();
@@ -217,6 +224,12 @@ impl Subject {
             && self.tree.has_root()
     }
 
+    /// Whether it has had time to touch its memory.
+    pub(crate) fn is_warm(&self, now: Micros) -> bool {
+        let root = self.tree.get(self.tree.root());
+        root.is_some_and(|root| is_warm(root.not_before, now))
+    }
+
     fn guard(&self) -> Guard<'_> {
         Guard {
             enclosure: self.enclosure.as_ref(),
@@ -337,8 +350,14 @@ impl Subject {
         Ok(refusal)
     }
 
-    /// Reads again what the steps may have met: threads born of threads that were not pinned yet, another cpuset.
+    /// Reads again what the steps may have met: threads born of threads that were not pinned yet, another cpuset. Masks come
+    /// first: an old kernel wipes them with every change of a cpuset, and whoever reads them after the cpuset blames the
+    /// server for a change that is not known yet.
     fn look_again(&mut self, around: &mut Surroundings<'_>) -> Result<(), PlacerError> {
+        let parents = self.parents();
+        self.tree.read_children(&parents)?;
+        self.tree.read_births()?;
+        self.tree.read_masks()?;
         self.find_cgroups(&around.reader.host)?;
         if self.cpuset.update(&around.reader.host)? {
             let cpuset = self.cpuset.cpus.clone();
@@ -347,10 +366,6 @@ impl Subject {
                 cpuset,
             });
         }
-        let parents = self.parents();
-        self.tree.read_children(&parents)?;
-        self.tree.read_births()?;
-        self.tree.read_masks()?;
         Ok(())
     }
 

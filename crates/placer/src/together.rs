@@ -6,7 +6,7 @@
 //! own program or somebody else put them there. So does, on its core, a cpu outside all cpusets that is the sibling of
 //! a container's cpu. A single member without obstacles is no joint problem: it is solved as if this file did
 //! not exist. A newcomer moves others only where that gains more than [`JOINT_MOVE_COST`] a thread, or where the cpus
-//! would be unevenly loaded.
+//! would be unevenly loaded; on a machine of several NUMA domains, once one of them is warm, only for the latter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -15,10 +15,12 @@ use albacore_joint::{
     Deployment, JointProblem, JointSolution, Obstacle, Standing, check_joint, solve_joint,
 };
 use albacore_mapping::{Problem, Solution};
+use albacore_os::Micros;
 use albacore_plan::{Enforcement, Placement};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
-use crate::limits::{JOINT_MOVE_COST, SOLVE_BUDGET, SOLVE_PAUSE_RATIO};
+use crate::allowance::Allowance;
+use crate::limits::{JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
 use crate::subject::{Subject, Surroundings};
 use crate::{PlacerError, SubjectId};
 
@@ -31,7 +33,7 @@ pub(crate) struct Together {
     solves: u64,
     /// The answer that stands, also over respawns: nothing is solved again for them.
     standing: Option<Standing>,
-    not_before: Option<Instant>,
+    allowance: Allowance,
 }
 
 /// What is asked, and which subject each deployment is.
@@ -58,7 +60,8 @@ impl Together {
             return Ok(());
         }
         self.solves = around.figures.solves;
-        let question = Question::of(subjects, around.machine);
+        let now = around.reader.clock.now()?;
+        let question = Question::of(subjects, around.machine, now);
         let is_joint = question.members.len() > 1
             || (question.members.len() == 1 && !question.problem.obstacles.is_empty());
         for subject in subjects.values_mut() {
@@ -78,14 +81,14 @@ impl Together {
             return Ok(());
         }
         let start = Instant::now();
-        if self.not_before.is_some_and(|at| start < at) {
+        if !self.allowance.wait(start).is_zero() {
             // a member without an answer asks again; so this is looked at again
             self.subjects.clear();
             return Ok(());
         }
         let solved = question.solve(start);
         let took = start.elapsed();
-        self.not_before = Some(start + took * (1 + SOLVE_PAUSE_RATIO));
+        self.allowance.spend(took);
         let solved = solved?;
         for (member, (problem, solution)) in question.members.iter().zip(question.answers(&solved))
         {
@@ -112,7 +115,7 @@ fn tell_if_new(
 }
 
 impl Question {
-    fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology) -> Self {
+    fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology, now: Micros) -> Self {
         let online = machine.cpuset();
         let (mut members, mut deployments) = (Vec::new(), Vec::new());
         let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
@@ -150,6 +153,8 @@ impl Question {
         for cpu in noisy_siblings(machine, &contained, &known).iter() {
             *weights.entry(cpu).or_insert(0) += 1;
         }
+        let is_warm = |id: &SubjectId| subjects.get(id).is_some_and(|s| s.is_warm(now));
+        let leaves_memory = has_numa(machine) && members.iter().any(is_warm);
         let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
         Self {
             members,
@@ -158,7 +163,10 @@ impl Question {
                 distances: Distances::default(),
                 deployments,
                 obstacles: weights.into_iter().map(obstacle).collect(),
-                move_cost: JOINT_MOVE_COST,
+                move_cost: match leaves_memory {
+                    true => NUMA_MOVE_COST,
+                    false => JOINT_MOVE_COST,
+                },
             },
         }
     }
@@ -200,6 +208,13 @@ impl Question {
         }
         answers
     }
+}
+
+/// Whether memory is nearer to some cpus than to others.
+fn has_numa(machine: &Topology) -> bool {
+    let mut domains = machine.cpus().iter().map(|cpu| cpu.numa);
+    let first = domains.next();
+    domains.any(|domain| Some(domain) != first)
 }
 
 /// Cpus of nobody's here that share a core with a cpu of a container: the kubelet gave them to others, who use them.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use albacore_os::{Pid, PidFd, Tid};
-use albacore_placer::RowState;
+use albacore_placer::{RowState, SubjectConfig, favor_this_thread};
 use albacore_plan::Source;
 use albacore_topology::CpuSet;
 use swarm::group::{Group, two};
@@ -90,6 +90,8 @@ fn births_that_the_kernel_announces_are_placed() {
     let mut server = Swarm::start(2, 2, &["named"]);
     let rounds = 20 * soak().min(5) as u16;
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2 + rounds));
+    // As every thread that drives a placer: at the usual priority the figure is that of the machine's load.
+    favor_this_thread(&mut |_| {});
     run.placer.hear_births().unwrap();
     run.for_a_while(Duration::from_millis(1_500));
     for round in 0..rounds {
@@ -216,6 +218,44 @@ fn with_few_file_descriptors_everything_is_placed_all_the_same() {
     let stop = Command::new("kill").arg(life.0.id().to_string()).status();
     assert!(stop.unwrap().success() && life.0.wait().unwrap().success());
     assert_eq!(pinned(), 0);
+}
+
+/// 50 servers of 100 threads each with `ALBACORE_SOAK=10`: settled, the loop reads and writes nothing anew.
+#[test]
+fn settled_many_threads_cost_little_and_nothing_is_written() {
+    let servers: Vec<Swarm> = (0..(5 * soak()).min(50))
+        .map(|_| Swarm::start(4, 25, &["named"]))
+        .collect();
+    let mut run = Run::on(servers[0].pid(), Source::Named, policy(4, 25));
+    favor_this_thread(&mut |_| {});
+    for server in &servers[1..] {
+        let config = SubjectConfig {
+            root: server.pid(),
+            cgroup: None,
+            source: Source::Named,
+            policy: policy(4, 25),
+        };
+        run.placer.add_subject(&config).unwrap();
+    }
+    let all = servers.len() * 100;
+    run.until("placed", |run| {
+        run.for_a_while(Duration::from_millis(500));
+        let rows = run.rows();
+        let verified = rows.iter().filter(|r| r.state == RowState::Verified);
+        verified.count() == all
+    });
+    run.for_a_while(Duration::from_secs(5));
+    let time = Duration::from_secs(if soak() > 1 { 30 } else { 5 });
+    let (calls, cpu) = (run.calls(), run.placer.figures().cpu_micros);
+    run.for_a_while(time);
+    let cpu = run.placer.figures().cpu_micros - cpu;
+    println!(
+        "{all} threads of {} servers settled for {time:?}: {:.2} % of a core, slowdown {}",
+        servers.len(),
+        cpu as f64 / time.as_micros() as f64 * 100.0,
+        run.placer.figures().slowdown
+    );
+    assert_eq!(run.calls(), calls);
 }
 
 /// A placer in a process of its own.

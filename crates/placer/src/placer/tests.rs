@@ -10,6 +10,7 @@ use albacore_plan::{Enforcement, MainThread, Placement, Source};
 
 use super::*;
 use crate::RowState;
+use crate::limits::FAST_PAUSE_MAX;
 
 /// An arbiter of two workers that never replaces them. Each execs when it reads a line.
 struct Arbiter(Child);
