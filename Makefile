@@ -36,11 +36,16 @@ bench: build ## the benchmarks of every crate
 bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Albacore in alternating windows
 	target/release/xtask bench-placement
 
+bench-trees: tools ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightGBM: a table of ratios in target/bench-trees.md
+	$(CARGO) build --release --package albacore-cli
+	tests/trees/bench.sh target/bench-trees.md
+
 e2e: build python images ## the release end to end: runs, kills, refusals, real clients, real containers, the demo
-	$(CARGO) test --release --package albacore-cli --package albacore-server
+	ALBACORE_PROGRAMS_BUILT=1 $(CARGO) test --release --package albacore-cli --package albacore-server
 	tests/clients/run.sh target/release/albacore-server
 	tests/images/run.sh
-	ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test node -- --nocapture
+	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test node -- --nocapture
+	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test bignode -- --nocapture
 	target/release/xtask demo
 
 bignode: tools ## the emulated machine: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, a kernel that forgets pins
