@@ -167,17 +167,16 @@ impl PodFacts {
             parts.extend(self.story.failure.clone());
         }
         if let Some(state) = &self.state {
-            let (can, asked) = (state.policy.threads, state.threads_asked);
-            if can < asked {
-                let cpus = self.strain.quota.unwrap_or_default();
-                parts.push(format!(
-                    "its quota of {cpus} cpus lets {can} of {asked} threads of each worker run"
-                ));
-            }
             let odd = state.notes.iter().filter_map(sentence);
             parts.extend(odd);
         }
         (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Threads of each worker that its quota of cpu time lets run at once, where that is fewer than asked.
+    pub(crate) fn quota_threads(&self) -> Option<u16> {
+        let state = self.state.as_ref()?;
+        (state.policy.threads < state.threads_asked).then_some(state.policy.threads)
     }
 
     /// Whether the container has no cpu to run on.

@@ -131,18 +131,17 @@ fn word_of(category: &str) -> &'static str {
     }
 }
 
-/// Why processes of others cannot be seen.
+/// Why processes of others cannot be seen. Looked at, not concluded: an option that hides them spares a group, and this
+/// process may be in it.
 fn hidden(host: &HostRoot) -> Option<String> {
+    read_stat(host, Pid(1)).err()?;
     let proc = host.proc.display();
-    match read_hidepid(host) {
-        Ok(Some(option)) => Some(format!(
-            "{proc} is mounted with {option}: others' threads are hidden"
-        )),
-        _ if read_stat(host, Pid(1)).is_err() => Some(format!(
-            "process 1 is not visible in {proc}: it is not that of the node"
-        )),
-        _ => None,
-    }
+    Some(match read_hidepid(host) {
+        Ok(Some(option)) => {
+            format!("{proc} is mounted with {option}: others' threads are hidden")
+        }
+        _ => format!("process 1 is not visible in {proc}: it is not that of the node"),
+    })
 }
 
 fn no_sys_nice() -> String {

@@ -400,6 +400,7 @@ impl Keeper {
         let wanted = Wanted {
             status: Some(status),
             node_uid: self.setup.view.node_uid(),
+            deletions: self.setup.view.deletions(),
         };
         self.setup.wanted.send_if_modified(|before| {
             let differs = *before != wanted;

@@ -61,6 +61,9 @@ pub(crate) const REASON_BYTES_MAX: usize = 160;
 /// The same where the report is too large otherwise.
 pub(crate) const REASON_BYTES_TIGHT: usize = 40;
 
+/// Longest name of a pod where the report is too large otherwise: a uid and the beginning of the name.
+pub(crate) const NAME_BYTES_TIGHT: usize = 64;
+
 /// How long workers may be missing before an event says so: a respawn takes less, loading a model often more.
 pub(crate) const MISSING_TIME: Duration = Duration::from_secs(15);
 

@@ -9,8 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::facts::{Facts, PodFacts};
 use crate::journal::BIRTH_ENDS_MS;
 use crate::limits::{
-    PODS_MAX, REASON_BYTES_MAX, REASON_BYTES_TIGHT, STATUS_BYTES_PER_20_PODS, THROTTLED_SHARE,
+    NAME_BYTES_TIGHT, PODS_MAX, REASON_BYTES_MAX, REASON_BYTES_TIGHT, STATUS_BYTES_PER_20_PODS,
+    THROTTLED_SHARE,
 };
+use crate::pods::PodSeen;
 
 /// Makes statuses, one after the other.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +41,7 @@ impl Reporter {
         };
         status.planned = status.pods.iter().map(|pod| pod.planned).sum();
         status.verified = status.pods.iter().map(|pod| pod.verified).sum();
-        fit(&mut status);
+        fit(&mut status, &facts.pods);
         status
     }
 
@@ -61,11 +63,12 @@ impl Reporter {
         let counts = pod.counts();
         let cpuset = pod.story.cpuset.as_ref().filter(|_| pod.is_present);
         PodPlacement {
-            pod: pod.wish.pod.key.to_string(),
+            pod: name(pod, usize::MAX),
             workers: size(counts.workers),
             workers_verified: size(counts.workers_verified),
             planned: size(counts.planned),
             verified: size(counts.verified),
+            quota_threads: pod.quota_threads().map(i32::from),
             cpuset: cpuset.map(ToString::to_string),
             isolation: pod.strain.isolation,
             plan: pod.plan_hash(topology).map(|plan| format!("{plan:08x}")),
@@ -207,38 +210,48 @@ pub(crate) fn cut(text: &str, bytes: usize) -> String {
 
 const MORE: char = '…';
 
+/// The name of a pod in a report, in so many bytes.
+fn name(pod: &PodFacts, bytes: usize) -> String {
+    let PodSeen { key, uid, .. } = &pod.wish.pod;
+    PodPlacement::short_name(&key.namespace, &key.name, uid, bytes)
+}
+
 /// Leaves out what matters least until the report is as small as promised: `dump` has it all.
-fn fit(status: &mut NodePlacementStatus) {
+fn fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
     let max = STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
-    let shrinks: [fn(&mut PodPlacement); 7] = [
-        |pod| pod.since = None,
-        |pod| {
-            pod.cpuset = pod
+    let shrinks: [fn(&mut PodPlacement, &PodFacts); 9] = [
+        |entry, _| entry.since = None,
+        |entry, _| {
+            entry.cpuset = entry
                 .cpuset
                 .take()
                 .map(|cpuset| cut(&cpuset, REASON_BYTES_TIGHT))
         },
-        |pod| {
-            pod.reason = pod
+        |entry, _| {
+            entry.reason = entry
                 .reason
                 .take()
                 .map(|reason| cut(&reason, REASON_BYTES_TIGHT))
         },
-        |pod| pod.cpuset = None,
-        |pod| pod.plan = None,
-        |pod| pod.drift = None,
-        |pod| {
-            pod.reason = pod
+        |entry, pod| entry.pod = name(pod, NAME_BYTES_TIGHT),
+        |entry, _| entry.cpuset = None,
+        |entry, _| entry.plan = None,
+        |entry, _| entry.drift = None,
+        |entry, _| {
+            entry.reason = entry
                 .reason
                 .take()
                 .map(|_| "see albacore-agent dump".to_owned())
         },
+        |entry, pod| entry.pod = name(pod, 0),
     ];
     for shrink in shrinks {
         if bytes(status) <= max {
             return;
         }
-        status.pods.iter_mut().for_each(shrink);
+        for (entry, pod) in status.pods.iter_mut().zip(pods) {
+            shrink(entry, pod);
+        }
     }
 }
 

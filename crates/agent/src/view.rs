@@ -1,12 +1,12 @@
 //! What the API server says of this node, held in memory: it may be away, and what it said last goes on to hold.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use albacore_api::InferenceDeployment;
+use albacore_api::{InferenceDeployment, NodePlacement};
 use albacore_cluster::{ApiResource, Change, Cluster, Gates, Key, Shutdown, Watch, WatchOptions};
 use albacore_plan::Enforcement;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Pod};
@@ -81,6 +81,9 @@ pub(crate) struct View {
     pods: Watch<Pod>,
     deployments: Watch<InferenceDeployment>,
     nodes: Watch<Node>,
+    /// Held for what it does when the node's report is deleted.
+    _report: Watch<NodePlacement>,
+    deletions: Arc<AtomicU64>,
     readable: Readable,
 }
 
@@ -108,6 +111,12 @@ impl View {
         let mut nodes = WatchOptions::new("node", ApiResource::erase::<Node>(&()));
         nodes.fields = format!("metadata.name={node_name}");
         nodes.trim = trim_node;
+        let mut reports = WatchOptions::new("report", ApiResource::erase::<NodePlacement>(&()));
+        reports.fields = format!("metadata.name={node_name}");
+        reports.trim = |report: &mut NodePlacement| report.status = None;
+        let deletions = Arc::new(AtomicU64::new(0));
+        let deleted = deletions.clone();
+        let on_report = bell.clone();
         let readable = Readable::default();
         let known = readable.clone();
         let (on_pod, on_deployment, on_node) = (bell.clone(), bell.clone(), bell.clone());
@@ -119,11 +128,19 @@ impl View {
                 on_deployment.ring_for_cluster();
             }),
             nodes: cluster.watch(nodes, gates, shutdown, move |_| on_node.ring_for_cluster()),
+            _report: cluster.watch(reports, gates, shutdown, move |change| {
+                if let Change::Gone(_) = change {
+                    deleted.fetch_add(1, Ordering::AcqRel);
+                    on_report.ring_for_cluster();
+                }
+            }),
+            deletions,
             readable,
         }
     }
 
-    /// Whether all was told once: before, what is not known may be there all the same.
+    /// Whether all was told once: before, what is not known may be there all the same. The report is none of it: it is
+    /// written whether it is watched or not.
     pub(crate) fn is_synced(&self) -> bool {
         self.pods.is_synced() && self.deployments.is_synced() && self.nodes.is_synced()
     }
@@ -145,6 +162,11 @@ impl View {
         let annotations = node.as_ref().and_then(|n| n.metadata.annotations.as_ref());
         let value = annotations.and_then(|all| all.get(NODE_ANNOTATION));
         Switch::of(value.map(String::as_str))
+    }
+
+    /// How often the node's report was deleted.
+    pub(crate) fn deletions(&self) -> u64 {
+        self.deletions.load(Ordering::Acquire)
     }
 
     /// The node's uid.

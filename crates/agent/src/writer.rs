@@ -10,11 +10,13 @@ use tokio::sync::watch;
 use crate::limits::{FIGURES_PAUSE, STATUS_JITTER, STATUS_PAUSE, WRITE_RETRY_MAX, WRITE_RETRY_MIN};
 use crate::status::differ_in_figures_only;
 
-/// A status that is to be written, and the uid of the node once it is known: its NodePlacement goes with it.
+/// A status that is to be written; the uid of the node once it is known, for its NodePlacement goes with it; and how
+/// often that was deleted by somebody.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) status: Option<NodePlacementStatus>,
     pub(crate) node_uid: Option<String>,
+    pub(crate) deletions: u64,
 }
 
 /// Who writes, and what was written last.
@@ -23,6 +25,8 @@ pub(crate) struct Writer {
     node: String,
     written: Option<NodePlacementStatus>,
     written_at: Option<Instant>,
+    /// Deletions that were known when it was written.
+    deletions: u64,
 }
 
 impl Writer {
@@ -33,6 +37,7 @@ impl Writer {
             node,
             written: None,
             written_at: None,
+            deletions: 0,
         }
     }
 
@@ -85,10 +90,11 @@ impl Writer {
         let Some(written) = &self.written else {
             return Some(Duration::ZERO);
         };
-        if written == status {
+        let is_gone = wish.deletions != self.deletions;
+        if written == status && !is_gone {
             return None;
         }
-        let pause = match differ_in_figures_only(written, status) {
+        let pause = match differ_in_figures_only(written, status) && !is_gone {
             true => FIGURES_PAUSE,
             false => STATUS_PAUSE,
         };
@@ -121,6 +127,7 @@ impl Writer {
         }
         self.written = Some(status.clone());
         self.written_at = Some(Instant::now());
+        self.deletions = wish.deletions;
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! What goes wrong around the agent: the API server goes, the agent is killed, rights are missing, workers are too few.
-#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod rig;
 
@@ -28,13 +28,24 @@ fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing() {
 
     let before = births(&rig);
     rig.plane.stop_api_server();
-    for _ in 0..2 {
+    // Seconds; with ALBACORE_SOAK=12 minutes.
+    let (away, begun, cpu) = (
+        Duration::from_secs(15) * soak(),
+        Instant::now(),
+        agent.cpu_seconds(),
+    );
+    while begun.elapsed() < away {
         let killed = pod.worker(1);
         pod.kill(killed);
         wait("the worker is replaced without an API server", || {
             pod.is_pinned(4) && !pod.threads().contains_key(&killed)
         });
+        std::thread::sleep(Duration::from_secs(3));
     }
+    let cpu = agent.cpu_seconds() - cpu;
+    let share = cpu / begun.elapsed().as_secs_f64();
+    println!("{share:.4} of a cpu while the API server was away for {away:?}");
+    assert!(share < 0.2, "a busy loop");
     assert!(!agent.has_ended());
     rig.plane.restart_api_server().unwrap();
     wait("the births meanwhile are told", || births(&rig) != before);
@@ -232,6 +243,36 @@ fn out_of_files_it_says_so_and_goes_on_when_there_are_some_again() {
     wait("it is well again", || rig.says("Degraded").is_empty());
     assert!(!agent.has_ended());
     assert!(agent.stop().success());
+}
+
+#[test]
+fn a_report_that_somebody_deletes_is_written_again() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 2, 1, &json!({}));
+    let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+    let agent = rig.agent(&[]);
+    rig.wait_for_verified(&pod, 2);
+    let uid = || {
+        let told = rig
+            .plane
+            .kubectl(&["get", "npl", NODE, "-o", "jsonpath={.metadata.uid}"]);
+        String::from_utf8(told.unwrap().stdout).unwrap()
+    };
+    let first = uid();
+    for _ in 0..2 {
+        let before = uid();
+        rig.kubectl(&["delete", "npl", NODE]);
+        wait("there is another", || !uid().is_empty() && uid() != before);
+        rig.wait_for_verified(&pod, 2);
+    }
+    assert_ne!(uid(), first);
+    assert!(agent.stop().success());
+}
+
+/// How many times longer than usual.
+fn soak() -> u32 {
+    let text = std::env::var("ALBACORE_SOAK");
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// Every socket of a process is one end of an established connection.

@@ -87,7 +87,7 @@ pub struct BirthBucket {
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodPlacement {
-    /// `namespace/name`.
+    /// `namespace/name`; the beginning of it, `~` and the pod's uid where a report would be too large otherwise.
     pub pod: String,
     /// Workers found.
     pub workers: i32,
@@ -97,6 +97,10 @@ pub struct PodPlacement {
     pub planned: i32,
     /// Threads read back on their planned cpu.
     pub verified: i32,
+    /// Threads of each worker that the pod's quota of cpu time lets run at once, where that is fewer than asked: so many
+    /// are placed, the others share their worker's cpus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_threads: Option<i32>,
     /// The cpus that the pod may use, as in `0-7,16-23`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpuset: Option<String>,
@@ -115,6 +119,41 @@ pub struct PodPlacement {
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// What stands between the beginning of a pod's name and its uid; no name holds it.
+const UID_MARK: char = '~';
+
+impl PodPlacement {
+    /// The name of a pod in a report: `namespace/name`, or as much of it as fits into `bytes` beside its uid. The API server
+    /// gives uids, so nobody can choose names that look like another pod's.
+    pub fn short_name(namespace: &str, name: &str, uid: &str, bytes: usize) -> String {
+        let whole = format!("{namespace}/{name}");
+        if whole.len() <= bytes {
+            return whole;
+        }
+        let room = bytes.saturating_sub(UID_MARK.len_utf8() + uid.len());
+        let fits = |&(at, c): &(usize, char)| at + c.len_utf8() <= room;
+        let begin: String = whole.char_indices().take_while(fits).map(|c| c.1).collect();
+        format!("{begin}{UID_MARK}{uid}")
+    }
+
+    /// Whether this is the entry of a pod.
+    pub fn is_of(&self, namespace: &str, name: &str, uid: &str) -> bool {
+        match self.pod.split_once(UID_MARK) {
+            Some((_, told)) => told == uid,
+            None => self.pod.split_once('/') == Some((namespace, name)),
+        }
+    }
+
+    /// Threads that are to be on one cpu each, of W x T asked.
+    pub fn slots(&self, workers: u16, threads: u16) -> i32 {
+        let each = i32::from(threads);
+        i32::from(workers)
+            * self
+                .quota_threads
+                .map_or(each, |quota| quota.clamp(0, each))
+    }
 }
 
 /// Masks found other than planned.

@@ -38,6 +38,7 @@ fn full() -> NodePlacement {
         cause: "CpusetChange".to_owned(),
     });
     troubled.reason = Some("found 3 of 4 workers".to_owned());
+    troubled.quota_threads = Some(2);
     NodePlacement {
         api_version: "albacore.dev/v1alpha1".to_owned(),
         kind: "NodePlacement".to_owned(),
@@ -109,4 +110,24 @@ fn every_field_survives_the_api_server() {
         .unwrap();
     let read: NodePlacement = serde_json::from_slice(&read.stdout).unwrap();
     assert_eq!(read.status, full().status);
+}
+
+#[test]
+fn a_name_that_is_too_long_is_told_by_its_uid_which_nobody_can_choose() {
+    let (namespace, name) = ("n".repeat(63), "p".repeat(253));
+    let uid = "9f1c2b3a-58d0-4c0e-9d4e-0f3c1a2b4c5d";
+    let entry = |bytes| PodPlacement {
+        pod: PodPlacement::short_name(&namespace, &name, uid, bytes),
+        ..PodPlacement::default()
+    };
+    assert_eq!(entry(400).pod, format!("{namespace}/{name}"));
+    assert_eq!(entry(64).pod.len(), 64);
+    assert_eq!(entry(0).pod, format!("~{uid}"));
+    for bytes in [0, 64, 400] {
+        assert!(entry(bytes).is_of(&namespace, &name, uid));
+        assert!(!entry(bytes).is_of(&namespace, "other", "other"));
+    }
+    // A successor of the same name is another pod; a whole name says nothing of uids.
+    assert!(!entry(64).is_of(&namespace, &name, "other"));
+    assert!(entry(400).is_of(&namespace, &name, "other"));
 }

@@ -12,7 +12,7 @@ use crate::children::ChildKind;
 use crate::names::{APPLIED_ANNOTATION, DEPLOYMENT_LABEL};
 use crate::observed::{Live, PodSeen};
 use crate::scrape::States;
-use crate::watches::Watches;
+use crate::watches::{Watches, is_entry_of};
 
 /// Everything that exists of a deployment.
 pub(crate) struct Observation {
@@ -96,7 +96,6 @@ fn seen(pod: &Pod, watches: &Watches, states: &States) -> PodSeen {
 fn placement(pod: &Pod, watches: &Watches) -> Option<PodPlacement> {
     let node = pod.spec.as_ref()?.node_name.as_deref()?;
     let node: Arc<NodePlacement> = watches.nodes.get(&Key::new("", node))?;
-    let name = Key::of(pod).to_string();
-    let pods = &node.status.as_ref()?.pods;
-    pods.iter().find(|placement| placement.pod == name).cloned()
+    let mut entries = node.status.as_ref()?.pods.iter();
+    entries.find(|entry| is_entry_of(entry, pod)).cloned()
 }

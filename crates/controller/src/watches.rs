@@ -219,11 +219,14 @@ fn watch_nodes(ground: &Ground, pods: Watch<Pod>) -> Watch<NodePlacement> {
             status.map(|status| status.pods).unwrap_or_default()
         };
         let (old, new) = (of(&old), of(&new));
-        for pod in differ(&old, &new).into_iter().chain(differ(&new, &old)) {
-            let key = pod
+        for entry in differ(&old, &new).chain(differ(&new, &old)) {
+            let key = entry
+                .pod
                 .split_once('/')
                 .map(|(namespace, name)| Key::new(namespace, name));
             let pod = key.and_then(|key| pods.get(&key));
+            // A name that was too long for the report: told by its uid.
+            let pod = pod.or_else(|| pods.select(|pod| is_entry_of(entry, pod)).pop());
             if let Some(key) = pod.and_then(|pod| owner(&*pod)) {
                 queue.add_after(key, GATHER);
             }
@@ -244,10 +247,20 @@ where
         .watch(options, &ground.gates, &ground.shutdown, on_change)
 }
 
-/// The pods whose placement in `a` is not the one in `b`.
-fn differ(a: &[PodPlacement], b: &[PodPlacement]) -> Vec<String> {
-    let changed = a.iter().filter(|pod| !b.contains(pod));
-    changed.map(|pod| pod.pod.clone()).collect()
+/// The placements in `a` that are not in `b`.
+fn differ<'a>(
+    a: &'a [PodPlacement],
+    b: &'a [PodPlacement],
+) -> impl Iterator<Item = &'a PodPlacement> {
+    a.iter().filter(|pod| !b.contains(pod))
+}
+
+/// Whether a placement is that of a pod.
+pub(crate) fn is_entry_of(entry: &PodPlacement, pod: &Pod) -> bool {
+    let metadata = &pod.metadata;
+    let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid]
+        .map(|field| field.as_deref().unwrap_or_default());
+    entry.is_of(namespace, name, uid)
 }
 
 /// The deployment that an object says it is of.

@@ -1,4 +1,4 @@
-//! The newest snapshot, and who may see what of it.
+//! The newest word of the agent, and who may see what of it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -65,7 +65,7 @@ impl From<Denied> for Status {
     }
 }
 
-/// A snapshot that was taken.
+/// Word of the agent that was taken.
 #[derive(Debug)]
 struct Seen {
     snapshot: FeedLine,
@@ -81,7 +81,7 @@ pub(crate) struct Known {
     seen: watch::Sender<Option<Seen>>,
 }
 
-/// Hears of each snapshot; of several at once, of the last.
+/// Hears when the agent has told something; of several at once, of the last.
 #[derive(Debug)]
 pub(crate) struct News(watch::Receiver<Option<Seen>>);
 
@@ -92,7 +92,7 @@ impl Known {
         }
     }
 
-    /// A snapshot that is newer than all before.
+    /// Word that is newer than all before.
     pub(crate) fn take(&self, snapshot: FeedLine) {
         let mut by_address = HashMap::with_capacity(snapshot.pods.len());
         for (index, pod) in snapshot.pods.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Known {
         self.feed().is_some_and(|(age, ..)| age <= FRESH_FOR)
     }
 
-    /// Age, pods and number of the newest snapshot.
+    /// Age, pods and number of the newest word.
     pub(crate) fn feed(&self) -> Option<(Duration, usize, u64)> {
         let seen = self.seen.borrow();
         let of = |seen: &Seen| {
@@ -137,7 +137,7 @@ impl Known {
 }
 
 impl News {
-    /// Waits for a snapshot that was not looked at. Does not end.
+    /// Waits for word that was not looked at. Does not end.
     pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The sender lives as long as the program.
@@ -145,7 +145,7 @@ impl News {
         }
     }
 
-    /// The pod of a peer in the newest snapshot.
+    /// The pod of a peer in the newest word.
     pub(crate) fn pod(&mut self, peer: Peer) -> Result<Pod, Denied> {
         let seen = self.0.borrow_and_update();
         let seen = seen.as_ref().ok_or(Denied::NotFed)?;

@@ -2,7 +2,7 @@
 //!
 //! The process beside the agent that pods can reach, so that the one with a capability need not
 //! listen. It has none, knows no Kubernetes and makes no system call but those of its sockets and of
-//! one pipe. `feed` reads the agent's pipe; `known` is the newest snapshot and who may see what of it;
+//! one pipe. `feed` reads the agent's pipe; `known` is the newest word of the agent and who may see what of it;
 //! `door` lets connections in, counted, and notes whose they are; `watching` is the gRPC service;
 //! `site` answers probes and shows metrics.
 #![forbid(unsafe_code)]

@@ -134,7 +134,7 @@ struct Told {
 impl Told {
     /// The next message: parameters that differ from the last ones, or why there are no more.
     async fn next(&mut self) -> Option<Result<Parameters, Status>> {
-        // bound: one pass each snapshot of the feed.
+        // bound: one pass for each line of the feed.
         while !self.is_over {
             let mut stopping = self.stopping.clone();
             let is_stopping = tokio::select! {

@@ -81,6 +81,63 @@ fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
     }
 }
 
+/// A placer's word of a pod whose quota lets `threads` of 2 run.
+fn state(threads: u16) -> albacore_placer::SubjectState {
+    let Aim::Place { policy, .. } = pod("x", [VERIFIED; 2]).wish.aim else {
+        unreachable!()
+    };
+    albacore_placer::SubjectState {
+        subject: SubjectId(0),
+        cpuset: Default::default(),
+        policy: Policy { threads, ..policy },
+        threads_asked: 2,
+        workers_found: 2,
+        notes: Vec::new(),
+        drifts: Default::default(),
+        widened: 0,
+        respawns: 0,
+        entered: 0,
+        quota: Default::default(),
+        is_throttled: false,
+        is_refused: false,
+        plan_hash: None,
+        topology_hash: 7,
+    }
+}
+
+#[test]
+fn a_quota_below_the_threads_asked_is_a_number_and_no_reason() {
+    let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
+    facts.pods[0].state = Some(state(1));
+    facts.pods[0].rows.retain(|row| row.slot.rank == Rank(0));
+    let status = Reporter::default().status(&facts, &at(0));
+    let told = &status.pods[0];
+    assert_eq!((told.quota_threads, told.verified), (Some(1), 2));
+    assert_eq!(told.reason, None);
+    assert_eq!(told.slots(2, 2), 2);
+    facts.pods[0].state = Some(state(2));
+    let status = Reporter::default().status(&facts, &at(0));
+    assert_eq!(status.pods[0].quota_threads, None);
+}
+
+#[test]
+fn twenty_names_of_full_length_fit_and_tell_every_number() {
+    let pods = (0..20).map(|number| {
+        let mut pod = pod(&format!("{number:0>253}"), [VERIFIED; 2]);
+        pod.wish.pod.key.namespace = "n".repeat(63);
+        pod.wish.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
+        pod
+    });
+    let facts = facts(pods.collect());
+    let status = Reporter::default().status(&facts, &at(0));
+    assert!(bytes(&status) <= 4096, "{} bytes", bytes(&status));
+    for entry in &status.pods {
+        assert!(entry.pod.starts_with("nnnn"), "{}", entry.pod);
+        assert_eq!((entry.planned, entry.verified), (4, 4));
+        assert!(entry.plan.is_some());
+    }
+}
+
 fn facts(pods: Vec<PodFacts>) -> Facts {
     Facts {
         pods,
@@ -198,13 +255,18 @@ proptest! {
     #[test]
     fn a_report_of_20_pods_takes_at_most_4_kib(
         pods in proptest::collection::vec(
-            ("[a-z0-9-]{1,50}", states(), 0..=i64::MAX, ".{0,400}", proptest::option::of("[ -~]{0,300}")),
+            (("[a-z0-9-]{1,63}", "[a-z0-9.-]{1,253}", 1..=1_u16), states(), 0..=i64::MAX, ".{0,400}",
+             proptest::option::of("[ -~]{0,300}")),
             0..=20),
         ill in ".{0,500}",
         births in 0..=u64::MAX,
     ) {
-        let pods = pods.into_iter().map(|(name, states, drifts, failure, withdrawn)| {
+        let pods = pods.into_iter().enumerate().map(|(number, (name, states, drifts, failure, withdrawn))| {
+            let (namespace, name, quota) = name;
             let mut pod = pod(&name, states);
+            pod.wish.pod.key.namespace = namespace;
+            pod.wish.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
+            pod.state = Some(state(quota));
             pod.story.cause = Some(Cause::CpusetChange);
             pod.story.drifts = drifts.unsigned_abs();
             pod.story.failure = Some(failure);
@@ -220,5 +282,13 @@ proptest! {
         let status = Reporter::default().status(&facts, &at(0));
         prop_assert!(bytes(&status) <= 4096, "{} bytes", bytes(&status));
         prop_assert_eq!(status.pods.len(), facts.pods.len());
+        // Each entry is still that of its pod, and of no other.
+        for (entry, pod) in status.pods.iter().zip(&facts.pods) {
+            let is_of = |p: &PodFacts| entry.is_of(&p.wish.pod.key.namespace, &p.wish.pod.key.name, &p.wish.pod.uid);
+            prop_assert!(is_of(pod), "{}", entry.pod);
+            if entry.pod.contains('~') {
+                prop_assert_eq!(facts.pods.iter().filter(|p| is_of(p)).count(), 1);
+            }
+        }
     }
 }

@@ -237,14 +237,28 @@ impl Rig {
         self.agent_as(None, more)
     }
 
+    /// Starts an agent in a mount namespace of its own, after a shell did something there: `$0` and `$@` are the agent.
+    pub(crate) fn agent_after(&self, script: &str, more: &[&str]) -> Agent {
+        let agent = env!("CARGO_BIN_EXE_albacore-agent");
+        let mut command = Command::new("unshare");
+        let script = format!("set -e; {script}");
+        command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+        command.arg(script).arg(agent);
+        self.spawn(command, None, more)
+    }
+
     /// Starts an agent, as another user without any capability if `uid` is given.
     pub(crate) fn agent_as(&self, uid: Option<u32>, more: &[&str]) -> Agent {
+        let command = Command::new(env!("CARGO_BIN_EXE_albacore-agent"));
+        self.spawn(command, uid, more)
+    }
+
+    fn spawn(&self, mut command: Command, uid: Option<u32>, more: &[&str]) -> Agent {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let home = self.folder.path().join(format!("agent-{number}"));
         fs::create_dir(&home).unwrap();
         let log = home.join("log");
         let heartbeat = home.join("heartbeat");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-agent"));
         command
             .args([
                 "--node-name",
@@ -260,24 +274,13 @@ impl Rig {
             .arg(&heartbeat)
             .args(more)
             .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(&log).unwrap());
         if let Some(uid) = uid {
-            let open = |path: &Path, mode: &str| {
-                assert!(
-                    Command::new("chmod")
-                        .arg(mode)
-                        .arg(path)
-                        .status()
-                        .unwrap()
-                        .success()
-                );
-            };
-            open(self.folder.path(), "0755");
+            self.open_folders();
             open(&home, "0777");
-            open(&self.kubeconfig, "0644");
-            open(self.kubeconfig.parent().unwrap(), "0755");
             command.uid(uid).gid(uid);
         }
         Agent {
@@ -285,6 +288,13 @@ impl Rig {
             log,
             heartbeat,
         }
+    }
+
+    /// Lets agents of other users and groups read what they are given.
+    pub(crate) fn open_folders(&self) {
+        open(self.folder.path(), "0755");
+        open(&self.kubeconfig, "0644");
+        open(self.kubeconfig.parent().unwrap(), "0755");
     }
 
     /// Runs a command of the agent; what it prints, or says against it.
@@ -419,6 +429,12 @@ impl Drop for Rig {
     }
 }
 
+/// Sets the mode of a file.
+fn open(path: &Path, mode: &str) {
+    let status = Command::new("chmod").arg(mode).arg(path).status();
+    assert!(status.unwrap().success());
+}
+
 /// Starts a program in a cgroup. It begins with a shell that moves there: as with a runtime, every process of the server
 /// is born inside.
 fn spawn_in(cgroup: &Path, program: &Path, arguments: &[&str]) -> Child {
@@ -527,6 +543,12 @@ impl Pod {
         let threads = self.threads();
         let found = threads.iter().find(|(_, (n, _))| *n == name);
         *found.unwrap_or_else(|| panic!("no {name}: {threads:?}")).0
+    }
+
+    /// Tells the toy server something, as one line.
+    pub(crate) fn order(&mut self, line: &str) {
+        let server = self.server.as_mut().unwrap();
+        writeln!(server.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Kills a process.

@@ -125,6 +125,11 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
     if let Some(reason) = &of.reason {
         found.push(finding(about, reason.clone(), ""));
     }
+    if let Some(threads) = of.quota_threads {
+        let says = format!("its cpu limit lets {threads} threads of each worker run at once");
+        let way_out = "raise resources.limits.cpu to W x T cpus, or lower spec.threads";
+        found.push(finding(about, says, way_out));
+    }
     if of.threads_verified < of.threads {
         let says = format!(
             "{} of {} threads are on their planned cpu",

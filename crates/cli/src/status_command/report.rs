@@ -121,6 +121,8 @@ pub(super) struct PlacementReport {
     pub(super) since: Option<String>,
     pub(super) drifts: i64,
     pub(super) drift_cause: Option<String>,
+    /// Threads of each worker that its quota lets run at once, where that is fewer than asked.
+    pub(super) quota_threads: Option<i32>,
     pub(super) reason: Option<String>,
 }
 
@@ -251,10 +253,8 @@ impl PodReport {
         let status = pod.status.clone().unwrap_or_default();
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let containers = status.container_statuses.as_deref().unwrap_or_default();
-        let key = format!(
-            "{}/{name}",
-            pod.metadata.namespace.as_deref().unwrap_or_default()
-        );
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         // An entry of another node is of a pod that once had this name there.
         let placements = nodes
@@ -276,7 +276,7 @@ impl PodReport {
                 None => status.phase.unwrap_or_else(|| "Unknown".to_owned()),
             },
             placement: placements
-                .filter(|p| p.pod == key)
+                .filter(|p| p.is_of(namespace, &name, uid))
                 .map(PlacementReport::of)
                 .next(),
             threads: None,
@@ -316,6 +316,7 @@ impl PlacementReport {
             since: placement.since.as_ref().map(|time| time.0.to_string()),
             drifts: placement.drift.as_ref().map_or(0, |drift| drift.count),
             drift_cause: placement.drift.as_ref().map(|drift| drift.cause.clone()),
+            quota_threads: placement.quota_threads,
             reason: placement.reason.clone(),
         }
     }

@@ -195,6 +195,12 @@ fn put_placement(text: &mut String, of: &PlacementReport, stem: &str) {
             format_args!("{stem}   drifts {} (last: {cause})", of.drifts),
         );
     }
+    if let Some(threads) = of.quota_threads {
+        line(
+            text,
+            format_args!("{stem}   its cpu limit lets {threads} threads of each worker run at once"),
+        );
+    }
     if let Some(reason) = &of.reason {
         line(text, format_args!("{stem}   {reason}"));
     }

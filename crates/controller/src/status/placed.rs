@@ -1,6 +1,6 @@
 //! Placement, as the nodes of the pods tell it.
 
-use albacore_api::{Enforcement, PlacementPolicy, PodPlacement};
+use albacore_api::{Enforcement, InferenceDeploymentSpec, PlacementPolicy, PodPlacement};
 
 use super::Facts;
 
@@ -8,10 +8,19 @@ use super::Facts;
 pub(super) fn pinned(facts: &Facts<'_>) -> Option<String> {
     let spec = &facts.deployment.spec;
     let pods = i64::try_from(facts.live_pods().count()).unwrap_or(i64::MAX);
-    let all = pods * i64::from(spec.workers) * i64::from(spec.threads);
+    let asked = pods * i64::from(spec.workers) * i64::from(spec.threads);
     placements(facts).next()?;
+    // What a quota does not let run at once is not to be pinned.
+    let whole = i64::from(spec.workers) * i64::from(spec.threads);
+    let spared = placements(facts).map(|(_, p)| whole - i64::from(slots(p, spec)));
+    let all = asked - spared.sum::<i64>();
     let verified: i64 = placements(facts).map(|(_, p)| i64::from(p.verified)).sum();
     Some(format!("{verified}/{all}"))
+}
+
+/// Threads of a pod that are to be on one cpu each.
+fn slots(placement: &PodPlacement, spec: &InferenceDeploymentSpec) -> i32 {
+    placement.slots(spec.workers, spec.threads)
 }
 
 fn placements<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a str, &'a PodPlacement)> {
@@ -44,27 +53,20 @@ pub(super) fn placed(facts: &Facts<'_>) -> (&'static str, &'static str, String) 
         );
         return ("Unknown", "NoReport", message);
     }
-    let slots = i32::from(spec.workers) * i32::from(spec.threads);
     if spec.placement.enforcement == Enforcement::Observe {
         let verified: i32 = told.iter().map(|(_, p)| p.verified).sum();
-        let pods = i32::try_from(pods).unwrap_or(i32::MAX);
+        let all: i32 = told.iter().map(|(_, p)| slots(p, spec)).sum();
         let message = format!(
-            "{verified} of {} threads are on their planned cpu; placement.enforcement Observe \
-             writes no mask",
-            slots.saturating_mul(pods)
+            "{verified} of {all} threads are on their planned cpu; placement.enforcement Observe \
+             writes no mask"
         );
         return ("True", "Observed", message);
     }
-    let first = told
-        .iter()
-        .find(|(_, p)| p.verified < slots || p.reason.is_some());
-    match first {
-        None => (
-            "True",
-            "Verified",
-            "every thread is on its planned cpu".to_owned(),
-        ),
+    let mut entries = told.iter();
+    match entries.find(|(_, p)| p.verified < slots(p, spec) || p.reason.is_some()) {
+        None => verified(&told, spec),
         Some((pod, placement)) => {
+            let slots = slots(placement, spec);
             let drift = placement
                 .drift
                 .as_ref()
@@ -78,6 +80,34 @@ pub(super) fn placed(facts: &Facts<'_>) -> (&'static str, &'static str, String) 
                 format!("; {why}")
             };
             ("False", "NotVerified", format!("{message}{why}"))
+        }
+    }
+}
+
+/// Every thread that may run is where it should be. A quota below W x T is the user's own word: as many threads as it lets
+/// run at once are placed, and no agent can place more.
+fn verified(
+    told: &[(&str, &PodPlacement)],
+    spec: &InferenceDeploymentSpec,
+) -> (&'static str, &'static str, String) {
+    let limited = told
+        .iter()
+        .find_map(|(pod, p)| Some((pod, p.quota_threads?)));
+    match limited {
+        None => (
+            "True",
+            "Verified",
+            "every thread is on its planned cpu".to_owned(),
+        ),
+        Some((pod, threads)) => {
+            let message = format!(
+                "every thread that its quota lets run at once is on its planned cpu; {pod}: its cpu limit \
+                 lets {threads} of {} threads of each worker run; raise resources.limits.cpu to {} or \
+                 lower spec.threads",
+                spec.threads,
+                u32::from(spec.workers) * u32::from(spec.threads)
+            );
+            ("True", "QuotaLimited", message)
         }
     }
 }

@@ -340,6 +340,23 @@ fn placement_tells_what_is_missing() {
 }
 
 #[test]
+fn a_quota_that_lets_fewer_threads_run_is_placed_and_says_so() {
+    let mut case = Case::well();
+    let spec = &case.deployment.spec;
+    let (workers, threads) = (i32::from(spec.workers), i32::from(spec.threads));
+    for pod in &mut case.pods {
+        let placement = pod.placement.as_mut().unwrap();
+        placement.quota_threads = Some(threads - 1);
+        placement.verified = workers * (threads - 1);
+    }
+    assert_eq!(case.says("Placed"), "True/QuotaLimited");
+    let all = 2 * workers * (threads - 1);
+    assert_eq!(case.status().pinned, Some(format!("{all}/{all}")));
+    case.pods[1].placement.as_mut().unwrap().verified -= 1;
+    assert_eq!(case.says("Placed"), "False/NotVerified");
+}
+
+#[test]
 fn a_condition_keeps_its_time_until_its_status_changes() {
     let mut case = Case::well();
     case.deployment.status = Some(case.status_at(100));

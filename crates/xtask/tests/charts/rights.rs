@@ -49,7 +49,11 @@ const AGENT: [Right; 6] = [
     ("", "pods", WATCH),
     ("", "nodes", WATCH),
     ("albacore.dev", "inferencedeployments", WATCH),
-    ("albacore.dev", "nodeplacements", &["create", "patch"]),
+    (
+        "albacore.dev",
+        "nodeplacements",
+        &["list", "watch", "create", "patch"],
+    ),
     (
         "albacore.dev",
         "nodeplacements/status",
