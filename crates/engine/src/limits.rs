@@ -72,8 +72,8 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// The shortest, and the one given while nothing is known about the speed.
 pub const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
 
-/// Predictions of at least this many rows are shared by the threads of a worker: waking a thread
-/// costs about as much as a few dozen rows.
+/// Where a model was not measured, predictions of at least this many rows are shared by the threads
+/// of a worker: waking a thread costs about as much as a few dozen rows.
 pub const PARALLEL_ROWS: usize = 64;
 
 /// As above where SHAP values are asked for: a row costs a hundred times as much.
@@ -82,3 +82,16 @@ pub const PARALLEL_SHAP_ROWS: usize = 2;
 /// Pieces that each thread finds of a batch that is shared: more than one, so that a thread that
 /// comes late leaves its share to the others.
 pub const PIECES_PER_THREAD: usize = 4;
+
+/// A batch is shared when one thread would take this many times as long as waking another: sooner,
+/// both would be done at about the time at which one is.
+pub const SHARING_PAYS: f64 = 3.0;
+
+/// How often a worker measures at its start how long waking a thread takes; the shortest counts ...
+pub const DRILLS: usize = 5;
+
+/// ... after a pause in which the thread falls asleep ...
+pub const DRILL_PAUSE: Duration = Duration::from_micros(300);
+
+/// ... waiting no longer than this for its answer.
+pub const DRILL_PATIENCE: Duration = Duration::from_millis(2);

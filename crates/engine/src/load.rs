@@ -1,6 +1,7 @@
 //! Makes models: bytes of a file -> compiled image in sealed memory, and what the front may know.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use albacore_os::SharedMemory;
 use albacore_trees::{Format, Image, Model, Predictor};
@@ -30,7 +31,10 @@ impl LoadedModel {
             Format::XgboostJson => "xgboost_json",
             Format::LightgbmText => "lightgbm_text",
         };
-        let image = Image::compile(&model);
+        let start = Instant::now();
+        let mut clock = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // Measured here, once: the workers find the choices in the image.
+        let image = Image::compile(&model).tuned(&mut clock);
         drop(model);
         let predictor = Predictor::open(image.bytes()).map_err(|error| error.to_string())?;
         let info = ModelInfo {

@@ -10,6 +10,7 @@
 
 use albacore_formats::{Library, Model, Node, Tree};
 
+use crate::predict::Predictor;
 use crate::ranks::form::{RankForm, Source};
 use crate::shap::blocks::can_explain;
 use crate::shap::lots::{Lots, LotsView};
@@ -18,14 +19,17 @@ use crate::transform;
 use crate::view::{ALL_GROUPS, EnsembleView, flag};
 
 /// First word of an image: name and version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x03");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x04");
 /// Words of the header.
-pub(crate) const HEADER_WORDS: usize = 31;
+pub(crate) const HEADER_WORDS: usize = 31 + TUNING_WORDS;
 /// The words up to here are not part of the checksum.
 pub(crate) const UNCHECKED_WORDS: usize = 3;
 
 /// Lengths of the arrays of the rank form.
 pub(crate) const RANK_COUNTS: usize = 9;
+
+/// Words at the end of the header that say what was measured, see `tuning`.
+pub(crate) const TUNING_WORDS: usize = 8;
 
 /// Lengths of the arrays of the lots.
 pub(crate) const LOT_COUNTS: usize = 7;
@@ -56,6 +60,7 @@ pub(crate) struct Header {
     pub(crate) set_words: u64,
     pub(crate) ranks: [u64; RANK_COUNTS],
     pub(crate) lots: [u64; LOT_COUNTS],
+    pub(crate) tuning: [u64; TUNING_WORDS],
 }
 
 impl Header {
@@ -75,6 +80,7 @@ impl Header {
             set_words,
             ranks,
             lots,
+            tuning,
         } = self;
         let counts = [
             library,
@@ -95,7 +101,9 @@ impl Header {
         first.copy_from_slice(&counts);
         let (middle, last) = last.split_at_mut(RANK_COUNTS);
         middle.copy_from_slice(&ranks);
-        last.copy_from_slice(&lots);
+        let (middle, last) = last.split_at_mut(LOT_COUNTS);
+        middle.copy_from_slice(&lots);
+        last.copy_from_slice(&tuning);
         words
     }
 
@@ -121,9 +129,12 @@ impl Header {
         ] = words;
         let mut ranks = [0; RANK_COUNTS];
         let mut lots = [0; LOT_COUNTS];
-        let (of_ranks, of_lots) = rest.split_at(RANK_COUNTS);
+        let mut tuning = [0; TUNING_WORDS];
+        let (of_ranks, rest) = rest.split_at(RANK_COUNTS);
+        let (of_lots, of_tuning) = rest.split_at(LOT_COUNTS);
         ranks.copy_from_slice(of_ranks);
         lots.copy_from_slice(of_lots);
+        tuning.copy_from_slice(of_tuning);
         Self {
             library,
             properties,
@@ -139,6 +150,7 @@ impl Header {
             set_words,
             ranks,
             lots,
+            tuning,
         }
     }
 }
@@ -211,8 +223,23 @@ impl Image {
             set_words: arrays.set_words.len() as u64,
             ranks: ranks.counts(),
             lots: lots.counts(),
+            tuning: [0; TUNING_WORDS],
         };
         arrays.image(header, &ranks, &lots)
+    }
+
+    /// Times the kernels on this cpu, as [`Predictor::tuned`] does, and keeps the choices with the
+    /// model: whoever opens the image has them, without measuring again. `clock` counts nanoseconds
+    /// from anywhere.
+    #[must_use]
+    pub fn tuned(mut self, clock: &mut dyn FnMut() -> u64) -> Self {
+        let Ok(predictor) = Predictor::open(self.bytes()) else {
+            return self;
+        };
+        let words = predictor.tuned(clock).tuning().words();
+        self.words[HEADER_WORDS - TUNING_WORDS..HEADER_WORDS].copy_from_slice(&words);
+        self.words[2] = checksum(&self.words[UNCHECKED_WORDS..]);
+        self
     }
 
     /// The bytes, to be written to a file or to shared memory; they start on an 8-byte boundary.

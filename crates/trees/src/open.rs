@@ -5,8 +5,8 @@ use bytemuck::AnyBitPattern;
 
 use crate::error::ImageError;
 use crate::image::{
-    HEADER_WORDS, Header, LOT_COUNTS, MAGIC, RANK_COUNTS, UNCHECKED_WORDS, checksum, library_code,
-    property,
+    HEADER_WORDS, Header, LOT_COUNTS, MAGIC, RANK_COUNTS, TUNING_WORDS, UNCHECKED_WORDS, checksum,
+    library_code, property,
 };
 use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::ranks::{self, RankView};
@@ -24,6 +24,8 @@ pub(crate) struct Opened<'a> {
     pub(crate) transform: Transform,
     pub(crate) has_covers: bool,
     pub(crate) view: EnsembleView<'a>,
+    /// What was measured.
+    pub(crate) tuning: [u64; TUNING_WORDS],
 }
 
 type Checked<T> = Result<T, ImageError>;
@@ -85,6 +87,7 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
         transform,
         has_covers,
         view,
+        tuning: header.tuning,
     })
 }
 

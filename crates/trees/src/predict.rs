@@ -60,7 +60,7 @@ impl<'a> Predictor<'a> {
     /// Any damage: another version, missing bytes, a wrong checksum, an index out of range.
     pub fn open(image: &'a [u8]) -> Result<Self, ImageError> {
         let model = open(image)?;
-        let tuning = Tuning::by_rule(&model.view);
+        let tuning = Tuning::by_rule(&model.view).with_words(&model.tuning, &model.view);
         Ok(Self { model, tuning })
     }
 
@@ -95,6 +95,17 @@ impl<'a> Predictor<'a> {
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
         &self.tuning.choices
+    }
+
+    /// What a row took when this model was measured, in nanoseconds, in a call of so many rows;
+    /// `None` where it was not measured. Leaves are as margins, interactions at least what
+    /// contributions are.
+    #[must_use]
+    pub fn row_nanoseconds(&self, kind: Kind, rows: usize) -> Option<f64> {
+        match kind {
+            Kind::Value | Kind::Margin | Kind::Leaf => self.tuning.choice(rows).nanoseconds,
+            _ => self.tuning.contribs,
+        }
     }
 
     /// The library that trained the model.

@@ -5,6 +5,7 @@
 //! explained there, on every machine, in the widest vectors; the bits are the same in all.
 
 use crate::error::PredictError;
+use crate::image::TUNING_WORDS;
 use crate::kernel::{Engine, Kernel};
 use crate::limits::{BLOCK_ROWS, TUNING_CALLS, TUNING_FEATURES_MAX, TUNING_NANOSECONDS_MAX};
 use crate::output::{Kind, OutputMut};
@@ -19,8 +20,11 @@ use albacore_formats::Library;
 /// Numbers of rows that are told apart: each stands for itself and what is below the next.
 pub(crate) const SIZES: [usize; 7] = [1, 2, 4, 8, 16, 32, BLOCK_ROWS];
 
-/// From this many rows on a block pays by rule.
-const BLOCK_FROM: usize = 16;
+/// Contributions of more values than this are not measured.
+const CONTRIBS_MAX: usize = 1 << 20;
+
+/// Above this many rows a block pays by rule.
+const WALK_TO: usize = 16;
 
 /// The kernel that was chosen for a number of rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +44,8 @@ pub(crate) struct Tuning {
     engines: [Engine; SIZES.len()],
     /// How contributions are explained in blocks; `None`: row by row.
     pub(crate) explain: Option<Simd>,
+    /// What contributions of a row took, in nanoseconds, if that was measured.
+    pub(crate) contribs: Option<f64>,
 }
 
 impl Tuning {
@@ -55,7 +61,7 @@ impl Tuning {
         tuning.explain =
             can_explain(view).then(|| Simd::avx512().or_else(Simd::avx2).unwrap_or(Simd::PLAIN));
         for (place, &rows) in SIZES.iter().enumerate() {
-            let kernels = if rows < BLOCK_FROM {
+            let kernels = if rows <= WALK_TO {
                 &[Kernel::Walk, Kernel::Nodes][..]
             } else {
                 &best
@@ -81,7 +87,52 @@ impl Tuning {
                 Engine::Blocks(simd) => can_explain(view).then_some(simd),
                 Engine::Nodes | Engine::Walk => None,
             },
+            contribs: None,
         }
+    }
+
+    /// The choices as words of an image: the time as `f32` and the kernel's number for each size, and
+    /// the time of contributions. 0: not measured.
+    pub(crate) fn words(&self) -> [u64; TUNING_WORDS] {
+        let word = |time: f64, number: u64| u64::from((time as f32).to_bits()) << 32 | number;
+        std::array::from_fn(|place| match self.choices.get(place) {
+            Some(choice) => {
+                let number = Kernel::ALL
+                    .iter()
+                    .position(|&kernel| kernel == choice.kernel);
+                let number = number.map_or(0, |number| number as u64 + 1);
+                choice.nanoseconds.map_or(0, |time| word(time, number))
+            }
+            None => self.contribs.map_or(0, |time| word(time, 1)),
+        })
+    }
+
+    /// The choices of an image, as far as this cpu has the kernels.
+    pub(crate) fn with_words(
+        mut self,
+        words: &[u64; TUNING_WORDS],
+        view: &EnsembleView<'_>,
+    ) -> Self {
+        for (place, &word) in words.iter().enumerate() {
+            let time = f64::from(f32::from_bits((word >> 32) as u32));
+            let number = (word as u32 as usize).checked_sub(1);
+            let kernel = number.and_then(|number| Kernel::ALL.get(number));
+            let (Some(&kernel), true) = (kernel, time >= 0.0) else {
+                continue;
+            };
+            if place >= SIZES.len() {
+                self.contribs = Some(time);
+            } else if let Some(engine) = kernel.engine(view) {
+                self.set(place, kernel, engine, Some(time));
+            }
+        }
+        self
+    }
+
+    /// The choice for a call of so many rows.
+    pub(crate) fn choice(&self, rows: usize) -> Choice {
+        let place = SIZES.partition_point(|&size| size < rows);
+        self.choices[place.min(SIZES.len() - 1)]
     }
 
     pub(crate) fn set(
@@ -126,6 +177,7 @@ pub(crate) fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64)
         start: clock(),
         clock,
     };
+    tuning.contribs = bench.time_contribs(predictor);
     for (place, &rows) in SIZES.iter().enumerate() {
         let mut best = (u64::MAX, Kernel::Nodes, Engine::Nodes);
         for (kernel, engine, predictor) in &kernels {
@@ -171,6 +223,42 @@ impl Bench<'_> {
             }
         }
         Some(shortest)
+    }
+
+    /// The shorter of two explanations of a row. `None`: the model has none, or their output is too
+    /// large.
+    fn time_contribs(&mut self, predictor: &Predictor<'_>) -> Option<f64> {
+        let width = predictor.output_width(Kind::Contribs);
+        if width > CONTRIBS_MAX {
+            return None;
+        }
+        let (mut floats, mut doubles) = (Vec::new(), Vec::new());
+        let mut shortest = u64::MAX;
+        for _ in 0..2 {
+            let before = (self.clock)();
+            let values = ..predictor.features();
+            let (rows, out) = match predictor.library() {
+                Library::Xgboost => {
+                    floats.resize(width, 0.0);
+                    (
+                        Rows::F32(&self.singles[values]),
+                        OutputMut::F32(&mut floats),
+                    )
+                }
+                Library::Lightgbm => {
+                    doubles.resize(width, 0.0);
+                    (
+                        Rows::F64(&self.sample[values]),
+                        OutputMut::F64(&mut doubles),
+                    )
+                }
+            };
+            predictor
+                .predict(Kind::Contribs, rows, out, &mut self.scratch)
+                .ok()?;
+            shortest = shortest.min((self.clock)().saturating_sub(before));
+        }
+        Some(shortest as f64)
     }
 
     /// Each call has other rows while there are some: a cpu learns the branches of rows that come

@@ -66,6 +66,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
         }
         // Whoever looks at the threads of a ready worker finds every name.
         team.assemble();
+        team.drill();
         lead(inherited, &models, &team, &mut hands);
         team.dismiss();
         Ok(())

@@ -7,6 +7,9 @@
 //! waits at the end only for pieces that somebody has claimed. The claim word holds the generation
 //! of the batch and the next piece, so that a peer which comes late claims nothing.
 //!
+//! Whether sharing pays is a matter of times: what a row of the model took when it was loaded, and
+//! what it takes here until a sleeping peer runs, which rank 0 measures before the first batch.
+//!
 //! **Proof sketch.** A claim succeeds only while the word holds the generation that the peer saw
 //! and a piece below its count. Rank 0 leaves the batch only when all pieces are finished, and
 //! closes the word before it says so; until then the ring holds the batch. So a peer whose claim
@@ -15,7 +18,8 @@
 //! **Limits.** Generations are 32 bits: a peer would have to sleep through 2^32 shared batches
 //! between two instructions to mistake one for another.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use albacore_os::futex::{self, Reach};
 use albacore_trees::Kind;
@@ -23,7 +27,8 @@ use albacore_trees::Kind;
 use super::compute::Hands;
 use super::models::{Models, Table};
 use crate::KindSet;
-use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD};
+use crate::limits::{DRILL_PATIENCE, DRILL_PAUSE, DRILLS};
+use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARING_PAYS};
 use crate::ring::{Ring, Segment};
 
 /// No piece can be claimed.
@@ -43,6 +48,11 @@ pub(super) struct Team {
     finished: AtomicU32,
     /// Peers that run, and so bear their names.
     present: AtomicU32,
+    /// Whether peers are only to answer, and how many have.
+    is_drill: AtomicBool,
+    answers: AtomicU32,
+    /// How long it takes to wake a peer, in nanoseconds.
+    waking: AtomicU64,
 }
 
 /// The batch that threads share, as one of them has read it.
@@ -61,10 +71,59 @@ struct Cut {
     pieces: u32,
 }
 
+/// What is known of the time of a batch.
+struct Times<'a> {
+    models: &'a Table,
+    /// How long it takes to wake a peer, in nanoseconds.
+    waking: f64,
+}
+
+impl Times<'_> {
+    /// Of a row of a segment, in nanoseconds; `None` where a kind was not measured.
+    fn row(&self, segment: &Segment) -> Option<f64> {
+        let predictor = &self.models.get(segment.edition)?.predictor;
+        let kinds = KindSet::from_bits(segment.kinds);
+        let times = kinds
+            .iter()
+            .map(|kind| predictor.row_nanoseconds(kind, segment.rows));
+        times.sum()
+    }
+
+    /// Of all segments.
+    fn batch(&self, segments: &[Segment]) -> Option<f64> {
+        let times = segments
+            .iter()
+            .map(|it| Some(self.row(it)? * it.rows as f64));
+        times.sum()
+    }
+}
+
 impl Cut {
     /// `None`: not worth sharing.
-    fn new(segments: &[Segment], threads: usize) -> Option<Self> {
+    fn new(segments: &[Segment], threads: usize, times: &Times<'_>) -> Option<Self> {
         let total: usize = segments.iter().fold(0, |sum, s| sum.saturating_add(s.rows));
+        if threads < 2 || total < 2 {
+            return None;
+        }
+        match times.batch(segments) {
+            Some(time) => Self::by_time(total, threads, time, times.waking),
+            None => Self::by_rule(segments, threads, total),
+        }
+    }
+
+    /// A batch of `total` rows that takes so many nanoseconds.
+    fn by_time(total: usize, threads: usize, time: f64, waking: f64) -> Option<Self> {
+        if time < SHARING_PAYS * waking {
+            return None;
+        }
+        // No piece is shorter than it takes to wake somebody for it.
+        let pieces = (time / waking.max(1.0)) as usize;
+        let pieces = pieces.clamp(threads, threads * PIECES_PER_THREAD);
+        Self::of(total.div_ceil(pieces), total)
+    }
+
+    /// Without measurements: by numbers of rows.
+    fn by_rule(segments: &[Segment], threads: usize, total: usize) -> Option<Self> {
         let is_shap = segments
             .iter()
             .map(|segment| KindSet::from_bits(segment.kinds))
@@ -74,10 +133,14 @@ impl Cut {
         } else {
             (PARALLEL_ROWS, PARALLEL_ROWS / 4)
         };
-        if threads < 2 || total < worthwhile {
+        if total < worthwhile {
             return None;
         }
         let rows = total.div_ceil(threads * PIECES_PER_THREAD).max(piece_min);
+        Self::of(rows, total)
+    }
+
+    fn of(rows: usize, total: usize) -> Option<Self> {
         let pieces = u32::try_from(total.div_ceil(rows)).ok()?;
         Some(Self { rows, pieces })
     }
@@ -91,7 +154,39 @@ impl Team {
             claim: AtomicU64::new(u64::from(CLOSED)),
             finished: AtomicU32::new(0),
             present: AtomicU32::new(0),
+            is_drill: AtomicBool::new(false),
+            answers: AtomicU32::new(0),
+            waking: AtomicU64::new(0),
         }
+    }
+
+    fn times<'a>(&self, models: &'a Table) -> Times<'a> {
+        Times {
+            models,
+            waking: self.waking.load(Ordering::Relaxed) as f64,
+        }
+    }
+
+    /// Rank 0, when every peer runs: how long it takes until a sleeping peer answers.
+    pub(super) fn drill(&self) {
+        if self.threads < 2 {
+            return;
+        }
+        let mut shortest = DRILL_PATIENCE;
+        self.is_drill.store(true, Ordering::Release);
+        for _ in 0..DRILLS {
+            std::thread::sleep(DRILL_PAUSE);
+            let before = self.answers.load(Ordering::Acquire);
+            let start = Instant::now();
+            self.generation.fetch_add(1, Ordering::AcqRel);
+            // infallible: at most THREADS_MAX.
+            futex::wake(Reach::Process, &self.generation, self.threads as u32 - 1);
+            futex::wait(Reach::Process, &self.answers, before, Some(DRILL_PATIENCE));
+            shortest = shortest.min(start.elapsed());
+        }
+        self.is_drill.store(false, Ordering::Release);
+        let waking = u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX);
+        self.waking.store(waking, Ordering::Release);
     }
 
     /// Rank 0: waits until every peer runs.
@@ -113,7 +208,7 @@ impl Team {
         if !ring.read(&mut segments) {
             segments.clear();
         }
-        match Cut::new(&segments, self.threads) {
+        match Cut::new(&segments, self.threads, &self.times(models)) {
             None => compute_rows(ring, models, hands, &segments, 0..usize::MAX),
             Some(cut) => {
                 self.finished.store(0, Ordering::Relaxed);
@@ -162,11 +257,16 @@ impl Team {
                 continue;
             }
             seen = generation;
+            if self.is_drill.load(Ordering::Acquire) {
+                self.answers.fetch_add(1, Ordering::Release);
+                futex::wake(Reach::Process, &self.answers, 1);
+                continue;
+            }
             let mut segments = std::mem::take(&mut hands.segments);
+            let table = models.table();
             if ring.read(&mut segments)
-                && let Some(cut) = Cut::new(&segments, self.threads)
+                && let Some(cut) = Cut::new(&segments, self.threads, &self.times(&table))
             {
-                let table = models.table();
                 self.work(
                     &Shared {
                         generation,
@@ -267,27 +367,76 @@ mod tests {
         }
     }
 
+    /// Nothing was measured: no model is known.
+    fn cut(segments: &[Segment], threads: usize) -> Option<Cut> {
+        let times = Times {
+            models: &Table::default(),
+            waking: 1e4,
+        };
+        Cut::new(segments, threads, &times)
+    }
+
     #[test]
     fn small_batches_and_single_threads_do_not_share() {
-        assert_eq!(
-            Cut::new(&[segment(PARALLEL_ROWS - 1, Kind::Value)], 4),
-            None
-        );
-        assert_eq!(Cut::new(&[segment(10_000, Kind::Value)], 1), None);
-        assert_eq!(Cut::new(&[], 4), None);
+        assert_eq!(cut(&[segment(PARALLEL_ROWS - 1, Kind::Value)], 4), None);
+        assert_eq!(cut(&[segment(10_000, Kind::Value)], 1), None);
+        assert_eq!(cut(&[], 4), None);
+    }
+
+    #[test]
+    fn a_batch_is_shared_when_it_takes_longer_than_waking_somebody() {
+        let waking = 20_000.0;
+        assert_eq!(Cut::by_time(100, 2, waking, waking), None);
+        assert_eq!(Cut::by_time(100, 2, 1.5 * waking, waking), None);
+        let cut = |time| Cut::by_time(100, 2, time, waking).expect("a shared batch");
+        let (short, long) = (cut(SHARING_PAYS * waking), cut(100.0 * waking));
+        assert_eq!((short.rows, short.pieces), (34, 3));
+        assert_eq!((long.rows, long.pieces), (13, 8));
     }
 
     #[test]
     fn pieces_cover_the_batch() {
         for rows in 1..2000 {
             for kind in [Kind::Value, Kind::Contribs] {
-                if let Some(cut) = Cut::new(&[segment(rows, kind), segment(3, kind)], 3) {
+                if let Some(cut) = cut(&[segment(rows, kind), segment(3, kind)], 3) {
                     let pieces = cut.pieces as usize;
                     assert!(cut.rows * pieces >= rows + 3);
                     assert!(cut.rows * (pieces - 1) < rows + 3);
                 }
             }
         }
+    }
+
+    #[test]
+    fn waking_a_peer_is_measured_and_no_answer_is_taken_for_a_piece() {
+        let team = Team::new(2);
+        std::thread::scope(|scope| {
+            let peer = || {
+                team.present.fetch_add(1, Ordering::Release);
+                futex::wake(Reach::Process, &team.present, 1);
+                let mut seen = 0;
+                // bound: one pass for each drill.
+                while seen != DISMISSED {
+                    futex::wait(Reach::Process, &team.generation, seen, None);
+                    let generation = team.generation.load(Ordering::Acquire);
+                    if generation != seen && generation != DISMISSED {
+                        team.answers.fetch_add(1, Ordering::Release);
+                        futex::wake(Reach::Process, &team.answers, 1);
+                    }
+                    seen = generation;
+                }
+            };
+            scope.spawn(peer);
+            team.assemble();
+            team.drill();
+            team.dismiss();
+        });
+        let waking = team.waking.load(Ordering::Acquire);
+        assert!(
+            waking > 0 && waking <= DRILL_PATIENCE.as_nanos() as u64,
+            "{waking}"
+        );
+        assert_eq!(team.finished.load(Ordering::Acquire), 0);
     }
 
     #[test]

@@ -58,6 +58,9 @@ fn check_columns(view: &EnsembleView<'_>) -> Checked<()> {
             return out_of_range("asked features", 0);
         }
     }
+    if !form.asked.is_sorted_by(|a, b| a[0] < b[0]) {
+        return out_of_range("asked features", 0);
+    }
     let sets = view.set_starts.len() - 1;
     for &words in form.columns {
         let column = Column::of_words(words);

@@ -68,10 +68,17 @@ impl Block {
     fn fill_singles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, simd: Simd) {
         let form = &view.ranks;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
-        for (some, first) in form.asked.chunks(16).zip((0_u32..).step_by(16)) {
-            take(&mut self.singles, some, view.features, rows, simd);
-            for ((&words, values), index) in some.iter().zip(&*self.singles).zip(first..) {
+        let (mut rest, mut index) = (form.asked, 0_u32);
+        // bound: each turn takes a feature at least.
+        while let Some(&[first, ..]) = rest.first() {
+            // Up to 16 neighboring features at a time.
+            let end = rest.partition_point(|words| words[0] < first + 16);
+            let (some, others) = rest.split_at(end);
+            rest = others;
+            let first = take(&mut self.singles, some, view.features, rows, simd);
+            for (place, &words) in some.iter().enumerate() {
                 let asked = Asked::of_words(words);
+                let values = &self.singles[first.map_or(place, |first| asked.feature - first)];
                 let table = &form.tables[asked.table..][..asked.table_length()];
                 simd.ranks(values, table, &mut self.ranks);
                 while let Some((bytes, words)) = columns.next_if(|(_, words)| words[0] == index) {
@@ -86,6 +93,7 @@ impl Block {
                         *byte = byte_of(view, column, x, self.ranks[row]);
                     }
                 }
+                index += 1;
             }
         }
     }
@@ -133,21 +141,26 @@ fn each<T: Copy>(x: &[T], features: usize, feature: usize, mut take: impl FnMut(
     }
 }
 
-/// The values of up to 16 features, feature by feature.
+/// Fewer features than this are taken one by one.
+const TOGETHER_FROM: usize = 3;
+
+/// The values of asked features, all among 16 neighbors, feature by feature: from the one that is
+/// returned on, or of the asked ones alone.
 fn take(
     singles: &mut [[f32; BLOCK_ROWS]; 16],
     asked: &[[u32; 4]],
     features: usize,
     rows: Rows<'_>,
     simd: Simd,
-) {
-    let first = asked[0][0] as usize;
-    let is_run = asked.len() == 16 && asked[15][0] as usize == first + 15;
-    if let (Rows::F32(x), true) = (rows, is_run)
+) -> Option<usize> {
+    if let Rows::F32(x) = rows
+        && asked.len() >= TOGETHER_FROM
+        && features >= 16
         && x.len() >= BLOCK_ROWS * features
     {
+        let first = (asked[0][0] as usize).min(features - 16);
         simd.transpose(x, features, first, singles);
-        return;
+        return Some(first);
     }
     for (values, words) in singles.iter_mut().zip(asked) {
         let feature = words[0] as usize;
@@ -156,6 +169,7 @@ fn take(
             Rows::F64(x) => each(x, features, feature, |row, x| values[row] = x as f32),
         }
     }
+    None
 }
 
 /// The number of cuts up to a value; 0 for NaN.

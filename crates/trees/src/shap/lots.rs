@@ -328,8 +328,8 @@ impl Lots {
         sets: &[u32],
         (lanes, nodes): (&[Lane<'_>], Nodes),
     ) {
-        for number in 0..ABREAST {
-            let ask = lanes.get(number).zip(nodes[number]).map(|(lane, node)| {
+        for (number, node) in nodes.into_iter().enumerate() {
+            let ask = lanes.get(number).zip(node).map(|(lane, node)| {
                 let splits = &view.ranks.splits[view.splits_of(lane.index)];
                 let [column, byte, ..] = splits[lane.numbers[node] as usize];
                 ask_of(view, sets, usize::from(column), usize::from(byte))

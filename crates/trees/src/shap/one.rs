@@ -164,11 +164,11 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
             }
             let share = self.number(own, 0);
             let goes = u64::from(self.firsts[place] >> self.first);
-            for k in 0..N {
-                self.store(depth, k, above[k]);
+            for (k, above) in above.iter_mut().enumerate() {
+                self.store(depth, k, *above);
                 let ratio = lanes.mul(share, factors.a[k]);
                 let ratio = lanes.add_where(goes & factors.alive, ratio, factors.b[k]);
-                above[k] = lanes.mul(above[k], ratio);
+                *above = lanes.mul(*above, ratio);
             }
             if let Some(open) = self.stack.get_mut(depth) {
                 *open = Open {
@@ -218,14 +218,14 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
         let from = vectors(shape, N) - N - 1;
         let product = self.number(own, from);
         let mut c = [one; N];
-        for k in 0..N {
+        for (k, c) in c.iter_mut().enumerate() {
             let inverse = self.number(own, from + 1 + k);
             let scale = lanes.mul(product, inverse);
             let a = lanes.mul(scale, self.rest[k]);
             // A row that has left the path earlier: only the share counts.
             factors.a[k] = lanes.select(factors.alive, a, one);
             factors.b[k] = lanes.mul(inverse, self.at[k]);
-            c[k] = lanes.mul(scale, inverse);
+            *c = lanes.mul(scale, inverse);
         }
         factors.c = Some(c);
         factors
@@ -238,7 +238,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
         &mut self,
         place: usize,
         factors: &Factors<L, N>,
-        (above, followed, expected): (&[L::Vector; N], &[L::Vector; N], &[L::Vector; N]),
+        [above, followed, expected]: [&[L::Vector; N]; 3],
     ) -> [L::Vector; N] {
         let lanes = self.lanes;
         let zero = lanes.splat(0.0);
@@ -276,7 +276,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
         let goes = u64::from(self.firsts[place] >> self.first);
         let leaves = [self.number(own, 1), self.number(own, 2)];
         let followed = self.lanes.select(goes, leaves[0], leaves[1]);
-        self.add_up(place, factors, (above, &[followed; N], &[expected; N]))
+        self.add_up(place, factors, [above, &[followed; N], &[expected; N]])
     }
 
     /// Up from a child whose sum is known, until a second child is to be gone down to.
@@ -339,7 +339,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
                 expected[k] = lanes.add(parts[0], parts[1]);
                 followed[k] = lanes.select(goes, first[k], second[k]);
             }
-            *below = self.add_up(place, &factors, (above, &followed, &expected));
+            *below = self.add_up(place, &factors, [above, &followed, &expected]);
             *depth -= 1;
         }
     }
