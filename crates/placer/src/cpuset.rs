@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use albacore_os::{
     Cgroup, CgroupError, EffectiveCpuset, EffectiveFile, Enclosure, HostRoot, OsError, Pid,
@@ -11,7 +12,7 @@ use albacore_os::{
 use albacore_topology::CpuSet;
 
 use crate::PlacerError;
-use crate::limits::CGROUPS_MAX;
+use crate::limits::{CGROUPS_MAX, CPUSET_WRITE_TIME};
 
 /// The cpuset of one subject.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct CpusetView {
     pub(crate) source: PathBuf,
     /// How often they were seen or heard to change.
     pub(crate) changes: u64,
+    /// When it was seen to change last.
+    changed_at: Option<Instant>,
 }
 
 impl CpusetView {
@@ -54,6 +57,7 @@ impl CpusetView {
             cpus: CpuSet::new(),
             source: PathBuf::new(),
             changes: 0,
+            changed_at: None,
         };
         view.update(host)?;
         Ok(view)
@@ -120,6 +124,7 @@ impl CpusetView {
         if differs {
             self.cpus = cpus;
             self.changes += 1;
+            self.changed_at = Some(Instant::now());
         }
         Ok(differs)
     }
@@ -143,6 +148,13 @@ impl CpusetView {
             self.files.insert(at, file);
         }
         cgroup.read_effective_of(host, online.clone())
+    }
+
+    /// While a change is a moment old, an old kernel may still be wiping masks for it, thread by thread: what is found then
+    /// counts as another change, and nobody else is blamed.
+    pub(crate) fn settle(&mut self) {
+        let age = self.changed_at.map(|at| at.elapsed());
+        self.changes += u64::from(age.is_some_and(|age| age < CPUSET_WRITE_TIME));
     }
 
     /// True if masks are given back by setting them to a given limit, not to whatever the cpuset is.

@@ -66,6 +66,9 @@ pub const SLOWDOWN_MAX: u32 = 8;
 /// Period in which effective cpusets and the online cpus are read: nothing announces some of their changes.
 pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);
 
+/// A kernel that wipes masks with a cpuset shows the new cpuset first, and is done with all threads within this time.
+pub const CPUSET_WRITE_TIME: Duration = Duration::from_millis(100);
+
 /// Period in which the whole tree is read if something was born on the machine since.
 pub const TREE_PERIOD: Duration = Duration::from_secs(1);
 

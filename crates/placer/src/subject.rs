@@ -246,6 +246,7 @@ impl Subject {
         self.is_dirty = false;
         self.retry_at = None;
         for _ in 0..PASSES_MAX {
+            self.cpuset.settle();
             let observation = self.observe(around)?;
             match self.solved.update(&self.policy, &observation)? {
                 Solving::Nothing | Solving::Current => {}
