@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::queue::Entry;
+use crate::batch::Entry;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 /// Hand these requests to this worker.
@@ -19,7 +19,7 @@ pub struct Dispatch {
     members: Range<usize>,
 }
 
-/// Give up this request: its batch reached [`crate::BLAME_MAX`].
+/// Give up this request: alone in its batch it reached [`crate::BLAME_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned {
     /// The request.

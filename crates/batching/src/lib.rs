@@ -10,7 +10,6 @@ pub mod deadlines;
 mod latency;
 mod limits;
 mod policy;
-mod queue;
 mod scaling;
 mod scheduler;
 mod units;
@@ -18,9 +17,9 @@ mod units;
 pub use actions::{Abandoned, Actions, Dispatch};
 pub use latency::{LatencyLine, LatencyModel};
 pub use limits::BLAME_MAX;
-pub use policy::{Candidate, Policy, Window};
+pub use policy::{Policy, Profile};
 pub use scaling::{
-    Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED, GROWTH_PAUSE,
+    ALERT, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED, GROWTH_PAUSE,
     GROWTH_PODS_FREE, Load, ReplicaBounds, SHRINK_DELAY, load_factor,
 };
 pub use scheduler::{Config, Event, QueueFull, Scheduler};

@@ -1,13 +1,15 @@
-//! The release rule: in which window a candidate may be dispatched.
+//! The release rule of all queues, and what a queue's batches cost and may take.
 
 use crate::Nanos;
+use crate::deadlines::{Cost, DropRule, QueueRules, Release, Target};
 
 /// When a batch leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The scheduler's own choice. Nothing has been learned that would make waiting worth it, so a
-    /// batch leaves as soon as a worker is free.
+    /// The scheduler's own choice, queue by queue: deferred where that raises goodput.
     Auto,
+    /// As late as the objective allows; as soon as a worker is free where no objective is known.
+    Deferred,
     /// As soon as a worker is free.
     Eager,
     /// When the oldest request has waited for `delay`, or when no further request fits.
@@ -17,40 +19,69 @@ pub enum Policy {
     },
 }
 
-/// The best batch that a queue could release now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Rows of the batch; of a full one an upper bound, because its last request may not fit.
-    pub rows: usize,
-    /// When its oldest request arrived.
-    pub oldest: Nanos,
-    /// Whether no further request fits.
-    pub is_full: bool,
+/// What is known of the requests of a queue. Only a queue of which both are known has deadlines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// What a batch costs, with the margin that is to be kept.
+    pub cost: Option<Cost>,
+    /// From arrival to deadline.
+    pub objective: Option<Nanos>,
 }
 
-/// The times at which a candidate may be dispatched, both inclusive.
+/// The bounds of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// From here on waiting does not help.
-    pub exec: Nanos,
-    /// From here on it is late; [`Nanos::MAX`] under a rule that knows no deadlines.
-    pub latest: Nanos,
+pub(crate) struct BatchBounds {
+    pub(crate) rows_max: u64,
+    pub(crate) requests_max: usize,
 }
+
+/// The deadline of what has none: 73 years, so that the order of arrivals still decides.
+const NO_OBJECTIVE: Nanos = Nanos(1 << 61);
+
+/// How long before frontrun a deferred window opens, as one part of so many of the objective: timers
+/// and wakes take their time, and a window of one alpha may see no free worker.
+const EARLY_PART: u64 = 20;
 
 impl Policy {
-    /// The window of `candidate`. Depends on nothing else, so a timer set for `exec` stays right
-    /// until the candidate changes.
-    #[must_use]
-    pub fn window(&self, candidate: &Candidate) -> Window {
-        let exec = match self {
-            Self::Timeout { delay } if !candidate.is_full => {
-                candidate.oldest.saturating_add(*delay)
-            }
-            Self::Auto | Self::Eager | Self::Timeout { .. } => candidate.oldest,
+    /// The rules of a queue.
+    pub(crate) fn rules(&self, profile: &Profile, bounds: BatchBounds) -> QueueRules {
+        let (Some(cost), Some(objective)) = (profile.cost, profile.objective) else {
+            return self.rules_without_deadlines(bounds);
         };
-        Window {
-            exec,
-            latest: Nanos::MAX,
+        let window = |target| DropRule::Window { target };
+        let (release, drop) = match *self {
+            Self::Auto => (Release::Auto, window(Target::Auto)),
+            Self::Deferred => {
+                let early = Nanos(objective.0 / EARLY_PART);
+                (Release::Deferred { early }, window(Target::Half))
+            }
+            Self::Eager => (Release::Eager, window(Target::Half)),
+            Self::Timeout { delay } => (Release::Timeout { delay }, window(Target::Half)),
+        };
+        QueueRules {
+            cost,
+            objective,
+            release,
+            drop,
+            rate: 0.0,
+            rows_max: bounds.rows_max,
+            requests_max: bounds.requests_max,
+        }
+    }
+
+    /// The same for requests that are never too late.
+    pub(crate) fn rules_without_deadlines(&self, bounds: BatchBounds) -> QueueRules {
+        QueueRules {
+            cost: Cost::new(0.0, 0.0),
+            objective: NO_OBJECTIVE,
+            release: match *self {
+                Self::Timeout { delay } => Release::Timeout { delay },
+                Self::Auto | Self::Deferred | Self::Eager => Release::Eager,
+            },
+            drop: DropRule::Head,
+            rate: 0.0,
+            rows_max: bounds.rows_max,
+            requests_max: bounds.requests_max,
         }
     }
 }

@@ -1,28 +1,36 @@
-//! Matchmaking of queues and workers.
+//! The scheduler of the live server: the queues of [`crate::deadlines`], workers that are held and
+//! die, batches that run again, and a door.
 //!
 //! **Problem.** Requests of several queues, workers that run one batch at a time and may die: each
-//! request must run once, in the order of its queue, as early as the release rule allows.
+//! request must be answered once, in time if that can be, and none may be refused that could be.
 //!
-//! **Approach.** Every event updates the state, then free workers are matched: first with batches
-//! whose worker died, then with the queue whose window is open and ends first (ties: the oldest
-//! request, then the lowest index). The lowest-numbered free worker takes the batch, so that idle
-//! workers stay idle and can be seen to be. If none is open, a timer says when the next one opens.
+//! **Approach.** Every queue is two of the core: one with the objective, whose core gives up what
+//! cannot be in time, and one behind it for what was given up: it was accepted, so it still runs,
+//! after what can be in time. A batch whose worker died runs again before all others. If it is to
+//! blame for deaths it is halved, and its halves again, until the request that kills is alone and
+//! abandoned. What has waited for [`crate::limits::WAIT_MAX`] although nothing is urgent about it gets every
+//! [`crate::limits::TURN`]th batch, so that nothing starves.
 //!
-//! **Proof sketch.** A request is in exactly one place: its queue, a replay, or the batch of one
-//! worker; every transition moves it and none copies it. It leaves for good when its batch is done,
-//! when it is withdrawn while waiting, or when its batch is abandoned. Inside a queue batches are
-//! prefixes, so order is kept. After a step either no worker is free, or no window is open and the
-//! timer is the earliest opening: so nothing waits without a next event.
+//! The door knows what all waiting and running batches cost: a request is refused when it could not
+//! be in time behind them. If nothing waits and a worker is free everything is let in: what is
+//! known of costs may be wrong, and only batches teach better.
 //!
-//! **Limits.** One matching costs O(queues); queues are models, and few. A worker runs one batch at
-//! a time.
+//! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the batch
+//! of one worker; every transition moves it and none copies it. It leaves for good when its batch is
+//! done, when it is withdrawn while waiting, or when it is abandoned. Free workers are those that
+//! the core knows to be free: a replay claims one before the core decides.
+//!
+//! **Limits.** One step costs O(queues) for the turn of those that wait long; queues are models, and
+//! few. A worker runs one batch at a time.
+
+mod workers;
 
 use std::collections::VecDeque;
 
-use crate::batch::Batch;
-use crate::limits::BLAME_MAX;
-use crate::queue::{Entry, Queue};
-use crate::{Abandoned, Actions, Nanos, Policy, QueueIndex, RequestKey, WorkerIndex};
+use crate::batch::{Batch, Entry};
+use crate::deadlines::{self, Completion, Delays};
+use crate::policy::BatchBounds;
+use crate::{Actions, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex};
 
 /// What does not change while the scheduler lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +109,7 @@ pub struct QueueFull {
 #[derive(Debug)]
 enum Worker {
     Absent,
+    /// Free, also for the core.
     Free,
     Busy(Batch),
     /// Busy, and absent after that.
@@ -111,33 +120,74 @@ enum Worker {
 #[derive(Debug)]
 pub struct Scheduler {
     config: Config,
-    queues: Vec<Queue>,
+    /// Two queues for each of ours: those in time, and behind them those that are late.
+    core: deadlines::Scheduler,
+    /// What the core said last.
+    said: deadlines::Actions,
+    profiles: Vec<Profile>,
     workers: Vec<Worker>,
     /// Batches whose worker died, oldest first. A worker takes a new batch only while this is
-    /// empty, so these and the running ones are together at most as many as the workers.
+    /// empty, so these and the running ones are together at most twice as many as the workers, but
+    /// for those that were halved.
     replays: VecDeque<Batch>,
     /// Rows reserved or waiting, replays not among them.
     queued_rows: usize,
     /// Workers that are free.
     idle: usize,
+    /// Batches since the last one of a queue that had waited long.
+    since_turn: u32,
     /// Empty vectors of finished batches, so that the steady state does not allocate.
     spare: Vec<Vec<Entry>>,
     now: Nanos,
+}
+
+/// The core's queue of those in time.
+fn in_time(queue: usize) -> QueueIndex {
+    QueueIndex(2 * queue)
+}
+
+/// The core's queue of those that are late.
+fn late(queue: usize) -> QueueIndex {
+    QueueIndex(2 * queue + 1)
+}
+
+/// Our queue of one of the core's.
+fn ours(queue: QueueIndex) -> QueueIndex {
+    QueueIndex(queue.0 / 2)
 }
 
 impl Scheduler {
     /// No request, and every worker absent.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self {
-            queues: (0..config.queues).map(|_| Queue::default()).collect(),
+        let core = deadlines::Scheduler::new(deadlines::Config {
+            workers: config.workers,
+            delays: Delays::default(),
+            completion: Completion::Reported,
+        });
+        let mut scheduler = Self {
+            core,
+            said: deadlines::Actions::default(),
+            profiles: Vec::new(),
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
             queued_rows: 0,
             idle: 0,
+            since_turn: 0,
             spare: Vec::with_capacity(config.workers),
             now: Nanos(0),
             config,
+        };
+        for _ in 0..scheduler.config.queues {
+            scheduler.add_queue();
+        }
+        scheduler
+    }
+
+    fn bounds(&self) -> BatchBounds {
+        BatchBounds {
+            rows_max: self.config.batch_rows_max.max(1) as u64,
+            requests_max: self.config.batch_requests_max.max(1),
         }
     }
 
@@ -147,13 +197,50 @@ impl Scheduler {
         self.config.policy = policy;
         self.config.batch_rows_max = batch_rows_max;
         self.config.queue_rows_max = queue_rows_max;
+        for queue in 0..self.profiles.len() {
+            self.apply(queue);
+        }
+    }
+
+    /// What is known of a queue's requests, from the next step on.
+    pub fn set_profile(&mut self, queue: QueueIndex, profile: Profile) {
+        if let Some(known) = self.profiles.get_mut(queue.0)
+            && *known != profile
+        {
+            *known = profile;
+            self.apply(queue.0);
+        }
+    }
+
+    /// What is known of a queue's requests.
+    #[must_use]
+    pub fn profile(&self, queue: QueueIndex) -> Profile {
+        self.profiles.get(queue.0).copied().unwrap_or_default()
+    }
+
+    /// Tells the core the rules of a queue.
+    fn apply(&mut self, queue: usize) {
+        let (policy, bounds) = (self.config.policy, self.bounds());
+        let rules = policy.rules(&self.profiles[queue], bounds);
+        self.core
+            .set_rules(in_time(queue), rules, self.now, &mut self.said);
+        self.take_back_drops();
+        let rules = Policy::Eager.rules_without_deadlines(bounds);
+        self.core
+            .set_rules(late(queue), rules, self.now, &mut self.said);
     }
 
     /// One queue more; the others keep their names.
     pub fn add_queue(&mut self) -> QueueIndex {
-        self.queues.push(Queue::default());
-        self.config.queues = self.queues.len();
-        QueueIndex(self.queues.len() - 1)
+        let profile = Profile::default();
+        let bounds = self.bounds();
+        self.core
+            .add_queue(self.config.policy.rules(&profile, bounds));
+        self.core
+            .add_queue(Policy::Eager.rules_without_deadlines(bounds));
+        self.profiles.push(profile);
+        self.config.queues = self.profiles.len();
+        QueueIndex(self.profiles.len() - 1)
     }
 
     /// Takes room for rows that may arrive later.
@@ -184,6 +271,53 @@ impl Scheduler {
     #[must_use]
     pub fn queued_rows(&self) -> usize {
         self.queued_rows
+    }
+
+    /// How long the workers have to do with what waits and runs, by what is known of its costs.
+    #[must_use]
+    pub fn backlog(&self, now: Nanos) -> Nanos {
+        let waiting = (0..self.profiles.len()).map(|queue| {
+            let rows = |queue| self.core.queue(queue).map_or(0, |part| part.rows());
+            let rows = rows(in_time(queue)) + rows(late(queue));
+            match self.profiles[queue].cost {
+                Some(cost) if rows > 0 => cost.of(rows).0,
+                _ => 0,
+            }
+        });
+        let running = self.workers.iter().map(|worker| match worker {
+            Worker::Busy(batch) | Worker::Held(batch) => batch.end.saturating_sub(now).0,
+            Worker::Absent | Worker::Free => 0,
+        });
+        let all = waiting.chain(running).fold(0, u64::saturating_add);
+        Nanos(all / self.present_workers().max(1) as u64)
+    }
+
+    /// Whether so many rows could be answered within `time` from now on.
+    ///
+    /// # Errors
+    /// They could not; how much sooner the workers would have to be free.
+    pub fn admit(
+        &self,
+        queue: QueueIndex,
+        rows: usize,
+        time: Nanos,
+        now: Nanos,
+    ) -> Result<(), Nanos> {
+        let Some(cost) = self.profile(queue).cost else {
+            return Ok(());
+        };
+        let waits = (0..2 * self.profiles.len()).any(|queue| {
+            let part = self.core.queue(QueueIndex(queue));
+            part.is_some_and(|part| !part.is_empty())
+        });
+        if self.idle > 0 && !waits {
+            return Ok(());
+        }
+        let needed = self.backlog(now).saturating_add(cost.of(rows as u64));
+        match needed <= time {
+            true => Ok(()),
+            false => Err(needed.saturating_sub(time)),
+        }
     }
 
     /// Workers that run a batch.
@@ -223,15 +357,12 @@ impl Scheduler {
         actions.clear();
         self.now = self.now.max(now);
         match event {
-            Event::Arrived { queue, key, rows } => {
-                let entry = Entry {
-                    key,
-                    rows,
-                    arrival: self.now,
-                };
-                let is_queued = self.queues.get_mut(queue.0).is_some_and(|q| q.push(entry));
-                debug_assert!(is_queued, "{queue:?} {key:?} with {rows} rows");
+            Event::Arrived { queue, key, rows } if queue.0 < self.profiles.len() => {
+                let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+                let queue = in_time(queue.0);
+                self.tell(deadlines::Event::Arrived { queue, key, rows });
             }
+            Event::Arrived { .. } => debug_assert!(false, "{event:?}"),
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
             Event::WorkerReady { worker } => self.welcome(worker),
             Event::WorkerHeld { worker } => self.hold(worker),
@@ -239,161 +370,58 @@ impl Scheduler {
             Event::WorkerLost { worker, blame } => self.lose(worker, blame, actions),
             Event::Timer => {}
         }
-        self.match_workers(actions);
+        self.run_replays(actions);
+        self.run_those_that_waited_long(actions);
+        self.run_what_the_core_decides(actions);
+    }
+
+    fn tell(&mut self, event: deadlines::Event) {
+        self.core.step(event, self.now, &mut self.said);
+        self.take_back_drops();
+    }
+
+    /// Queues what the core gave up behind everything else; whether it was anything.
+    fn take_back_drops(&mut self) -> bool {
+        if self.said.drops.is_empty() {
+            return false;
+        }
+        debug_assert!(self.said.dispatches.is_empty(), "they are run before");
+        let mut drops = std::mem::take(&mut self.said.drops);
+        for dropped in drops.drain(..) {
+            let queue = late(ours(dropped.queue).0);
+            let (key, rows) = (dropped.key, dropped.rows);
+            let event = deadlines::Event::Arrived { queue, key, rows };
+            self.core.step(event, self.now, &mut self.said);
+        }
+        // The vector goes back, so that the steady state does not allocate.
+        self.said.drops = drops;
+        true
     }
 
     fn withdraw(&mut self, queue: QueueIndex, key: RequestKey) {
-        match self.queues.get_mut(queue.0).and_then(|q| q.withdraw(key)) {
-            Some(rows) => self.unreserve(rows),
-            // What runs is not stopped, but if its worker dies it is not run again.
-            None => {
-                let running = self.workers.iter_mut().filter_map(|worker| match worker {
-                    Worker::Busy(batch) | Worker::Held(batch) => Some(batch),
-                    Worker::Absent | Worker::Free => None,
-                });
-                for batch in self.replays.iter_mut().chain(running) {
-                    if batch.queue == queue {
-                        batch.withdraw(key);
-                    }
-                }
-                self.replays.retain(|batch| !batch.entries.is_empty());
-            }
-        }
-    }
-
-    fn welcome(&mut self, worker: WorkerIndex) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
-            return;
-        };
-        *state = match std::mem::replace(state, Worker::Free) {
-            Worker::Absent => {
-                self.idle += 1;
-                Worker::Free
-            }
-            Worker::Held(batch) => Worker::Busy(batch),
-            state @ (Worker::Free | Worker::Busy(_)) => state,
-        };
-    }
-
-    fn hold(&mut self, worker: WorkerIndex) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
-            return;
-        };
-        *state = match std::mem::replace(state, Worker::Absent) {
-            Worker::Free => {
-                self.idle -= 1;
-                Worker::Absent
-            }
-            Worker::Busy(batch) => Worker::Held(batch),
-            state @ (Worker::Absent | Worker::Held(_)) => state,
-        };
-    }
-
-    fn finish(&mut self, worker: WorkerIndex) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
-            return;
-        };
-        match std::mem::replace(state, Worker::Absent) {
-            Worker::Busy(batch) => {
-                *state = Worker::Free;
-                self.idle += 1;
-                self.recycle(batch.entries);
-            }
-            Worker::Held(batch) => self.recycle(batch.entries),
-            other @ (Worker::Absent | Worker::Free) => *state = other,
-        }
-    }
-
-    fn lose(&mut self, worker: WorkerIndex, blame: u32, actions: &mut Actions) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
-            return;
-        };
-        let lost = std::mem::replace(state, Worker::Absent);
-        self.idle -= usize::from(matches!(lost, Worker::Free));
-        if let Worker::Busy(mut batch) | Worker::Held(mut batch) = lost {
-            batch.losses = batch.losses.saturating_add(1);
-            batch.blame = batch.blame.saturating_add(blame);
-            if batch.blame < BLAME_MAX && !batch.entries.is_empty() {
-                self.replays.push_back(batch);
+        for queue in [in_time(queue.0), late(queue.0)] {
+            let rows = |core: &deadlines::Scheduler| core.queue(queue).map_or(0, |q| q.rows());
+            let before = rows(&self.core);
+            self.tell(deadlines::Event::Withdrawn { queue, key });
+            let gone = before.saturating_sub(rows(&self.core));
+            if gone > 0 {
+                self.unreserve(gone as usize);
                 return;
             }
-            let losses = batch.losses;
-            actions
-                .abandoned
-                .extend(batch.entries.iter().map(|entry| Abandoned {
-                    key: entry.key,
-                    losses,
-                }));
-            self.recycle(batch.entries);
         }
-    }
-
-    fn recycle(&mut self, mut entries: Vec<Entry>) {
-        if self.spare.len() < self.config.workers {
-            entries.clear();
-            self.spare.push(entries);
-        }
-    }
-
-    fn match_workers(&mut self, actions: &mut Actions) {
-        for index in 0..self.workers.len() {
-            if !matches!(self.workers[index], Worker::Free) {
-                continue;
-            }
-            let batch = match self.replays.pop_front() {
-                Some(batch) => batch,
-                None => match self.next_batch(actions) {
-                    Some(batch) => batch,
-                    None => return,
-                },
-            };
-            actions.dispatch(
-                WorkerIndex(index),
-                batch.queue,
-                &batch.entries,
-                batch.losses,
-            );
-            self.workers[index] = Worker::Busy(batch);
-            self.idle -= 1;
-        }
-        // No worker is free: the next one to be free looks at every queue again.
-        actions.timer = None;
-    }
-
-    /// The batch whose window is open and ends first; if there is none, sets the timer.
-    fn next_batch(&mut self, actions: &mut Actions) -> Option<Batch> {
-        let (rows_max, requests_max) = (self.config.batch_rows_max, self.config.batch_requests_max);
-        let mut best = None;
-        let mut opens = Nanos::MAX;
-        for (index, queue) in self.queues.iter().enumerate() {
-            let Some(candidate) = queue.candidate(rows_max, requests_max) else {
-                continue;
-            };
-            let window = self.config.policy.window(&candidate);
-            if window.exec > self.now {
-                opens = opens.min(window.exec);
-                continue;
-            }
-            let order = (window.latest, candidate.oldest, index);
-            if best.is_none_or(|best| order < best) {
-                best = Some(order);
+        // What runs is not stopped, but if its worker dies it is not run again.
+        let running = self.workers.iter_mut().filter_map(|worker| match worker {
+            Worker::Busy(batch) | Worker::Held(batch) => Some(batch),
+            Worker::Absent | Worker::Free => None,
+        });
+        for batch in self.replays.iter_mut().chain(running) {
+            if batch.queue == queue {
+                batch.withdraw(key);
             }
         }
-        let Some((_, _, index)) = best else {
-            actions.timer = (opens < Nanos::MAX).then_some(opens);
-            return None;
-        };
-        let mut entries = self.spare.pop().unwrap_or_default();
-        let rows = self
-            .queues
-            .get_mut(index)?
-            .take(rows_max, requests_max, &mut entries);
-        self.unreserve(rows);
-        Some(Batch {
-            queue: QueueIndex(index),
-            entries,
-            losses: 0,
-            blame: 0,
-        })
+        self.replays.retain(|batch| !batch.entries.is_empty());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,7 +142,7 @@ fn a_batch_holds_rows_and_requests_up_to_its_bounds() {
 }
 
 #[test]
-fn a_batch_of_a_dead_worker_runs_elsewhere_first_and_is_given_up_after_two_deaths() {
+fn a_batch_of_a_dead_worker_runs_elsewhere_first_and_alone_it_is_given_up_after_two_deaths() {
     let mut driver = Driver::new(config(Policy::Eager));
     driver.ready(0, 0);
     driver.arrive(1, 1);
@@ -338,24 +338,30 @@ impl Twin {
         self.held[worker] = false;
         if let Some(Some(batch)) = self.workers[worker].take() {
             self.blames[batch] += blame;
-            let is_over = self.blames[batch] >= 8;
             let members = self.in_place(Place::Running(batch));
-            if !is_over && !members.is_empty() {
-                self.replays.push(batch);
-            }
-            for i in members {
-                let place = if is_over {
-                    Place::Gone
-                } else {
-                    Place::Replay(batch)
-                };
-                self.requests[i].place = place;
-                if is_over {
-                    abandoned.push(self.requests[i].key);
+            match (self.blames[batch] >= 8, members.len()) {
+                (_, 0) => {}
+                (true, 1) => {
+                    self.requests[members[0]].place = Place::Gone;
+                    abandoned.push(self.requests[members[0]].key);
                 }
+                (true, _) => {
+                    for half in [&members[..members.len() / 2], &members[members.len() / 2..]] {
+                        self.blames.push(4);
+                        self.replay(self.blames.len() - 1, half);
+                    }
+                }
+                (false, _) => self.replay(batch, &members),
             }
         }
         abandoned
+    }
+
+    fn replay(&mut self, batch: usize, members: &[usize]) {
+        self.replays.push(batch);
+        for &i in members {
+            self.requests[i].place = Place::Replay(batch);
+        }
     }
 
     fn event(&mut self, event: Event, now: u64) -> Outcome {
@@ -479,6 +485,7 @@ fn event_strategy() -> impl Strategy<Value = (u8, usize, usize, u64)> {
 fn policy_strategy() -> impl Strategy<Value = Policy> {
     prop_oneof![
         Just(Policy::Auto),
+        Just(Policy::Deferred),
         Just(Policy::Eager),
         (0..150_u64).prop_map(|delay| Policy::Timeout {
             delay: Nanos(delay)
@@ -496,11 +503,11 @@ fn same_step(
     let dispatches = driver.step(event, now);
     let abandoned: Vec<u64> = driver.actions.abandoned.iter().map(|a| a.key.0).collect();
     let timer = driver.actions.timer.map(|timer| timer.0);
-    prop_assert!(
-        timer.is_none_or(|timer| timer > now),
-        "no timer in the past"
-    );
-    prop_assert_eq!((dispatches, abandoned, timer), twin.event(event, now));
+    prop_assert!(timer.is_none_or(|timer| timer > now), "in the past");
+    let (wanted, wanted_abandoned, wanted_timer) = twin.event(event, now);
+    prop_assert_eq!((dispatches, abandoned), (wanted, wanted_abandoned));
+    // One that comes early only looks again.
+    prop_assert!(wanted_timer.is_none_or(|wanted| timer.is_some_and(|t| t <= wanted)));
     prop_assert_eq!(driver.scheduler.queued_rows(), twin.waiting_rows());
     prop_assert!(driver.scheduler.queued_rows() <= 64);
     let idle = twin.workers.iter().filter(|worker| **worker == Some(None));
@@ -509,8 +516,13 @@ fn same_step(
 }
 
 fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(), TestCaseError> {
+    // Which of two windows that open at once is first is a matter of the core, and tested there.
+    let queues = match policy {
+        Policy::Timeout { .. } => 1,
+        Policy::Auto | Policy::Deferred | Policy::Eager => 2,
+    };
     let config = Config {
-        queues: 2,
+        queues,
         workers: 3,
         queue_rows_max: 64,
         ..config(policy)
@@ -540,7 +552,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
                 }
                 keys += 1;
                 Event::Arrived {
-                    queue: QueueIndex(which % 2),
+                    queue: QueueIndex(which % queues),
                     key: RequestKey(keys),
                     rows: size,
                 }

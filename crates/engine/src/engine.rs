@@ -290,12 +290,14 @@ impl Engine {
     /// [`NoSlot`]; the models before it are declared.
     pub fn declare(&self, models: &[(&str, Option<Objective>)]) -> Result<(), NoSlot> {
         let names: Vec<&str> = models.iter().map(|&(name, _)| name).collect();
-        self.shared.change(|state, _, _| {
+        self.shared.change(|state, now, out| {
             state.catalog.keep_only(&names);
             state.is_untended = true;
             for (name, objective) in models {
                 state.declare(name, *objective)?;
             }
+            // What waits may have other deadlines now.
+            state.timer(now, out);
             Ok(())
         })
     }

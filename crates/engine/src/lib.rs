@@ -21,6 +21,7 @@ mod load;
 mod memory;
 mod model;
 mod orders;
+mod queues;
 mod refusal;
 mod request;
 mod ring;

@@ -17,6 +17,18 @@ pub enum Refusal {
         /// The bound of `--queue-rows`.
         rows_max: usize,
     },
+    /// The request could not be answered within its objective: HTTP 429, gRPC
+    /// `RESOURCE_EXHAUSTED`.
+    #[error(
+        "what waits already leaves no time to answer within {} ms: send the request again later",
+        objective.as_secs_f64() * 1e3
+    )]
+    Late {
+        /// When to try again: so much sooner the workers would have to be free.
+        retry_after: Duration,
+        /// Within which it was to be answered.
+        objective: Duration,
+    },
     /// The shared memory is full, although the queue is not: wide rows or results. HTTP 429, gRPC
     /// `RESOURCE_EXHAUSTED`.
     #[error(

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::hold::Shared;
 use super::model::Edition;
+use super::queues::queue_of;
 use super::state::{Answer, Pending, Phase};
 use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Refusal};
 use crate::layout::Layout;
@@ -106,7 +107,7 @@ impl Reservation {
         let shared = &model.shared;
         let sized = check(shared, model.info(), rows, element, kinds)?;
         let slot = model.edition.slot;
-        let retry_after = admit(shared, slot, rows)?;
+        let retry_after = admit(shared, slot, rows, kinds)?;
         let room = shared
             .memory()
             .allocate(sized.input_bytes, sized.layout.bytes);
@@ -200,7 +201,7 @@ impl Drop for Reservation {
 }
 
 /// Counts the rows against the queue's bound; when to try again should something else refuse them.
-fn admit(shared: &Shared, slot: usize, rows: usize) -> Result<Duration, Refusal> {
+fn admit(shared: &Shared, slot: usize, rows: usize, kinds: KindSet) -> Result<Duration, Refusal> {
     let now = shared.now();
     let mut state = shared.state();
     if state.phase >= Phase::Closing {
@@ -212,6 +213,16 @@ fn admit(shared: &Shared, slot: usize, rows: usize) -> Result<Duration, Refusal>
     if state.is_hopeless() {
         state.counters.shed(slot, now);
         return Err(Refusal::NoWorkers { retry_after });
+    }
+    let queue = queue_of(slot, kinds);
+    if let Some(time) = state.scheduler.profile(queue).objective
+        && let Err(over) = state.scheduler.admit(queue, rows, time, now)
+    {
+        state.counters.shed(slot, now);
+        return Err(Refusal::Late {
+            retry_after: Duration::from_nanos(over.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
+            objective: Duration::from_nanos(time.0),
+        });
     }
     if let Err(full) = state.scheduler.reserve(rows) {
         state.counters.shed(slot, now);

@@ -13,6 +13,7 @@ use albacore_os::{Channel, Exit, Extent};
 use tokio::sync::oneshot;
 
 use super::catalog::{Catalog, Declared, NoSlot};
+use super::queues::{Queues, queue_of, slot_of};
 use super::stats::Counters;
 use super::tend::{Candidate, Installed};
 use super::{Failure, Kind, KindSet, Objective, Rules};
@@ -71,6 +72,9 @@ pub(super) struct Life {
 pub(super) struct Running {
     dispatched: Nanos,
     rows: usize,
+    queue: QueueIndex,
+    /// It ran for the first time: what it takes then is what such batches take.
+    is_first: bool,
     /// Its model and the costliest kind of output, if those of all of its requests are the same.
     of: Option<(usize, Kind)>,
 }
@@ -139,8 +143,7 @@ pub(super) struct State {
     pub(super) candidate: Option<Candidate>,
     /// A worker may have to be told something, or be welcomed: see [`State::tend`].
     pub(super) is_untended: bool,
-    /// Queues of the scheduler, one for each slot.
-    queues: usize,
+    queues: Queues,
     actions: Actions,
     pending: HashMap<u64, Pending>,
     parts: HashMap<u64, Part>,
@@ -159,7 +162,7 @@ impl State {
             catalog: Catalog::default(),
             candidate: None,
             is_untended: false,
-            queues: config.queues,
+            queues: Queues::default(),
             actions: Actions::default(),
             pending: HashMap::new(),
             parts: HashMap::new(),
@@ -178,16 +181,22 @@ impl State {
         objective: Option<Objective>,
     ) -> Result<usize, NoSlot> {
         let Declared { slot, is_new } = self.catalog.declare(name)?;
-        // bound: a slot is new at most once, and each has one queue.
-        while self.queues < self.catalog.slots() {
-            self.scheduler.add_queue();
-            self.queues += 1;
-        }
+        self.queues
+            .grow_to(self.catalog.slots(), &mut self.scheduler);
         if is_new {
             self.counters.start_slot(slot, name);
+            self.queues.forget(slot, &mut self.scheduler);
         }
         self.counters.set_objective(slot, objective);
+        self.queues
+            .set_objective(slot, objective, &mut self.scheduler);
         Ok(slot)
+    }
+
+    /// What was learned of a model is not true of its new edition.
+    pub(super) fn forget_costs(&mut self, slot: usize) {
+        self.counters.forget_latency(slot);
+        self.queues.forget(slot, &mut self.scheduler);
     }
 
     /// Another release rule and other bounds for what comes from now on and what waits.
@@ -225,6 +234,7 @@ impl State {
     pub(super) fn submit(&mut self, pending: Pending, now: Nanos, out: &mut Outbox) -> (u64, u64) {
         let id = self.next_key;
         let (model, rows) = (pending.model, pending.rows);
+        let queue = queue_of(model, pending.kinds);
         let parts = rows.div_ceil(self.batch_rows_max);
         self.next_key += parts as u64;
         self.counters.submitted(model, rows);
@@ -240,7 +250,7 @@ impl State {
             };
             self.parts.insert(key, part);
             let event = Event::Arrived {
-                queue: QueueIndex(model),
+                queue,
                 key: RequestKey(key),
                 rows,
             };
@@ -255,7 +265,7 @@ impl State {
             return;
         };
         pending.is_wanted = false;
-        let queue = QueueIndex(pending.model);
+        let queue = queue_of(pending.model, pending.kinds);
         self.counters.abandoned(pending.model);
         for key in id..id + parts {
             self.step(
@@ -399,6 +409,11 @@ impl State {
             let elapsed = now.saturating_sub(batch.dispatched).0;
             let compute_nanos = ring.compute_nanos().min(elapsed);
             self.counters.batch_done(batch.rows, elapsed, batch.of);
+            if batch.is_first && batch.of.is_some() {
+                let took = Nanos(elapsed);
+                self.queues
+                    .observe(batch.queue, batch.rows, took, &mut self.scheduler);
+            }
             for (index, &key) in members.iter().enumerate() {
                 let failure = match ring.state(index) {
                     SegmentState::Done => None,
@@ -517,7 +532,8 @@ impl State {
         };
         seat.members.clear();
         self.segments.clear();
-        let current = self.catalog.current_of(dispatch.queue.0);
+        let slot = slot_of(dispatch.queue);
+        let current = self.catalog.current_of(slot);
         let current = current.map(|edition| edition.id);
         let mut of = None;
         let mut is_uniform = true;
@@ -548,7 +564,9 @@ impl State {
         seat.batch = Some(Running {
             dispatched: now,
             rows: dispatch.rows,
-            of: of.map(|kind| (dispatch.queue.0, kind)),
+            queue: dispatch.queue,
+            is_first: dispatch.losses == 0,
+            of: of.map(|kind| (slot, kind)),
         });
         seat.sequence = Ring::next_sequence(seat.sequence);
         // A seat without a life is not free, so nothing is dispatched to it.
@@ -556,6 +574,6 @@ impl State {
             life.ring.submit(seat.sequence, &self.segments);
         }
         self.counters
-            .dispatched(dispatch.queue.0, dispatch.rows, dispatch.losses > 0);
+            .dispatched(slot, dispatch.rows, dispatch.losses > 0);
     }
 }

@@ -230,7 +230,7 @@ impl State {
         out.is_changed = true;
         let slot = edition.slot;
         let installed = if self.catalog.promote(edition) {
-            self.counters.forget_latency(slot);
+            self.forget_costs(slot);
             Ok(())
         } else {
             Err("it is not wanted any more".to_owned())

@@ -192,7 +192,7 @@ impl ServerWindow {
         let mut is_overloaded = false;
         for (model, allowed) in models {
             outcomes.add(&model);
-            is_overloaded |= model.bad_rate() > allowed;
+            is_overloaded |= model.bad_rate() > allowed * albacore_batching::ALERT;
         }
         let start = (number(now) + 1).saturating_sub(SPANS as u64) * SPAN_NANOS;
         let nanos = (now.0 - start).max(1);

@@ -104,8 +104,7 @@ pub enum PolicyName {
     Timeout,
     /// At once.
     Eager,
-    /// As late as the objective allows.
-    #[value(hide = true)]
+    /// As late as the objective allows; at once without one.
     Deferred,
 }
 
@@ -174,11 +173,6 @@ impl Args {
 
     fn rules(&self) -> Result<Rules, String> {
         let policy = match (self.policy, self.max_delay) {
-            (PolicyName::Deferred, _) => {
-                return Err(
-                    "--policy deferred is not built yet: use auto, timeout or eager".into(),
-                );
-            }
             (PolicyName::Timeout, Some(delay)) => Policy::Timeout {
                 delay: nanos(delay),
             },
@@ -191,6 +185,7 @@ impl Args {
                 );
             }
             (PolicyName::Auto, None) => Policy::Auto,
+            (PolicyName::Deferred, None) => Policy::Deferred,
             (PolicyName::Eager, None) => Policy::Eager,
         };
         Ok(Rules {
@@ -366,11 +361,11 @@ mod tests {
     #[test]
     fn each_contradiction_is_a_sentence_that_names_the_argument() {
         for (arguments, words) in [
+            (&["--policy", "timeout"][..], "needs --max-delay"),
             (
-                &["--policy", "deferred"][..],
-                "--policy deferred is not built yet",
+                &["--max-delay", "2ms", "--policy", "deferred"],
+                "--max-delay needs --policy timeout",
             ),
-            (&["--policy", "timeout"], "needs --max-delay"),
             (
                 &["--max-delay", "2ms"],
                 "--max-delay needs --policy timeout",

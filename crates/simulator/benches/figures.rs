@@ -1,5 +1,6 @@
 //! The figures of the article's settings: goodput of policies and drop rules on every set, and how
-//! fast the simulator is. `cargo bench -p albacore-simulator -- resnet a100 speed`.
+//! fast the simulator is. `cargo bench -p albacore-simulator -- resnet a100 speed`; with `judge=auto`
+//! instead: `auto` beside the best of all the others on each set.
 #![allow(clippy::unwrap_used)] // a benchmark that cannot run fails by panicking
 
 use std::time::Instant;
@@ -7,7 +8,7 @@ use std::time::Instant;
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
 use albacore_simulator::{
-    Model, Policy, Popularity, Process, Scenario, Source, Wait, goodput, run,
+    Model, Policy, Popularity, Process, Scenario, Source, Wait, days, goodput, is_good_at, run,
 };
 
 const MS: f64 = 1e6;
@@ -159,6 +160,96 @@ fn speed() {
     }
 }
 
+/// Days of one, six and 24 hours on Table 2's first model, followed by both autoscalers.
+fn day() {
+    for (hours, workers, rate) in [
+        (1, 12, 6000.0),
+        (6, 12, 6000.0),
+        (24, 12, 6000.0),
+        (6, 40, 20e3),
+    ] {
+        let base = set("resnet", 1).unwrap().at_rate(rate);
+        let scenario = Scenario {
+            workers,
+            policy: Policy::Auto,
+            drop: DropRule::Window {
+                target: Target::Auto,
+            },
+            ..base
+        };
+        let length = Nanos(hours * 3_600_000_000_000);
+        for day in days(&scenario, length, &mut |_| ()).unwrap() {
+            println!(
+                "{hours:2} h, {workers} workers, {:5}: {:7.1} worker hours, bad {:.3} %, {:4.0} s above 1 %",
+                day.scaler,
+                day.worker_seconds() / 3600.0,
+                day.bad_rate() * 100.0,
+                day.lag_seconds()
+            );
+        }
+    }
+}
+
+/// The highest goodput of all policies but `auto`, and whose it is. Those that are not good at what
+/// was found before are not searched.
+fn best_of_the_others(base: &Scenario) -> (f64, &'static str) {
+    let mut best = (0.0, "none");
+    let others = policies("").into_iter().filter(|p| p.1 != Policy::Auto);
+    for (label, policy, drop, early) in others {
+        let scenario = Scenario {
+            policy,
+            drop,
+            early,
+            ..base.clone()
+        };
+        let has_chance = best.0 == 0.0 || is_good_at(&scenario, best.0 * 1.001, &mut |_| ());
+        if has_chance {
+            let found = goodput(&scenario, &mut |_| ());
+            if found > best.0 {
+                best = (found, label);
+            }
+        }
+    }
+    best
+}
+
+/// `auto` beside the best of the others: goodput, and idle shares beside those of deferred.
+/// Their best is searched unless it is `known`.
+fn judge(name: &str, base: &Scenario, seeds: u64, known: Option<f64>) {
+    let auto_of = |base: &Scenario| Scenario {
+        policy: Policy::Auto,
+        drop: DropRule::Window {
+            target: Target::Auto,
+        },
+        ..base.clone()
+    };
+    let (mut sums, mut label) = ((0.0, 0.0), "");
+    for seed in 1..=seeds {
+        let base = Scenario {
+            seed,
+            ..base.clone()
+        };
+        let best = known.map_or_else(|| best_of_the_others(&base), |best| (best, "known"));
+        label = best.1;
+        sums.0 += best.0 / seeds as f64;
+        sums.1 += goodput(&auto_of(&base), &mut |_| ()) / seeds as f64;
+    }
+    let (best, auto) = sums;
+    let idle = |scenario: &Scenario, share| run(&scenario.at_rate(best * share)).idle_share;
+    let less: Vec<String> = [0.2, 0.5, 0.8]
+        .into_iter()
+        .map(|share| {
+            let points = idle(base, share) - idle(&auto_of(base), share);
+            format!("{:.1}", points * 100.0)
+        })
+        .collect();
+    println!(
+        "| {name} | {best:.0} ({label}) | {auto:.0} | {:.1} % | {} |",
+        auto / best * 100.0,
+        less.join(", ")
+    );
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args()
         .skip(1)
@@ -172,11 +263,23 @@ fn main() {
     let number = |key: &str, or: u64| option(key).map_or(or, |n| n.parse().unwrap());
     let (requests, seeds) = (number("requests", 500_000), number("seeds", 1));
     for name in arguments.iter().filter(|a| !a.contains('=')) {
-        if name == "speed" {
-            speed();
-            continue;
+        match name.as_str() {
+            "speed" => {
+                speed();
+                continue;
+            }
+            "day" => {
+                day();
+                continue;
+            }
+            _ => {}
         }
         let base = set(name, requests).unwrap();
+        if option("judge") == Some("auto") {
+            let known = option("best").map(|best| best.parse().unwrap());
+            judge(name, &base, seeds, known);
+            continue;
+        }
         for (label, policy, drop, early) in policies(option("policies").unwrap_or("")) {
             let mut found = Vec::new();
             for seed in 1..=seeds {

@@ -11,7 +11,7 @@ const COLORS: [&str; 8] = [
 const CSS: &str = "text{font-family:Inter,ui-sans-serif,system-ui,sans-serif;\
 fill:#1f2733;font-size:12px}.title{font-size:20px;font-weight:700}.sub{font-size:13px;\
 fill:#556070}.name{font-weight:600}.tick{fill:#7a8698;font-size:10px}.ground{fill:#fbfcfd;\
-stroke:#d5dbe3}.grid{stroke:#e3e9f1;fill:none}.line{fill:none;stroke-width:2}\
+stroke:#d5dbe3}.grid{stroke:#e3e9f1;fill:none}.line{fill:none;stroke-linejoin:round}\
 .panel{fill:#ffffff;stroke:#d5dbe3}.drop{fill:#dc2647}\
 @media (prefers-color-scheme:dark){text{fill:#e4e9f0}.sub,.tick{fill:#9aa6b6}\
 .ground{fill:#12171f;stroke:#2b3442}.panel{fill:#10151c;stroke:#333e4d}.grid{stroke:#262f3b}}";
@@ -19,6 +19,12 @@ stroke:#d5dbe3}.grid{stroke:#e3e9f1;fill:none}.line{fill:none;stroke-width:2}\
 const PANEL: (f64, f64) = (400.0, 220.0);
 const MARGIN: f64 = 56.0;
 const TOP: f64 = 84.0;
+/// Parts of an axis.
+const PARTS: u32 = 4;
+/// Characters of a name that leave room for another one beside it.
+const NAME_CHARACTERS: usize = 50;
+/// Each line is this much thinner than the one before and lies on it: equal ones can be told apart.
+const THINNER: f64 = 1.3;
 
 /// One line.
 #[derive(Debug)]
@@ -50,11 +56,12 @@ pub fn color(index: usize) -> &'static str {
 #[must_use]
 pub fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
     let rows = charts.len().div_ceil(2) as f64;
-    let legend = charts
-        .first()
-        .map_or(0, |chart| chart.lines.len())
-        .div_ceil(2) as f64
-        * 20.0;
+    let names = charts.first().map_or(&[][..], |chart| &chart.lines[..]);
+    let is_wide = names
+        .iter()
+        .any(|line| line.name.chars().count() > NAME_CHARACTERS);
+    let columns = if is_wide { 1 } else { 2 };
+    let legend = names.len().div_ceil(columns) as f64 * 20.0;
     let height = TOP + rows * (PANEL.1 + MARGIN) + legend + 12.0;
     let mut body = String::new();
     for (index, chart) in charts.iter().enumerate() {
@@ -62,14 +69,9 @@ pub fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
         let y = TOP + (index / 2) as f64 * (PANEL.1 + MARGIN);
         panel(&mut body, chart, (x, y));
     }
-    for (index, line) in charts
-        .first()
-        .iter()
-        .flat_map(|c| c.lines.iter())
-        .enumerate()
-    {
-        let x = MARGIN + (index % 2) as f64 * (PANEL.0 + MARGIN);
-        let y = TOP + rows * (PANEL.1 + MARGIN) + (index / 2) as f64 * 20.0;
+    for (index, line) in names.iter().enumerate() {
+        let x = MARGIN + (index % columns) as f64 * (PANEL.0 + MARGIN);
+        let y = TOP + rows * (PANEL.1 + MARGIN) + (index / columns) as f64 * 20.0;
         let name = escape(&line.name);
         // infallible: writing to a String.
         let _ = writeln!(
@@ -105,25 +107,26 @@ pub fn frame((width, height): (f64, f64), title: &str, sub: &str, body: &str) ->
     )
 }
 
-/// The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `value`.
+/// Where an axis of [`PARTS`] parts ends that goes up to `value` at least: parts of a round number.
 fn nice(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
-    let power = 10_f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let part = value / f64::from(PARTS);
+    let power = 10_f64.powf(part.log10().floor());
+    let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     let step = steps
         .into_iter()
-        .find(|step| step * power >= value * 0.999_999);
-    step.unwrap_or(10.0) * power
+        .find(|step| step * power >= part * 0.999_999);
+    step.unwrap_or(10.0) * power * f64::from(PARTS)
 }
 
 fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
     let all = || chart.lines.iter().flat_map(|line| &line.points);
-    let x_max = all().map(|point| point.0).fold(0.0, f64::max);
+    let x_max = nice(all().map(|point| point.0).fold(0.0, f64::max));
     let y_max = nice(all().map(|point| point.1).fold(0.0, f64::max));
     let place = |(px, py): (f64, f64)| {
-        let px = x + px / x_max.max(1e-9) * PANEL.0;
+        let px = x + px / x_max * PANEL.0;
         (px, y + PANEL.1 - py / y_max * PANEL.1)
     };
     // infallible, here and below: writing to a String.
@@ -136,25 +139,24 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
         y - 8.0,
         chart.title
     );
-    for part in 0..=4 {
-        let share = f64::from(part) / 4.0;
+    for part in 0..=PARTS {
+        let share = f64::from(part) / f64::from(PARTS);
         let (_, at) = place((0.0, share * y_max));
         let value = match chart.is_share {
             true => format!("{:.3}%", share * y_max * 100.0),
             false => format!("{:.2}", share * y_max),
         };
-        let value = tidy(&value);
+        let (value, time) = (tidy(&value), tidy(&format!("{:.2}", share * x_max)));
         let (under, _) = place((share * x_max, 0.0));
         let _ = writeln!(
             body,
             "<path class=\"grid\" d=\"M{x} {at:.1}h{}\"/><text class=\"tick\" \
              text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{value}</text><text class=\"tick\" \
-             text-anchor=\"middle\" x=\"{under:.1}\" y=\"{}\">{:.0}</text>",
+             text-anchor=\"middle\" x=\"{under:.1}\" y=\"{}\">{time}</text>",
             PANEL.0,
             x - 4.0,
             at + 3.0,
-            y + PANEL.1 + 14.0,
-            share * x_max
+            y + PANEL.1 + 14.0
         );
     }
     for (index, line) in chart.lines.iter().enumerate() {
@@ -166,8 +168,9 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
             .collect();
         let _ = writeln!(
             body,
-            "<polyline class=\"line\" stroke=\"{}\" points=\"{}\"/>",
+            "<polyline class=\"line\" stroke=\"{}\" stroke-width=\"{:.1}\" points=\"{}\"/>",
             color(index),
+            1.5 + THINNER * (chart.lines.len() - 1 - index) as f64,
             points.join(" ")
         );
     }
@@ -199,11 +202,13 @@ mod tests {
     fn axes_end_at_round_numbers() {
         let cases = [
             (0.0, 1.0),
-            (0.07, 0.1),
+            (0.07, 0.08),
             (1.0, 1.0),
-            (1.3, 2.0),
-            (2200.0, 2500.0),
-            (7e4, 1e5),
+            (1.3, 1.6),
+            (2200.0, 2400.0),
+            (7e4, 8e4),
+            (12.0, 12.0),
+            (7972.0, 8000.0),
         ];
         for (value, end) in cases {
             assert!((nice(value) - end).abs() < 1e-9 * end, "{value}");

@@ -130,6 +130,7 @@ impl Scenario {
             drop: self.drop,
             rate,
             rows_max: u64::MAX,
+            requests_max: usize::MAX,
         }
     }
 

@@ -149,7 +149,7 @@ fn equal_seeds_give_equal_runs() {
 }
 
 #[test]
-fn a_day_is_followed_with_fewer_workers_than_by_busy_time() {
+fn a_day_is_followed_with_fewer_workers_than_by_busy_time_and_no_more_bad_requests() {
     let text = copies(12, 1, "alpha: 1.053, beta: 5.072, slo: 25");
     let scenario = scenario(&text, &["policy=auto"]).at_rate(6000.0);
     let hour = albacore_batching::Nanos(3_600_000_000_000);
@@ -157,8 +157,8 @@ fn a_day_is_followed_with_fewer_workers_than_by_busy_time() {
     let sum =
         |day: &albacore_simulator::Day| (day.bad_rate(), day.worker_seconds(), day.lag_seconds());
     println!("load {:?} busy {:?}", sum(&load), sum(&busy));
-    assert!(load.worker_seconds() < busy.worker_seconds());
-    assert!(load.bad_rate() < 0.05);
+    assert!(load.worker_seconds() < 0.9 * busy.worker_seconds());
+    assert!(load.bad_rate() < 1.1 * busy.bad_rate());
 }
 
 /// A set: its scenario, its keys, and the best goodput of any policy and drop rule on it.

@@ -11,16 +11,22 @@
 //! c2. If the worth is no less than the largest batch aimed at (`Own`), deferring is right at every
 //! load and nothing else is done. Otherwise the queue is deferred while that costs nothing, and
 //! becomes eager step by step as requests are dropped: its eagerness grows by a fixed step with
-//! each and falls with every arrival so that a share of [`DROPS_BEARABLE`] / c2 keeps it where it
-//! is. With it the batch that leaves at once goes from the largest to a small multiple of the
-//! worth, and the target of the drop rule from `Own`, which suits deferred batches, to `Half`,
-//! which suits eager ones.
+//! each and falls with every arrival so that a share of [`DROPS_BEARABLE`] keeps it where it is.
+//! With it the batch that leaves at once goes from the largest to a small multiple of the
+//! worth, and the target of the drop rule from `Own`, which suits deferred batches,
+//! to `Half`, which suits eager ones. The step is small because drops come in clusters: one of them
+//! is no reason to be eager for seconds.
 //!
 //! The window opens a little before frontrun in any case: where alpha is small it would otherwise
 //! be so short that no worker becomes free in it.
 //!
+//! Nobody waits longer than [`PATIENCE`] times what a dispatch costs: whatever the rate, dispatches
+//! of a queue then cost at most that part of one worker, and more waiting could save no more than
+//! that. A queue that gets less than one row in this time does not wait at all: so small models on
+//! fast machines answer at once, although their objective would allow them to wait.
+//!
 //! **Limits.** Rate and variation are those of the last [`MEMORY`] arrivals: a change is learned
-//! after so many. Before [`ARRIVALS_MIN`] a queue is deferred. The constants were found by
+//! after so many. Before [`ARRIVALS_MIN`] a queue is eager. The constants were found by
 //! simulation on the article's settings (`cargo bench -p albacore-simulator`).
 
 use super::queue_part::QueueRules;
@@ -37,10 +43,10 @@ const ARRIVALS_MIN: u32 = 64;
 const PLAN_EVERY: u32 = 16;
 
 /// What a drop adds to the eagerness, which is 0 to 1.
-const STEP: f64 = 0.1;
+const STEP: f64 = 0.02;
 
-/// The share of drops that keeps the eagerness of even arrivals as it is: well below the 1 % that
-/// objectives commonly allow, above what deferred batches drop below their peak.
+/// The share of drops that keeps the eagerness as it is: well below the 1 % that objectives
+/// commonly allow, above what deferred batches drop below their peak.
 const DROPS_BEARABLE: f64 = 0.002;
 
 /// A batch of so many times the worth leaves at once when the eagerness is full.
@@ -48,6 +54,9 @@ const WORTHS: f64 = 2.0;
 
 /// The window is at least this share of the objective wide.
 const WINDOW_SHARE: f64 = 0.05;
+
+/// Nobody waits for longer than so many times beta.
+pub(super) const PATIENCE: u64 = 32;
 
 /// What one queue knows of its arrivals, and what it makes of it.
 #[derive(Clone, Debug)]
@@ -83,7 +92,7 @@ impl Default for Learned {
             rows: 0.0,
             eagerness: 0.0,
             plan: Plan {
-                enough: u64::MAX,
+                enough: 1,
                 early: Nanos(0),
                 target: None,
             },
@@ -111,8 +120,7 @@ impl Learned {
         self.gap += (gap - self.gap) * weight;
         self.gap_squared += (gap * gap - self.gap_squared) * weight;
         self.rows += (f64::from(rows) - self.rows) * weight;
-        let bearable = DROPS_BEARABLE / self.variation();
-        self.eagerness = (self.eagerness - STEP * bearable).max(0.0);
+        self.eagerness = (self.eagerness - STEP * DROPS_BEARABLE).max(0.0);
         let is_due = self.arrivals.is_multiple_of(PLAN_EVERY) && self.arrivals >= ARRIVALS_MIN;
         if is_due && rules.objective < Nanos::MAX {
             self.plan = self.plan_for(rules);
@@ -135,7 +143,15 @@ impl Learned {
         let own = rows_of(Target::Own);
         let window = rules.objective.0 as f64 * WINDOW_SHARE;
         let early = Nanos((window - rules.cost.alpha_ns()).max(0.0) as u64);
-        let worth = rate * 1e-9 * rules.cost.beta_ns() / self.variation();
+        let in_a_beta = rate * 1e-9 * rules.cost.beta_ns();
+        let worth = in_a_beta / self.variation();
+        if in_a_beta * (PATIENCE as f64) < 1.0 {
+            return Plan {
+                enough: 1,
+                early,
+                target: Some(own),
+            };
+        }
         if worth >= own as f64 || self.eagerness <= 0.0 {
             return Plan {
                 enough: u64::MAX,
@@ -172,6 +188,7 @@ mod tests {
             drop: DropRule::Window { target },
             rate: 0.0,
             rows_max: u64::MAX,
+            requests_max: usize::MAX,
         }
     }
 
@@ -194,7 +211,7 @@ mod tests {
     #[test]
     fn what_is_dispatched_dear_and_asked_often_is_always_deferred() {
         // ResNet50 of the article at 5300 requests a second: the worth is 27 rows, the target 16.
-        let plan = plan_after(&rules(1.053, 5.072, 25), &[188_679], 100);
+        let plan = plan_after(&rules(1.053, 5.072, 25), &[188_679], 500);
         assert_eq!((plan.enough, plan.target), (u64::MAX, Some(16)));
     }
 
@@ -204,7 +221,10 @@ mod tests {
         let gaps = [1_111_111];
         let plan = plan_after(&rules, &gaps, 0);
         assert_eq!((plan.enough, plan.target), (u64::MAX, Some(9)));
-        let (some, many) = (plan_after(&rules, &gaps, 5), plan_after(&rules, &gaps, 20));
+        let (some, many) = (
+            plan_after(&rules, &gaps, 25),
+            plan_after(&rules, &gaps, 100),
+        );
         assert!(
             some.enough < u64::MAX && some.enough >= many.enough,
             "{some:?}"
@@ -216,7 +236,7 @@ mod tests {
     fn bursts_make_the_worth_small() {
         let mut gaps = vec![1_000; 19];
         gaps.push(20_000_000);
-        let plan = plan_after(&rules(1.053, 5.072, 25), &gaps, 20);
+        let plan = plan_after(&rules(1.053, 5.072, 25), &gaps, 100);
         assert!(plan.enough <= 2, "{plan:?}");
     }
 }

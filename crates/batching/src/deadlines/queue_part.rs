@@ -19,7 +19,7 @@
 
 use std::collections::VecDeque;
 
-use super::auto::Learned;
+use super::auto::{Learned, PATIENCE};
 use super::cost::Cost;
 use super::rules::{Delays, DropRule, Release, Target};
 use crate::{Nanos, RequestKey};
@@ -39,6 +39,8 @@ pub struct QueueRules {
     pub rate: f64,
     /// Most rows of a batch; a request with more is a batch of its own.
     pub rows_max: u64,
+    /// Most requests of a batch.
+    pub requests_max: usize,
 }
 
 /// What a queue offers to the rank part.
@@ -157,6 +159,18 @@ impl QueuePart {
         self.entries.is_empty()
     }
 
+    /// Rows that wait.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows_from(0)
+    }
+
+    /// When the oldest request that waits arrived.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.entries.front().map(|w| w.member.arrival)
+    }
+
     /// Takes in a request with a key above all before; the candidate must be asked for again.
     pub fn push(&mut self, member: Member) {
         if self.rules.release == Release::Auto
@@ -192,9 +206,9 @@ impl QueuePart {
         true
     }
 
-    /// The best batch for whichever worker is free first. Keys of requests that cannot be in time
-    /// are appended to `dropped`.
-    pub fn candidate(&mut self, now: Nanos, dropped: &mut Vec<RequestKey>) -> Option<Candidate> {
+    /// The best batch for whichever worker is free first. Requests that cannot be in time are
+    /// appended to `dropped`.
+    pub fn candidate(&mut self, now: Nanos, dropped: &mut Vec<Member>) -> Option<Candidate> {
         let free = Nanos(0);
         self.update(Opening { now, free }, dropped)
     }
@@ -206,7 +220,7 @@ impl QueuePart {
         now: Nanos,
         free: Nanos,
         members: &mut Vec<Member>,
-        dropped: &mut Vec<RequestKey>,
+        dropped: &mut Vec<Member>,
     ) -> Option<Departure> {
         let candidate = self.update(Opening { now, free }, dropped)?;
         let earliest = now.saturating_add(self.delays.of(candidate.rows)).max(free);
@@ -246,6 +260,14 @@ impl QueuePart {
         }
     }
 
+    /// How long the oldest request waits at most for others to join it.
+    fn patience(&self) -> Nanos {
+        match self.rules.release {
+            Release::Auto => Nanos((self.rules.cost.beta_ns() as u64).saturating_mul(PATIENCE)),
+            _ => Nanos::MAX,
+        }
+    }
+
     fn deadline(&self, waiting: &Waiting) -> Nanos {
         waiting.member.arrival.saturating_add(self.rules.objective)
     }
@@ -268,10 +290,12 @@ impl QueuePart {
         rows.min(self.rules.cost.rows_within(by_worker))
     }
 
-    fn update(&mut self, opening: Opening, dropped: &mut Vec<RequestKey>) -> Option<Candidate> {
+    fn update(&mut self, opening: Opening, dropped: &mut Vec<Member>) -> Option<Candidate> {
         let head = self.deadline(self.entries.front()?);
         let mut waiting = self.rows_from(0);
-        let fits = waiting <= self.rules.rows_max && self.meets(waiting, head, opening);
+        let is_within =
+            waiting <= self.rules.rows_max && self.entries.len() <= self.rules.requests_max;
+        let fits = is_within && self.meets(waiting, head, opening);
         let (requests, rows) = if fits {
             (self.entries.len(), waiting)
         } else {
@@ -285,19 +309,28 @@ impl QueuePart {
         Some(self.window(rows, rows < waiting, opening))
     }
 
+    /// Whether the batch that was gathered is as large as one may be.
+    fn is_full(&self, rows: u64) -> bool {
+        let next = self.entries.get(self.gathered);
+        let left = self.rules.rows_max.saturating_sub(rows);
+        left == 0
+            || self.gathered >= self.rules.requests_max
+            || next.is_some_and(|next| u64::from(next.member.rows) > left)
+    }
+
     fn window(&self, rows: u64, is_cut: bool, opening: Opening) -> Candidate {
         let head = self.entries.front();
         let arrival = head.map_or(opening.now, |w| w.member.arrival);
         let deadline = arrival.saturating_add(self.rules.objective);
         let delay = self.delays.of(rows);
         let earliest = opening.now.saturating_add(delay).max(opening.free);
-        let is_full = rows >= self.rules.rows_max;
         let asked = match (self.rules.release, self.early(rows)) {
-            _ if is_full => earliest,
+            _ if self.is_full(rows) => earliest,
             (Release::Timeout { delay }, _) => arrival.saturating_add(delay),
             (_, Some(early)) if !is_cut && deadline < Nanos::MAX => {
                 let frontrun = deadline.saturating_sub(self.rules.cost.of(rows + 1));
-                frontrun.saturating_sub(early)
+                let patience = arrival.saturating_add(self.patience());
+                frontrun.saturating_sub(early).min(patience)
             }
             _ => earliest,
         };
@@ -311,7 +344,7 @@ impl QueuePart {
     }
 
     /// Drops the heads that could not be in time in a batch of the size aimed at.
-    fn drop_hopeless(&mut self, opening: Opening, dropped: &mut Vec<RequestKey>) {
+    fn drop_hopeless(&mut self, opening: Opening, dropped: &mut Vec<Member>) {
         let Some(head) = self.entries.front() else {
             return;
         };
@@ -328,7 +361,7 @@ impl QueuePart {
             if self.meets(rows, self.deadline(head), opening) {
                 return;
             }
-            dropped.push(head.member.key);
+            dropped.push(head.member);
             self.learned.dropped();
             self.wide -= usize::from(head.member.rows != 1);
             self.entries.pop_front();
@@ -353,7 +386,7 @@ impl QueuePart {
         } else {
             self.entries.partition_point(|w| end(w) <= most)
         };
-        let requests = requests.max(1);
+        let requests = requests.min(self.rules.requests_max).max(1);
         let rows = self.rows_from(0) - self.rows_from(requests);
         (requests, rows)
     }

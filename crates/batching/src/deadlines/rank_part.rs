@@ -119,6 +119,13 @@ impl RankPart {
             .set(worker.0, free.map_or(ABSENT, |free| free.0.min(ABSENT - 1)));
     }
 
+    /// The lowest-numbered worker that is free by then.
+    #[must_use]
+    pub fn free_worker(&self, by: Nanos) -> Option<WorkerIndex> {
+        let worker = self.workers.first_at_most(by.0.min(ABSENT - 1));
+        worker.map(WorkerIndex)
+    }
+
     /// When a worker is free, if that is known.
     #[must_use]
     pub fn free(&self, worker: WorkerIndex) -> Option<Nanos> {

@@ -85,6 +85,8 @@ pub struct Dropped {
     pub queue: QueueIndex,
     /// Its name.
     pub key: RequestKey,
+    /// Its rows.
+    pub rows: u32,
 }
 
 /// What is to be done after an event. One value is reused for every step.
@@ -98,7 +100,7 @@ pub struct Actions {
     /// `None` clears it.
     pub timer: Option<Nanos>,
     members: Vec<Member>,
-    dropped: Vec<RequestKey>,
+    dropped: Vec<Member>,
 }
 
 impl Actions {
@@ -120,7 +122,8 @@ impl Actions {
     /// Files what a queue dropped under its name.
     fn file_drops(&mut self, queue: QueueIndex) {
         let dropped = self.dropped.drain(..);
-        self.drops.extend(dropped.map(|key| Dropped { queue, key }));
+        self.drops
+            .extend(dropped.map(|Member { key, rows, .. }| Dropped { queue, key, rows }));
     }
 }
 
@@ -171,6 +174,28 @@ impl Scheduler {
         if let Some(part) = self.queues.get_mut(queue.0) {
             part.set_rules(rules);
             self.offer(queue, actions);
+        }
+        self.set_timer(actions);
+    }
+
+    /// The lowest-numbered worker that is free now.
+    #[must_use]
+    pub fn free_worker(&self, now: Nanos) -> Option<WorkerIndex> {
+        self.rank.free_worker(now)
+    }
+
+    /// Hands what a queue has to a free worker although others may be more urgent.
+    pub fn prefer(
+        &mut self,
+        queue: QueueIndex,
+        worker: WorkerIndex,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        actions.clear();
+        self.now = self.now.max(now);
+        if queue.0 < self.queues.len() && worker.0 < self.config.workers {
+            self.dispatch(queue, worker, self.now, actions);
         }
         self.set_timer(actions);
     }

@@ -30,7 +30,8 @@ fn a_first_advice_follows_the_rule() {
         (10, 0.95, 0.0, 20, Cause::BadRate), // ten times as many, but a step doubles at most
         (1, 0.9, 0.0, 5, Cause::BadRate),    // or adds four
         (10, 0.02, 0.0, 12, Cause::BadRate), // beyond the objective: outside the dead band
-        (10, 0.009, 0.5, 10, Cause::Steady), // within it
+        (10, 0.006, 0.5, 12, Cause::BadRate), // and near it
+        (10, 0.004, 0.5, 10, Cause::Steady),
         (10, 0.0, 0.09, 10, Cause::Steady),
         (10, 0.0, 0.5, 10, Cause::Stabilizing),
         (90, 0.5, 0.0, 100, Cause::BadRate),
@@ -74,11 +75,12 @@ fn pods_are_taken_away_when_five_minutes_were_idle_and_only_as_far_as_the_busies
         assert_eq!((advice.replicas, advice.cause), (10, Cause::Stabilizing));
     }
     let advice = rule.advise(at(300), &BOUNDS, 10, &load(10, 0.0, 0.8));
-    assert_eq!((advice.replicas, advice.cause), (6, Cause::Idle));
-    let advice = rule.advise(at(310), &BOUNDS, 6, &load(6, 0.0, 0.67));
-    assert_eq!((advice.replicas, advice.cause), (6, Cause::Stabilizing));
-    let advice = rule.advise(at(410), &BOUNDS, 6, &load(6, 0.0, 0.67));
-    assert_eq!((advice.replicas, advice.cause), (2, Cause::Idle));
+    // Six would have no idle time at all.
+    assert_eq!((advice.replicas, advice.cause), (7, Cause::Idle));
+    let advice = rule.advise(at(310), &BOUNDS, 7, &load(7, 0.0, 0.67));
+    assert_eq!((advice.replicas, advice.cause), (7, Cause::Stabilizing));
+    let advice = rule.advise(at(410), &BOUNDS, 7, &load(7, 0.0, 0.67));
+    assert_eq!((advice.replicas, advice.cause), (3, Cause::Idle));
 }
 
 #[test]

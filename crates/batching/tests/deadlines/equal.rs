@@ -6,6 +6,7 @@ use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueRules, Release, 
 
 use crate::driver::{Driver, Input};
 use crate::slow::{self, Done, Request, Slow};
+use crate::slow_auto;
 
 /// SplitMix64: enough to draw test cases with.
 struct Random(u64);
@@ -30,7 +31,8 @@ impl Random {
 
 fn draw_rules(random: &mut Random) -> QueueRules {
     let objective = 20 + random.below(200);
-    let release = match random.below(4) {
+    let release = match random.below(5) {
+        4 => Release::Auto,
         0 => Release::Eager,
         1 => Release::Timeout {
             delay: Nanos(random.below(objective)),
@@ -41,9 +43,11 @@ fn draw_rules(random: &mut Random) -> QueueRules {
         _ => Release::Deferred { early: Nanos(0) },
     };
     let window = |target| DropRule::Window { target };
-    let drop = match random.below(4) {
+    let drop = match random.below(6) {
         0 => DropRule::Head,
         1 => window(Target::Half),
+        2 => window(Target::Own),
+        3 => window(Target::Auto),
         _ => window(Target::Rows(1 + random.below(12))),
     };
     QueueRules {
@@ -51,7 +55,13 @@ fn draw_rules(random: &mut Random) -> QueueRules {
         objective: Nanos(objective),
         release,
         drop,
-        rate: 0.0,
+        // A row each nanosecond to one each 40: the arrivals themselves come at such rates.
+        rate: 1e9 / (1 + random.below(40)) as f64,
+        requests_max: if random.is_one_in(4) {
+            1 + random.below(6) as usize
+        } else {
+            usize::MAX
+        },
         rows_max: if random.is_one_in(3) {
             1 + random.below(9)
         } else {
@@ -63,9 +73,7 @@ fn draw_rules(random: &mut Random) -> QueueRules {
 fn slow_rules(rules: &QueueRules) -> slow::Rules {
     let (alpha, beta) = (rules.cost.alpha_ns() as i128, rules.cost.beta_ns() as i128);
     let objective = i128::from(rules.objective.0);
-    let half = (1..objective)
-        .filter(|b| alpha * b + beta <= objective / 2)
-        .max();
+    let own = || slow_auto::own(alpha, beta, objective, rules.rate);
     slow::Rules {
         alpha,
         beta,
@@ -74,21 +82,26 @@ fn slow_rules(rules: &QueueRules) -> slow::Rules {
             Release::Deferred { early } => slow::Release::Deferred {
                 early: early.0.into(),
             },
-            Release::Auto => unreachable!("not drawn"),
+            Release::Auto => slow::Release::Auto,
             Release::Eager => slow::Release::Timeout { delay: 0 },
             Release::Timeout { delay } => slow::Release::Timeout {
                 delay: delay.0.into(),
             },
         },
         target: match rules.drop {
-            DropRule::Head => None,
-            DropRule::Window { target } => Some(match target {
-                Target::Half => half.unwrap_or(1),
+            DropRule::Head => 1,
+            DropRule::Window { target } => match target {
+                Target::Half => slow_auto::half(alpha, beta, objective),
                 Target::Rows(rows) => rows.into(),
-                Target::Own | Target::Auto => unreachable!("not drawn"),
-            }),
+                Target::Own | Target::Auto => own(),
+            },
         },
+        is_target_learned: rules.drop
+            == DropRule::Window {
+                target: Target::Auto,
+            },
         rows_max: rules.rows_max.into(),
+        requests_max: rules.requests_max,
     }
 }
 
@@ -103,7 +116,13 @@ struct Case {
 fn draw(seed: u64) -> Case {
     let mut random = Random(seed);
     let random = &mut random;
-    let rules: Vec<_> = (0..=random.below(4)).map(|_| draw_rules(random)).collect();
+    // `Auto` learns for 64 arrivals before it does anything: some cases are long.
+    let is_long = random.is_one_in(6);
+    let (queues, requests, quiet) = match is_long {
+        true => (1 + random.below(2), 100 + random.below(300), 200),
+        false => (1 + random.below(5), 1 + random.below(70), 25),
+    };
+    let rules: Vec<_> = (0..queues).map(|_| draw_rules(random)).collect();
     let workers = 1 + random.below(4) as usize;
     let has_delays = random.is_one_in(3);
     let delays = if has_delays {
@@ -116,7 +135,7 @@ fn draw(seed: u64) -> Case {
     };
     let (is_wide, gap) = (random.is_one_in(3), 1 + random.below(30));
     let (mut now, mut inputs) = (0, Vec::new());
-    for key in 1..=random.below(70) + 1 {
+    for key in 1..=requests {
         // Bursts, and events of the same nanosecond.
         now += random.below(gap) * random.below(2);
         let queue = random.below(rules.len() as u64) as usize;
@@ -130,7 +149,7 @@ fn draw(seed: u64) -> Case {
             let key = 1 + random.below(key);
             inputs.push((now, Input::Withdrawal { queue, key }));
         }
-        if random.is_one_in(25) {
+        if random.is_one_in(quiet) {
             let rules = draw_rules(random);
             inputs.push((now, Input::Rules { queue, rules }));
         }

@@ -50,6 +50,7 @@ fn rules(line: &str, profile: &str) -> QueueRules {
         drop: target.map_or(DropRule::Head, |target| DropRule::Window { target }),
         rate: 0.0,
         rows_max: u64::MAX,
+        requests_max: usize::MAX,
     }
 }
 

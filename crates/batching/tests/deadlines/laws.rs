@@ -45,6 +45,7 @@ prop_compose! {
         drop in drop_rules(),
         rate in 0_f64..5_000.0,
         rows_max in prop_oneof![Just(u64::MAX), 1_u64..40],
+        requests_max in prop_oneof![Just(usize::MAX), 1_usize..20],
     ) -> QueueRules {
         QueueRules {
             cost: Cost::new(alpha, beta),
@@ -53,6 +54,7 @@ prop_compose! {
             drop,
             rate,
             rows_max,
+            requests_max,
         }
     }
 }
@@ -96,7 +98,10 @@ proptest! {
             prop_assert!(free[*worker] <= *start, "the worker is busy");
             free[*worker] = *end;
             let release = rules[*queue].release;
-            if let (Release::Timeout { delay }, true) = (release, rows < rules[*queue].rows_max) {
+            let bounds = &rules[*queue];
+            let is_bounded = bounds.rows_max < u64::MAX || bounds.requests_max < usize::MAX;
+            prop_assert!(keys.len() <= bounds.requests_max);
+            if let (Release::Timeout { delay }, false) = (release, is_bounded) {
                 prop_assert!(*start >= i128::from(first + delay.0), "before its time");
             }
             for key in keys {

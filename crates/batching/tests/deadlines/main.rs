@@ -8,3 +8,4 @@ mod equal;
 mod golden;
 mod laws;
 mod slow;
+mod slow_auto;

@@ -1,6 +1,8 @@
 //! The algorithm as slowly and obviously as it can be written: lists, and a search for everything.
 //! It shares no code with the crate; what both do must be equal.
 
+use crate::slow_auto::{History, Plan};
+
 /// What a queue goes by; times in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
@@ -8,13 +10,17 @@ pub(crate) struct Rules {
     pub(crate) beta: i128,
     pub(crate) objective: i128,
     pub(crate) release: Release,
-    /// `None`: the head rule.
-    pub(crate) target: Option<i128>,
+    /// Rows that the drop rule aims at; 1 is the head rule.
+    pub(crate) target: i128,
+    /// It aims at what was learned, once something was.
+    pub(crate) is_target_learned: bool,
     pub(crate) rows_max: i128,
+    pub(crate) requests_max: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Release {
+    Auto,
     Deferred { early: i128 },
     Timeout { delay: i128 },
 }
@@ -61,6 +67,9 @@ pub(crate) struct Slow {
     queues: Vec<Vec<Request>>,
     candidates: Vec<Option<Candidate>>,
     free: Vec<i128>,
+    histories: Vec<History>,
+    plans: Vec<Option<Plan>>,
+    targets: Vec<i128>,
     pub(crate) done: Vec<Done>,
 }
 
@@ -72,6 +81,9 @@ impl Slow {
             queues: vec![Vec::new(); rules.len()],
             candidates: vec![None; rules.len()],
             free: vec![0; workers],
+            histories: vec![History::default(); rules.len()],
+            plans: vec![None; rules.len()],
+            targets: rules.iter().map(|rules| rules.target).collect(),
             done: Vec::new(),
             rules,
         }
@@ -100,9 +112,8 @@ impl Slow {
             .map(|i| (Self::rows(&waiting[i..]), waiting[i].arrival))
             .find(|&(rows, arrival)| self.is_in_time(queue, rows, arrival, now, free))
             .map_or(0, |(rows, _)| rows);
-        let target = self.rules[queue].target.unwrap_or(1);
         let aim = suffix_rows
-            .min(target)
+            .min(self.targets[queue])
             .min(self.rules[queue].rows_max)
             .max(1);
         for head in waiting {
@@ -110,6 +121,7 @@ impl Slow {
                 break;
             }
             self.queues[queue].remove(0);
+            self.histories[queue].dropped();
             self.done.push(Done::Drop {
                 at: now,
                 queue,
@@ -126,7 +138,8 @@ impl Slow {
             let mut requests = 1;
             for n in 1..=waiting.len() {
                 let rows = Self::rows(&waiting[..n]);
-                if rows <= rules.rows_max && self.is_in_time(queue, rows, head.arrival, now, free) {
+                let is_within = rows <= rules.rows_max && n <= rules.requests_max;
+                if is_within && self.is_in_time(queue, rows, head.arrival, now, free) {
                     requests = n;
                 }
             }
@@ -134,9 +147,20 @@ impl Slow {
             let deadline = head.arrival + rules.objective;
             let earliest = (now + self.delay(rows)).max(free);
             let asked = match rules.release {
-                _ if rows >= rules.rows_max => earliest,
-                Release::Deferred { .. } if requests < waiting.len() => earliest,
+                _ if rows >= rules.rows_max || requests == rules.requests_max => earliest,
+                // The next one does not fit.
+                _ if requests < waiting.len() && rows + waiting[requests].rows > rules.rows_max => {
+                    earliest
+                }
+                Release::Deferred { .. } | Release::Auto if requests < waiting.len() => earliest,
                 Release::Deferred { early } => deadline - self.l(queue, rows + 1) - early,
+                Release::Auto => match self.plans[queue] {
+                    Some(plan) if plan.enough.is_none_or(|enough| rows < enough) => {
+                        let frontrun = deadline - self.l(queue, rows + 1);
+                        (frontrun - plan.early).min(head.arrival + 32 * rules.beta)
+                    }
+                    _ => earliest,
+                },
                 Release::Timeout { delay } => head.arrival + delay,
             };
             Candidate {
@@ -151,11 +175,23 @@ impl Slow {
 
     /// A request arrives; its time has been reached.
     pub(crate) fn arrive(&mut self, queue: usize, request: Request) {
+        let rules = &self.rules[queue];
+        if matches!(rules.release, Release::Auto) {
+            let costs = (rules.alpha, rules.beta, rules.objective);
+            let plan = self.histories[queue].arrived(costs, request.arrival, request.rows);
+            if let Some(plan) = plan {
+                self.plans[queue] = Some(plan);
+                if rules.is_target_learned {
+                    self.targets[queue] = plan.target;
+                }
+            }
+        }
         self.queues[queue].push(request);
         self.update(queue, request.arrival, 0);
     }
 
     pub(crate) fn set_rules(&mut self, queue: usize, rules: Rules, now: i128) {
+        self.targets[queue] = rules.target;
         self.rules[queue] = rules;
         self.update(queue, now, 0);
     }

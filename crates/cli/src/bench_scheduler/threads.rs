@@ -126,7 +126,7 @@ pub(super) struct ModelThread<'a> {
     next: f64,
     random: u64,
     key: u64,
-    dropped: Vec<RequestKey>,
+    dropped: Vec<Member>,
     members: Vec<Member>,
     /// The rank part knows of this one.
     told: Option<Candidate>,
@@ -143,6 +143,7 @@ impl<'a> ModelThread<'a> {
             drop: DropRule::Window { target },
             rate,
             rows_max: u64::MAX,
+            requests_max: usize::MAX,
         };
         Self {
             links,

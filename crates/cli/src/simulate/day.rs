@@ -72,14 +72,14 @@ fn picture(both: &[Day]) -> String {
                 points: day
                     .intervals
                     .iter()
-                    .map(|interval| (interval.at.0 as f64 / 1e9, value(interval)))
+                    .map(|interval| (interval.at.0 as f64 / 3600e9, value(interval)))
                     .collect(),
             })
             .collect(),
     };
     draw(
         "A day of changing load",
-        "over the seconds of the day",
+        "over the hours of the day",
         &[
             chart("requests a second", false, |i| i.rate),
             chart("workers", false, |i| i.workers as f64),

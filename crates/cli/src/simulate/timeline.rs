@@ -10,6 +10,8 @@ const SPAN: f64 = 46.0;
 const UNIT: f64 = 22.0;
 const ROW: f64 = 34.0;
 const LEFT: f64 = 56.0;
+/// About as wide as a character is.
+const CHARACTER: f64 = 7.5;
 
 /// One policy.
 pub(super) struct Timeline {
@@ -115,21 +117,30 @@ pub(super) fn svg(timelines: &[Timeline]) -> String {
         for bar in timeline.bars.iter().filter(|bar| bar.start < SPAN) {
             let (x, end) = (LEFT + bar.start * UNIT, LEFT + bar.end.min(SPAN) * UNIT);
             let top = y + bar.worker as f64 * ROW;
+            let text = label(bar);
+            let is_room = end - x > text.len() as f64 * CHARACTER + 12.0;
+            let text = if is_room { text.as_str() } else { "" };
             // Full batches in the first color, smaller ones in the second.
             let paint = color(usize::from(bar.last - bar.first < 3));
             let _ = writeln!(
                 body,
                 "<rect x=\"{x:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" rx=\"4\" \
                  fill=\"{paint}\" fill-opacity=\".28\" stroke=\"{paint}\"/>\
-                 <text x=\"{:.1}\" y=\"{}\">{}</text>",
+                 <text x=\"{:.1}\" y=\"{}\">{text}</text>",
                 end - x,
                 ROW - 6.0,
                 x + 6.0,
-                top + 18.0,
-                label(bar)
+                top + 18.0
             );
         }
         let base = y + timeline.workers() as f64 * ROW;
+        if !timeline.drops.is_empty() {
+            let _ = writeln!(
+                body,
+                "<text class=\"tick\" x=\"12\" y=\"{}\">dropped</text>",
+                base + 9.0
+            );
+        }
         for (at, number) in timeline.drops.iter().filter(|(at, _)| *at < SPAN) {
             let _ = writeln!(
                 body,

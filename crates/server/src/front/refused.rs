@@ -103,7 +103,9 @@ impl Refused {
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         let (cause, retry_after) = match &refusal {
-            Refusal::QueueFull { retry_after, .. } | Refusal::MemoryFull { retry_after, .. } => {
+            Refusal::QueueFull { retry_after, .. }
+            | Refusal::Late { retry_after, .. }
+            | Refusal::MemoryFull { retry_after, .. } => {
                 (Cause::Overloaded, Some(*retry_after))
             }
             Refusal::NoWorkers { retry_after } => (Cause::Unavailable, Some(*retry_after)),

@@ -146,6 +146,7 @@ pub(super) fn describe(
 fn batching(rules: Rules) -> Batching {
     let (policy, delay) = match rules.policy {
         Policy::Auto => ("auto", None),
+        Policy::Deferred => ("deferred", None),
         Policy::Eager => ("eager", None),
         Policy::Timeout { delay } => ("timeout", Some(delay)),
     };

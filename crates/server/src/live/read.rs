@@ -46,7 +46,7 @@ pub(crate) fn read(file: &Path) -> Result<InForce, String> {
 pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<InForce, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     let settings = settings::Settings::read(text).map_err(|error| error.to_string())?;
-    let policy = policy_of(settings.batching.policy)?;
+    let policy = policy_of(settings.batching.policy);
     Ok(InForce {
         sha256,
         rules: Rules {

@@ -20,7 +20,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Checks a message as a line of the feed is checked, and for what this server can do.
+    /// Checks a message as a line of the feed is checked.
     ///
     /// # Errors
     /// A sentence that names the field.
@@ -34,10 +34,9 @@ impl Told {
             };
             (entry.model, objective)
         });
-        let policy = policy_of(parameters.batching.policy);
         Ok(Self {
             rules: Rules {
-                policy: policy.map_err(|problem| format!("parameters.{problem}"))?,
+                policy: policy_of(parameters.batching.policy),
                 batch_rows_max: parameters.batching.max_rows as usize,
                 queue_rows_max: parameters.queue.max_rows as usize,
             },
@@ -50,19 +49,14 @@ impl Told {
 }
 
 /// A release rule of the settings as the scheduler takes it.
-///
-/// # Errors
-/// A sentence that begins with the field.
-pub(crate) fn policy_of(policy: settings::Policy) -> Result<Policy, String> {
+pub(crate) fn policy_of(policy: settings::Policy) -> Policy {
     match policy {
-        settings::Policy::Auto => Ok(Policy::Auto),
-        settings::Policy::Eager => Ok(Policy::Eager),
-        settings::Policy::Timeout { delay } => Ok(Policy::Timeout {
+        settings::Policy::Auto => Policy::Auto,
+        settings::Policy::Deferred => Policy::Deferred,
+        settings::Policy::Eager => Policy::Eager,
+        settings::Policy::Timeout { delay } => Policy::Timeout {
             delay: Nanos(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
-        }),
-        settings::Policy::Deferred => Err(
-            "batching.policy: deferred is not built yet: write auto, timeout or eager".to_owned(),
-        ),
+        },
     }
 }
 

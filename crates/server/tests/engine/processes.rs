@@ -197,7 +197,7 @@ fn a_port_in_use_is_named_and_bad_usage_has_its_code() {
     }
     for arguments in [
         &["--workers", "0"][..],
-        &["--model", &model, "--policy", "deferred"],
+        &["--model", &model, "--policy", "timeout"],
         &[],
     ] {
         let (code, text) = failure(arguments);

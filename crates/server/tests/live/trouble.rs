@@ -245,8 +245,8 @@ fn settings_that_are_wrong_at_the_start_end_it_with_a_sentence() {
             "models: is empty: name at least one model",
         ),
         (
-            Some("models: [{name: a, path: /a}]\nbatching: {policy: deferred}"),
-            "batching.policy: deferred is not built yet",
+            Some("models: [{name: a, path: /a}]\nbatching: {policy: lazy}"),
+            "batching.policy: lazy is no policy",
         ),
         (None, "cannot be opened"),
     ] {

@@ -56,13 +56,9 @@ fn what_is_told_is_in_force_and_what_is_wrong_is_refused_by_name() {
     let batching = deferred.batching.as_mut().unwrap();
     (batching.policy, batching.max_delay_us) = (Policy::Deferred.into(), None);
     teller.say(Ok(deferred));
-    let refused = server.event("parameters_refused");
-    assert!(
-        refused["error"]
-            .as_str()
-            .unwrap()
-            .contains("deferred is not built yet")
-    );
+    server.event("parameters_applied");
+    let state = until(&server, "told", |state| state["params"]["generation"] == 80);
+    assert_eq!(state["batching"]["policy"], "deferred");
     let mut more = message(81);
     more.window_us = Some(5000);
     teller.say(Ok(more));
@@ -77,7 +73,7 @@ fn what_is_told_is_in_force_and_what_is_wrong_is_refused_by_name() {
     assert!(state["params"]["refused"].is_null());
     assert_eq!(metric(&server, "albacore_params_connected"), 1.0);
     assert_eq!(metric(&server, "albacore_params_generation"), 81.0);
-    assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 2.0);
+    assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 3.0);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 

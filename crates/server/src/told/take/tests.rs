@@ -66,8 +66,8 @@ fn what_is_wrong_is_refused_by_name() {
             "batching.max_delay: ",
         ),
         (
-            |_, b| (b.policy, b.max_delay_us) = (proto::Policy::Deferred.into(), None),
-            "batching.policy: deferred is not built yet",
+            |_, b| b.policy = proto::Policy::Deferred.into(),
+            "batching.max_delay_us: stands beside",
         ),
         (|_, b| b.max_rows = 0, "batching.max_rows: 0 is not from 1"),
         (

@@ -1,0 +1,212 @@
+//! Queues with deadlines, the door, halves, and turns: what the slow twin does not know.
+
+use super::*;
+use crate::BLAME_MAX;
+use crate::deadlines::Cost;
+
+/// l(b) = b + 5, in milliseconds, with an objective of 12.
+const MS: u64 = 1_000_000;
+
+fn scheduler(policy: Policy, workers: usize) -> Scheduler {
+    let mut scheduler = Scheduler::new(Config {
+        queues: 2,
+        workers,
+        policy,
+        batch_rows_max: 64,
+        batch_requests_max: 16,
+        queue_rows_max: 1000,
+    });
+    let profile = Profile {
+        cost: Some(Cost::new(MS as f64, 5.0 * MS as f64)),
+        objective: Some(Nanos(12 * MS)),
+    };
+    scheduler.set_profile(QueueIndex(0), profile);
+    scheduler
+}
+
+struct Driver {
+    scheduler: Scheduler,
+    actions: Actions,
+    keys: u64,
+}
+
+impl Driver {
+    fn new(policy: Policy, workers: usize) -> Self {
+        let mut driver = Self {
+            scheduler: scheduler(policy, workers),
+            actions: Actions::default(),
+            keys: 0,
+        };
+        for worker in 0..workers {
+            let worker = WorkerIndex(worker);
+            driver.step(Event::WorkerReady { worker }, 0);
+        }
+        driver
+    }
+
+    /// At a time in tenths of a millisecond; workers and keys that are dispatched.
+    fn step(&mut self, event: Event, at: u64) -> Vec<(usize, Vec<u64>)> {
+        let now = Nanos(at * MS / 10);
+        self.scheduler.step(event, now, &mut self.actions);
+        let keys = |d| self.actions.members(d).iter().map(|key| key.0).collect();
+        let dispatches = self.actions.dispatches.iter();
+        dispatches.map(|d| (d.worker.0, keys(d))).collect()
+    }
+
+    fn arrive(&mut self, queue: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::Arrived {
+            queue: QueueIndex(queue),
+            key: RequestKey(self.keys),
+            rows: 1,
+        };
+        self.step(event, at)
+    }
+
+    fn done(&mut self, worker: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
+        let worker = WorkerIndex(worker);
+        self.step(Event::BatchDone { worker }, at)
+    }
+
+    fn lost(&mut self, worker: usize, blame: u32) -> Vec<(usize, Vec<u64>)> {
+        let worker = WorkerIndex(worker);
+        self.step(Event::WorkerLost { worker, blame }, 0);
+        self.step(Event::WorkerReady { worker }, 0)
+    }
+}
+
+#[test]
+fn deferred_batches_leave_when_one_more_would_not_fit() {
+    let mut driver = Driver::new(Policy::Deferred, 1);
+    assert_eq!(driver.arrive(0, 0), []);
+    assert_eq!(driver.arrive(0, 10), []);
+    // Frontrun is 12 - l(3) = 4, the window opens a twentieth of the objective earlier.
+    assert_eq!(driver.actions.timer, Some(Nanos(34 * MS / 10)));
+    assert_eq!(driver.step(Event::Timer, 34), [(0, vec![1, 2])]);
+    assert_eq!(driver.scheduler.queued_rows(), 0);
+    assert_eq!(driver.arrive(1, 35), [], "the worker is busy");
+    assert_eq!(driver.done(0, 100), [(0, vec![3])], "no objective: at once");
+}
+
+#[test]
+fn auto_answers_at_once_while_few_requests_come() {
+    let mut driver = Driver::new(Policy::Auto, 1);
+    for n in 0..200 {
+        let at = n * 5000;
+        assert_eq!(driver.arrive(0, at), [(0, vec![n + 1])]);
+        driver.done(0, at + 60);
+    }
+}
+
+#[test]
+fn what_is_late_runs_behind_what_can_be_in_time() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    assert_eq!(driver.arrive(1, 0), [(0, vec![1])]);
+    driver.arrive(0, 1);
+    driver.arrive(0, 100);
+    // At 11 ms the first of the two cannot be in time any more; the other can.
+    assert_eq!(driver.done(0, 110), [(0, vec![3])]);
+    assert_eq!(driver.scheduler.queued_rows(), 1);
+    assert_eq!(driver.done(0, 170), [(0, vec![2])], "it was accepted");
+    assert_eq!(driver.scheduler.queued_rows(), 0);
+    driver.done(0, 180);
+    assert_eq!(driver.arrive(1, 190), [(0, vec![4])]);
+    driver.arrive(0, 200);
+    driver.step(Event::Timer, 400);
+    let queue = QueueIndex(0);
+    let key = RequestKey(5);
+    driver.step(Event::Withdrawn { queue, key }, 401);
+    assert_eq!(driver.scheduler.queued_rows(), 0, "late or not");
+    assert_eq!(driver.done(0, 402), []);
+}
+
+#[test]
+fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
+    let mut driver = Driver::new(Policy::Eager, 2);
+    let admit = |driver: &Driver, rows, ms| {
+        let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
+        driver.scheduler.admit(queue, rows, time, Nanos(ms * MS))
+    };
+    assert_eq!(admit(&driver, 100, 0), Ok(()), "nothing is known for sure");
+    driver.arrive(0, 0);
+    driver.arrive(0, 0);
+    // Two batches of 6 ms run on two workers.
+    assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(6 * MS));
+    assert_eq!(admit(&driver, 1, 0), Ok(()));
+    assert_eq!(admit(&driver, 2, 0), Err(Nanos(MS)));
+    assert_eq!(admit(&driver, 2, 1), Ok(()), "they have run for a while");
+    driver.arrive(0, 10);
+    assert_eq!(admit(&driver, 1, 1), Err(Nanos(2 * MS)));
+    let free = Ok(());
+    let other = driver.scheduler.admit(QueueIndex(1), 1, Nanos(1), Nanos(0));
+    assert_eq!(other, free, "nothing is known of its costs");
+}
+
+#[test]
+fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
+    let mut driver = Driver::new(Policy::Timeout { delay: Nanos(MS) }, 1);
+    for _ in 0..6 {
+        driver.arrive(1, 0);
+    }
+    let mut batches = driver.step(Event::Timer, 10);
+    let (mut answered, mut deaths) = (Vec::new(), 0);
+    // Request 5 kills whoever runs it.
+    for _ in 0..20 {
+        let Some((_, keys)) = batches.pop() else {
+            break;
+        };
+        batches = if keys.contains(&5) {
+            deaths += 1;
+            let worker = WorkerIndex(0);
+            let blame = BLAME_MAX / 2;
+            driver.step(Event::WorkerLost { worker, blame }, 20);
+            let abandoned = driver.actions.abandoned.iter();
+            let abandoned: Vec<_> = abandoned.map(|a| (a.key.0, a.losses)).collect();
+            if keys.len() == 1 {
+                assert_eq!(abandoned, [(5, 5)]);
+            } else {
+                assert_eq!(abandoned, []);
+            }
+            driver.step(Event::WorkerReady { worker }, 30)
+        } else {
+            answered.extend(keys);
+            driver.done(0, 40)
+        };
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2, 3, 4, 6]);
+    assert_eq!(deaths, 5, "two of six, one of three, of two and alone");
+    assert_eq!(driver.scheduler.queued_rows(), 0);
+}
+
+#[test]
+fn a_batch_that_others_killed_stays_whole() {
+    let mut driver = Driver::new(Policy::Timeout { delay: Nanos(MS) }, 1);
+    driver.arrive(1, 0);
+    driver.arrive(1, 0);
+    assert_eq!(driver.step(Event::Timer, 10), [(0, vec![1, 2])]);
+    for _ in 0..BLAME_MAX - 1 {
+        assert_eq!(driver.lost(0, 1), [(0, vec![1, 2])]);
+    }
+}
+
+#[test]
+fn what_has_no_deadline_gets_its_turn_although_all_others_are_urgent() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    driver.arrive(0, 0);
+    driver.arrive(1, 0);
+    let mut at = 0;
+    for batch in 0..400 {
+        at += 60;
+        driver.arrive(0, at - 1);
+        let dispatched = driver.done(0, at);
+        assert_eq!(dispatched.len(), 1);
+        if dispatched == [(0, vec![2])] {
+            // A second, and three batches.
+            assert!(at > 10_000 && at < 10_400, "{batch} {at}");
+            return;
+        }
+    }
+    panic!("it never ran");
+}

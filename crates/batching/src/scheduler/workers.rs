@@ -1,0 +1,202 @@
+//! What becomes of workers and of the batches that they run.
+
+use super::{Batch, Scheduler, Worker, late, ours};
+use crate::batch::Entry;
+use crate::deadlines::{self, Dispatch};
+use crate::limits::{BLAME_MAX, TURN, WAIT_MAX};
+use crate::{Abandoned, Actions, Nanos, QueueIndex, WorkerIndex};
+
+impl Scheduler {
+    pub(super) fn welcome(&mut self, worker: WorkerIndex) {
+        let Some(state) = self.workers.get_mut(worker.0) else {
+            return;
+        };
+        match std::mem::replace(state, Worker::Absent) {
+            Worker::Absent => self.set_free(worker),
+            Worker::Held(batch) => *state = Worker::Busy(batch),
+            other @ (Worker::Free | Worker::Busy(_)) => *state = other,
+        }
+    }
+
+    pub(super) fn hold(&mut self, worker: WorkerIndex) {
+        let Some(state) = self.workers.get_mut(worker.0) else {
+            return;
+        };
+        match std::mem::replace(state, Worker::Absent) {
+            Worker::Free => self.leave(worker),
+            Worker::Busy(batch) => *state = Worker::Held(batch),
+            other @ (Worker::Absent | Worker::Held(_)) => *state = other,
+        }
+    }
+
+    pub(super) fn finish(&mut self, worker: WorkerIndex) {
+        let Some(state) = self.workers.get_mut(worker.0) else {
+            return;
+        };
+        match std::mem::replace(state, Worker::Absent) {
+            Worker::Busy(batch) => {
+                self.recycle(batch.entries);
+                self.set_free(worker);
+            }
+            Worker::Held(batch) => self.recycle(batch.entries),
+            other @ (Worker::Absent | Worker::Free) => *state = other,
+        }
+    }
+
+    pub(super) fn lose(&mut self, worker: WorkerIndex, blame: u32, actions: &mut Actions) {
+        let Some(state) = self.workers.get_mut(worker.0) else {
+            return;
+        };
+        match std::mem::replace(state, Worker::Absent) {
+            Worker::Absent => {}
+            Worker::Free => self.leave(worker),
+            Worker::Busy(mut batch) | Worker::Held(mut batch) => {
+                batch.losses = batch.losses.saturating_add(1);
+                batch.blame = batch.blame.saturating_add(blame);
+                self.run_again(batch, actions);
+            }
+        }
+    }
+
+    /// A batch that is not to blame runs again; one that is, in halves of which one more death is
+    /// enough; a request alone is given up.
+    fn run_again(&mut self, mut batch: Batch, actions: &mut Actions) {
+        if batch.entries.is_empty() {
+            return self.recycle(batch.entries);
+        }
+        if batch.blame < BLAME_MAX {
+            return self.replays.push_back(batch);
+        }
+        let half = batch.halve();
+        let Some(mut half) = half else {
+            let losses = batch.losses;
+            let alone = batch.entries.iter();
+            actions.abandoned.extend(alone.map(|entry| Abandoned {
+                key: entry.key,
+                losses,
+            }));
+            return self.recycle(batch.entries);
+        };
+        (batch.blame, half.blame) = (BLAME_MAX / 2, BLAME_MAX / 2);
+        self.replays.push_back(batch);
+        self.replays.push_back(half);
+    }
+
+    fn set_free(&mut self, worker: WorkerIndex) {
+        if self.idle == 0 {
+            // What opened while no worker was free waits by urgency, not by when it opened.
+            self.tell(deadlines::Event::Timer);
+        }
+        self.workers[worker.0] = Worker::Free;
+        self.idle += 1;
+        self.tell(deadlines::Event::WorkerReady { worker });
+    }
+
+    /// A free worker is not the core's any more.
+    fn leave(&mut self, worker: WorkerIndex) {
+        self.idle -= 1;
+        self.tell(deadlines::Event::WorkerGone { worker });
+    }
+
+    fn recycle(&mut self, mut entries: Vec<Entry>) {
+        if self.spare.len() < self.config.workers {
+            entries.clear();
+            self.spare.push(entries);
+        }
+    }
+
+    pub(super) fn run_replays(&mut self, actions: &mut Actions) {
+        while !self.replays.is_empty() {
+            let Some(worker) = self.core.free_worker(self.now) else {
+                return;
+            };
+            let Some(mut batch) = self.replays.pop_front() else {
+                return;
+            };
+            self.leave(worker);
+            batch.end = self.now;
+            actions.dispatch(worker, batch.queue, &batch.entries, batch.losses);
+            self.workers[worker.0] = Worker::Busy(batch);
+        }
+    }
+
+    /// The queue without deadlines whose oldest request has waited for longest, and too long.
+    fn overdue(&self) -> Option<QueueIndex> {
+        let queues = (0..2 * self.profiles.len()).map(QueueIndex);
+        let waiting = queues.filter_map(|queue| {
+            let profile = self.profiles.get(queue.0 / 2)?;
+            let has_deadlines = profile.cost.is_some() && profile.objective.is_some();
+            if has_deadlines && queue != late(ours(queue).0) {
+                return None;
+            }
+            Some((self.core.queue(queue)?.oldest()?, queue))
+        });
+        let (oldest, queue) = waiting.min()?;
+        (self.now.saturating_sub(oldest) > WAIT_MAX).then_some(queue)
+    }
+
+    pub(super) fn run_those_that_waited_long(&mut self, actions: &mut Actions) {
+        if self.idle == 0 || self.since_turn < TURN {
+            return;
+        }
+        let worker = self.core.free_worker(self.now);
+        if let (Some(queue), Some(worker)) = (self.overdue(), worker) {
+            self.since_turn = 0;
+            self.core.prefer(queue, worker, self.now, &mut self.said);
+            self.run_dispatches(actions);
+        }
+    }
+
+    pub(super) fn run_what_the_core_decides(&mut self, actions: &mut Actions) {
+        // bound: only queues with deadlines drop, and what they drop waits in those without.
+        loop {
+            let event = deadlines::Event::Timer;
+            self.core.step(event, self.now, &mut self.said);
+            self.run_dispatches(actions);
+            if !self.take_back_drops() {
+                break;
+            }
+        }
+        // While no worker is free nothing can be done: the next one looks at every queue again.
+        actions.timer = self.said.timer.filter(|_| self.idle > 0);
+    }
+
+    fn run_dispatches(&mut self, actions: &mut Actions) {
+        let dispatches = std::mem::take(&mut self.said.dispatches);
+        for dispatch in &dispatches {
+            self.run(dispatch, actions);
+        }
+        // The vector goes back, so that the steady state does not allocate.
+        self.said.dispatches = dispatches;
+        self.said.dispatches.clear();
+    }
+
+    fn run(&mut self, dispatch: &Dispatch, actions: &mut Actions) {
+        let mut entries = self.spare.pop().unwrap_or_default();
+        let members = self.said.members(dispatch).iter();
+        entries.extend(members.map(|member| Entry {
+            key: member.key,
+            rows: member.rows as usize,
+        }));
+        self.unreserve(dispatch.departure.rows as usize);
+        self.idle -= 1;
+        self.since_turn = self.since_turn.saturating_add(1);
+        let queue = ours(dispatch.queue);
+        let worker = dispatch.worker;
+        actions.dispatch(worker, queue, &entries, 0);
+        self.workers[worker.0] = Worker::Busy(Batch {
+            queue,
+            entries,
+            end: self.end(queue, dispatch.departure.rows),
+            losses: 0,
+            blame: 0,
+        });
+    }
+
+    /// When a batch that starts now should be done.
+    fn end(&self, queue: QueueIndex, rows: u64) -> Nanos {
+        let cost = self.profile(queue).cost;
+        self.now
+            .saturating_add(cost.map_or(Nanos(0), |cost| cost.of(rows)))
+    }
+}

@@ -1,0 +1,136 @@
+//! The queues of the scheduler: for each slot of a model one for each class of outputs, and what is
+//! learned of the costs of their batches.
+//!
+//! Contributions cost a hundred times what predictions do. In one queue the ones would wait for the
+//! others and a batch of both would cost what nobody can foresee; in queues of their own each has its
+//! own costs, and the scheduler weighs their deadlines against each other.
+
+use albacore_batching::deadlines::CostLearner;
+use albacore_batching::{Nanos, Profile, QueueIndex, Scheduler};
+
+use super::{Kind, KindSet, Objective};
+
+/// Classes of outputs: predictions, contributions, interactions.
+const CLASSES: usize = 3;
+
+/// Batches after which a queue's costs are believed: before, the first ones may be slow by chance.
+const SAMPLES_MIN: u64 = 8;
+
+/// The scheduler is told what was learned after so many batches more.
+const TELL_EVERY: u64 = 16;
+
+/// The percentile where no objective names one.
+const PERCENTILE: f64 = 99.0;
+
+/// What is known of one queue.
+#[derive(Debug)]
+struct Known {
+    learner: CostLearner,
+    objective: Option<Objective>,
+}
+
+impl Known {
+    fn new(objective: Option<Objective>) -> Self {
+        let percentile = objective.map_or(PERCENTILE, |objective| objective.percentile);
+        Self {
+            learner: CostLearner::new(percentile / 100.0),
+            objective,
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        let estimate = self.learner.estimate();
+        let believed = estimate.filter(|estimate| estimate.samples >= SAMPLES_MIN);
+        Profile {
+            cost: believed.map(|estimate| estimate.safe),
+            objective: self.objective.map(|objective| nanos(&objective)),
+        }
+    }
+}
+
+fn nanos(objective: &Objective) -> Nanos {
+    Nanos(u64::try_from(objective.latency.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The queue of requests of a model for these outputs.
+pub(super) fn queue_of(slot: usize, kinds: KindSet) -> QueueIndex {
+    let class = match kinds.costliest() {
+        Some(Kind::Interactions) => 2,
+        Some(Kind::Contribs) => 1,
+        Some(Kind::Leaf | Kind::Margin | Kind::Value) | None => 0,
+    };
+    QueueIndex(slot * CLASSES + class)
+}
+
+/// The slot of a queue.
+pub(super) fn slot_of(queue: QueueIndex) -> usize {
+    queue.0 / CLASSES
+}
+
+/// What is known of all queues.
+#[derive(Debug, Default)]
+pub(super) struct Queues(Vec<Known>);
+
+impl Queues {
+    /// Makes the queues of so many slots.
+    pub(super) fn grow_to(&mut self, slots: usize, scheduler: &mut Scheduler) {
+        // bound: the queues of each slot are made once.
+        while self.0.len() < slots * CLASSES {
+            self.0.push(Known::new(None));
+            scheduler.add_queue();
+        }
+    }
+
+    fn of_slot(&mut self, slot: usize) -> impl Iterator<Item = (QueueIndex, &mut Known)> {
+        let queues = self.0.iter_mut().enumerate().skip(slot * CLASSES);
+        queues
+            .take(CLASSES)
+            .map(|(queue, known)| (QueueIndex(queue), known))
+    }
+
+    /// Another objective. What was learned stays, unless it was learned for another percentile.
+    pub(super) fn set_objective(
+        &mut self,
+        slot: usize,
+        objective: Option<Objective>,
+        scheduler: &mut Scheduler,
+    ) {
+        for (queue, known) in self.of_slot(slot) {
+            let percentile = |objective: Option<Objective>| objective.map(|o| o.percentile);
+            match percentile(known.objective) == percentile(objective) {
+                true => known.objective = objective,
+                false => *known = Known::new(objective),
+            }
+            scheduler.set_profile(queue, known.profile());
+        }
+    }
+
+    /// Another edition costs something else.
+    pub(super) fn forget(&mut self, slot: usize, scheduler: &mut Scheduler) {
+        for (queue, known) in self.of_slot(slot) {
+            *known = Known::new(known.objective);
+            scheduler.set_profile(queue, known.profile());
+        }
+    }
+
+    /// A batch is done.
+    pub(super) fn observe(
+        &mut self,
+        queue: QueueIndex,
+        rows: usize,
+        took: Nanos,
+        scheduler: &mut Scheduler,
+    ) {
+        let Some(known) = self.0.get_mut(queue.0) else {
+            return;
+        };
+        known.learner.observe(rows as u64, took);
+        let samples = known
+            .learner
+            .estimate()
+            .map_or(0, |learned| learned.samples);
+        if samples == SAMPLES_MIN || samples.is_multiple_of(TELL_EVERY) {
+            scheduler.set_profile(queue, known.profile());
+        }
+    }
+}
