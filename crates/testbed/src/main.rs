@@ -1,22 +1,25 @@
 //! What tests leave to a process of its own: `keep` holds a network and a node for a test and takes both down, however
-//! the test ends; `init` is the node's first process; `pause` is the process of a pod's sandbox.
+//! the test ends; `init` is the node's first process, `guest` that of an emulated node, where `serve` lets tests in and
+//! `watch` says what the kernel does with a pod's masks; `pause` is the process of a pod's sandbox.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use albacore_testbed::keep;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    let verb = arguments.next().unwrap_or_default();
-    let folder = arguments.next().map(PathBuf::from);
-    let done = match (verb.to_str(), folder) {
-        (Some("keep"), Some(folder)) => keep::keep(&folder),
-        (Some("init"), Some(folder)) => keep::init(&folder),
-        (Some("pause"), None) => keep::pause(),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments[..] {
+        ["keep", folder] => keep::keep(Path::new(folder)),
+        ["init", folder] => keep::init(Path::new(folder)),
+        ["guest", folder] => keep::guest(Path::new(folder)),
+        ["serve", address] => keep::serve(address),
+        ["watch", uid] => keep::watch(uid),
+        ["pause"] => keep::pause(),
         _ => Err(std::io::Error::other(
-            "usage: albacore-testbed keep FOLDER | init FOLDER | pause; tests start it",
+            "usage: albacore-testbed keep|init|guest FOLDER | serve ADDRESS | watch UID | pause; tests start it",
         )),
     };
     match done {

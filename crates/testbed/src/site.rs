@@ -20,6 +20,9 @@ use crate::{TestbedError, product};
 /// The address of the node and of the control plane.
 pub(crate) const NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 2);
 
+/// The address of an emulated node.
+pub(crate) const GUEST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 3);
+
 /// The network, its keeper, and the folder of all that happens in it.
 #[derive(Debug)]
 pub(crate) struct Site {

@@ -59,6 +59,11 @@ pub fn init(folder: &Path) -> Result<()> {
     let mounts: Vec<Mount> = parse(&folder.join("mounts.json"))?;
     let order: Order = parse(&folder.join("order.json"))?;
     mount_all(folder, &mounts)?;
+    run_all(folder, &order)
+}
+
+/// Runs the programs of a node, for ever.
+pub(super) fn run_all(folder: &Path, order: &Order) -> Result<()> {
     run("hostname", &[&order.host_name])?;
     let mut running = BTreeMap::new();
     for service in &order.services {
@@ -83,7 +88,7 @@ pub fn init(folder: &Path) -> Result<()> {
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+pub(super) fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::other(format!("{}: {error}", path.display())))?;
     serde_json::from_str(&text).map_err(Error::other)
@@ -136,7 +141,7 @@ fn mount_all(folder: &Path, cgroups: &[Mount]) -> Result<()> {
     run("mount", &["--make-rshared", "/"])
 }
 
-fn text(path: &Path) -> Result<&str> {
+pub(super) fn text(path: &Path) -> Result<&str> {
     path.to_str()
         .ok_or_else(|| Error::other(format!("{} is not UTF-8", path.display())))
 }

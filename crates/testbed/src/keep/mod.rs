@@ -5,8 +5,11 @@
 //! network go with their namespaces, its cgroups and its folder are removed here.
 
 mod cgroups;
+mod guest;
 mod init;
 mod pause;
+mod serve;
+mod watch;
 
 use std::io::{BufRead as _, Error, Result, Write as _};
 use std::path::Path;
@@ -20,10 +23,15 @@ use nix::unistd::Pid;
 use crate::limits::{REMOVAL_PERIOD, REMOVAL_TIME_MAX};
 use crate::site::NODE_ADDRESS;
 
+pub use guest::guest;
 pub use init::init;
 pub use pause::pause;
+pub use serve::serve;
+pub use watch::{Seen, watch};
 
+pub(crate) use guest::{MACHINE, Machine};
 pub(crate) use init::{Order, Service};
+pub(crate) use serve::Ended;
 
 /// The word that the keeper says when its network is there.
 pub(crate) const READY: &str = "ready";

@@ -75,6 +75,7 @@ evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, imagefs.available
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 nodeStatusUpdateFrequency: 4s
+runtimeRequestTimeout: 10m
 resolvConf: {folder}/resolv.conf
 podLogsDir: {folder}/pods
 volumePluginDir: {folder}/plugins

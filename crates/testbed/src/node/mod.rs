@@ -1,26 +1,58 @@
-//! A real node for tests: kubelet, containerd and kube-proxy beside a control plane, in namespaces of their own.
+//! A real node for tests: kubelet, containerd and kube-proxy beside a control plane, in namespaces of their own or on an
+//! emulated machine.
 
+mod emulated;
 mod files;
+mod task;
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use std::time::{Duration, Instant};
 
 use crate::control_plane::Place;
 use crate::keep::{Order, Service};
-use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD, READY_TIME_MAX};
-use crate::site::{NODE_ADDRESS, Site};
+use crate::limits::{GUEST_TIME_MAX, LOG_TAIL_BYTES, READY_PERIOD, READY_TIME_MAX};
+use crate::site::{GUEST_ADDRESS, NODE_ADDRESS, Site};
 use crate::{ControlPlane, Image, Options, TestbedError};
+use emulated::Emulated;
+pub use task::Task;
 
 /// The image of the process that holds a pod's namespaces.
 const PAUSE: &str = "testbed.albacore.dev/pause:1";
 
+/// What a node runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Machine {
+    /// The machine at hand, with its cpus and its kernel.
+    #[default]
+    Here,
+    /// One of 8 cpus, with SMT, 2 NUMA nodes, cgroup v2 and Linux 6.1, emulated by QEMU: some ten times slower.
+    Emulated,
+}
+
+impl Machine {
+    fn address(self) -> Ipv4Addr {
+        match self {
+            Self::Here => NODE_ADDRESS,
+            Self::Emulated => GUEST_ADDRESS,
+        }
+    }
+
+    /// How long its programs may take until they are ready.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Here => READY_TIME_MAX,
+            Self::Emulated => GUEST_TIME_MAX,
+        }
+    }
+}
+
 /// What a node is started with.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
+    /// What it runs on.
+    pub machine: Machine,
     /// Its name.
     pub name: String,
     /// `none` or `static`.
@@ -34,6 +66,7 @@ pub struct NodeOptions {
 impl Default for NodeOptions {
     fn default() -> Self {
         Self {
+            machine: Machine::Here,
             name: "node0".into(),
             cpu_manager_policy: "static".into(),
             reserved_cpu: "500m".into(),
@@ -49,6 +82,8 @@ pub struct Node {
     plane: ControlPlane,
     name: String,
     programs: PathBuf,
+    machine: Machine,
+    emulated: Option<Emulated>,
     // Last, so that it outlives what runs in its network.
     site: Site,
 }
@@ -75,11 +110,16 @@ impl Node {
         )?;
         plane.start_scheduler()?;
         write_files(&site, &plane, &programs, options)?;
-        site.start_node()?;
+        let emulated = match options.machine {
+            Machine::Here => site.start_node().map(|()| None),
+            Machine::Emulated => Emulated::start(&site, &programs, plane.programs()).map(Some),
+        }?;
         let node = Self {
             plane,
             name: options.name.clone(),
             programs,
+            machine: options.machine,
+            emulated,
             site,
         };
         let pause = node.site.folder().join("pause.tar");
@@ -91,8 +131,12 @@ impl Node {
             files: Vec::new(),
         };
         image.write(&pause)?;
+        let ctr = node.programs.join("ctr");
+        let ctr = ctr.to_string_lossy();
         let socket = node.socket();
-        node.wait_until("containerd", || socket.exists())?;
+        let version = [&*ctr, "--address", &socket, "version"];
+        let succeeds = |words| node.exec(words).is_ok_and(|output| output.status.success());
+        node.wait_until("containerd", || succeeds(&version))?;
         node.import(&pause)?;
         node.wait_until("kubelet", || node.is_ready())?;
         Ok(node)
@@ -128,13 +172,15 @@ impl Node {
     /// # Errors
     /// containerd refuses it, in its words.
     pub fn import(&self, archive: &Path) -> Result<(), TestbedError> {
-        let ctr = self.programs.join("ctr");
-        let socket = self.socket();
-        let words = ["--namespace", "k8s.io", "images", "import", "--no-unpack"];
-        let mut command = self.command(&ctr)?;
-        command.arg("--address").arg(socket).args(words);
-        let output = command.arg(archive).output();
-        let output = output.map_err(TestbedError::file(&ctr))?;
+        let (ctr, socket) = (self.programs.join("ctr"), self.socket());
+        let ctr = ctr.to_string_lossy();
+        let into = [&*ctr, "--address", &socket, "--namespace", "k8s.io"];
+        let import = ["images", "import", "--no-unpack", "-"];
+        let mut task = self.begin(&[&into[..], &import].concat())?;
+        let mut file = std::fs::File::open(archive).map_err(TestbedError::file(archive))?;
+        // Whoever does not read it all says why.
+        let _ = task.feed(&mut file);
+        let output = task.end().map_err(TestbedError::file(&*ctr))?;
         if output.status.success() {
             return Ok(());
         }
@@ -142,15 +188,31 @@ impl Node {
         Err(TestbedError::Keeper { said })
     }
 
-    /// Runs a command inside the node: its processes, its mounts, its network.
+    /// Runs a command inside the node: its processes, its mounts, its network. Its input is empty.
     ///
     /// # Errors
     /// It cannot be run at all.
     pub fn exec(&self, words: &[&str]) -> Result<Output, TestbedError> {
+        let task = self.begin(words)?;
+        let program = words.first().unwrap_or(&"");
+        task.end().map_err(TestbedError::file(program))
+    }
+
+    /// Starts a command inside the node, which then has an input.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn begin(&self, words: &[&str]) -> Result<Task, TestbedError> {
+        if let Some(emulated) = &self.emulated {
+            return emulated.begin(&self.site, words);
+        }
         let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
         let mut command = self.command(Path::new(program))?;
+        let pipe = Stdio::piped;
         command.args(arguments);
-        command.output().map_err(TestbedError::file(program))
+        command.stdin(pipe()).stdout(pipe()).stderr(pipe());
+        let child = command.spawn().map_err(TestbedError::file(program))?;
+        Ok(Task::of(child))
     }
 
     /// Runs `work` in the node's network, where pods and Services are: what it opens there stays there.
@@ -166,28 +228,40 @@ impl Node {
     /// # Errors
     /// There is no such program.
     pub fn kill(&self, service: &str) -> Result<(), TestbedError> {
-        let first = self.site.first_process()?;
-        let children = PathBuf::from(format!("/proc/{first}/task/{first}/children"));
-        let text = std::fs::read_to_string(&children).map_err(TestbedError::file(children))?;
+        let children = self.read("/proc/1/task/1/children")?;
         let is_it = |pid: &&str| {
-            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            let comm = self.read(&format!("/proc/{pid}/comm"));
             comm.is_ok_and(|comm| comm.trim() == service)
         };
-        let pid = text.split_whitespace().find(is_it);
-        let pid = pid.and_then(|pid| pid.parse().ok());
-        let killed = pid.map(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL));
+        let pid = children.split_whitespace().find(is_it);
+        let killed = pid.map(|pid| self.exec(&["kill", "-KILL", pid]));
         match killed {
-            Some(Ok(())) => Ok(()),
+            Some(Ok(output)) if output.status.success() => Ok(()),
             _ => Err(TestbedError::Keeper {
                 said: format!("no {service} runs on {}", self.name),
             }),
         }
     }
 
-    /// What a command line begins with to run in the node, for people.
+    /// A text file, as the node sees it.
     ///
     /// # Errors
-    /// The node is gone.
+    /// There is no such file.
+    pub fn read(&self, path: &str) -> Result<String, TestbedError> {
+        let output = self.exec(&["cat", path])?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(TestbedError::Keeper {
+                said: text(&output.stderr),
+            }),
+        }
+    }
+
+    /// What a command line begins with to run in a node on this machine, for people.
+    ///
+    /// # Errors
+    /// The node is gone, or emulated.
     pub fn entrance(&self) -> Result<String, TestbedError> {
         let command = self.command(Path::new("bash"))?;
         let words = std::iter::once(command.get_program()).chain(command.get_args());
@@ -195,8 +269,9 @@ impl Node {
         Ok(words.join(" "))
     }
 
-    fn socket(&self) -> PathBuf {
-        self.site.folder().join("containerd.sock")
+    fn socket(&self) -> String {
+        let socket = self.site.folder().join("containerd.sock");
+        socket.to_string_lossy().into_owned()
     }
 
     /// A command inside the node.
@@ -224,26 +299,39 @@ impl Node {
         program: &'static str,
         is_done: impl Fn() -> bool,
     ) -> Result<(), TestbedError> {
-        let start = Instant::now();
-        // bound: READY_TIME_MAX
+        let (start, patience) = (Instant::now(), self.machine.patience());
+        // bound: READY_TIME_MAX, GUEST_TIME_MAX
         while !is_done() {
             // Its first process ends by itself only where a mount or a program is refused.
-            self.site.first_process()?;
-            if start.elapsed() > READY_TIME_MAX {
-                let log = self.site.folder().join(format!("{program}.log"));
-                let text = std::fs::read_to_string(log).unwrap_or_default();
-                // infallible: 4,000
-                #[allow(clippy::cast_possible_truncation)]
-                let from = text.len().saturating_sub(LOG_TAIL_BYTES as usize);
+            match &self.emulated {
+                None => self.site.first_process().map(drop),
+                Some(emulated) => emulated.check(),
+            }?;
+            if start.elapsed() > patience {
                 return Err(TestbedError::NotReady {
                     program,
-                    seconds: READY_TIME_MAX.as_secs(),
-                    tail: text.get(from..).unwrap_or_default().to_owned(),
+                    seconds: patience.as_secs(),
+                    tail: self.tail(program),
                 });
             }
             std::thread::sleep(READY_PERIOD);
         }
         Ok(())
+    }
+
+    /// The end of what a program of the node wrote, or of what the machine says where there is none.
+    fn tail(&self, program: &str) -> String {
+        let log = self.site.folder().join(format!("{program}.log"));
+        let text = match &self.emulated {
+            None => std::fs::read_to_string(&log).unwrap_or_default(),
+            Some(emulated) => self
+                .read(&log.to_string_lossy())
+                .unwrap_or_else(|_| emulated.console()),
+        };
+        // infallible: 4,000
+        #[allow(clippy::cast_possible_truncation)]
+        let from = text.len().saturating_sub(LOG_TAIL_BYTES as usize);
+        text.get(from..).unwrap_or_default().to_owned()
     }
 }
 
@@ -269,7 +357,7 @@ fn write_files(
         std::fs::create_dir_all(&path).map_err(TestbedError::file(path))
     };
     let name = &options.name;
-    let address = NODE_ADDRESS.to_string();
+    let address = options.machine.address().to_string();
     let kubelet = plane.authority().server(name, &[name, &address])?;
     let user = format!("system:node:{name}");
     let config = plane.kubeconfig_of(&user, Some("system:nodes"))?;
@@ -294,14 +382,21 @@ fn write_files(
     let authority = plane.folder().join("ca.crt");
     write("kubelet.yaml", &files::kubelet(folder, &authority, options))?;
     write("proxy.yaml", &files::proxy(folder, name))?;
-    let order = order(folder, plane.programs(), programs, &config, name);
+    let order = order(folder, plane.programs(), programs, &config, options);
     let order = serde_json::to_string(&order).map_err(|error| TestbedError::Keeper {
         said: error.to_string(),
     })?;
     write("order.json", &order)
 }
 
-fn order(folder: &Path, kubernetes: &Path, programs: &Path, config: &Path, name: &str) -> Order {
+fn order(
+    folder: &Path,
+    kubernetes: &Path,
+    programs: &Path,
+    config: &Path,
+    options: &NodeOptions,
+) -> Order {
+    let NodeOptions { name, machine, .. } = options;
     let socket = folder.join("containerd.sock");
     let path = format!(
         "{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -324,24 +419,33 @@ fn order(folder: &Path, kubernetes: &Path, programs: &Path, config: &Path, name:
         format!("--root-dir={here}/kubelet"),
         format!("--cert-dir={here}/kubelet/pki"),
         format!("--hostname-override={name}"),
-        format!("--node-ip={NODE_ADDRESS}"),
+        format!("--node-ip={}", machine.address()),
     ];
+    let entrance = (*machine == Machine::Emulated).then(|| Service {
+        name: "serve".to_owned(),
+        command: Emulated::service(),
+        after: None,
+        path: path.clone(),
+    });
     Order {
         host_name: name.to_owned(),
-        services: vec![
-            service(
-                programs,
-                "containerd",
-                &[format!("--config={here}/containerd.toml")],
-                None,
-            ),
-            service(
-                kubernetes,
-                "kube-proxy",
-                &[format!("--config={here}/proxy.yaml")],
-                None,
-            ),
-            service(kubernetes, "kubelet", &kubelet, Some(&socket)),
-        ],
+        services: entrance
+            .into_iter()
+            .chain([
+                service(
+                    programs,
+                    "containerd",
+                    &[format!("--config={here}/containerd.toml")],
+                    None,
+                ),
+                service(
+                    kubernetes,
+                    "kube-proxy",
+                    &[format!("--config={here}/proxy.yaml")],
+                    None,
+                ),
+                service(kubernetes, "kubelet", &kubelet, Some(&socket)),
+            ])
+            .collect(),
     }
 }

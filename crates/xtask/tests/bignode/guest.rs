@@ -25,6 +25,7 @@ pub(crate) fn live() {
         let (pod, container) = step("a pod", make_pod);
         let mut placer = step("placed", || placed(&container));
         step("the cpuset widens", || widens(&container));
+        step("and again and again", || narrows_and_widens(&container));
         step("a cpu goes and comes back", || hotplug(&container));
         step("seen from another cgroup namespace", || {
             from_another_namespace(&pod);
@@ -185,6 +186,24 @@ fn widens(container: &Path) {
         };
         log.lines().filter(is_told).count() == 4
     });
+}
+
+/// As a kubelet does whose Guaranteed pods come and go: each time all pins are lost.
+fn narrows_and_widens(container: &Path) {
+    let mut times = Vec::new();
+    for _ in 0..10 {
+        for (cpuset, cpus) in [
+            ("0-3", &[0, 1, 2, 3][..]),
+            ("0-7", &[0, 1, 2, 3, 4, 5, 6, 7]),
+        ] {
+            fs::write(container.join("cpuset.cpus"), cpuset).unwrap();
+            times.push(until("placed again", LONG, || is_placed(container, cpus)));
+        }
+    }
+    println!("placed again after {times:.0?}");
+    let log = fs::read_to_string(LOG).unwrap();
+    let blamed = log.lines().find(|line| line.contains("self_pin"));
+    assert_eq!(blamed, None, "the server did not do that");
 }
 
 fn hotplug(container: &Path) {

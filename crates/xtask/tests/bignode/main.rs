@@ -1,5 +1,6 @@
 //! A machine that the one at hand is not: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, and a kernel (6.1) that forgets a
-//! thread's pin when its cpuset widens. This program boots it with itself as its first process, and is the test there.
+//! thread's pin when its cpuset widens. This program boots it with itself as its first process, and is the test there. In
+//! `make e2e` it becomes a node, too: a kubelet runs on it, and the release.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,6 +9,14 @@
 )]
 
 mod guest;
+#[path = "../node/kernel.rs"]
+#[allow(dead_code, reason = "reads the machine at hand; the rig knows it")]
+mod kernel;
+mod release;
+#[path = "../node/rig.rs"]
+#[allow(dead_code, reason = "some of it is for nodes on the machine at hand")]
+mod rig;
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -62,6 +71,7 @@ fn a_big_node_with_cgroup_v2_keeps_its_placement() {
             ("/fraud.yaml".into(), root.join("examples/fraud.yaml")),
             ("/fraud.ubj".into(), root.join("examples/fraud.ubj")),
         ],
+        ..Guest::default()
     };
     println!("{:6.2} s: programs", start.elapsed().as_secs_f64());
     let console = Guest::run(&guest).unwrap();
@@ -71,4 +81,7 @@ fn a_big_node_with_cgroup_v2_keeps_its_placement() {
         console.contains(DONE),
         "the guest is not content, see above"
     );
+    if std::env::var_os(rig::MADE).is_some() {
+        release::lives();
+    }
 }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use albacore_testbed::{Image, Node, NodeOptions, product, product_of};
+use albacore_testbed::{Image, Machine, Node, NodeOptions, product, product_of};
 
 use crate::kernel::{self, Thread};
 
@@ -22,7 +22,7 @@ const IMAGES: [(&str, u32); 4] = [
 ];
 
 /// Set by `make e2e`: the folder with the archives of `make images`, absolute.
-const MADE: &str = "ALBACORE_IMAGES";
+pub(crate) const MADE: &str = "ALBACORE_IMAGES";
 
 /// The namespace of the release.
 pub(crate) const SYSTEM: &str = "albacore-system";
@@ -31,7 +31,7 @@ pub(crate) const SYSTEM: &str = "albacore-system";
 pub(crate) const AGENT: &str = "albacore-agent";
 
 /// For liveness only: the machine may be busy with other things.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_secs(300);
 
 pub(crate) struct Rig {
     pub(crate) node: Node,
@@ -47,10 +47,15 @@ pub(crate) fn root() -> &'static Path {
 
 impl Rig {
     pub(crate) fn start() -> Self {
+        Self::start_on(Machine::Here)
+    }
+
+    pub(crate) fn start_on(machine: Machine) -> Self {
         let start = Instant::now();
         let profile = root().join("charts/albacore/files/seccomp/agent.json");
         let profile = std::fs::read_to_string(profile).unwrap();
         let node = Node::start(&NodeOptions {
+            machine,
             seccomp_profiles: vec![("albacore/agent.json".into(), profile)],
             ..NodeOptions::default()
         })
@@ -171,7 +176,7 @@ impl Rig {
             "--namespace",
             SYSTEM,
         ];
-        words.extend(["--create-namespace", "--wait", "--timeout=120s"]);
+        words.extend(["--create-namespace", "--wait", "--timeout=300s"]);
         words.extend(["--set", "params.service.clusterIP=10.96.100.100"]);
         words.extend(values.iter().flat_map(|value| ["--set", value]));
         if verb == "upgrade" {
@@ -189,7 +194,7 @@ impl Rig {
             "daemonset/albacore-agent",
             "-n",
             AGENT,
-            "--timeout=120s",
+            "--timeout=300s",
         ]);
     }
 
@@ -248,7 +253,7 @@ impl Rig {
                 "--namespace",
                 SYSTEM,
                 "--wait",
-                "--timeout=120s",
+                "--timeout=300s",
             ],
         );
     }
