@@ -136,7 +136,7 @@ impl Outputs {
     ) -> Result<(), String> {
         let out = match predictor.library() {
             Library::Xgboost => OutputMut::F32(&mut self.singles),
-            Library::Lightgbm => OutputMut::F64(&mut self.doubles),
+            Library::Lightgbm | Library::Sklearn => OutputMut::F64(&mut self.doubles),
         };
         predictor
             .predict(kind, Rows::F32(rows), out, &mut self.scratch)

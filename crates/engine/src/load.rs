@@ -30,6 +30,7 @@ impl LoadedModel {
             Format::XgboostUbjson => "xgboost_ubj",
             Format::XgboostJson => "xgboost_json",
             Format::LightgbmText => "lightgbm_text",
+            Format::SklearnJson => "sklearn_json",
         };
         let start = Instant::now();
         let mut clock = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -2,7 +2,7 @@
 
 use crate::error::ModelError;
 use crate::model::{Format, Model};
-use crate::{json, lightgbm, ubjson, xgboost};
+use crate::{json, lightgbm, sklearn, ubjson, xgboost};
 
 /// Reads a model in any known format.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
@@ -12,6 +12,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
         }
         Format::XgboostJson => xgboost::parse(&mut json::Reader::new(bytes), Format::XgboostJson),
         Format::LightgbmText => lightgbm::parse(bytes),
+        Format::SklearnJson => sklearn::parse(bytes),
     }
 }
 
@@ -23,7 +24,11 @@ fn detect(bytes: &[u8]) -> Option<Format> {
         .unwrap_or(bytes)
         .trim_ascii_start();
     if let Some(rest) = text.strip_prefix(b"{") {
-        return match rest.trim_ascii_start().first() {
+        let rest = rest.trim_ascii_start();
+        if rest.starts_with(b"\"scikit_learn\"") {
+            return Some(Format::SklearnJson);
+        }
+        return match rest.first() {
             Some(b'"' | b'}') => Some(Format::XgboostJson),
             Some(b'L' | b'l' | b'I' | b'i' | b'U' | b'$' | b'#') => Some(Format::XgboostUbjson),
             _ => None,

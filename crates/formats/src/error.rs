@@ -22,7 +22,7 @@ pub enum ModelError {
     /// The bytes are in no known format.
     #[error(
         "not a model: the bytes are neither XGBoost UBJSON or JSON (save_model to .ubj or .json) \
-         nor LightGBM text (save_model)"
+         nor LightGBM text (save_model) nor what scripts/sklearn_to_json.py writes"
     )]
     UnknownFormat,
     /// The bytes end or are damaged in the middle of the format.

@@ -199,6 +199,20 @@ impl<'a> Reader<'a> {
     }
 }
 
+impl Reader<'_> {
+    /// Reads an array of numbers as the nearest `f64` values: at most `most`.
+    pub(crate) fn doubles(&mut self, most: usize) -> Read<Vec<f64>> {
+        self.numbers(
+            most,
+            |_| None,
+            |token| match token {
+                "true" | "false" => None,
+                _ => f64::from_str(token).ok(),
+            },
+        )
+    }
+}
+
 /// A float as JSON or XGBoost writes it.
 fn float(token: &str) -> Option<f32> {
     match token {

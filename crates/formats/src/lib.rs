@@ -1,9 +1,9 @@
-//! Model files: reads tree ensembles of XGBoost and LightGBM into one checked value.
+//! Model files: reads tree ensembles of XGBoost, LightGBM and scikit-learn into one checked value.
 //!
 //! Pure: bytes in, a [`Model`] out; no files, no clock, no threads, no globals.
 //!
 //! * [`Model::parse`] finds the format by the content (`detect`) and hands the bytes to its reader:
-//!   `xgboost` (over `json` or `ubjson`) or `lightgbm`.
+//!   `xgboost` (over `json` or `ubjson`), `lightgbm`, or `sklearn` (what a script of ours writes).
 //! * [`Parts`] is what a reader makes; [`Model::new`] is the only way from there to a [`Model`], so
 //!   whatever it checks holds for every model.
 //! * [`Tree::build`] is the only way to make a tree: no cycles, no shared nodes, bounded depth.
@@ -17,6 +17,7 @@ mod json;
 mod lightgbm;
 pub mod limits;
 mod model;
+mod sklearn;
 mod source;
 mod transform;
 mod tree;

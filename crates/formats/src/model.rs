@@ -13,8 +13,10 @@ use crate::tree::{Node, Tree, flag};
 pub enum Library {
     /// XGBoost: rows, margins and values in `f32`.
     Xgboost,
-    /// LightGBM: rows, margins and values in `f64`.
+    /// LightGBM: rows, margins and values in `f64`; values of magnitude up to 1e-35 are 0.
     Lightgbm,
+    /// scikit-learn: rows, margins and values in `f64`.
+    Sklearn,
 }
 
 /// How the bytes of a model are written.
@@ -26,6 +28,8 @@ pub enum Format {
     XgboostJson,
     /// LightGBM's text (`.txt`).
     LightgbmText,
+    /// What `scripts/sklearn_to_json.py` writes of a scikit-learn estimator.
+    SklearnJson,
 }
 
 impl std::fmt::Display for Format {
@@ -34,6 +38,7 @@ impl std::fmt::Display for Format {
             Self::XgboostUbjson => "XGBoost UBJSON",
             Self::XgboostJson => "XGBoost JSON",
             Self::LightgbmText => "LightGBM text",
+            Self::SklearnJson => "scikit-learn JSON",
         })
     }
 }
@@ -46,6 +51,7 @@ impl Format {
                 format!("learner.gradient_booster.model.trees[{index}]")
             }
             Self::LightgbmText => format!("Tree={index}"),
+            Self::SklearnJson => format!("trees[{index}]"),
         }
     }
 }
@@ -114,6 +120,7 @@ impl Model {
         match self.parts.format {
             Format::XgboostUbjson | Format::XgboostJson => Library::Xgboost,
             Format::LightgbmText => Library::Lightgbm,
+            Format::SklearnJson => Library::Sklearn,
         }
     }
 

@@ -160,6 +160,7 @@ pub(crate) fn library_code(library: Library) -> u64 {
     match library {
         Library::Xgboost => 0,
         Library::Lightgbm => 1,
+        Library::Sklearn => 2,
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
     for tree in 0..view.trees() {
         check_tree(&view, tree, has_vectors)?;
     }
-    let library = [Library::Xgboost, Library::Lightgbm]
+    let library = [Library::Xgboost, Library::Lightgbm, Library::Sklearn]
         .into_iter()
         .find(|&library| library_code(library) == header.library);
     let transform = u32::try_from(header.transform)

@@ -167,7 +167,7 @@ impl<'a> Predictor<'a> {
         match (kind, self.model.library) {
             (Kind::Leaf, _) => ElementType::I32,
             (_, Library::Xgboost) => ElementType::F32,
-            (_, Library::Lightgbm) => ElementType::F64,
+            (_, Library::Lightgbm | Library::Sklearn) => ElementType::F64,
         }
     }
 
@@ -266,8 +266,8 @@ impl<'a> Predictor<'a> {
         }
         if let Some(margins) = options.base_margin {
             let expected = count.saturating_mul(self.groups());
-            if self.library() == Library::Lightgbm {
-                let reason = "LightGBM's predictions take no base margin";
+            if self.library() != Library::Xgboost {
+                let reason = "only XGBoost's predictions take a base margin";
                 return Err(PredictError::Unsupported { kind, reason });
             }
             if margins.len() != expected {

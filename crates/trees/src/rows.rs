@@ -37,6 +37,8 @@ impl<'a> Rows<'a> {
             (Library::Xgboost, Self::F64(x)) => rounded(x[place]),
             (Library::Lightgbm, Self::F32(x)) => flushed(f64::from(x[place])),
             (Library::Lightgbm, Self::F64(x)) => flushed(x[place]),
+            (Library::Sklearn, Self::F32(x)) => f64::from(x[place]),
+            (Library::Sklearn, Self::F64(x)) => x[place],
         }
     }
 
@@ -44,7 +46,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn prepare(&self, library: Library, prepared: &mut Vec<f64>) {
         prepared.clear();
         match (library, self) {
-            (Library::Xgboost, Self::F32(values)) => {
+            (Library::Xgboost | Library::Sklearn, Self::F32(values)) => {
                 prepared.extend(values.iter().map(|&x| f64::from(x)));
             }
             (Library::Xgboost, Self::F64(values)) => {
@@ -56,6 +58,7 @@ impl<'a> Rows<'a> {
             (Library::Lightgbm, Self::F64(values)) => {
                 prepared.extend(values.iter().map(|&x| flushed(x)));
             }
+            (Library::Sklearn, Self::F64(values)) => prepared.extend(values.iter()),
         }
     }
 }
@@ -77,7 +80,7 @@ pub(crate) trait Row: Copy {
     fn value(self, feature: usize) -> f64;
 }
 
-/// XGBoost, from `f32`.
+/// XGBoost and scikit-learn, from `f32`.
 #[derive(Clone, Copy)]
 pub(crate) struct Single<'a>(pub(crate) &'a [f32]);
 /// XGBoost, from `f64`.
@@ -86,6 +89,9 @@ pub(crate) struct Rounded<'a>(pub(crate) &'a [f64]);
 /// LightGBM, from `f64`.
 #[derive(Clone, Copy)]
 pub(crate) struct Flushed<'a>(pub(crate) &'a [f64]);
+/// scikit-learn, from `f64`.
+#[derive(Clone, Copy)]
+pub(crate) struct Double<'a>(pub(crate) &'a [f64]);
 /// LightGBM, from `f32`.
 #[derive(Clone, Copy)]
 pub(crate) struct Widened<'a>(pub(crate) &'a [f32]);
@@ -101,6 +107,13 @@ impl Row for Rounded<'_> {
     #[inline]
     fn value(self, feature: usize) -> f64 {
         rounded(self.0[feature])
+    }
+}
+
+impl Row for Double<'_> {
+    #[inline]
+    fn value(self, feature: usize) -> f64 {
+        self.0[feature]
     }
 }
 

@@ -245,7 +245,7 @@ impl Bench<'_> {
                         OutputMut::F32(&mut floats),
                     )
                 }
-                Library::Lightgbm => {
+                Library::Lightgbm | Library::Sklearn => {
                     doubles.resize(width, 0.0);
                     (
                         Rows::F64(&self.sample[values]),
@@ -277,7 +277,7 @@ impl Bench<'_> {
                 Rows::F32(&self.singles[values]),
                 OutputMut::F32(&mut self.floats[..margins]),
             ),
-            Library::Lightgbm => (
+            Library::Lightgbm | Library::Sklearn => (
                 Rows::F64(&self.sample[values]),
                 OutputMut::F64(&mut self.doubles[..margins]),
             ),

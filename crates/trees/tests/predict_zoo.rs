@@ -435,7 +435,7 @@ fn a_call_that_does_not_fit_says_what_would() {
                 OutputMut::F64(&mut out),
             ),
             "kind margin is not supported for this model: \
-             LightGBM's predictions take no base margin",
+             only XGBoost's predictions take a base margin",
         ),
     ] {
         assert_eq!(

@@ -146,6 +146,17 @@ fn is_otherwise(model: &Trained, question: &Question) -> bool {
     is_dart && (is_range || question.array == "inf_margin_inplace")
 }
 
+/// The distance allowed. scikit-learn's exponentials are numpy's, which are vectorized and differ from the C library's in
+/// the last place, on one cpu and not on another; all else of it is exact.
+fn tolerance(model: &Trained, question: &Question) -> f64 {
+    let is_exponential =
+        ["boosting_classes", "hist_poisson", "hist_classes"].contains(&model.kind());
+    match model.name.starts_with("sklearn") && question.array == "pred" && is_exponential {
+        true => 4.0 * f64::EPSILON,
+        false => question.tolerance,
+    }
+}
+
 /// What is wrong with an answer.
 fn complaint(
     model: &Trained,
@@ -166,7 +177,7 @@ fn complaint(
         let row = &expected.data[index / width * width..][..width];
         let scale = row.iter().fold(1.0_f64, |largest, x| largest.max(x.abs()));
         let is_equal = got == wanted || got.is_nan() && wanted.is_nan();
-        if !is_equal && (got - wanted).abs() > question.tolerance * scale
+        if !is_equal && (got - wanted).abs() > tolerance(model, question) * scale
             || got.is_nan() != wanted.is_nan()
         {
             return Some(format!(
@@ -214,7 +225,7 @@ fn every_version_of_a_library_is_answered_to_the_bit() {
     let mut asked = 0;
     for archive in archives() {
         for model in models(&archive) {
-            if model.array("margin").is_some() {
+            if model.array("pred").is_some() {
                 asked += check(&model, &mut complaints);
             }
         }
@@ -225,7 +236,7 @@ fn every_version_of_a_library_is_answered_to_the_bit() {
         complaints.len(),
         complaints.join("\n")
     );
-    assert!(asked > 4500, "{asked} questions");
+    assert!(asked > 4800, "{asked} questions");
 }
 
 #[test]
@@ -233,11 +244,7 @@ fn models_without_trees_of_values_are_refused_by_name() {
     let mut refused = 0;
     for archive in archives() {
         for model in models(&archive) {
-            for (file, bytes) in model
-                .files
-                .iter()
-                .filter(|_| model.array("margin").is_none())
-            {
+            for (file, bytes) in model.files.iter().filter(|_| model.array("pred").is_none()) {
                 match Model::parse(bytes) {
                     Err(ModelError::Unsupported(reason)) => {
                         let is_named =
@@ -293,7 +300,7 @@ fn an_approximation_is_refused_where_the_library_has_none() {
             "lightgbm-4.7.0",
             "binary",
             Kind::Contribs,
-            "LightGBM has no approximate contributions",
+            "only XGBoost has approximate contributions",
         ),
         (
             "xgboost-3.4.1",

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{Sum, Task};
-use crate::rows::{Flushed, Rounded, Row, Rows, Single, Widened};
+use crate::rows::{Double, Flushed, Rounded, Row, Rows, Single, Widened};
 use crate::view::{EnsembleView, Target, TreeView};
 use albacore_formats::Library;
 
@@ -62,6 +62,8 @@ fn for_each_leaf<'a>(
         (Library::Lightgbm, Rows::F64(x)) => {
             walk(view, trees, x.chunks_exact(n).map(Flushed), visit);
         }
+        (Library::Sklearn, Rows::F32(x)) => walk(view, trees, x.chunks_exact(n).map(Single), visit),
+        (Library::Sklearn, Rows::F64(x)) => walk(view, trees, x.chunks_exact(n).map(Double), visit),
     }
 }
 

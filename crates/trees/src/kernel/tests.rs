@@ -76,7 +76,7 @@ fn threshold(library: Library, numbers: &mut Stream) -> f64 {
     let x = std::iter::repeat_with(|| numbers.number()).find(|x| !x.is_nan());
     match library {
         Library::Xgboost => f64::from(x.unwrap_or(0.0) as f32),
-        Library::Lightgbm => x.unwrap_or(0.0),
+        Library::Lightgbm | Library::Sklearn => x.unwrap_or(0.0),
     }
 }
 
@@ -84,7 +84,7 @@ fn split_flags(shape: Shape, is_categorical: bool, numbers: &mut Stream) -> u8 {
     let mut flags = numbers.pick(&[0, flag::DEFAULT_LEFT]);
     flags |= match shape.library {
         Library::Xgboost => flag::MISSING_NAN,
-        Library::Lightgbm => {
+        Library::Lightgbm | Library::Sklearn => {
             let missing = [0, flag::MISSING_NAN, flag::MISSING_NAN | flag::MISSING_ZERO];
             flag::INCLUSIVE | numbers.pick(&missing)
         }
@@ -154,6 +154,7 @@ fn model(shape: Shape, numbers: &mut Stream) -> Model {
         format: match shape.library {
             Library::Xgboost => Format::XgboostJson,
             Library::Lightgbm => Format::LightgbmText,
+            Library::Sklearn => Format::SklearnJson,
         },
         version: String::new(),
         objective: String::new(),
@@ -280,11 +281,11 @@ fn compare_contribs(shape: Shape, count: usize, seed: u64) {
     let reference = predictor.with_kernel(Kernel::Nodes).expect("the reference");
     let of_bits = |bits: u64| match shape.library {
         Library::Xgboost => f64::from(f32::from_bits(bits as u32)),
-        Library::Lightgbm => f64::from_bits(bits),
+        Library::Lightgbm | Library::Sklearn => f64::from_bits(bits),
     };
     let tolerance = match shape.library {
         Library::Xgboost => 1e-5,
-        Library::Lightgbm => 1e-10,
+        Library::Lightgbm | Library::Sklearn => 1e-10,
     };
     for (got, expected) in expected.into_iter().zip(explain(&reference, count)) {
         let (got, expected) = (of_bits(got), of_bits(expected));

@@ -82,7 +82,7 @@ impl Predictor<'_> {
         if !matches!(kind, Kind::Contribs | Kind::Interactions) {
             Some("only contributions and interactions have an approximation")
         } else if self.library() != Library::Xgboost {
-            Some("LightGBM has no approximate contributions")
+            Some("only XGBoost has approximate contributions")
         } else if (0..view.trees()).any(|tree| view.tree(tree).target == Target::All) {
             Some("the leaves of its trees are vectors")
         } else {

@@ -381,5 +381,92 @@ def lightgbm():
     print(archive.zip.filename, len(archive.names), "models; not trained:", failed)
 
 
+# ----------------------------------------------------------------------------------------------------------- scikit-learn
+
+
+def sklearn_cases(rng):
+    """(name, estimator, label, whether rows have missing values)."""
+    from sklearn import ensemble, tree
+
+    n = 240
+    x = training_rows(rng, n)
+    clean = np.nan_to_num(x)
+    score = clean[:, 0] + 0.5 * clean[:, 1] * clean[:, 2] + 0.3 * rng.normal(size=n)
+    binary = (score > 0.2).astype(int)
+    classes = np.digitize(score, [-0.5, 0.6])
+    targets = np.stack([score, clean[:, 1] - score], axis=1)
+    small = {"max_depth": 4, "random_state": 3}
+    forest = {"n_estimators": 5, **small}
+    yield "tree", tree.DecisionTreeRegressor(**small), score, clean
+    yield "tree_classes", tree.DecisionTreeClassifier(**small), classes, clean
+    yield "forest", ensemble.RandomForestRegressor(**forest), score, clean
+    yield "forest_missing", ensemble.RandomForestRegressor(**forest), score, x
+    yield "forest_binary", ensemble.RandomForestClassifier(**forest), binary, clean
+    yield "forest_classes", ensemble.RandomForestClassifier(**forest), classes, x
+    yield "forest_targets", ensemble.RandomForestRegressor(**forest), targets, clean
+    yield "extra", ensemble.ExtraTreesRegressor(**forest), score, clean
+    yield "extra_classes", ensemble.ExtraTreesClassifier(**forest), classes, clean
+    boosting = {"n_estimators": 5, **small}
+    yield "boosting", ensemble.GradientBoostingRegressor(**boosting), score, clean
+    yield "boosting_huber", ensemble.GradientBoostingRegressor(loss="huber", **boosting), score, clean
+    yield "boosting_zero", ensemble.GradientBoostingRegressor(init="zero", **boosting), score, clean
+    yield "boosting_binary", ensemble.GradientBoostingClassifier(**boosting), binary, clean
+    yield "boosting_exponential", ensemble.GradientBoostingClassifier(loss="exponential", **boosting), binary, clean
+    yield "boosting_classes", ensemble.GradientBoostingClassifier(**boosting), classes, clean
+    hist = {"max_iter": 5, "max_leaf_nodes": 8, "min_samples_leaf": 5, "random_state": 3}
+    yield "hist", ensemble.HistGradientBoostingRegressor(**hist), score, x
+    yield "hist_poisson", ensemble.HistGradientBoostingRegressor(loss="poisson", **hist), np.exp(score), x
+    yield "hist_binary", ensemble.HistGradientBoostingClassifier(**hist), binary, x
+    yield "hist_classes", ensemble.HistGradientBoostingClassifier(**hist), classes, x
+
+
+def sklearn_case(archive, case, rng):
+    from sklearn_to_json import convert
+
+    name, estimator, label, x = case
+    estimator.fit(x, label)
+    model = convert(estimator)
+    archive.put(f"{name}/model.json", json.dumps(model, separators=(",", ":")))
+    archive.names.append(name)
+    thresholds = [t for tree in model["trees"] for t, left in zip(tree["threshold"], tree["left"]) if left != -1]
+    rows = test_rows(rng, thresholds, np.float64)
+    # Forests refuse what does not fit float32.
+    rows = np.clip(rows, -FLT_MAX, FLT_MAX)
+    if not np.isnan(x).any():
+        rows = np.nan_to_num(rows, nan=0.5)
+    archive.array(f"{name}/X.npy", rows)
+    if hasattr(estimator, "predict_proba"):
+        value = estimator.predict_proba(rows)
+        value = value[:, 1] if value.shape[1] == 2 and model["counts"][1] == 1 else value
+    else:
+        value = estimator.predict(rows)
+    archive.array(f"{name}/pred.npy", value)
+    margin = None
+    if hasattr(estimator, "decision_function"):
+        margin = estimator.decision_function(rows)
+    elif hasattr(estimator, "_raw_predict"):
+        dtype = np.float64 if name.startswith("hist") else np.float32
+        margin = np.squeeze(estimator._raw_predict(np.ascontiguousarray(rows, dtype=dtype)), axis=1)
+    if margin is not None:
+        archive.array(f"{name}/margin.npy", margin)
+    archive.put(f"{name}/facts.json", json.dumps({"booster": type(estimator).__name__, "errors": {}}))
+
+
+def sklearn():
+    import sklearn as library
+
+    sys.path.insert(0, str(HERE.parents[3] / "scripts"))
+    archive = Archive(f"sklearn-{library.__version__}")
+    rng = np.random.default_rng(7)
+    failed = []
+    for case in sklearn_cases(rng):
+        try:
+            sklearn_case(archive, case, rng)
+        except Exception as error:  # noqa: BLE001: not every version trains every kind
+            failed.append((case[0], str(error).split("\n")[0][:120]))
+    archive.close()
+    print(archive.zip.filename, len(archive.names), "models; not trained:", failed)
+
+
 if __name__ == "__main__":
-    {"xgboost": xgboost, "lightgbm": lightgbm}[sys.argv[1]]()
+    {"xgboost": xgboost, "lightgbm": lightgbm, "sklearn": sklearn}[sys.argv[1]]()

@@ -27,3 +27,5 @@ for library in xgboost==1.7.6 xgboost-cpu==2.1.4 xgboost-cpu==3.0.5 xgboost-cpu=
 done
 need "$new" xgboost-cpu==3.4.1 xgboost-cpu==3.4.1
 PYTHONPATH=$folder/xgboost-cpu==3.4.1:$folder/base-new "$new" "$here/make.py" xgboost
+PYTHONPATH=$folder/base-old "$old" "$here/make.py" sklearn
+PYTHONPATH=$folder/base-new "$new" "$here/make.py" sklearn
