@@ -86,6 +86,8 @@ pub enum ModelSource {
 pub enum ReleaseRule {
     /// The server decides.
     Auto,
+    /// As late as the objective of its model allows.
+    Deferred,
     /// As soon as a worker is free.
     Eager,
     /// When the oldest row has waited this long.
@@ -191,17 +193,12 @@ fn release_rule(
 ) -> Option<ReleaseRule> {
     match (spec.batching.policy, spec.batching.max_delay) {
         (BatchingPolicy::Auto, _) => Some(ReleaseRule::Auto),
+        (BatchingPolicy::Deferred, _) => Some(ReleaseRule::Deferred),
         (BatchingPolicy::Eager, _) => Some(ReleaseRule::Eager),
         (BatchingPolicy::Timeout, Some(delay)) => Some(ReleaseRule::Timeout(delay)),
         (BatchingPolicy::Timeout, None) => {
             let problem = "is missing; policy Timeout needs it, as in \"maxDelay: 2ms\"";
             refused.push(Violation::new("spec.batching.maxDelay", problem));
-            None
-        }
-        (BatchingPolicy::Deferred, _) => {
-            let problem = "is Deferred, which the server of this version cannot do yet; choose \
-                           Auto, Timeout or Eager";
-            refused.push(Violation::new("spec.batching.policy", problem));
             None
         }
     }

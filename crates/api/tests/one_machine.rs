@@ -87,6 +87,25 @@ fn models_batching_and_queue_are_settings_and_sizes_are_arguments() {
 }
 
 #[test]
+fn every_batching_policy_is_a_rule_of_the_server() {
+    for (policy, rule) in [
+        ("Auto", ReleaseRule::Auto),
+        ("Deferred", ReleaseRule::Deferred),
+        ("Eager", ReleaseRule::Eager),
+    ] {
+        let machine = read(&format!(
+            "  models: [{{name: a, uri: 'file:///a.ubj', slo: {{latency: 9ms}}}}]
+  batching: {{policy: {policy}}}\n"
+        ))
+        .unwrap();
+        let Server::BuiltIn(settings) = machine.server else {
+            panic!("built in")
+        };
+        assert_eq!(settings.release, rule);
+    }
+}
+
+#[test]
 fn a_server_of_ones_own_gets_its_command_and_thread_counts() {
     let machine = read(
         "  template:
@@ -198,10 +217,6 @@ fn what_needs_a_cluster_is_refused_with_its_line() {
         (
             model("configmap://a/b.ubj"),
             "fraud.yaml:7: spec.models[0].uri is \"configmap://a/b.ubj\"",
-        ),
-        (
-            model("file:///a.ubj") + "  batching: {policy: Deferred}\n",
-            "fraud.yaml:8: spec.batching.policy is Deferred, which the server",
         ),
         (
             own("{name: server, image: x}"),

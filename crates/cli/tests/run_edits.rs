@@ -51,11 +51,11 @@ fn until(http: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Duration {
     }
 }
 
-/// The deployment with other rows a batch, rule and objective.
-fn batching(folder: &Folder, rows: u32) -> PathBuf {
+/// The deployment with other rows a batch and another rule.
+fn batching(folder: &Folder, rows: u32, policy: &str) -> PathBuf {
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     let text = text.replace("maxRows: 1024", &format!("maxRows: {rows}"));
-    folder.write(&text.replace("policy: Auto", "policy: Eager"))
+    folder.write(&text.replace("policy: Auto", &format!("policy: {policy}")))
 }
 
 fn checksum(file: &std::path::Path) -> String {
@@ -85,9 +85,11 @@ fn an_edit_of_batching_reaches_the_running_server_and_params_may_die() {
     let mut times = Vec::new();
     for edit in 2..12_u32 {
         let edited = Instant::now();
-        batching(&folder, 1000 + edit);
+        let policy = ["Eager", "Deferred"][edit as usize % 2];
+        batching(&folder, 1000 + edit, policy);
         until(&http, "the edit", |state| {
-            state["batching"]["max_rows"] == 1000 + edit && state["batching"]["policy"] == "eager"
+            state["batching"]["max_rows"] == 1000 + edit
+                && state["batching"]["policy"] == policy.to_lowercase()
         });
         times.push(edited.elapsed());
     }
@@ -110,7 +112,7 @@ fn an_edit_of_batching_reaches_the_running_server_and_params_may_die() {
         state["params"]["connected"] == true
     });
     assert_eq!(state(&http)["batching"]["max_rows"], 1011);
-    batching(&folder, 77);
+    batching(&folder, 77, "Eager");
     until(&http, "the next", |state| {
         state["params"]["generation"] == 12
     });

@@ -66,11 +66,6 @@ fn fields_that_are_wrong_are_named_with_file_line_value_and_way_out() {
         "write \"25us\", \"25ms\"",
     ];
     refuse("latency: 25ms", "latency: \"25\"", unit);
-    let deferred = &[
-        "spec.batching.policy is Deferred",
-        "choose Auto, Timeout or Eager",
-    ];
-    refuse("policy: Auto", "policy: Deferred", deferred);
     refuse(
         "workers: 2",
         "workers: 9999",

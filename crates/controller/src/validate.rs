@@ -5,8 +5,8 @@
 //! parts of the template that would break what the rest of Albacore relies on. Pure.
 
 use albacore_api::{
-    BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, ModelPlace, SERVER_CONTAINER,
-    Violation, validate as broken_rules,
+    InferenceDeployment, InferenceDeploymentSpec, ModelPlace, SERVER_CONTAINER, Violation,
+    validate as broken_rules,
 };
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
@@ -39,7 +39,6 @@ pub struct Valid {
 pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation>> {
     let mut violations = broken_rules(deployment);
     let spec = &deployment.spec;
-    refuse_what_servers_cannot_do(spec, &mut violations);
     refuse_relative_files(spec, &mut violations);
     refuse_metadata(deployment, &mut violations);
     if let Some(pod) = spec.template.as_ref().and_then(|t| t.spec.as_ref()) {
@@ -80,14 +79,6 @@ fn violation(field: impl Into<String>, problem: impl Into<String>) -> Violation 
         field: field.into(),
         problem: problem.into(),
         line: None,
-    }
-}
-
-fn refuse_what_servers_cannot_do(spec: &InferenceDeploymentSpec, refused: &mut Vec<Violation>) {
-    if spec.batching.policy == BatchingPolicy::Deferred {
-        let problem = "is Deferred, which the server of this version cannot do yet; choose Auto, \
-                       Timeout or Eager";
-        refused.push(violation("spec.batching.policy", problem));
     }
 }
 

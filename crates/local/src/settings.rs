@@ -11,6 +11,7 @@ use albacore_settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
 pub(crate) fn settings_of(server: &ServerSettings) -> Result<Settings, String> {
     let policy = match server.release {
         ReleaseRule::Auto => Policy::Auto,
+        ReleaseRule::Deferred => Policy::Deferred,
         ReleaseRule::Eager => Policy::Eager,
         ReleaseRule::Timeout(delay) => Policy::Timeout {
             delay: delay.duration(),

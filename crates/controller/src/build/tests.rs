@@ -268,10 +268,6 @@ fn what_breaks_the_contract_is_refused_by_name() {
     let server = "spec.template.spec.containers[0]";
     for (spec, says) in [
         (
-            with(model(), "batching", json!({"policy": "Deferred"})),
-            "spec.batching.policy is Deferred".to_owned(),
-        ),
-        (
             json!({"models": [{"name": "m", "uri": "file://./m.ubj"}]}),
             "spec.models[0].uri is \"file://./m.ubj\"".to_owned(),
         ),
