@@ -28,6 +28,14 @@ pub struct Profile {
     pub objective: Option<Nanos>,
 }
 
+impl Profile {
+    /// Whether requests of the queue can be late.
+    #[must_use]
+    pub fn has_deadlines(&self) -> bool {
+        self.cost.is_some() && self.objective.is_some()
+    }
+}
+
 /// The bounds of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchBounds {

@@ -60,6 +60,9 @@ pub enum Event {
         key: RequestKey,
         /// Its rows, at least one.
         rows: usize,
+        /// Its own objective, if that is shorter than the queue's; of a queue without deadlines it is
+        /// not looked at.
+        within: Option<Nanos>,
     },
     /// Nobody wants this request any more. One that runs is not stopped.
     Withdrawn {
@@ -357,10 +360,21 @@ impl Scheduler {
         actions.clear();
         self.now = self.now.max(now);
         match event {
-            Event::Arrived { queue, key, rows } if queue.0 < self.profiles.len() => {
+            Event::Arrived {
+                queue,
+                key,
+                rows,
+                within,
+            } if queue.0 < self.profiles.len() => {
+                let within = within.filter(|_| self.profile(queue).has_deadlines());
                 let rows = u32::try_from(rows).unwrap_or(u32::MAX);
                 let queue = in_time(queue.0);
-                self.tell(deadlines::Event::Arrived { queue, key, rows });
+                self.tell(deadlines::Event::Arrived {
+                    queue,
+                    key,
+                    rows,
+                    within,
+                });
             }
             Event::Arrived { .. } => debug_assert!(false, "{event:?}"),
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
@@ -390,7 +404,13 @@ impl Scheduler {
         for dropped in drops.drain(..) {
             let queue = late(ours(dropped.queue).0);
             let (key, rows) = (dropped.key, dropped.rows);
-            let event = deadlines::Event::Arrived { queue, key, rows };
+            let within = None;
+            let event = deadlines::Event::Arrived {
+                queue,
+                key,
+                rows,
+                within,
+            };
             self.core.step(event, self.now, &mut self.said);
         }
         // The vector goes back, so that the steady state does not allocate.

@@ -83,6 +83,7 @@ impl Driver {
                 queue: QueueIndex(0),
                 key,
                 rows,
+                within: None,
             },
             now,
         )
@@ -278,6 +279,7 @@ fn rules_change_for_what_waits_and_queues_are_added() {
             queue,
             key,
             rows: 1,
+            within: None,
         },
         12,
     );
@@ -367,7 +369,9 @@ impl Twin {
     fn event(&mut self, event: Event, now: u64) -> Outcome {
         let mut abandoned = Vec::new();
         match event {
-            Event::Arrived { queue, key, rows } => self.requests.push(TwinRequest {
+            Event::Arrived {
+                queue, key, rows, ..
+            } => self.requests.push(TwinRequest {
                 key: key.0,
                 queue: queue.0,
                 rows,
@@ -555,6 +559,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
                     queue: QueueIndex(which % queues),
                     key: RequestKey(keys),
                     rows: size,
+                    within: None,
                 }
             }
             3 if keys > 0 => {

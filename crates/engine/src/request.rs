@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use albacore_batching::Nanos;
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
@@ -25,6 +26,8 @@ pub struct ModelHandle {
     edition: Arc<Edition>,
     /// False once a request has taken over what the handle keeps.
     is_pinned: bool,
+    /// When the request that is made of it should be answered, if it says so.
+    by: Option<Nanos>,
 }
 
 impl ModelHandle {
@@ -39,7 +42,17 @@ impl ModelHandle {
             shared: Arc::clone(shared),
             edition,
             is_pinned: true,
+            by: None,
         })
+    }
+
+    /// The request that is made of it has only so much time, from now on: it is refused if it could
+    /// not be answered by then, and overtakes requests of its model that have more.
+    #[must_use]
+    pub fn within(mut self, time: Duration) -> Self {
+        let nanos = Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.by = Some(self.shared.now().saturating_add(nanos));
+        self
     }
 
     /// What it is.
@@ -107,7 +120,7 @@ impl Reservation {
         let shared = &model.shared;
         let sized = check(shared, model.info(), rows, element, kinds)?;
         let slot = model.edition.slot;
-        let retry_after = admit(shared, slot, rows, kinds)?;
+        let retry_after = admit(shared, slot, (rows, kinds), model.by)?;
         let room = shared
             .memory()
             .allocate(sized.input_bytes, sized.layout.bytes);
@@ -165,6 +178,7 @@ impl Reservation {
                     first_dispatch: None,
                     compute_nanos: 0,
                     failure: None,
+                    within: self.model.by.map(|by| by.saturating_sub(now)),
                     parts: 0,
                     is_wanted: true,
                 };
@@ -201,7 +215,12 @@ impl Drop for Reservation {
 }
 
 /// Counts the rows against the queue's bound; when to try again should something else refuse them.
-fn admit(shared: &Shared, slot: usize, rows: usize, kinds: KindSet) -> Result<Duration, Refusal> {
+fn admit(
+    shared: &Shared,
+    slot: usize,
+    (rows, kinds): (usize, KindSet),
+    by: Option<Nanos>,
+) -> Result<Duration, Refusal> {
     let now = shared.now();
     let mut state = shared.state();
     if state.phase >= Phase::Closing {
@@ -215,7 +234,9 @@ fn admit(shared: &Shared, slot: usize, rows: usize, kinds: KindSet) -> Result<Du
         return Err(Refusal::NoWorkers { retry_after });
     }
     let queue = queue_of(slot, kinds);
-    if let Some(time) = state.scheduler.profile(queue).objective
+    let own = by.map(|by| by.saturating_sub(now));
+    let times = [state.scheduler.profile(queue).objective, own];
+    if let Some(time) = times.into_iter().flatten().min()
         && let Err(over) = state.scheduler.admit(queue, rows, time, now)
     {
         state.counters.shed(slot, now);

@@ -44,6 +44,8 @@ pub(super) struct Pending {
     pub(super) first_dispatch: Option<Nanos>,
     pub(super) compute_nanos: u64,
     pub(super) failure: Option<Failure>,
+    /// Its own objective.
+    pub(super) within: Option<Nanos>,
     /// Parts that are not done.
     pub(super) parts: usize,
     /// False once the client went away.
@@ -235,6 +237,7 @@ impl State {
         let id = self.next_key;
         let (model, rows) = (pending.model, pending.rows);
         let queue = queue_of(model, pending.kinds);
+        let within = pending.within;
         let parts = rows.div_ceil(self.batch_rows_max);
         self.next_key += parts as u64;
         self.counters.submitted(model, rows);
@@ -253,6 +256,7 @@ impl State {
                 queue,
                 key: RequestKey(key),
                 rows,
+                within,
             };
             self.step(event, now, out);
         }
@@ -486,7 +490,9 @@ impl State {
                 Err(failure)
             }
             None => {
-                self.counters.answered(pending.model, timing, total, now);
+                let is_late = pending.within.is_some_and(|within| total > within.0);
+                self.counters
+                    .answered(pending.model, timing, (total, is_late), now);
                 Ok((pending.results, timing))
             }
         };

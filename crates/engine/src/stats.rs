@@ -85,7 +85,7 @@ pub struct ModelStats {
     pub rows_total: u64,
     /// Requests that were answered.
     pub answered_total: u64,
-    /// Answered requests whose reply came after the objective of `--slo`.
+    /// Answered requests whose reply came after the model's objective or their own.
     pub late_total: u64,
     /// Accepted requests that failed.
     pub failed_total: u64,
@@ -258,11 +258,12 @@ impl Counters {
         &mut self,
         model: usize,
         timing: super::Timing,
-        total_nanos: u64,
+        (total_nanos, is_after_its_own): (u64, bool),
         now: Nanos,
     ) {
         let objective = self.slots.get(model).and_then(|slot| slot.objective);
-        let is_late = objective.is_some_and(|slo| total_nanos > nanos(slo.latency));
+        let is_after = objective.is_some_and(|slo| total_nanos > nanos(slo.latency));
+        let is_late = is_after || is_after_its_own;
         self.count(model, |stats| {
             stats.answered_total += 1;
             stats.late_total += u64::from(is_late);

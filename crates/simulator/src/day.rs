@@ -220,8 +220,14 @@ impl<'a> Run<'a> {
         self.requests += 1;
         self.arrived[model] += 1;
         let (queue, key) = (QueueIndex(model), RequestKey(self.arrived[model]));
-        let rows = 1;
-        self.step(Event::Arrived { queue, key, rows }, now);
+        let (rows, within) = (1, None);
+        let event = Event::Arrived {
+            queue,
+            key,
+            rows,
+            within,
+        };
+        self.step(event, now);
     }
 
     /// Every timer and every worker that is ready before `end`.

@@ -129,6 +129,7 @@ impl<'a, W: Watcher> Run<'a, W> {
                 queue: QueueIndex(arrival.model),
                 key: RequestKey(self.arrived[arrival.model]),
                 rows: 1,
+                within: None,
             };
             self.counts.end = arrival.at;
             self.step(event, now);

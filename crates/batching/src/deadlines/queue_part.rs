@@ -1,7 +1,8 @@
 //! One queue: its requests, what they could be dispatched as, and which of them are given up.
 //!
-//! **Problem.** From requests in order of arrival, all with the same objective: the best batch that
-//! a worker could start at a given time, and from when on it should.
+//! **Problem.** From requests in order of their deadlines, which is that of their arrivals unless one
+//! has less time than the objective gives: the best batch that a worker could start at a given time,
+//! and from when on it should.
 //!
 //! **Approach.** Deadlines grow along the queue, so what meets the head's deadline meets all, and
 //! whether a suffix meets its own head's deadline changes once: both are found by division or by
@@ -61,7 +62,8 @@ pub struct Candidate {
 pub struct Member {
     /// Its name.
     pub key: RequestKey,
-    /// When it arrived.
+    /// From when on its objective counts: when it arrived, or so much before as it has less time than
+    /// the objective gives.
     pub arrival: Nanos,
     /// Its rows.
     pub rows: u32,
@@ -171,27 +173,32 @@ impl QueuePart {
         self.entries.front().map(|w| w.member.arrival)
     }
 
-    /// Takes in a request with a key above all before; the candidate must be asked for again.
-    pub fn push(&mut self, member: Member) {
+    /// Takes in a request behind those whose deadlines are no later; the candidate must be asked for
+    /// again.
+    pub fn push(&mut self, member: Member, now: Nanos) {
         if self.rules.release == Release::Auto
-            && self
-                .learned
-                .arrived(&self.rules, member.arrival, member.rows)
+            && self.learned.arrived(&self.rules, now, member.rows)
         {
             self.follow_plan();
         }
-        self.entries.push_back(Waiting {
-            member,
-            before: self.arrived,
-        });
-        self.arrived += u64::from(member.rows);
+        let is_before = |w: &Waiting| w.member.arrival <= member.arrival;
+        let index = match self.entries.back() {
+            Some(last) if !is_before(last) => self.entries.partition_point(is_before),
+            _ => self.entries.len(),
+        };
+        let before = self.entries.get(index).map_or(self.arrived, |w| w.before);
+        let rows = u64::from(member.rows);
+        self.entries.insert(index, Waiting { member, before });
+        let behind = self.entries.range_mut(index + 1..);
+        behind.for_each(|w| w.before += rows);
+        self.arrived += rows;
         self.wide += usize::from(member.rows != 1);
     }
 
     /// Takes a request out; whether it waited here. The candidate must be asked for again.
     pub fn withdraw(&mut self, key: RequestKey) -> bool {
-        let found = self.entries.binary_search_by_key(&key, |w| w.member.key);
-        let Some(gone) = found.ok().and_then(|index| {
+        let found = self.entries.iter().position(|w| w.member.key == key);
+        let Some(gone) = found.and_then(|index| {
             let gone = self.entries.remove(index)?;
             let rows = u64::from(gone.member.rows);
             self.entries

@@ -34,10 +34,12 @@ pub enum Event {
     Arrived {
         /// Where it waits.
         queue: QueueIndex,
-        /// Its name: greater than that of every request before in its queue.
+        /// Its name.
         key: RequestKey,
         /// Its rows, at least one.
         rows: u32,
+        /// Its own objective, if that is shorter than the queue's.
+        within: Option<Nanos>,
     },
     /// Nobody wants this request any more. One that left is not stopped.
     Withdrawn {
@@ -206,13 +208,21 @@ impl Scheduler {
         actions.clear();
         self.now = self.now.max(now);
         match event {
-            Event::Arrived { queue, key, rows } => {
+            Event::Arrived {
+                queue,
+                key,
+                rows,
+                within,
+            } => {
                 if let Some(part) = self.queues.get_mut(queue.0) {
-                    part.push(Member {
+                    let objective = part.rules().objective;
+                    let less = within.map_or(Nanos(0), |within| objective.saturating_sub(within));
+                    let member = Member {
                         key,
-                        arrival: self.now,
+                        arrival: self.now.saturating_sub(less),
                         rows: rows.max(1),
-                    });
+                    };
+                    part.push(member, self.now);
                     self.offer(queue, actions);
                 }
             }

@@ -60,6 +60,19 @@ impl Driver {
             queue: QueueIndex(queue),
             key: RequestKey(self.keys),
             rows: 1,
+            within: None,
+        };
+        self.step(event, at)
+    }
+
+    fn hurry(&mut self, within: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::Arrived {
+            queue: QueueIndex(0),
+            key: RequestKey(self.keys),
+            rows: 1,
+            within: Some(Nanos(within * MS)),
         };
         self.step(event, at)
     }
@@ -87,6 +100,21 @@ fn deferred_batches_leave_when_one_more_would_not_fit() {
     assert_eq!(driver.scheduler.queued_rows(), 0);
     assert_eq!(driver.arrive(1, 35), [], "the worker is busy");
     assert_eq!(driver.done(0, 100), [(0, vec![3])], "no objective: at once");
+}
+
+#[test]
+fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
+    let mut driver = Driver::new(Policy::Deferred, 1);
+    assert_eq!(driver.arrive(0, 1000), []);
+    assert_eq!(driver.arrive(0, 1010), []);
+    // Its deadline is 110, the others have 112 and 113: frontrun is 110 - l(4) = 101, now.
+    assert_eq!(driver.hurry(9, 1010), [(0, vec![3, 1, 2])]);
+    assert_eq!(driver.arrive(0, 1020), []);
+    assert_eq!(driver.hurry(60, 1030), [], "it has no more than the others");
+    let (queue, key) = (QueueIndex(0), RequestKey(4));
+    driver.step(Event::Withdrawn { queue, key }, 1031);
+    assert_eq!(driver.scheduler.queued_rows(), 1);
+    assert_eq!(driver.done(0, 1090), [(0, vec![5])]);
 }
 
 #[test]

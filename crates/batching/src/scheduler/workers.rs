@@ -125,8 +125,7 @@ impl Scheduler {
         let queues = (0..2 * self.profiles.len()).map(QueueIndex);
         let waiting = queues.filter_map(|queue| {
             let profile = self.profiles.get(queue.0 / 2)?;
-            let has_deadlines = profile.cost.is_some() && profile.objective.is_some();
-            if has_deadlines && queue != late(ours(queue).0) {
+            if profile.has_deadlines() && queue != late(ours(queue).0) {
                 return None;
             }
             Some((self.core.queue(queue)?.oldest()?, queue))

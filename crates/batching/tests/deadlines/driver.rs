@@ -91,7 +91,14 @@ impl Driver {
         match *input {
             Input::Arrival { queue, key, rows } => {
                 let (queue, key) = (QueueIndex(queue), RequestKey(key));
-                self.step(Event::Arrived { queue, key, rows }, now);
+                let within = None;
+                let event = Event::Arrived {
+                    queue,
+                    key,
+                    rows,
+                    within,
+                };
+                self.step(event, now);
             }
             Input::Withdrawal { queue, key } => {
                 let (queue, key) = (QueueIndex(queue), RequestKey(key));

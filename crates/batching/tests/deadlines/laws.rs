@@ -126,7 +126,8 @@ proptest! {
         let (mut now, mut dropped) = (0, Vec::new());
         for (key, &(gap, rows)) in gaps.iter().enumerate() {
             now += gap;
-            part.push(Member { key: RequestKey(key as u64), arrival: Nanos(now), rows });
+            let member = Member { key: RequestKey(key as u64), arrival: Nanos(now), rows };
+            part.push(member, Nanos(now));
             if let Some(candidate) = part.candidate(Nanos(now), &mut dropped) {
                 prop_assert!(candidate.exec.0 >= now && candidate.exec <= candidate.latest);
                 prop_assert!(candidate.wakes.0 >= now);

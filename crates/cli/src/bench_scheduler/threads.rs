@@ -202,11 +202,8 @@ impl<'a> ModelThread<'a> {
             let arrival = Nanos(self.next as u64);
             self.key += 1;
             let key = RequestKey(self.key);
-            self.queue.push(Member {
-                key,
-                arrival,
-                rows: 1,
-            });
+            let rows = 1;
+            self.queue.push(Member { key, arrival, rows }, arrival);
             self.taken.requests += 1;
             let lag = now.saturating_sub(arrival).0.max(1);
             self.taken.lags[lag.ilog2() as usize] += 1;

@@ -195,6 +195,7 @@ impl Stage {
                 first_dispatch: None,
                 compute_nanos: 0,
                 failure: None,
+                within: None,
                 parts: 0,
                 is_wanted: true,
             };

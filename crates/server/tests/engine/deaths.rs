@@ -80,7 +80,7 @@ fn interactions() -> KindSet {
     KindSet::only(Kind::Interactions)
 }
 
-async fn kill_while_busy(started: &Started, with: &str, restarts: u64) {
+pub(crate) async fn kill_while_busy(started: &Started, with: &str, restarts: u64) {
     started
         .until("it runs", |engine| engine.stats().workers_busy == 1)
         .await;

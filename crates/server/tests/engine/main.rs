@@ -3,6 +3,7 @@
 
 mod bounds;
 mod deaths;
+mod objectives;
 mod processes;
 mod results;
 #[path = "../running/mod.rs"]
@@ -47,9 +48,8 @@ pub(crate) fn model(name: &str, file: &str) -> LoadedModel {
 pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
     let load = |file: &&str| model(file, file);
     let models: Vec<_> = files.iter().map(load).collect();
-    let compile = |file: &&str| {
-        Image::compile(&Model::parse(&std::fs::read(zoo(file)).unwrap()).unwrap())
-    };
+    let compile =
+        |file: &&str| Image::compile(&Model::parse(&std::fs::read(zoo(file)).unwrap()).unwrap());
     let images = files.iter().map(compile).collect();
     let events = Arc::new(Mutex::new(Vec::new()));
     let observer = Observer(Box::new({

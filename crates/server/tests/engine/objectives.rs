@@ -1,0 +1,111 @@
+//! Objectives of models and of single requests: what waits for others, what is refused at the door.
+
+use albacore_engine::Objective;
+
+use super::*;
+
+const SMALL: [&str; 1] = ["main_small_d6.ubj"];
+
+/// So many batches teach what a batch costs.
+const LESSONS: usize = 8;
+
+async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
+    for _ in 0..LESSONS {
+        started.submit(0, kinds, rows).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
+    let policy = Policy::Deferred;
+    let config = EngineConfig {
+        policy,
+        ..config(1, 1)
+    };
+    let started = start(config, &SMALL).await;
+    let objective = Objective {
+        latency: Duration::from_secs(2),
+        percentile: 99.0,
+    };
+    started
+        .engine
+        .declare(&[(SMALL[0], Some(objective))])
+        .unwrap();
+    let row = started.rows(0, 1, 1);
+    learn(&started, value(), &row).await;
+    let before = started.engine.stats().models[0].batches_total;
+    let calls: Vec<_> = (0..10).map(|_| started.submit(0, value(), &row)).collect();
+    for call in calls {
+        assert!(call.await.unwrap().timing().queue >= Duration::from_millis(500));
+    }
+    let stats = &started.engine.stats().models[0];
+    assert_eq!((stats.batches_total - before, stats.failed_total), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 1000, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    learn(&started, kinds, &rows).await;
+    let running = started.submit(0, kinds, &rows);
+    let waiting = started.submit(0, kinds, &rows);
+    let within = |time| {
+        let model = started.model(0).within(time);
+        model.reserve(1000, ElementType::F32, kinds)
+    };
+    let refusal = within(Duration::from_micros(10)).unwrap_err();
+    assert!(matches!(refusal, Refusal::Late { .. }), "{refusal}");
+    drop(within(Duration::from_secs(3600)).unwrap());
+    started
+        .reserve(0, 1000, ElementType::F32, kinds)
+        .map(drop)
+        .unwrap();
+    // Predictions wait in a queue of their own, of whose costs nothing is known.
+    let row = started.rows(0, 1, 1);
+    let other = started.submit(0, value(), &row);
+    for call in [running, waiting] {
+        call.await.unwrap();
+    }
+    other.await.unwrap();
+    // The only request is let in: it is late, but it teaches what such requests cost.
+    let mut alone = within(Duration::from_micros(10)).unwrap();
+    let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
+    alone.input_mut().copy_from_slice(&bytes);
+    alone.submit().await.unwrap();
+    let stats = started.engine.stats();
+    assert_eq!(
+        (stats.models[0].shed_total, stats.models[0].late_total),
+        (1, 1)
+    );
+    assert_eq!((stats.queue_rows, stats.arena_used_bytes), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answered() {
+    let policy = Policy::Timeout {
+        delay: albacore_batching::Nanos(300_000_000),
+    };
+    let config = EngineConfig {
+        policy,
+        ..config(1, 1)
+    };
+    let started = start(config, &SMALL).await;
+    let rows = started.rows(0, 500, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    let calls: Vec<_> = (0..2)
+        .map(|_| tokio::spawn(started.submit(0, kinds, &rows)))
+        .collect();
+    for crash in 0..2 {
+        deaths::kill_while_busy(&started, "-ABRT", crash).await;
+    }
+    for call in calls {
+        let reply = call.await.unwrap().unwrap();
+        assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+    }
+    let stats = started.engine.stats();
+    assert_eq!(stats.models[0].failed_total, 0);
+    // The batch, the same again, and two halves.
+    assert_eq!(stats.models[0].batches_total, 4);
+}
