@@ -7,13 +7,20 @@ use std::fmt;
 pub enum Kind {
     /// What the objective makes of the margin: probabilities, counts, a class.
     Value,
-    /// The raw score.
+    /// The raw score: XGBoost's `output_margin`, LightGBM's `raw_score`.
+    #[doc(alias = "output_margin")]
     Margin,
-    /// SHAP values: what each feature added to the margin; the last column is the bias.
+    /// SHAP values: what each feature added to the margin; the last column is the bias. XGBoost's
+    /// `pred_contribs`; its `approx_contribs` are
+    /// [`Predictor::predict_approx`](crate::Predictor::predict_approx).
+    #[doc(alias = "pred_contribs")]
     Contribs,
     /// SHAP interaction values of each pair of features; last row and column are the bias.
+    /// XGBoost's `pred_interactions`.
+    #[doc(alias = "pred_interactions")]
     Interactions,
-    /// The leaf that a row reaches in each tree.
+    /// The leaf that a row reaches in each tree: XGBoost's and LightGBM's `pred_leaf`.
+    #[doc(alias = "pred_leaf")]
     Leaf,
 }
 

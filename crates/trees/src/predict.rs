@@ -19,7 +19,10 @@ use albacore_formats::{Library, Transform};
 #[derive(Debug, Clone, Default)]
 pub struct Options<'a> {
     /// Only these boosting iterations; all of the model where absent. Leaves then have one column
-    /// per tree of the range.
+    /// per tree of the range. XGBoost's `iteration_range`, also for leaves and contributions, which
+    /// it gives from the first iteration on only; up to the best iteration by
+    /// [`Model::best_iteration`](crate::Model::best_iteration).
+    #[doc(alias = "iteration_range")]
     pub iterations: Option<Range<usize>>,
     /// Margins to start from, rows x groups, instead of the model's base score. XGBoost only.
     pub base_margin: Option<&'a [f32]>,

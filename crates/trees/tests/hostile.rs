@@ -93,6 +93,9 @@ fn the_handmade_models_say_what_their_text_says() {
     assert_eq!(xgboost, [30.5, 10.5, 20.5, 20.5, 20.5]);
     let lightgbm = exercise(&Model::parse(TEXT.as_bytes()).expect("a model"));
     assert_eq!(lightgbm, [10.0, 30.0, 20.0, 20.0, 20.0]);
+    // Feature b of the rows: 1, -1, infinity, 1e30, 0.
+    let sklearn = exercise(&Model::parse(SKLEARN.as_bytes()).expect("a model"));
+    assert_eq!(sklearn, [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0]);
 }
 
 /// What is replaced in [`JSON`], by what, and a part of the message that refuses it.
@@ -260,6 +263,67 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("\"learner\":", "\"learner\" ", "where ':' is due"),
 ];
 
+/// A forest of two trees with one split each, as `scripts/sklearn_to_json.py` writes it.
+const SKLEARN: &str = r#"{"scikit_learn":"1.8.0","estimator":"RandomForestClassifier","transform":"identity",
+"counts":[2,2,1,1,1],"base":[0.0,0.0],"feature_names":["a","b"],"trees":[{"left":[1,-1,-1],"right":[2,-1,-1],
+"feature":[1,0,0],"missing_left":[1,0,0],"threshold":[0.5,0,0],"cover":[5,2,3],"value":[0,0,1,0,0,1]}]}"#;
+
+/// What is replaced in [`SKLEARN`], by what, and a part of the message that refuses it.
+const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
+    (
+        "[1,-1,-1]",
+        "[0,-1,-1]",
+        "trees[0]: node 0 is the child of two splits, or of itself",
+    ),
+    (
+        "[2,-1,-1]",
+        "[7,-1,-1]",
+        "trees[0]: node 0: child 7 of 3 nodes",
+    ),
+    (
+        "[0.5,0,0]",
+        "[NaN,0,0]",
+        "trees[0]: the threshold of node 0 is not a number",
+    ),
+    (
+        "[0.5,0,0]",
+        "[0.5,0]",
+        "trees[0].threshold: 2 entries where 3 are due",
+    ),
+    (
+        "\"feature\":[1,",
+        "\"feature\":[2,",
+        "trees[0]: a split on feature 2 of 2",
+    ),
+    (
+        "[2,2,1,1,1]",
+        "[2,2,3,1,1]",
+        "trees: 1 trees, 3 an iteration, 2 groups",
+    ),
+    (
+        "[2,2,1,1,1]",
+        "[2,99999999,1,1,1]",
+        "counts: 2 features, 99999999 groups",
+    ),
+    (
+        "[2,2,1,1,1]",
+        "[2,2,1]",
+        "counts: 3 numbers where 5 are due",
+    ),
+    ("[0.0,0.0]", "[0.0]", "1 base margins for 2 groups"),
+    ("\"identity\"", "\"odd\"", "transform odd is not known"),
+    (
+        "\"base\":",
+        "\"counts\":[2,2,1,1,1],\"base\":",
+        "counts: the key appears twice",
+    ),
+    (
+        "0,0,1,0,0,1]",
+        "0,0,1,0,0]",
+        "trees[0].value: 5 entries where 6 are due",
+    ),
+];
+
 /// What is replaced in [`TEXT`], by what, and a part of the message that refuses it.
 const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
@@ -360,7 +424,11 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn a_contradiction_is_named_with_its_field() {
-    for (model, contradictions) in [(JSON, JSON_CONTRADICTIONS), (TEXT, TEXT_CONTRADICTIONS)] {
+    for (model, contradictions) in [
+        (JSON, JSON_CONTRADICTIONS),
+        (TEXT, TEXT_CONTRADICTIONS),
+        (SKLEARN, SKLEARN_CONTRADICTIONS),
+    ] {
         for (from, to, message) in contradictions {
             assert!(model.contains(from), "{from}");
             let given = refusal(model.replacen(from, to, 1).as_bytes());
@@ -395,6 +463,7 @@ fn a_file_cut_anywhere_is_refused() {
         }
     };
     cut_everywhere(JSON.as_bytes(), 1);
+    cut_everywhere(SKLEARN.as_bytes(), 1);
     let text = TEXT.as_bytes();
     let end_of_trees = TEXT.find("end of trees").expect("an end") + "end of trees".len();
     for length in 0..end_of_trees {
@@ -545,6 +614,12 @@ fn files() -> Vec<Vec<u8>> {
             .map(|(_, bytes)| bytes)
             .collect::<Vec<_>>()
     })
+    .chain(
+        zoo::archives::models("sklearn-1.8.0")
+            .into_iter()
+            .step_by(5)
+            .map(|it| it.files[0].1.clone()),
+    )
     .chain([JSON.as_bytes().to_vec(), TEXT.as_bytes().to_vec()])
     .collect()
 }
