@@ -11,7 +11,7 @@ regressors, binary, multi-class and (forests) multi-output regression. Anything 
 what `predict` gives for a regressor, and for a classifier what `predict_proba` gives (of two classes: forests give both
 columns, boosting the second alone); margins are `decision_function`'s.
 
-Numbers are written with all their digits. Python 3.9 or newer, scikit-learn 1.0 or newer; nothing else.
+Numbers are written with all their digits. Tried with scikit-learn 1.0.2, 1.5.2, 1.8.0 and 1.9.1; needs nothing beside it.
 """
 
 import json
