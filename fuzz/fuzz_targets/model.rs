@@ -45,7 +45,8 @@ fuzz_target!(|bytes: &[u8]| {
         if length > OUTPUT_MAX {
             continue;
         }
-        let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
+        let (mut f32s, mut f64s, mut i32s) =
+            (vec![0.0; length], vec![0.0; length], vec![0; length]);
         let out = match predictor.output_element(kind) {
             ElementType::F32 => OutputMut::F32(&mut f32s),
             ElementType::F64 => OutputMut::F64(&mut f64s),
