@@ -217,7 +217,8 @@ def measure(folder, name, is_lightgbm, options):
                 answer = worker.ask(f"run {kind} {batch} 25 3")
                 if answer.startswith("{"):
                     figures = json.loads(answer)
-                    figure = min(figures["med"], figures["cpu"])
+                    # The kernel may count CPU time late: no call takes less than the shortest did.
+                    figure = min(figures["med"], max(figures["cpu"], figures["min"]))
                     best[worker.name] = min(figure, best.get(worker.name, figure))
         own = best.pop("Albacore", None)
         if own and best:
