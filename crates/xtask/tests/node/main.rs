@@ -11,6 +11,7 @@
 mod gunicorn;
 mod kernel;
 mod rig;
+mod seccomp;
 
 use std::collections::BTreeSet;
 
@@ -38,6 +39,7 @@ fn a_release_lives_on_a_node() {
     rig.step("the agent crashes", the_agent_crashes);
     rig.step("the agent's pod is deleted", the_agents_pod_is_deleted);
     rig.step("a seccomp profile of its own", a_profile_of_its_own);
+    rig.step("what the profile refuses", |rig| seccomp::refuses(rig));
     rig.step("threads are shown and let go", threads_are_shown_and_let_go);
     if rig.is_release() {
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
