@@ -237,13 +237,8 @@ fn fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
         |entry, _| entry.cpuset = None,
         |entry, _| entry.plan = None,
         |entry, _| entry.drift = None,
-        |entry, _| {
-            entry.reason = entry
-                .reason
-                .take()
-                .map(|_| "see albacore-agent dump".to_owned())
-        },
-        |entry, pod| entry.pod = name(pod, 0),
+        |entry, _| entry.reason = entry.reason.take().map(|_| "see agent dump".to_owned()),
+        |entry, pod| entry.pod = name(pod, pod.wish.pod.uid.len() + 1),
     ];
     for shrink in shrinks {
         if bytes(status) <= max {
@@ -251,6 +246,15 @@ fn fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
         }
         for (entry, pod) in status.pods.iter_mut().zip(pods) {
             shrink(entry, pod);
+        }
+    }
+    // Metrics tell the births as well, and the words of a condition are its reason.
+    if bytes(status) > max {
+        status.births.clear();
+    }
+    if bytes(status) > max {
+        for condition in &mut status.conditions {
+            condition.message = cut(&condition.message, REASON_BYTES_TIGHT);
         }
     }
 }
