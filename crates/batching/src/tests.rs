@@ -46,21 +46,13 @@ impl Driver {
     }
 
     fn ready(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
-        self.step(
-            Event::WorkerReady {
-                worker: WorkerIndex(worker),
-            },
-            now,
-        )
+        let worker = WorkerIndex(worker);
+        self.step(Event::WorkerReady { worker }, now)
     }
 
     fn done(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
-        self.step(
-            Event::BatchDone {
-                worker: WorkerIndex(worker),
-            },
-            now,
-        )
+        let worker = WorkerIndex(worker);
+        self.step(Event::BatchDone { worker }, now)
     }
 
     fn lost(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
