@@ -304,6 +304,10 @@ impl Keeper {
         if let Ok(states) = placing.handle.states()
             && let Ok(states) = states.wait(ANSWER_TIME_MAX)
         {
+            if let Some(state) = states.first() {
+                // Cpus come and go (P25).
+                self.topology = state.topology_hash;
+            }
             let by_id = |state: SubjectState| (state.subject, state);
             self.states = states.into_iter().map(by_id).collect();
         }

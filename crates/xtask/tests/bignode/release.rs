@@ -10,6 +10,8 @@ use crate::threads::{Cpus, Watch, gaps, list, look};
 /// Guaranteed, with a whole package: the static cpu manager takes it from everybody else.
 const NEIGHBOR: &str = include_str!("neighbor.yaml");
 
+type Step = fn(&Rig, &Cpus);
+
 /// All of it. Minutes, for the machine is slow.
 pub(crate) fn lives() {
     let mut rig = Rig::start_on(Machine::Emulated);
@@ -17,7 +19,7 @@ pub(crate) fn lives() {
     rig.step("the machine", |rig| is_another_machine(rig, &cpus));
     rig.step("images", Rig::import_images);
     rig.step("helm install", |rig| rig.helm("install", &[]));
-    let steps: [(&str, fn(&Rig, &Cpus)); 8] = [
+    let steps: [(&str, Step); 8] = [
         ("ready and placed", ready_and_placed),
         ("NodePlacement says the same", the_api_says_the_same),
         ("paths are relative to the reader", paths_are_relative),
