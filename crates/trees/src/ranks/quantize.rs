@@ -40,9 +40,12 @@ impl Block {
     ) {
         self.columns.resize(view.ranks.columns.len(), Bytes::ZERO);
         match library {
-            Library::Xgboost => self.fill_singles(view, rows, simd),
-            Library::Lightgbm => self.fill_doubles(view, rows, ZERO_MAX),
-            Library::Sklearn => self.fill_doubles(view, rows, 0.0),
+            Library::Xgboost => self.fill_singles(view, rows, simd, None),
+            // No `f32` lies between a cut and what it is rounded up to.
+            Library::Lightgbm if matches!(rows, Rows::F32(_)) => {
+                self.fill_singles(view, rows, simd, Some(ZERO_MAX as f32));
+            }
+            Library::Lightgbm => self.fill_doubles(view, rows),
         }
     }
 
@@ -65,8 +68,14 @@ impl Block {
         }
     }
 
-    /// XGBoost: the values are `f32`.
-    fn fill_singles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, simd: Simd) {
+    /// The values are `f32`; those up to a magnitude are flushed if there is one.
+    fn fill_singles(
+        &mut self,
+        view: &EnsembleView<'_>,
+        rows: Rows<'_>,
+        simd: Simd,
+        flushed: Option<f32>,
+    ) {
         let form = &view.ranks;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
         let (mut rest, mut index) = (form.asked, 0_u32);
@@ -77,6 +86,11 @@ impl Block {
             let (some, others) = rest.split_at(end);
             rest = others;
             let first = take(&mut self.singles, some, view.features, rows, simd);
+            if let Some(flushed) = flushed {
+                for x in self.singles.as_flattened_mut() {
+                    *x = if x.abs() <= flushed { 0.0 } else { *x };
+                }
+            }
             for (place, &words) in some.iter().enumerate() {
                 let asked = Asked::of_words(words);
                 let values = &self.singles[first.map_or(place, |first| asked.feature - first)];
@@ -87,6 +101,15 @@ impl Block {
                     if is_plain(column) {
                         let is_left = column.has(flag::DEFAULT_LEFT);
                         simd.column(values, &self.ranks, (column.start, is_left), bytes);
+                        if column.has(flag::MISSING_NAN) {
+                            continue;
+                        }
+                        // NaN counts as 0 there.
+                        for (byte, &x) in bytes.0.iter_mut().zip(values) {
+                            if x.is_nan() {
+                                *byte = byte_of(view, column, f64::NAN, 0);
+                            }
+                        }
                         continue;
                     }
                     for (row, byte) in bytes.0.iter_mut().enumerate() {
@@ -99,15 +122,15 @@ impl Block {
         }
     }
 
-    /// LightGBM and scikit-learn: the values are `f64`, those up to a magnitude flushed.
-    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, zero: f64) {
+    /// LightGBM: the values are `f64`, flushed.
+    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>) {
         let form = &view.ranks;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
         let mut values = [0.0; BLOCK_ROWS];
         for (&words, index) in form.asked.iter().zip(0_u32..) {
             let asked = Asked::of_words(words);
             let cuts = &form.cuts[asked.cuts..][..asked.count];
-            let flushed = |x: f64| if x.abs() <= zero { 0.0 } else { x };
+            let flushed = |x: f64| if x.abs() <= ZERO_MAX { 0.0 } else { x };
             match rows {
                 Rows::F32(x) => each(x, view.features, asked.feature, |row, x| {
                     values[row] = flushed(f64::from(x));
@@ -129,9 +152,9 @@ impl Block {
     }
 }
 
-/// Whether the column is by order, with NaN alone missing: all of XGBoost's but the categorical.
+/// Whether the column is by order, with zeros that are no missing values.
 fn is_plain(column: Column) -> bool {
-    column.flags & !u32::from(flag::DEFAULT_LEFT) == u32::from(flag::MISSING_NAN)
+    !column.has(flag::CATEGORICAL | flag::MISSING_ZERO)
 }
 
 /// Calls `take` with the place and value of a feature, for each row of a block.
