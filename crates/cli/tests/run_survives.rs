@@ -74,7 +74,7 @@ fn the_built_in_server_survives_a_hundred_kills_and_answers_every_request() {
     let mut service =
         Service::start(&file, &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).unwrap();
     let address = service.listening().unwrap();
-    service.placed(Duration::from_secs(30)).unwrap();
+    service.ready(Duration::from_secs(30)).unwrap();
     kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
     let seconds = 5 * kills() as u64 / 100;
     let traffic = load(vec![deployment::one_row(address)], 200.0, seconds);

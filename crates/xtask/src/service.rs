@@ -17,6 +17,7 @@ pub struct Service {
     /// Pid of each worker, by index, as last told.
     workers: Vec<u64>,
     births: usize,
+    is_ready: bool,
     placed: Option<Placed>,
 }
 
@@ -122,6 +123,7 @@ impl Service {
             events,
             workers: Vec::new(),
             births: 0,
+            is_ready: false,
             placed: None,
         })
     }
@@ -133,6 +135,18 @@ impl Service {
             .as_str()
             .context("event `listening` without `http`")?;
         Ok(address.parse()?)
+    }
+
+    /// Waits until the built-in server has its models and every thread is placed. A server lives, listens and has workers
+    /// before its models are loaded: what is asked until then is answered with 503.
+    pub fn ready(&mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        // bound: `next` fails when the deadline passes
+        while !self.is_ready || self.placed.is_none() {
+            self.next(deadline)
+                .context("waiting for `ready` and `placed`")?;
+        }
+        Ok(())
     }
 
     /// Waits until every thread of every worker is placed and verified.
@@ -292,6 +306,7 @@ impl Service {
                 self.workers[index] = pid;
                 self.births += 1;
             }
+            Some("ready") => self.is_ready = true,
             Some("placed") => self.placed = read_placed(event),
             _ => {}
         }

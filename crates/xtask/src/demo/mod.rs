@@ -83,7 +83,7 @@ pub fn run(root: &Path) -> Result<()> {
     println!("Starting `albacore run -f {}`", deployment.file.display());
     let mut service = Service::start(&deployment.file, &["--http", "127.0.0.1:0"])?;
     let address = service.listening()?;
-    service.placed(Duration::from_secs(30))?;
+    service.ready(Duration::from_secs(30))?;
     let rows = Rows::read(&root.join("examples/fraud_rows.npy"))?;
     let findings = measure(
         &deployment,
