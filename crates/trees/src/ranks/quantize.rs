@@ -45,7 +45,8 @@ impl Block {
             Library::Lightgbm if matches!(rows, Rows::F32(_)) => {
                 self.fill_singles(view, rows, simd, Some(ZERO_MAX as f32));
             }
-            Library::Lightgbm => self.fill_doubles(view, rows),
+            Library::Lightgbm => self.fill_doubles(view, rows, ZERO_MAX),
+            Library::Sklearn => self.fill_doubles(view, rows, 0.0),
         }
     }
 
@@ -122,15 +123,15 @@ impl Block {
         }
     }
 
-    /// LightGBM: the values are `f64`, flushed.
-    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>) {
+    /// LightGBM and scikit-learn: the values are `f64`, those up to a magnitude flushed.
+    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, zero: f64) {
         let form = &view.ranks;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
         let mut values = [0.0; BLOCK_ROWS];
         for (&words, index) in form.asked.iter().zip(0_u32..) {
             let asked = Asked::of_words(words);
             let cuts = &form.cuts[asked.cuts..][..asked.count];
-            let flushed = |x: f64| if x.abs() <= ZERO_MAX { 0.0 } else { x };
+            let flushed = |x: f64| if x.abs() <= zero { 0.0 } else { x };
             match rows {
                 Rows::F32(x) => each(x, view.features, asked.feature, |row, x| {
                     values[row] = flushed(f64::from(x));
