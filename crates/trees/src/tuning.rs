@@ -278,7 +278,7 @@ impl Bench<'_> {
                 OutputMut::F32(&mut self.floats[..margins]),
             ),
             Library::Lightgbm | Library::Sklearn => (
-                Rows::F64(&self.sample[values]),
+                Rows::F32(&self.singles[values]),
                 OutputMut::F64(&mut self.doubles[..margins]),
             ),
         };
