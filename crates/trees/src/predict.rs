@@ -196,9 +196,15 @@ impl<'a> Predictor<'a> {
     /// Number of values that a kind gives for one row.
     #[must_use]
     pub fn output_width(&self, kind: Kind) -> usize {
-        self.output_row_shape(kind)
-            .into_iter()
-            .fold(1, usize::saturating_mul)
+        // As the shape's product; a prediction asks for it and must not allocate.
+        let (groups, columns) = (self.groups(), self.features() + 1);
+        match kind {
+            Kind::Value if self.model.transform.is_single() => 1,
+            Kind::Value | Kind::Margin => groups,
+            Kind::Leaf => self.trees(),
+            Kind::Contribs => groups.saturating_mul(columns),
+            Kind::Interactions => groups.saturating_mul(columns).saturating_mul(columns),
+        }
     }
 
     /// Predicts for rows x features; `out` is overwritten with rows x [`output_width`] values. Rows
