@@ -16,7 +16,12 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[test]
 fn one_row_is_predicted_and_explained_without_allocating() {
-    for name in ["main_small_d6", "main_medium_d6", "main_large_d6", "lgb_binary"] {
+    for name in [
+        "main_small_d6",
+        "main_medium_d6",
+        "main_large_d6",
+        "lgb_binary",
+    ] {
         let sample = zoo::sample(name);
         let (_, bytes) = sample.models().next().expect("a model file");
         let image = Image::compile(&Model::parse(&bytes).expect("a model of the zoo"));
