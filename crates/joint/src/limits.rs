@@ -22,8 +22,9 @@ pub(crate) const TINY_STEPS: usize = 512;
 /// where nobody sets a budget.
 pub(crate) const SHAKE_WORK_MAX: usize = 16_000_000;
 
-/// A cost of moves that no gain exceeds, in cycles; its multiple of threads still fits an `i64`.
-pub(crate) const FROZEN_COST: i64 = 1 << 38;
+/// A cost of moves that no gain exceeds, in cycles: one thread gains at most 65,536 pairs times 200 cycles. Its multiple of
+/// 65,536 threads and of `CYCLE` still fits an `i64`.
+pub(crate) const FROZEN_COST: i64 = 1 << 29;
 
 /// Most work of the bound's flow of mains, in mains times edges: some milliseconds.
 pub(crate) const FLOW_WORK_MAX: usize = 400_000;

@@ -192,6 +192,35 @@ fn a_newcomer_among_ten_settled_ones_moves_nobody_who_need_not() {
 }
 
 #[test]
+fn thousands_of_threads_that_run_can_be_counted() {
+    let topology = Shape([1, 1, 1, 2, 1]).topology();
+    let of = |workers, current| Deployment {
+        workers,
+        threads: 20,
+        mode: Mode::Scatter,
+        cpuset: topology.cpuset(),
+        current,
+    };
+    let before = solved(&JointProblem {
+        topology: topology.clone(),
+        distances: Distances::default(),
+        deployments: (0..10).map(|_| of(10, None)).collect(),
+        obstacles: Vec::new(),
+        move_cost: 0,
+    });
+    let running = before.mappings.into_iter().map(Some);
+    let mut joined = JointProblem {
+        topology: topology.clone(),
+        distances: Distances::default(),
+        deployments: running.map(|mapping| of(10, mapping)).collect(),
+        obstacles: Vec::new(),
+        move_cost: 200,
+    };
+    joined.deployments.push(of(1, None));
+    assert_eq!(solved(&joined).moved, 0, "a newcomer moves nobody");
+}
+
+#[test]
 fn a_mapping_in_force_that_is_bad_is_improved_where_it_pays() {
     let topology = ARTICLE.topology();
     let problem = mixed(&topology, 3);

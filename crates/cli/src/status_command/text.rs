@@ -198,7 +198,9 @@ fn put_placement(text: &mut String, of: &PlacementReport, stem: &str) {
     if let Some(threads) = of.quota_threads {
         line(
             text,
-            format_args!("{stem}   its cpu limit lets {threads} threads of each worker run at once"),
+            format_args!(
+                "{stem}   its cpu limit lets {threads} threads of each worker run at once"
+            ),
         );
     }
     if let Some(reason) = &of.reason {

@@ -105,9 +105,7 @@ impl From<Refusal> for Refused {
         let (cause, retry_after) = match &refusal {
             Refusal::QueueFull { retry_after, .. }
             | Refusal::Late { retry_after, .. }
-            | Refusal::MemoryFull { retry_after, .. } => {
-                (Cause::Overloaded, Some(*retry_after))
-            }
+            | Refusal::MemoryFull { retry_after, .. } => (Cause::Overloaded, Some(*retry_after)),
             Refusal::NoWorkers { retry_after } => (Cause::Unavailable, Some(*retry_after)),
             Refusal::Draining => (Cause::Unavailable, None),
             Refusal::TooLarge { .. } => (Cause::TooLarge, None),

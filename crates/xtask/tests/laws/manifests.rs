@@ -93,7 +93,11 @@ const MATRIX: [Row; 27] = [
         &["joint", "mapping", "os", "plan", "topology"],
     ),
     row("program", &[Async, CommandLine], &[]),
-    row("cluster", &[KubeClient, KubeTypes, Async], &["api", "program"]),
+    row(
+        "cluster",
+        &[KubeClient, KubeTypes, Async],
+        &["api", "program"],
+    ),
     row(
         "controller",
         &[KubeTypes, Async, CommandLine],
@@ -116,7 +120,9 @@ const MATRIX: [Row; 27] = [
     row(
         "server",
         &[Async, Grpc, CommandLine],
-        &["batching", "engine", "program", "proto", "settings", "storage"],
+        &[
+            "batching", "engine", "program", "proto", "settings", "storage",
+        ],
     ),
     row(
         "local",
