@@ -114,42 +114,9 @@ pub(super) fn svg(timelines: &[Timeline]) -> String {
                 top + 20.0
             );
         }
-        for bar in timeline.bars.iter().filter(|bar| bar.start < SPAN) {
-            let (x, end) = (LEFT + bar.start * UNIT, LEFT + bar.end.min(SPAN) * UNIT);
-            let top = y + bar.worker as f64 * ROW;
-            let text = label(bar);
-            let is_room = end - x > text.len() as f64 * CHARACTER + 12.0;
-            let text = if is_room { text.as_str() } else { "" };
-            // Full batches in the first color, smaller ones in the second.
-            let paint = color(usize::from(bar.last - bar.first < 3));
-            let _ = writeln!(
-                body,
-                "<rect x=\"{x:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" rx=\"4\" \
-                 fill=\"{paint}\" fill-opacity=\".28\" stroke=\"{paint}\"/>\
-                 <text x=\"{:.1}\" y=\"{}\">{text}</text>",
-                end - x,
-                ROW - 6.0,
-                x + 6.0,
-                top + 18.0
-            );
-        }
+        draw_bars(&mut body, timeline, y);
         let base = y + timeline.workers() as f64 * ROW;
-        if !timeline.drops.is_empty() {
-            let _ = writeln!(
-                body,
-                "<text class=\"tick\" x=\"12\" y=\"{}\">dropped</text>",
-                base + 9.0
-            );
-        }
-        for (at, number) in timeline.drops.iter().filter(|(at, _)| *at < SPAN) {
-            let _ = writeln!(
-                body,
-                "<circle class=\"drop\" cx=\"{:.1}\" cy=\"{}\" r=\"4\"><title>R{number} dropped \
-                 at {at:.2}</title></circle>",
-                LEFT + at * UNIT,
-                base + 6.0
-            );
-        }
+        draw_drops(&mut body, timeline, base);
         for tick in (0..=SPAN as u32).step_by(5) {
             let _ = writeln!(
                 body,
@@ -166,4 +133,47 @@ pub(super) fn svg(timelines: &[Timeline]) -> String {
         "3 workers, l(b) = b + 5, objective 12, a request each 0.75; R13 to R15 are missing",
         &body,
     )
+}
+
+/// What each worker computes when; `y` is the top of the first worker.
+fn draw_bars(body: &mut String, timeline: &Timeline, y: f64) {
+    for bar in timeline.bars.iter().filter(|bar| bar.start < SPAN) {
+        let (x, end) = (LEFT + bar.start * UNIT, LEFT + bar.end.min(SPAN) * UNIT);
+        let top = y + bar.worker as f64 * ROW;
+        let text = label(bar);
+        let is_room = end - x > text.len() as f64 * CHARACTER + 12.0;
+        let text = if is_room { text.as_str() } else { "" };
+        // Full batches in the first color, smaller ones in the second.
+        let paint = color(usize::from(bar.last - bar.first < 3));
+        let _ = writeln!(
+            body,
+            "<rect x=\"{x:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" rx=\"4\" \
+             fill=\"{paint}\" fill-opacity=\".28\" stroke=\"{paint}\"/>\
+             <text x=\"{:.1}\" y=\"{}\">{text}</text>",
+            end - x,
+            ROW - 6.0,
+            x + 6.0,
+            top + 18.0
+        );
+    }
+}
+
+/// What was dropped when, on the line `base` below the workers.
+fn draw_drops(body: &mut String, timeline: &Timeline, base: f64) {
+    if !timeline.drops.is_empty() {
+        let _ = writeln!(
+            body,
+            "<text class=\"tick\" x=\"12\" y=\"{}\">dropped</text>",
+            base + 9.0
+        );
+    }
+    for (at, number) in timeline.drops.iter().filter(|(at, _)| *at < SPAN) {
+        let _ = writeln!(
+            body,
+            "<circle class=\"drop\" cx=\"{:.1}\" cy=\"{}\" r=\"4\"><title>R{number} dropped \
+             at {at:.2}</title></circle>",
+            LEFT + at * UNIT,
+            base + 6.0
+        );
+    }
 }
