@@ -169,7 +169,8 @@ fn a_well_deployment_says_how_to_call_it_and_that_it_is_placed() {
     assert_eq!(status.goodput.as_deref(), Some("2500/s"));
     assert_eq!(status.latency_p99.as_deref(), Some("11ms"));
     assert_eq!(status.bad_rate.as_deref(), Some("1%"));
-    assert_eq!(status.load_factor.as_deref(), Some("1"));
+    // A bad share of 1 % is more than half of what the percentile 99 allows: more pods are asked for in time.
+    assert_eq!(status.load_factor.as_deref(), Some("1.1"));
     let counts = status.workers.unwrap();
     assert_eq!(
         (counts.wanted, counts.live, counts.placed, counts.verified),
