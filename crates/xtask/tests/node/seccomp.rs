@@ -122,7 +122,9 @@ spec:
     image: {REFERENCE}
     imagePullPolicy: Never
     args: [-e, {program:?}]
+    # As the agent's: only then does runc load the profile last, after calls of its own that the profile refuses.
     securityContext:
+      allowPrivilegeEscalation: false
       seccompProfile: {profile}
 "
     );
