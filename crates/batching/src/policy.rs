@@ -58,7 +58,9 @@ impl Policy {
         };
         let window = |target| DropRule::Window { target };
         let (release, drop) = match *self {
-            Self::Auto => (Release::Auto, window(Target::Auto)),
+            // Not `Release::Auto` yet: clients that wait for their answers before they ask again send nothing while
+            // they are made to wait, which the core does not see.
+            Self::Auto => (Release::Eager, window(Target::Half)),
             Self::Deferred => {
                 let early = Nanos(objective.0 / EARLY_PART);
                 (Release::Deferred { early }, window(Target::Half))
