@@ -335,7 +335,7 @@ fn batch_rows_default() -> u32 {
 /// The release rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum BatchingPolicy {
-    /// Deferred where the server has learned that a larger batch is worth the wait, else Eager.
+    /// The server's own choice. In this version as Eager.
     #[default]
     Auto,
     /// As late as the latency objective allows.

@@ -6,7 +6,7 @@ use crate::deadlines::{Cost, DropRule, QueueRules, Release, Target};
 /// When a batch leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The scheduler's own choice, queue by queue: deferred where that raises goodput.
+    /// The scheduler's own choice: at present as soon as a worker is free.
     Auto,
     /// As late as the objective allows; as soon as a worker is free where no objective is known.
     Deferred,

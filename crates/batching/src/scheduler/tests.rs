@@ -118,12 +118,15 @@ fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
 }
 
 #[test]
-fn auto_answers_at_once_while_few_requests_come() {
-    let mut driver = Driver::new(Policy::Auto, 1);
-    for n in 0..200 {
-        let at = n * 5000;
-        assert_eq!(driver.arrive(0, at), [(0, vec![n + 1])]);
-        driver.done(0, at + 60);
+fn auto_answers_at_once_whether_few_requests_come_or_many() {
+    // 10 ms apart a deferred window is still closed: clients that wait for their answers come like this.
+    for gap in [100, 5000] {
+        let mut driver = Driver::new(Policy::Auto, 1);
+        for n in 0..400 {
+            let at = n * gap;
+            assert_eq!(driver.arrive(0, at), [(0, vec![n + 1])], "{gap}: {n}");
+            driver.done(0, at + 60);
+        }
     }
 }
 
