@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use albacore_api::Isolation;
-use albacore_os::{Cgroup, CpuQuota, HostRoot, Kubepods, read_cpu_quota, read_isolation};
+use albacore_os::{Cgroup, CpuQuota, HostRoot, Kubepods, Neighbors, read_cpu_quota};
 
 use crate::facts::Strain;
 
@@ -26,13 +26,15 @@ impl Strains {
         host: &HostRoot,
         pods: impl Iterator<Item = (&'a String, &'a Cgroup)>,
     ) {
-        let kubepods = Kubepods::find(host).ok();
+        let neighbors = Kubepods::find(host)
+            .ok()
+            .and_then(|kubepods| Neighbors::read(host, &kubepods).ok());
         let before = std::mem::take(&mut self.quotas);
         self.strains.clear();
         for (uid, cgroup) in pods {
-            let isolation = kubepods
+            let isolation = neighbors
                 .as_ref()
-                .and_then(|kubepods| read_isolation(host, kubepods, cgroup).ok());
+                .and_then(|neighbors| neighbors.isolation(&cgroup.directory));
             let quota = read_cpu_quota(host, cgroup).unwrap_or_default();
             let strain = Strain {
                 isolation: isolation.map_or(Isolation::None, level),

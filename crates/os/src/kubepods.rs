@@ -18,7 +18,7 @@ mod isolation;
 mod members;
 mod spelling;
 
-pub use isolation::{Isolation, read_isolation};
+pub use isolation::{Isolation, Neighbors};
 pub use members::{Members, read_members};
 pub(crate) use members::{read_procs, tree_of};
 use spelling::{ContainerNames, is_kubepods};

@@ -50,7 +50,7 @@ pub use fifo::{LineFifo, Written};
 pub use host::HostRoot;
 pub use inotify::CpusetWatch;
 pub use kubepods::{
-    Container, Isolation, Kubepods, KubepodsError, Members, read_isolation, read_members,
+    Container, Isolation, Kubepods, KubepodsError, Members, Neighbors, read_members,
 };
 pub use mask::{MaskError, read_mask, write_mask};
 pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};

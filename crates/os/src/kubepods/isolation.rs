@@ -1,6 +1,10 @@
 //! How much of its cpus a container has for itself. Pins give order among our threads; what keeps others away is the
 //! kubelet's cpu manager, and this tells what it does.
 
+use std::path::{Path, PathBuf};
+
+use albacore_topology::CpuSet;
+
 use super::Kubepods;
 use crate::{Cgroup, HostRoot, OsError, read_comm, read_online};
 
@@ -26,33 +30,50 @@ impl Isolation {
     }
 }
 
-/// Compares the effective cpuset of a container with those of all others that have processes. Sandboxes do not count:
-/// their only process waits for ever, and no kubelet takes cpus from them.
-///
-/// # Errors
-/// A file cannot be read. Containers that end meanwhile are passed over.
-pub fn read_isolation(
-    host: &HostRoot,
-    kubepods: &Kubepods,
-    cgroup: &Cgroup,
-) -> Result<Isolation, OsError> {
-    let own = cgroup.read_effective(host)?.cpus;
-    let mut is_shared = false;
-    for other in kubepods.containers()? {
-        if other.directory == cgroup.directory || is_idle(host, &other)? {
-            continue;
+/// The effective cpusets of all containers of a node, read once for all who ask: a walk for each container would cost
+/// the square of their number. Sandboxes do not count: their only process waits for ever, and no kubelet takes cpus from
+/// them; nor do containers without processes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Neighbors {
+    online: CpuSet,
+    containers: Vec<(PathBuf, CpuSet)>,
+}
+
+impl Neighbors {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A file cannot be read. Containers that end meanwhile are passed over.
+    pub fn read(host: &HostRoot, kubepods: &Kubepods) -> Result<Self, OsError> {
+        let mut containers = Vec::new();
+        for cgroup in kubepods.containers()? {
+            if is_idle(host, &cgroup)? {
+                continue;
+            }
+            match cgroup.read_effective(host) {
+                Ok(effective) => containers.push((cgroup.directory, effective.cpus)),
+                Err(e) if e.is_gone() => {}
+                Err(e) => return Err(e),
+            }
         }
-        match other.read_effective(host) {
-            Ok(effective) => is_shared |= !effective.cpus.intersection(&own).is_empty(),
-            Err(e) if e.is_gone() => {}
-            Err(e) => return Err(e),
-        }
+        let online = read_online(host)?;
+        Ok(Self { online, containers })
     }
-    Ok(match is_shared {
-        false if own != read_online(host)? => Isolation::Exclusive,
-        true if own != read_online(host)? => Isolation::SharedPool,
-        _ => Isolation::None,
-    })
+
+    /// Compares the effective cpuset of the container in `directory` with those of all others; none if it has no
+    /// processes.
+    pub fn isolation(&self, directory: &Path) -> Option<Isolation> {
+        let (_, own) = self.containers.iter().find(|(at, _)| at == directory)?;
+        if *own == self.online {
+            return Some(Isolation::None);
+        }
+        let mut others = self.containers.iter().filter(|(at, _)| at != directory);
+        let is_shared = others.any(|(_, cpus)| !cpus.intersection(own).is_empty());
+        Some(match is_shared {
+            true => Isolation::SharedPool,
+            false => Isolation::Exclusive,
+        })
+    }
 }
 
 /// True for a cgroup without processes, or with a sandbox's alone.

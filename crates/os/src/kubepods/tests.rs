@@ -219,7 +219,8 @@ fn the_level_of_isolation_is_what_the_cpusets_of_the_others_leave() {
             node.cpuset(&path(i + 1), cpus);
         }
         let own = kubepods.container("111", &"1".repeat(64)).unwrap().cgroup;
-        read_isolation(&node.host, &kubepods, &own).unwrap()
+        let neighbors = Neighbors::read(&node.host, &kubepods).unwrap();
+        neighbors.isolation(&own.directory).unwrap()
     };
     assert_eq!(level(["0-7", "0-7", "0-7", "0-7"]), Isolation::None);
     assert_eq!(level(["0-3", "0-3", "4-7", "0-3"]), Isolation::SharedPool);
