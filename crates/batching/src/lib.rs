@@ -22,7 +22,7 @@ pub use scaling::{
     ALERT, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED, GROWTH_PAUSE,
     GROWTH_PODS_FREE, Load, ReplicaBounds, SHRINK_DELAY, load_factor,
 };
-pub use scheduler::{Config, Event, QueueFull, Scheduler};
+pub use scheduler::{Ahead, Config, Event, QueueFull, Scheduler};
 pub use units::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 #[cfg(test)]

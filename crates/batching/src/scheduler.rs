@@ -12,7 +12,7 @@
 //! [`crate::limits::TURN`]th batch, so that nothing starves.
 //!
 //! The door knows what all waiting and running batches cost: a request is refused when it could not
-//! be in time behind them. If nothing waits and a worker is free everything is let in: what is
+//! be in time behind those that run before it. If nothing waits and a worker is free everything is let in: what is
 //! known of costs may be wrong, and only batches teach better.
 //!
 //! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the batch
@@ -64,6 +64,26 @@ pub enum Event {
         /// not looked at.
         within: Option<Nanos>,
     },
+    /// The same for a request that goes before others: it runs as if it had arrived earlier.
+    ArrivedAhead {
+        /// Where it waits.
+        queue: QueueIndex,
+        /// Its name: greater than that of every request before.
+        key: RequestKey,
+        /// Its rows, at least one.
+        rows: usize,
+        /// How much earlier. As this is finite, nobody behind it starves.
+        head_start: Nanos,
+    },
+    /// The same for a request that runs after those that can be in time.
+    ArrivedBehind {
+        /// Where it waits.
+        queue: QueueIndex,
+        /// Its name: greater than that of every request before.
+        key: RequestKey,
+        /// Its rows, at least one.
+        rows: usize,
+    },
     /// Nobody wants this request any more. One that runs is not stopped.
     Withdrawn {
         /// Where it waited.
@@ -95,6 +115,15 @@ pub enum Event {
     },
     /// The time of [`Actions::timer`] has come.
     Timer,
+}
+
+/// What of the requests that wait runs before one that arrives now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Those that can be in time.
+    InTime,
+    /// All of them.
+    All,
 }
 
 /// The rows do not fit the queue's bound.
@@ -279,9 +308,17 @@ impl Scheduler {
     /// How long the workers have to do with what waits and runs, by what is known of its costs.
     #[must_use]
     pub fn backlog(&self, now: Nanos) -> Nanos {
+        self.work(Ahead::All, now)
+    }
+
+    /// The same of what runs before a request.
+    fn work(&self, ahead: Ahead, now: Nanos) -> Nanos {
         let waiting = (0..self.profiles.len()).map(|queue| {
             let rows = |queue| self.core.queue(queue).map_or(0, |part| part.rows());
-            let rows = rows(in_time(queue)) + rows(late(queue));
+            let rows = match ahead {
+                Ahead::InTime => rows(in_time(queue)),
+                Ahead::All => rows(in_time(queue)) + rows(late(queue)),
+            };
             match self.profiles[queue].cost {
                 Some(cost) if rows > 0 => cost.of(rows).0,
                 _ => 0,
@@ -295,28 +332,35 @@ impl Scheduler {
         Nanos(all / self.present_workers().max(1) as u64)
     }
 
-    /// Whether so many rows could be answered within `time` from now on.
-    ///
-    /// # Errors
-    /// They could not; how much sooner the workers would have to be free.
-    pub fn admit(
-        &self,
-        queue: QueueIndex,
-        rows: usize,
-        time: Nanos,
-        now: Nanos,
-    ) -> Result<(), Nanos> {
+    /// How long it should take until so many rows are answered that arrive now and run `after` what
+    /// waits; nothing if nothing is known of their costs, or if they would run at once.
+    #[must_use]
+    pub fn needed(&self, queue: QueueIndex, rows: usize, after: Ahead, now: Nanos) -> Nanos {
         let Some(cost) = self.profile(queue).cost else {
-            return Ok(());
+            return Nanos(0);
         };
         let waits = (0..2 * self.profiles.len()).any(|queue| {
             let part = self.core.queue(QueueIndex(queue));
             part.is_some_and(|part| !part.is_empty())
         });
         if self.idle > 0 && !waits {
-            return Ok(());
+            return Nanos(0);
         }
-        let needed = self.backlog(now).saturating_add(cost.of(rows as u64));
+        self.work(after, now).saturating_add(cost.of(rows as u64))
+    }
+
+    /// Whether so many rows could be answered within `time` from now on.
+    ///
+    /// # Errors
+    /// They could not; how much sooner the workers would have to be free.
+    pub fn admit(
+        &self,
+        (queue, rows): (QueueIndex, usize),
+        after: Ahead,
+        time: Nanos,
+        now: Nanos,
+    ) -> Result<(), Nanos> {
+        let needed = self.needed(queue, rows, after, now);
         match needed <= time {
             true => Ok(()),
             false => Err(needed.saturating_sub(time)),
@@ -367,16 +411,25 @@ impl Scheduler {
                 within,
             } if queue.0 < self.profiles.len() => {
                 let within = within.filter(|_| self.profile(queue).has_deadlines());
-                let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-                let queue = in_time(queue.0);
-                self.tell(deadlines::Event::Arrived {
-                    queue,
-                    key,
-                    rows,
-                    within,
-                });
+                self.queue(in_time(queue.0), key, rows, within);
             }
-            Event::Arrived { .. } => debug_assert!(false, "{event:?}"),
+            Event::ArrivedAhead {
+                queue,
+                key,
+                rows,
+                head_start,
+            } if queue.0 < self.profiles.len() => {
+                let queue = in_time(queue.0);
+                let rules = self.core.queue(queue).map(|part| part.rules().objective);
+                let within = rules.map(|objective| objective.saturating_sub(head_start));
+                self.queue(queue, key, rows, within);
+            }
+            Event::ArrivedBehind { queue, key, rows } if queue.0 < self.profiles.len() => {
+                self.queue(late(queue.0), key, rows, None);
+            }
+            Event::Arrived { .. } | Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
+                debug_assert!(false, "{event:?}");
+            }
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
             Event::WorkerReady { worker } => self.welcome(worker),
             Event::WorkerHeld { worker } => self.hold(worker),
@@ -387,6 +440,17 @@ impl Scheduler {
         self.run_replays(actions);
         self.run_those_that_waited_long(actions);
         self.run_what_the_core_decides(actions);
+    }
+
+    /// Puts a request into a queue of the core.
+    fn queue(&mut self, queue: QueueIndex, key: RequestKey, rows: usize, within: Option<Nanos>) {
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        self.tell(deadlines::Event::Arrived {
+            queue,
+            key,
+            rows,
+            within,
+        });
     }
 
     fn tell(&mut self, event: deadlines::Event) {

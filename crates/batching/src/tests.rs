@@ -399,6 +399,9 @@ impl Twin {
                 }
             }
             Event::WorkerLost { worker, blame } => abandoned = self.lose(worker.0, blame),
+            Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
+                unreachable!("the twin knows no order but that of arrivals")
+            }
             Event::Timer => {}
         }
         let (dispatches, timer) = self.matches(now);

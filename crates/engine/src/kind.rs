@@ -1,4 +1,4 @@
-//! What a request asks of a model: kinds of output, and element types.
+//! What a request asks of a model: kinds of output, element types, and how urgent it is.
 
 pub use albacore_trees::{ElementType, Kind};
 
@@ -12,6 +12,19 @@ pub const fn kind_name(kind: Kind) -> &'static str {
         Kind::Interactions => "interactions",
         Kind::Leaf => "leaf",
     }
+}
+
+/// Which requests run first. Nobody starves: a high one overtakes only those that came shortly before
+/// it, and a low one that has waited for a second gets its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Priority {
+    /// Before those that came up to half of an objective earlier.
+    High,
+    /// By deadlines.
+    #[default]
+    Normal,
+    /// After those that can be in time; those who wait like this keep no other one out at the door.
+    Low,
 }
 
 /// The kinds of output that one request asks for.

@@ -36,7 +36,7 @@ pub use catalog::NoSlot;
 pub use engine::{
     Absent, Engine, EngineConfig, EngineEvent, InstallError, Observer, Rules, StartError,
 };
-pub use kind::{ElementType, Kind, KindSet, kind_name};
+pub use kind::{ElementType, Kind, KindSet, Priority, kind_name};
 pub use load::LoadedModel;
 pub use model::{Edition, ModelInfo, Objective, OutputInfo};
 pub use refusal::{Failure, Refusal};

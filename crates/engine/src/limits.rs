@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use albacore_batching::Nanos;
+
 /// Models of one server: each is one descriptor in every worker.
 pub const MODELS_MAX: usize = 64;
 
@@ -95,3 +97,7 @@ pub const DRILL_PAUSE: Duration = Duration::from_micros(300);
 
 /// ... waiting no longer than this for its answer.
 pub const DRILL_PATIENCE: Duration = Duration::from_millis(2);
+
+/// By how much a request of high priority overtakes where no objective says what is urgent: far more
+/// than a batch takes, and nobody waits noticeably longer for it.
+pub const HEAD_START: Nanos = Nanos(100_000_000);

@@ -29,6 +29,10 @@ pub enum Refusal {
         /// Within which it was to be answered.
         objective: Duration,
     },
+    /// The request's own time was over before its rows had come: HTTP 504, gRPC
+    /// `DEADLINE_EXCEEDED`.
+    #[error("the time that the request gave was over before all of it had arrived: give it more")]
+    Expired,
     /// The shared memory is full, although the queue is not: wide rows or results. HTTP 429, gRPC
     /// `RESOURCE_EXHAUSTED`.
     #[error(

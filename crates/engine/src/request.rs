@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use super::hold::Shared;
 use super::model::Edition;
 use super::queues::queue_of;
-use super::state::{Answer, Pending, Phase};
-use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Refusal};
+use super::state::{Answer, Pending, Phase, ahead_of};
+use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Priority, Refusal};
 use crate::layout::Layout;
 use crate::limits::{RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES};
 
@@ -28,6 +28,7 @@ pub struct ModelHandle {
     is_pinned: bool,
     /// When the request that is made of it should be answered, if it says so.
     by: Option<Nanos>,
+    priority: Priority,
 }
 
 impl ModelHandle {
@@ -43,6 +44,7 @@ impl ModelHandle {
             edition,
             is_pinned: true,
             by: None,
+            priority: Priority::default(),
         })
     }
 
@@ -52,6 +54,13 @@ impl ModelHandle {
     pub fn within(mut self, time: Duration) -> Self {
         let nanos = Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         self.by = Some(self.shared.now().saturating_add(nanos));
+        self
+    }
+
+    /// The request that is made of it runs before or after others of its model.
+    #[must_use]
+    pub fn at(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 
@@ -120,7 +129,7 @@ impl Reservation {
         let shared = &model.shared;
         let sized = check(shared, model.info(), rows, element, kinds)?;
         let slot = model.edition.slot;
-        let retry_after = admit(shared, slot, (rows, kinds), model.by)?;
+        let retry_after = admit(&model, rows, kinds)?;
         let room = shared
             .memory()
             .allocate(sized.input_bytes, sized.layout.bytes);
@@ -179,6 +188,7 @@ impl Reservation {
                     compute_nanos: 0,
                     failure: None,
                     within: self.model.by.map(|by| by.saturating_sub(now)),
+                    priority: self.model.priority,
                     parts: 0,
                     is_wanted: true,
                 };
@@ -215,12 +225,8 @@ impl Drop for Reservation {
 }
 
 /// Counts the rows against the queue's bound; when to try again should something else refuse them.
-fn admit(
-    shared: &Shared,
-    slot: usize,
-    (rows, kinds): (usize, KindSet),
-    by: Option<Nanos>,
-) -> Result<Duration, Refusal> {
+fn admit(model: &ModelHandle, rows: usize, kinds: KindSet) -> Result<Duration, Refusal> {
+    let (shared, slot) = (&model.shared, model.edition.slot);
     let now = shared.now();
     let mut state = shared.state();
     if state.phase >= Phase::Closing {
@@ -234,10 +240,15 @@ fn admit(
         return Err(Refusal::NoWorkers { retry_after });
     }
     let queue = queue_of(slot, kinds);
-    let own = by.map(|by| by.saturating_sub(now));
+    let own = model.by.map(|by| by.saturating_sub(now));
+    if own == Some(Nanos(0)) {
+        state.counters.shed(slot, now);
+        return Err(Refusal::Expired);
+    }
     let times = [state.scheduler.profile(queue).objective, own];
+    let after = ahead_of(model.priority);
     if let Some(time) = times.into_iter().flatten().min()
-        && let Err(over) = state.scheduler.admit(queue, rows, time, now)
+        && let Err(over) = state.scheduler.admit((queue, rows), after, time, now)
     {
         state.counters.shed(slot, now);
         return Err(Refusal::Late {

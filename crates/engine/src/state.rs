@@ -13,10 +13,10 @@ use albacore_os::{Channel, Exit, Extent};
 use tokio::sync::oneshot;
 
 use super::catalog::{Catalog, Declared, NoSlot};
-use super::queues::{Queues, queue_of, slot_of};
+use super::queues::{Queues, slot_of};
 use super::stats::Counters;
 use super::tend::{Candidate, Installed};
-use super::{Failure, Kind, KindSet, Objective, Rules};
+use super::{Failure, Kind, KindSet, Objective, Priority, Rules};
 use crate::limits::{CRASH_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
 use crate::orders::{EditionId, Orders};
 use crate::ring::{Ring, Segment, SegmentState};
@@ -46,6 +46,7 @@ pub(super) struct Pending {
     pub(super) failure: Option<Failure>,
     /// Its own objective.
     pub(super) within: Option<Nanos>,
+    pub(super) priority: Priority,
     /// Parts that are not done.
     pub(super) parts: usize,
     /// False once the client went away.
@@ -134,6 +135,10 @@ pub(super) struct Outbox {
     /// Something that `Shared::until` waits for may have changed.
     pub(super) is_changed: bool,
 }
+
+mod arrivals;
+
+pub(super) use arrivals::ahead_of;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -230,61 +235,6 @@ impl State {
         self.seats
             .iter()
             .all(|seat| !seat.is_ready && seat.failures > RESPAWNS_AT_ONCE)
-    }
-
-    /// Queues a request; its id and number of parts, which name it to [`State::withdraw`].
-    pub(super) fn submit(&mut self, pending: Pending, now: Nanos, out: &mut Outbox) -> (u64, u64) {
-        let id = self.next_key;
-        let (model, rows) = (pending.model, pending.rows);
-        let queue = queue_of(model, pending.kinds);
-        let within = pending.within;
-        let parts = rows.div_ceil(self.batch_rows_max);
-        self.next_key += parts as u64;
-        self.counters.submitted(model, rows);
-        self.pending.insert(id, Pending { parts, ..pending });
-        for (index, first_row) in (0..rows).step_by(self.batch_rows_max).enumerate() {
-            let rows = self.batch_rows_max.min(rows - first_row);
-            let key = id + index as u64;
-            let part = Part {
-                request: id,
-                first_row,
-                rows,
-                is_running: false,
-            };
-            self.parts.insert(key, part);
-            let event = Event::Arrived {
-                queue,
-                key: RequestKey(key),
-                rows,
-                within,
-            };
-            self.step(event, now, out);
-        }
-        (id, parts as u64)
-    }
-
-    /// The client of a request went away.
-    pub(super) fn withdraw(&mut self, (id, parts): (u64, u64), now: Nanos, out: &mut Outbox) {
-        let Some(pending) = self.pending.get_mut(&id) else {
-            return;
-        };
-        pending.is_wanted = false;
-        let queue = queue_of(pending.model, pending.kinds);
-        self.counters.abandoned(pending.model);
-        for key in id..id + parts {
-            self.step(
-                Event::Withdrawn {
-                    queue,
-                    key: RequestKey(key),
-                },
-                now,
-                out,
-            );
-            // What runs keeps its memory until the worker is done with it or dead.
-            if self.parts.get(&key).is_some_and(|part| !part.is_running) {
-                self.end_part(key, None, now, out);
-            }
-        }
     }
 
     /// A life of a worker began.

@@ -245,8 +245,15 @@ impl Counters {
         self.outcome(model, now, |outcomes| outcomes.shed += 1);
     }
 
-    pub(super) fn abandoned(&mut self, model: usize) {
-        self.count(model, |stats| stats.abandoned_total += 1);
+    /// The client went away; if that was at its own deadline, it was not answered in time.
+    pub(super) fn abandoned(&mut self, model: usize, is_late: bool, now: Nanos) {
+        self.count(model, |stats| {
+            stats.abandoned_total += 1;
+            stats.late_total += u64::from(is_late);
+        });
+        if is_late {
+            self.outcome(model, now, |outcomes| outcomes.late += 1);
+        }
     }
 
     pub(super) fn failed(&mut self, model: usize, now: Nanos) {

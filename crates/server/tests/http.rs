@@ -64,7 +64,10 @@ fn health_and_metadata_are_json() {
     assert_eq!(server.get("/v2/models/small/versions/1/ready").status, 200);
     let metadata = server.get("/v2/").json();
     assert_eq!(metadata["name"], "albacore-server");
-    assert_eq!(metadata["extensions"], json!(["binary_tensor_data"]));
+    assert_eq!(
+        metadata["extensions"],
+        json!(["binary_tensor_data", "schedule_policy"])
+    );
     let model = server.get("/v2/models/small").json();
     assert_eq!(model["platform"], "xgboost_ubj");
     assert_eq!(

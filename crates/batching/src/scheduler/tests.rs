@@ -77,6 +77,29 @@ impl Driver {
         self.step(event, at)
     }
 
+    fn ahead(&mut self, queue: usize, head_start: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::ArrivedAhead {
+            queue: QueueIndex(queue),
+            key: RequestKey(self.keys),
+            rows: 1,
+            head_start: Nanos(head_start * MS),
+        };
+        self.step(event, at)
+    }
+
+    fn behind(&mut self, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::ArrivedBehind {
+            queue: QueueIndex(0),
+            key: RequestKey(self.keys),
+            rows: 1,
+        };
+        self.step(event, at)
+    }
+
     fn done(&mut self, worker: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
         let worker = WorkerIndex(worker);
         self.step(Event::BatchDone { worker }, at)
@@ -157,7 +180,10 @@ fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
     let mut driver = Driver::new(Policy::Eager, 2);
     let admit = |driver: &Driver, rows, ms| {
         let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
-        driver.scheduler.admit(queue, rows, time, Nanos(ms * MS))
+        let now = Nanos(ms * MS);
+        driver
+            .scheduler
+            .admit((queue, rows), Ahead::InTime, time, now)
     };
     assert_eq!(admit(&driver, 100, 0), Ok(()), "nothing is known for sure");
     driver.arrive(0, 0);
@@ -170,8 +196,55 @@ fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
     driver.arrive(0, 10);
     assert_eq!(admit(&driver, 1, 1), Err(Nanos(2 * MS)));
     let free = Ok(());
-    let other = driver.scheduler.admit(QueueIndex(1), 1, Nanos(1), Nanos(0));
+    let other = (QueueIndex(1), 1);
+    let other = driver
+        .scheduler
+        .admit(other, Ahead::All, Nanos(1), Nanos(0));
     assert_eq!(other, free, "nothing is known of its costs");
+}
+
+#[test]
+fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
+    for queue in [0, 1] {
+        let mut driver = Driver::new(Policy::Eager, 1);
+        driver.scheduler.set_rules(Policy::Eager, 1, 1000);
+        driver.arrive(queue, 0);
+        driver.arrive(queue, 10);
+        driver.arrive(queue, 40);
+        // As if it had come at 2 ms, before the third and after the second.
+        driver.ahead(queue, 3, 50);
+        assert_eq!(driver.done(0, 51), [(0, vec![2])]);
+        assert_eq!(driver.done(0, 52), [(0, vec![4])]);
+        assert_eq!(driver.done(0, 53), [(0, vec![3])]);
+        assert_eq!(driver.scheduler.queued_rows(), 0);
+    }
+}
+
+#[test]
+fn a_request_behind_yields_to_all_in_time_keeps_no_other_out_and_gets_its_turn() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    driver.arrive(0, 0);
+    for _ in 0..10 {
+        driver.behind(1);
+    }
+    let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
+    let admit = |after| driver.scheduler.admit((queue, 1), after, time, Nanos(0));
+    assert_eq!(admit(Ahead::InTime), Ok(()));
+    assert!(admit(Ahead::All).is_err(), "its like wait before it");
+    let key = RequestKey(2);
+    driver.step(Event::Withdrawn { queue, key }, 2);
+    assert_eq!(driver.scheduler.queued_rows(), 9);
+    let mut at = 0;
+    for batch in 0..400 {
+        at += 60;
+        driver.arrive(0, at - 1);
+        let dispatched = driver.done(0, at);
+        if dispatched[0].1.starts_with(&[3]) {
+            assert!(at > 10_000 && at < 10_400, "{batch} {at}");
+            return;
+        }
+    }
+    panic!("it starved");
 }
 
 #[test]

@@ -196,6 +196,7 @@ impl Stage {
                 compute_nanos: 0,
                 failure: None,
                 within: None,
+                priority: crate::Priority::Normal,
                 parts: 0,
                 is_wanted: true,
             };

@@ -7,7 +7,7 @@ use super::datatype::Datatype;
 use albacore_engine::ModelInfo;
 
 /// The extensions of the protocol that are spoken here.
-pub(super) const EXTENSIONS: [&str; 1] = ["binary_tensor_data"];
+pub(super) const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "schedule_policy"];
 
 /// The answer to `GET /v2`.
 #[derive(Serialize)]
@@ -17,7 +17,7 @@ pub(super) struct Server {
     /// The version of this build.
     pub(super) version: &'static str,
     /// [`EXTENSIONS`].
-    pub(super) extensions: [&'static str; 1],
+    pub(super) extensions: [&'static str; 2],
 }
 
 /// This server.

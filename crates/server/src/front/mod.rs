@@ -2,8 +2,8 @@
 //! engine.
 //!
 //! `http` and `grpc` know their wire; `ask` checks what a request asks for, `numbers` and `raw`
-//! write its rows straight into the engine's shared memory through `cell`; `refused` is every
-//! failure with both its codes.
+//! write its rows straight into the engine's shared memory through `cell`; `terms` is what it says
+//! about its own time; `refused` is every failure with both its codes.
 
 mod ask;
 mod cell;
@@ -17,6 +17,7 @@ mod numbers;
 mod raw;
 mod refused;
 mod state;
+mod terms;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -32,6 +32,8 @@ pub(super) enum Cause {
     Overloaded,
     /// The server shuts down, or cannot compute yet.
     Unavailable,
+    /// The request's own time was over before it could be queued.
+    Expired,
     /// Accepted, and failed all the same.
     Failed,
 }
@@ -48,6 +50,7 @@ impl Cause {
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Expired => StatusCode::GATEWAY_TIMEOUT,
             Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -58,7 +61,7 @@ impl Cause {
             Self::Invalid | Self::TooLarge | Self::MediaType => Code::InvalidArgument,
             Self::NotFound => Code::NotFound,
             Self::Method => Code::Unimplemented,
-            Self::Slow => Code::DeadlineExceeded,
+            Self::Slow | Self::Expired => Code::DeadlineExceeded,
             Self::Overloaded => Code::ResourceExhausted,
             Self::Unavailable => Code::Unavailable,
             Self::Failed => Code::Internal,
@@ -108,6 +111,7 @@ impl From<Refusal> for Refused {
             | Refusal::MemoryFull { retry_after, .. } => (Cause::Overloaded, Some(*retry_after)),
             Refusal::NoWorkers { retry_after } => (Cause::Unavailable, Some(*retry_after)),
             Refusal::Draining => (Cause::Unavailable, None),
+            Refusal::Expired => (Cause::Expired, None),
             Refusal::TooLarge { .. } => (Cause::TooLarge, None),
             Refusal::NoSuchOutput { .. } | Refusal::Invalid(_) => (Cause::Invalid, None),
         };

@@ -1,6 +1,6 @@
 //! Objectives of models and of single requests: what waits for others, what is refused at the door.
 
-use albacore_engine::Objective;
+use albacore_engine::{Objective, Priority};
 
 use super::*;
 
@@ -108,4 +108,74 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
     assert_eq!(stats.models[0].failed_total, 0);
     // The batch, the same again, and two halves.
     assert_eq!(stats.models[0].batches_total, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
+    // Each request is a batch of its own.
+    let config = EngineConfig {
+        batch_rows_max: 1000,
+        ..config(1, 1)
+    };
+    let started = start(config, &SMALL).await;
+    let objective = Objective {
+        latency: Duration::from_secs(3600),
+        percentile: 99.0,
+    };
+    started
+        .engine
+        .declare(&[(SMALL[0], Some(objective))])
+        .unwrap();
+    let rows = started.rows(0, 1000, 3);
+    learn(&started, value(), &rows).await;
+    let long = started.submit(0, KindSet::only(Kind::Interactions), &rows);
+    let begun = Instant::now();
+    let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let submit = |priority| {
+        let model = started.model(0).at(priority);
+        let mut reservation = model.reserve(1000, ElementType::F32, value()).unwrap();
+        reservation.input_mut().copy_from_slice(&bytes);
+        let submitted = begun.elapsed();
+        let reply = reservation.submit();
+        async move { submitted + reply.await.unwrap().timing().queue }
+    };
+    let calls = [
+        Priority::Low,
+        Priority::Normal,
+        Priority::Normal,
+        Priority::High,
+    ]
+    .map(submit);
+    let [low, first, second, high] = calls;
+    let (low, first, second, high) = tokio::join!(low, first, second, high);
+    assert!(
+        high < first && first < second && second < low,
+        "{high:?} {first:?} {second:?} {low:?}"
+    );
+    long.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_late() {
+    let started = start(config(1, 1), &SMALL).await;
+    let model = started.model(0).within(Duration::ZERO);
+    let refusal = model.reserve(1, ElementType::F32, value()).unwrap_err();
+    assert_eq!(refusal, Refusal::Expired);
+    let rows = started.rows(0, 1000, 3);
+    let long = started.submit(0, KindSet::only(Kind::Interactions), &rows);
+    for (time, late) in [
+        (Duration::from_secs(3600), 0),
+        (Duration::from_millis(1), 1),
+    ] {
+        let model = started.model(0).within(time);
+        let mut reservation = model.reserve(1, ElementType::F32, value()).unwrap();
+        reservation.input_mut().fill(0);
+        let reply = reservation.submit();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        drop(reply);
+        assert_eq!(started.engine.stats().models[0].late_total, late);
+    }
+    long.await.unwrap();
+    let stats = &started.engine.stats().models[0];
+    assert_eq!((stats.shed_total, stats.abandoned_total), (1, 2));
 }

@@ -7,6 +7,7 @@ use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
 use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse};
+use hyper::HeaderMap;
 use prost::bytes::Bytes;
 use tonic::Code;
 
@@ -14,6 +15,7 @@ use super::super::ask::{self, Declared, VERSION, Wanted, Wants};
 use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::refused::Refused;
+use super::super::terms::{PRIORITY, TIMEOUT, Terms};
 use super::super::{Front, metrics, raw};
 use super::Calls;
 use albacore_engine::{ElementType, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply};
@@ -22,6 +24,7 @@ impl Calls {
     /// Answers one infer call and counts it.
     pub(super) async fn infer(
         &self,
+        headers: &HeaderMap,
         request: ModelInferRequest,
     ) -> Result<ModelInferResponse, Refused> {
         let start = Instant::now();
@@ -30,7 +33,10 @@ impl Calls {
         let model = found.as_ref().ok().map(ModelHandle::edition);
         let mut kinds = KindSet::EMPTY;
         let answered = match found {
-            Ok(model) => results(model, request, &mut kinds).await,
+            Ok(model) => match terms(start, headers, &request) {
+                Ok(terms) => results(terms.applied_to(model), request, &mut kinds).await,
+                Err(refused) => Err(refused),
+            },
             Err(refused) => Err(refused),
         };
         let code = answered
@@ -45,6 +51,30 @@ impl Calls {
         });
         answered
     }
+}
+
+/// What the headers and the parameters say about the request's time.
+fn terms(
+    start: Instant,
+    headers: &HeaderMap,
+    request: &ModelInferRequest,
+) -> Result<Terms, Refused> {
+    let mut terms = Terms::of(start, headers)?;
+    let number = |name: &str| {
+        let parameter = request.parameters.get(name)?;
+        Some(match parameter.parameter_choice.as_ref() {
+            Some(&ParameterChoice::Int64Param(number)) => u64::try_from(number).ok(),
+            Some(&ParameterChoice::Uint64Param(number)) => Some(number),
+            _ => None,
+        })
+    };
+    if let Some(timeout) = number(TIMEOUT) {
+        terms.set_timeout(timeout)?;
+    }
+    if let Some(priority) = number(PRIORITY) {
+        terms.set_priority(priority)?;
+    }
+    Ok(terms)
 }
 
 async fn results(

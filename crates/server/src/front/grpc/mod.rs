@@ -186,7 +186,9 @@ impl GrpcInferenceService for Calls {
         &self,
         request: Request<ModelInferRequest>,
     ) -> Result<Response<ModelInferResponse>, Status> {
-        Ok(Response::new(self.infer(request.into_inner()).await?))
+        let (metadata, _, request) = request.into_parts();
+        let reply = self.infer(&metadata.into_headers(), request).await?;
+        Ok(Response::new(reply))
     }
 }
 

@@ -8,6 +8,7 @@ use hyper::header::CONTENT_TYPE;
 
 use super::super::metrics;
 use super::super::refused::{Cause, Refused};
+use super::super::terms::Terms;
 use super::super::{Front, ask};
 use super::reply::{Coding, HttpReply, JSON_LENGTH, Results};
 use super::request::Call;
@@ -32,7 +33,10 @@ impl Http {
     ) -> HttpReply {
         let start = Instant::now();
         let mut known = Known::default();
-        let reply = match self.results(headers, named, body, &mut known).await {
+        let reply = match self
+            .results((headers, start), named, body, &mut known)
+            .await
+        {
             Ok(results) => results.into_reply(Coding::wanted(headers)),
             Err(refused) => reply::refused(&refused),
         };
@@ -48,15 +52,16 @@ impl Http {
 
     async fn results(
         &self,
-        headers: &HeaderMap,
+        (headers, start): (&HeaderMap, Instant),
         Named { name, version }: &Named<'_>,
         body: Incoming,
         known: &mut Known,
     ) -> Result<Results, Refused> {
         let engine = &self.front.engine;
         let found = ask::find(engine, name, version).map(drop);
-        let json_bytes = match found.and_then(|()| json_bytes(headers)) {
-            Ok(json_bytes) => json_bytes,
+        let head = found.and_then(|()| Ok((json_bytes(headers)?, Terms::of(start, headers)?)));
+        let (json_bytes, mut terms) = match head {
+            Ok(head) => head,
             Err(refused) => {
                 body::discard(body);
                 return Err(refused);
@@ -69,7 +74,8 @@ impl Http {
         let edition = model.edition();
         let call = Call::parse(edition.info(), &bytes, json_bytes)?;
         known.kinds = call.kinds;
-        let rows = call.rows;
+        call.set(&mut terms)?;
+        let (rows, model) = (call.rows, terms.applied_to(model));
         let reply = Front::submit(model, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
         let (id, wanted) = (call.id, call.wanted);
         drop(bytes); // the rows are in shared memory now

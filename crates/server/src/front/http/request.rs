@@ -12,6 +12,7 @@ use super::super::ask::{self, Declared, Wanted, Wants};
 use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::refused::Refused;
+use super::super::terms::{Terms, whole_number};
 use super::super::{numbers, raw};
 use albacore_engine::{KindSet, ModelInfo};
 
@@ -30,6 +31,8 @@ pub(super) struct Call<'a> {
     pub(super) id: Option<String>,
     data: Data<'a>,
     features: usize,
+    timeout: Option<&'a str>,
+    priority: Option<&'a str>,
 }
 
 #[derive(Debug)]
@@ -80,9 +83,11 @@ impl<'a> Call<'a> {
             datatype,
             wanted,
             kinds,
-            id: document.id,
             data,
             features: model.features,
+            timeout: document.parameter(|all| all.timeout),
+            priority: document.parameter(|all| all.priority),
+            id: document.id,
         })
     }
 
@@ -111,7 +116,20 @@ impl<'a> Call<'a> {
             id: None,
             data,
             features: model.features,
+            timeout: None,
+            priority: None,
         })
+    }
+
+    /// Takes what the parameters say about the request's time into `terms`.
+    pub(super) fn set(&self, terms: &mut Terms) -> Result<(), Refused> {
+        if let Some(text) = self.timeout {
+            terms.set_timeout(whole_number(text))?;
+        }
+        if let Some(text) = self.priority {
+            terms.set_priority(whole_number(text))?;
+        }
+        Ok(())
     }
 
     /// Writes the rows.
@@ -127,15 +145,21 @@ impl<'a> Call<'a> {
 #[derive(Deserialize)]
 struct Document<'a> {
     id: Option<String>,
-    parameters: Option<RequestParameters>,
+    #[serde(borrow)]
+    parameters: Option<RequestParameters<'a>>,
     #[serde(borrow)]
     inputs: Few<Input<'a>, TENSORS_MAX>,
     outputs: Option<Few<Output, TENSORS_MAX>>,
 }
 
 #[derive(Deserialize)]
-struct RequestParameters {
+struct RequestParameters<'a> {
     binary_data_output: Option<bool>,
+    // As text, so that a value of another type is refused by the parameter's name.
+    #[serde(borrow)]
+    timeout: Option<&'a RawValue>,
+    #[serde(borrow)]
+    priority: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -219,7 +243,15 @@ impl<'a> Input<'a> {
     }
 }
 
-impl Document<'_> {
+impl<'a> Document<'a> {
+    /// The text of a parameter.
+    fn parameter(
+        &self,
+        named: impl Fn(&RequestParameters<'a>) -> Option<&'a RawValue>,
+    ) -> Option<&'a str> {
+        self.parameters.as_ref().and_then(named).map(RawValue::get)
+    }
+
     fn wanted(&self, model: &ModelInfo) -> Result<(Vec<Wanted>, KindSet), Refused> {
         let by_default = self
             .parameters
