@@ -370,6 +370,7 @@ impl Engine {
             workers_busy: state.scheduler.busy_workers(),
             threads: self.shared.sizes.threads,
             worker_restarts_total: state.counters.worker_restarts_total,
+            worker_hangs_total: state.counters.worker_hangs_total,
             replayed_batches_total: state.counters.replayed_batches_total,
             arena_used_bytes,
             arena_bytes,

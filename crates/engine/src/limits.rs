@@ -65,6 +65,22 @@ pub const CRASH_BLAME: u32 = albacore_batching::BLAME_MAX / 2;
 /// more often somebody else did.
 pub const KILL_BLAME: u32 = albacore_batching::BLAME_MAX / 8;
 
+/// Blame for a hang: the fourth one ends a batch, because a machine that gives a worker no time looks
+/// much the same.
+pub const HANG_BLAME: u32 = albacore_batching::BLAME_MAX / 4;
+
+/// A worker hangs when its batch takes this many times as long as such batches do ...
+pub const HANG_FACTOR: u64 = 10;
+
+/// ... but at least this: longer than a busy machine keeps a thread from running ...
+pub const HANG_PATIENCE_MIN: Duration = Duration::from_millis(250);
+
+/// ... and this where nothing is known of its costs: interactions of a large model take long.
+pub const HANG_PATIENCE_UNKNOWN: Duration = Duration::from_secs(30);
+
+/// How often the supervisor looks for workers that hang: the looks themselves cost some microseconds.
+pub const HANG_LOOK_PERIOD: Duration = Duration::from_millis(50);
+
 /// How long workers may take to end once told to; they are idle then.
 pub const WORKER_STOP_DEADLINE: Duration = Duration::from_secs(2);
 

@@ -17,7 +17,7 @@ use super::queues::{Queues, slot_of};
 use super::stats::Counters;
 use super::tend::{Candidate, Installed};
 use super::{Failure, Kind, KindSet, Objective, Priority, Rules};
-use crate::limits::{CRASH_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
+use crate::limits::{CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
 use crate::orders::{EditionId, Orders};
 use crate::ring::{Ring, Segment, SegmentState};
 
@@ -104,6 +104,10 @@ pub(super) struct Seat {
     pub(super) failures: u32,
     /// How its last life ended, or why none could begin.
     last_end: String,
+    /// How long it may be at what it does now.
+    patience: Option<Patience>,
+    /// It hangs, and is to be killed.
+    is_hung: bool,
 }
 
 /// How far the engine is in its life.
@@ -137,8 +141,10 @@ pub(super) struct Outbox {
 }
 
 mod arrivals;
+mod hangs;
 
 pub(super) use arrivals::ahead_of;
+use hangs::Patience;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -230,6 +236,11 @@ impl State {
         worst.map_or((0, ""), |seat| (seat.failures, &seat.last_end))
     }
 
+    /// How the last life of a worker ended.
+    pub(super) fn last_end(&self, worker: usize) -> &str {
+        self.seats.get(worker).map_or("", |seat| &seat.last_end)
+    }
+
     /// Whether no worker is up, nor expected soon: each of them failed to start again and again.
     pub(super) fn is_hopeless(&self) -> bool {
         self.seats
@@ -238,8 +249,10 @@ impl State {
     }
 
     /// A life of a worker began.
-    pub(super) fn worker_started(&mut self, worker: usize, life: Arc<Life>) {
+    pub(super) fn worker_started(&mut self, worker: usize, life: Arc<Life>, now: Nanos) {
         if let Some(seat) = self.seats.get_mut(worker) {
+            seat.expect_up(now);
+            seat.is_hung = false;
             seat.life = Some(life);
             seat.sequence = 0;
             seat.has.clear();
@@ -275,13 +288,17 @@ impl State {
         } else {
             seat.failures.saturating_add(1)
         };
-        seat.last_end = exit.to_string();
+        seat.last_end = match seat.is_hung {
+            true => format!("it hung and was ended by {exit}"),
+            false => exit.to_string(),
+        };
         let has_begun = seat
             .life
             .take()
             .is_some_and(|life| life.ring.is_begun(seat.sequence));
         let blame = match exit {
             _ if !has_begun => 0,
+            _ if seat.is_hung => HANG_BLAME,
             Exit::Signal(SIGKILL) => KILL_BLAME,
             Exit::Signal(_) | Exit::Code(_) => CRASH_BLAME,
         };
@@ -483,6 +500,7 @@ impl State {
 
     fn dispatch(&mut self, dispatch: &Dispatch, keys: &[RequestKey], now: Nanos) {
         let worker = dispatch.worker.0;
+        let patience = self.patience(dispatch.queue, dispatch.rows, dispatch.losses, now);
         let Some(seat) = self.seats.get_mut(worker) else {
             return;
         };
@@ -517,6 +535,7 @@ impl State {
             });
         }
         let of = of.flatten().filter(|_| is_uniform);
+        seat.patience = Some(patience);
         seat.batch = Some(Running {
             dispatched: now,
             rows: dispatch.rows,

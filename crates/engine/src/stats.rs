@@ -126,6 +126,8 @@ pub struct Stats {
     pub threads: usize,
     /// Workers started again after a death.
     pub worker_restarts_total: u64,
+    /// Workers that were ended because they hung.
+    pub worker_hangs_total: u64,
     /// Batches run again because their worker died.
     pub replayed_batches_total: u64,
     /// Shared memory in use by reservations and replies, bytes.
@@ -153,6 +155,7 @@ pub(super) struct Counters {
     slots: Vec<SlotCounters>,
     pub(super) window: ServerWindow,
     pub(super) worker_restarts_total: u64,
+    pub(super) worker_hangs_total: u64,
     pub(super) replayed_batches_total: u64,
     /// Moving average of the time that a row takes on one worker, dispatch to done.
     nanos_per_row: u64,
@@ -165,6 +168,7 @@ impl Counters {
             slots: Vec::new(),
             window: ServerWindow::new(),
             worker_restarts_total: 0,
+            worker_hangs_total: 0,
             replayed_batches_total: 0,
             nanos_per_row: 0,
         }

@@ -1,4 +1,4 @@
-//! Starts the workers, waits for their ends, and starts them again.
+//! Starts the workers, waits for their ends, ends those that hang, and starts them again.
 //!
 //! One thread does nothing else. The kernel kills a worker when the thread that started it ends, so
 //! this thread lives until the last worker is gone.
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 
 use std::os::fd::AsFd as _;
 
+use albacore_batching::Nanos;
 use albacore_os::{Channel, Child, Key, OsError, Poll};
 
 use super::EngineEvent;
 use super::hold::Shared;
 use super::state::{Life, Phase};
-use crate::limits::{RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE};
+use crate::limits::{
+    HANG_LOOK_PERIOD, RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE,
+};
 use crate::ring::Ring;
 use crate::worker;
 
 /// The key of the engine's own wakes; workers have their index.
 const WAKE: Key = Key(u64::MAX);
-
-/// How long the thread sleeps when nothing is due. Everything wakes it; this is not needed.
-const IDLE: Duration = Duration::from_secs(3600);
 
 /// A worker between two looks.
 enum Stage {
@@ -40,6 +40,8 @@ pub(super) struct Supervisor {
     lives: Vec<Stage>,
     /// Set once the workers are told to stop: when those that still run are killed.
     kill_at: Option<Instant>,
+    /// When it was last looked for workers that hang.
+    looked: Instant,
 }
 
 impl Supervisor {
@@ -54,12 +56,13 @@ impl Supervisor {
             poll,
             lives,
             kill_at: None,
+            looked: now,
         })
     }
 
     /// Runs until the engine stops and the last worker is gone.
     pub(super) fn run(mut self) -> Result<(), OsError> {
-        // bound: one pass for each end of a worker, each due start and each wake.
+        // bound: one pass for each end of a worker, each due start, each wake, and each look.
         loop {
             self.start_what_is_due();
             if self.lives.iter().all(|life| matches!(life, Stage::Over)) {
@@ -74,6 +77,8 @@ impl Supervisor {
             }
             if self.shared.state().phase >= Phase::Stopping {
                 self.stop();
+            } else {
+                self.kill_those_that_hang();
             }
         }
     }
@@ -84,7 +89,29 @@ impl Supervisor {
             Stage::Running(..) | Stage::Over => None,
         });
         let next = starts.chain(self.kill_at).min();
-        next.map_or(IDLE, |at| at.saturating_duration_since(Instant::now()))
+        let due = next.map(|at| at.saturating_duration_since(Instant::now()));
+        due.unwrap_or(HANG_LOOK_PERIOD).min(HANG_LOOK_PERIOD)
+    }
+
+    /// Looks at most every [`HANG_LOOK_PERIOD`] for workers that hang, and ends them. That they are
+    /// gone is then told by the kernel, as with any other death.
+    fn kill_those_that_hang(&mut self) {
+        let since = self.looked.elapsed();
+        if since < HANG_LOOK_PERIOD {
+            return;
+        }
+        self.looked = Instant::now();
+        let stalled = since.saturating_sub(2 * HANG_LOOK_PERIOD);
+        let stalled = Nanos(u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX));
+        let hung = self
+            .shared
+            .change(|state, now, out| state.find_hung(stalled, now, out));
+        for worker in hung {
+            if let Some(Stage::Running(child, _)) = self.lives.get_mut(worker) {
+                tracing::warn!(worker, pid = child.pid().0, "a worker hangs: it is ended");
+                child.kill();
+            }
+        }
     }
 
     fn start_what_is_due(&mut self) {
@@ -131,7 +158,7 @@ impl Supervisor {
             pid: child.pid().0,
         });
         shared.change(|state, now, out| {
-            state.worker_started(index, Arc::clone(&life));
+            state.worker_started(index, Arc::clone(&life), now);
             state.collect_all(now, out);
         });
         Ok((child, life))
@@ -146,16 +173,17 @@ impl Supervisor {
         };
         let pid = child.pid().0;
         self.poll.remove(child)?;
-        let (failures, is_stopping) = self.shared.change(|state, now, out| {
+        let (failures, ended, is_stopping) = self.shared.change(|state, now, out| {
             let failures = state.worker_ended(index, exit, now, out);
+            let ended = state.last_end(index).to_owned();
             let is_stopping = state.phase >= Phase::Stopping;
             state.counters.worker_restarts_total += u64::from(!is_stopping);
-            (failures, is_stopping)
+            (failures, ended, is_stopping)
         });
         self.lives[index] = if is_stopping {
             Stage::Over
         } else {
-            let cause = exit.to_string();
+            let cause = ended;
             (self.shared.observer.0)(EngineEvent::WorkerDied {
                 worker: index,
                 pid,

@@ -107,6 +107,7 @@ impl State {
         }
         if let Some((orders, edition)) = self.orders_for(worker) {
             self.order(worker, orders, edition.as_deref());
+            self.seats[worker].expect_opened(now);
             return;
         }
         let seat = &mut self.seats[worker];

@@ -141,7 +141,7 @@ impl Stage {
             sequence: 0,
         });
         self.change(|state, now, out| {
-            state.worker_started(worker, life);
+            state.worker_started(worker, life, Nanos(0));
             state.collect_all(now, out);
         });
     }

@@ -248,6 +248,11 @@ fn whole_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<()
             stats.worker_restarts_total,
         ),
         (
+            "worker_hangs",
+            "Workers ended because they hung",
+            stats.worker_hangs_total,
+        ),
+        (
             "replayed_batches",
             "Batches run again after a death",
             stats.replayed_batches_total,

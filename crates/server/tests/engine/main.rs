@@ -3,6 +3,7 @@
 
 mod bounds;
 mod deaths;
+mod hangs;
 mod objectives;
 mod processes;
 mod results;

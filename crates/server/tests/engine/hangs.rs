@@ -1,0 +1,110 @@
+//! Workers that hang are noticed, ended and replaced; their batches run again, nothing is lost.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+const SMALL: [&str; 1] = ["main_small_d6.ubj"];
+
+/// Workers that are stopped under load.
+const STOPS: u64 = 6;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_workers_under_load_loses_and_doubles_nothing() {
+    let started = Arc::new(start(config(2, 2), &SMALL).await);
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..8_u64)
+        .map(|client| {
+            let (started, over) = (Arc::clone(&started), Arc::clone(&over));
+            tokio::spawn(async move {
+                let rows = started.rows(0, 1 + client as usize * 20, client);
+                let expected = started.expected(0, Kind::Value, &rows);
+                let mut answers = 0_u64;
+                while !over.load(Ordering::Relaxed) {
+                    let reply = started.submit(0, value(), &rows).await.unwrap();
+                    assert_eq!(reply.output(Kind::Value), Some(&expected[..]));
+                    answers += 1;
+                }
+                answers
+            })
+        })
+        .collect();
+    // Until the costs are known everybody has long to wait.
+    started
+        .until("costs are known", |e| {
+            e.stats().models[0].batches_total > 100
+        })
+        .await;
+    for stop in 0..STOPS {
+        let stopped = started.pids()[stop as usize % 2];
+        signal("-STOP", stopped);
+        started
+            .until("it is ended and replaced", |e| {
+                let stats = e.stats();
+                !is_alive(stopped) && stats.workers_ready == 2
+            })
+            .await;
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut answers = 0;
+    for client in clients {
+        answers += client.await.unwrap();
+    }
+    let stats = started.engine.stats();
+    let model = &stats.models[0];
+    assert_eq!(
+        (model.requests_total, model.answered_total),
+        (answers, answers)
+    );
+    assert_eq!((model.failed_total, stats.queue_rows), (0, 0));
+    assert_eq!((stats.arena_used_bytes, stats.workers_busy), (0, 0));
+    // A machine that stands still may look like a worker that hangs.
+    assert!(stats.worker_hangs_total >= STOPS, "{stats:?}");
+    assert!(stats.replayed_batches_total >= 1, "{stats:?}");
+    let events = started.events.lock().unwrap();
+    let is_told = |event: &EngineEvent| matches!(event, EngineEvent::WorkerDied { cause, .. } if cause.contains("hung"));
+    assert!(events.iter().any(is_told), "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_stopped_in_the_middle_of_a_long_batch_is_replaced_and_the_batch_runs_again() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    for _ in 0..8 {
+        started.submit(0, kinds, &rows).await.unwrap();
+    }
+    let call = tokio::spawn(started.submit(0, kinds, &rows));
+    started
+        .until("it runs", |engine| engine.stats().workers_busy == 1)
+        .await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    signal("-STOP", started.pids()[0]);
+    let reply = call.await.unwrap().unwrap();
+    assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+    let stats = started.engine.stats();
+    assert_eq!(stats.models[0].failed_total, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_that_was_stopped_itself_ends_nobody() {
+    // The front is this process: a helper stops it for longer than any patience, and lets it go on.
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 10, 3);
+    for _ in 0..20 {
+        started.submit(0, value(), &rows).await.unwrap();
+    }
+    let hangs = started.engine.stats().worker_hangs_total;
+    let me = std::process::id();
+    let worker = started.pids()[0];
+    let script = format!("kill -STOP {worker} {me}; sleep 1; kill -CONT {worker} {me}");
+    let mut helper = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .spawn()
+        .unwrap();
+    while helper.try_wait().unwrap().is_none() {
+        started.submit(0, value(), &rows).await.unwrap();
+    }
+    assert_eq!(started.engine.stats().worker_hangs_total, hangs);
+}
