@@ -1,8 +1,9 @@
 //! From a call to the engines of `shap`, and from their sums to what the library shapes.
 
+use crate::kernel;
 use crate::limits::BLOCK_ROWS;
 use crate::predict::{Call, Element, Predictor, Scratch};
-use crate::ranks::quantize::fill_keys;
+use crate::ranks::keys::push_keys;
 use crate::shap;
 use crate::shap::blocks::{FEW, contribs_of_row};
 use crate::simd::Simd;
@@ -23,6 +24,7 @@ impl Predictor<'_> {
             return self.contribs_by_walk(call, out, scratch);
         };
         let all = 0..self.trees();
+        let has_keys = !self.view().ranks.steps.is_empty();
         let mut biases = std::mem::take(&mut scratch.biases);
         biases.clear();
         biases.extend(
@@ -34,7 +36,7 @@ impl Predictor<'_> {
         // bound: each turn takes a row at least.
         while start < call.count {
             let left = call.count - start;
-            let is_alone = left <= FEW && call.trees == all;
+            let is_alone = left <= FEW && call.trees == all && has_keys;
             let count = if is_alone { 1 } else { left.min(BLOCK_ROWS) };
             let part = (start, &mut out[start * width..(start + count) * width]);
             match is_alone {
@@ -61,20 +63,17 @@ impl Predictor<'_> {
         scratch: &mut Scratch,
     ) {
         let (view, features) = (self.view(), self.features());
-        let kernel = &mut scratch.kernel;
-        if view.ranks.steps.is_empty() {
-            let block = &mut kernel.blocks.block;
-            let values = call.rows.slice(row * features..(row + 1) * features);
-            block.fill_row(view, self.library(), values);
-            kernel.keys.clear();
-            kernel
-                .keys
-                .extend(block.bytes.iter().map(|&byte| u32::from(byte)));
-        } else {
-            fill_keys(view, call.rows, row, &mut kernel.keys);
-        }
+        let kernel::Scratch { keys, singles, .. } = &mut scratch.kernel;
+        keys.clear();
+        push_keys(
+            view,
+            self.library(),
+            call.rows,
+            (row, simd),
+            (keys, singles),
+        );
         let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
-        let sums = contribs_of_row(view, &kernel.keys, simd, memory);
+        let sums = contribs_of_row(view, keys, simd, memory);
         let asked = view.ranks.asked;
         if asked.len() < features {
             out.fill(T::of(0.0));

@@ -19,14 +19,14 @@ use crate::transform;
 use crate::view::{ALL_GROUPS, EnsembleView, flag};
 
 /// First word of an image: name and version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x04");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x05");
 /// Words of the header.
-pub(crate) const HEADER_WORDS: usize = 31 + TUNING_WORDS;
+pub(crate) const HEADER_WORDS: usize = 32 + TUNING_WORDS;
 /// The words up to here are not part of the checksum.
 pub(crate) const UNCHECKED_WORDS: usize = 3;
 
 /// Lengths of the arrays of the rank form.
-pub(crate) const RANK_COUNTS: usize = 9;
+pub(crate) const RANK_COUNTS: usize = 10;
 
 /// Words at the end of the header that say what was measured, see `tuning`.
 pub(crate) const TUNING_WORDS: usize = 8;
@@ -206,7 +206,7 @@ impl Image {
         ] {
             properties |= if is_set { bit } else { 0 };
         }
-        let ranks = arrays.rank_form(model.library());
+        let ranks = arrays.rank_form(model.library(), parts.features);
         let lots = arrays.lots(parts.features, parts.groups, &ranks);
         let (transform, parameter) = transform::encode(parts.transform);
         let header = Header {
@@ -354,7 +354,7 @@ impl Arrays {
         self.path_features.push(paths.path_features);
     }
 
-    fn rank_form(&self, library: Library) -> RankForm {
+    fn rank_form(&self, library: Library, features: usize) -> RankForm {
         RankForm::build(&Source {
             node_starts: &self.node_starts,
             left: &self.left,
@@ -362,7 +362,9 @@ impl Arrays {
             feature: &self.feature,
             flags: &self.flags,
             value: &self.value,
+            features,
             is_single: library == Library::Xgboost && self.leaf_vectors.is_empty(),
+            is_double: library != Library::Xgboost && self.leaf_vectors.is_empty(),
         })
     }
 

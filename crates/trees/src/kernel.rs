@@ -27,7 +27,7 @@ use albacore_formats::Library;
 pub enum Kernel {
     /// Node by node, row by row, over the values as they are: the reference. For every model.
     Nodes,
-    /// One row down eight trees at once, without branches, over keys.
+    /// One row down eight trees, or eight rows down one, without branches, over keys.
     Walk,
     /// All nodes of a tree at once for 64 rows, over bytes, in plain code.
     Blocks,
@@ -91,14 +91,24 @@ pub(crate) enum Engine {
 pub(crate) struct Scratch {
     pub(crate) blocks: blocks::Scratch,
     pub(crate) keys: Vec<u32>,
+    /// Values picked from a row.
+    pub(crate) singles: Vec<f32>,
+}
+
+/// Running sums by their type.
+pub(crate) enum FloatsMut<'a> {
+    Singles(&'a mut [f32]),
+    Doubles(&'a mut [f64]),
 }
 
 /// A running sum in the library's element type.
 pub(crate) trait Sum: Copy {
     /// Adds a leaf value.
     fn plus(self, leaf: f64) -> Self;
-    /// The sums, if they are `f32`.
-    fn singles(sums: &mut [Self]) -> Option<&mut [f32]>;
+    /// The sums by their type.
+    fn floats(sums: &mut [Self]) -> FloatsMut<'_>;
+    /// Sums of the rows of a block, for each group.
+    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]>;
 }
 
 impl Sum for f32 {
@@ -108,8 +118,12 @@ impl Sum for f32 {
         self + leaf as Self
     }
 
-    fn singles(sums: &mut [Self]) -> Option<&mut [f32]> {
-        Some(sums)
+    fn floats(sums: &mut [Self]) -> FloatsMut<'_> {
+        FloatsMut::Singles(sums)
+    }
+
+    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
+        &mut scratch.singles
     }
 }
 
@@ -119,8 +133,12 @@ impl Sum for f64 {
         self + leaf
     }
 
-    fn singles(_: &mut [Self]) -> Option<&mut [f32]> {
-        None
+    fn floats(sums: &mut [Self]) -> FloatsMut<'_> {
+        FloatsMut::Doubles(sums)
+    }
+
+    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
+        &mut scratch.doubles
     }
 }
 
@@ -166,21 +184,38 @@ impl<'a> Task<'a> {
         let groups = self.view.groups;
         for (rows, engine, part) in self.blocks() {
             let margins = &mut margins[rows.start * groups..rows.end * groups];
-            match (engine, T::singles(margins)) {
-                (Engine::Blocks(simd), Some(margins))
-                    if !self.view.ranks.leaf_values.is_empty() =>
+            let form = &self.view.ranks;
+            match (engine, T::floats(margins)) {
+                (Engine::Blocks(simd), FloatsMut::Singles(margins))
+                    if !form.leaf_values.is_empty() =>
                 {
-                    blocks::sum_singles(part, simd, trees.clone(), margins, &mut scratch.blocks);
+                    let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
+                        let values = &form.leaf_values[leaves.start..];
+                        simd.add(values, leaves.len(), reached, sums);
+                    };
+                    let memory = (&mut scratch.blocks, add);
+                    blocks::sum_table(part, simd, trees.clone(), margins, memory);
+                }
+                (Engine::Blocks(simd), FloatsMut::Doubles(margins))
+                    if !form.leaf_doubles.is_empty() =>
+                {
+                    let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
+                        blocks::add_doubles(&form.leaf_doubles[leaves.start..], reached, sums);
+                    };
+                    let memory = (&mut scratch.blocks, add);
+                    blocks::sum_table(part, simd, trees.clone(), margins, memory);
                 }
                 (Engine::Blocks(simd), _) => {
                     blocks::sum(part, simd, trees.clone(), margins, &mut scratch.blocks);
                 }
-                (Engine::Walk, Some(margins)) => {
-                    walk::sum(part, trees.clone(), margins, &mut scratch.keys);
+                (Engine::Walk, FloatsMut::Singles(margins)) => {
+                    walk::sum(part, trees.clone(), margins, f32::from_bits, scratch);
                 }
-                (Engine::Walk, None) | (Engine::Nodes, _) => {
-                    nodes::sum(part, trees.clone(), margins);
+                (Engine::Walk, FloatsMut::Doubles(margins)) => {
+                    let value = |leaf: u32| form.leaf_doubles[leaf as usize];
+                    walk::sum(part, trees.clone(), margins, value, scratch);
                 }
+                (Engine::Nodes, _) => nodes::sum(part, trees.clone(), margins),
             }
         }
     }

@@ -194,8 +194,9 @@ fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked
         splits,
         leaf_nodes,
         leaf_values,
+        leaf_doubles,
         steps,
-        step_values,
+        planes,
     ] = counts;
     Ok(RankView {
         asked: arrays.take(asked)?,
@@ -205,8 +206,9 @@ fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked
         splits: arrays.take(splits)?,
         leaf_nodes: arrays.take(leaf_nodes)?,
         leaf_values: arrays.take(leaf_values)?,
+        leaf_doubles: arrays.take(leaf_doubles)?,
         steps: arrays.take(steps)?,
-        step_values: arrays.take(step_values)?,
+        planes: arrays.take(planes)?,
     })
 }
 

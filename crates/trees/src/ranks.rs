@@ -12,19 +12,23 @@
 //!
 //! Two kernels read the form:
 //! * all nodes of a tree at once, for a block of [`BLOCK_ROWS`] rows: [`Split`]s in pre-order;
-//! * one row down many trees: [`Step`]s in order of levels, two children side by side, over
-//!   *keys*: XGBoost's `f32` values as unsigned numbers of the same order, missing ones at an end.
+//! * rows down trees: [`Step`]s in order of levels, two children side by side, over *keys*: `f32`
+//!   values as unsigned numbers of the same order, missing ones at an end. Where splits of a model
+//!   differ in what they take for missing, its rows have a *plane* of keys for each.
 //!
 //! **Proof sketch.** The cuts up to x are a prefix of the sorted cuts; cut k is in it if and only
 //! if its length exceeds k. Byte 0 is at most, and byte 255 above, whatever a split says (at most
 //! 254), so a missing value goes where the column says. For `f32` values cuts are rounded up to
-//! `f32`: no `f32` lies between a number and that.
+//! `f32`: no `f32` lies between a number and that. An `f64` value is rounded down for its key, or up
+//! where a cut lies between, see `keys`; only one does where no two cuts round up to the same.
 //!
 //! **Limits.** Trees of up to [`LEAVES_MAX`] leaves (leaf numbers are bytes, too), fewer than 2^16
-//! columns, no NaN thresholds. A model beyond them has no rank form and is walked node by node.
+//! columns, no NaN thresholds. A model beyond them has no rank form and is walked node by node. There
+//! are no steps where two cuts of a feature round up to the same `f32`, or keys are 2^16 or more.
 
 pub(crate) mod check;
 pub(crate) mod form;
+pub(crate) mod keys;
 pub(crate) mod quantize;
 
 use crate::limits::BLOCK_ROWS;
@@ -52,9 +56,10 @@ impl Bytes {
 /// splits in pre-order and behind them its leaves, from left to right.
 pub(crate) type Split = [u16; 4];
 
-/// A node of the walk: key that goes right, and column of keys with the left child above it (16
-/// bits each); the right child is the next node. A leaf is its own left child, and every key goes
-/// left.
+/// A node of the walk: the largest key that goes left, and its column of keys with the way to the
+/// left child above it (16 bits each); the right child is the next node. A leaf is its own left
+/// child, asks column 0, which is never above anything, and has what it adds in the place of the
+/// key: the bits of its `f32`, or its number among [`RankView::leaf_doubles`].
 pub(crate) type Step = [u32; 2];
 
 /// A feature that the model asks, see the fields of [`Asked::of_words`].
@@ -134,6 +139,11 @@ impl Column {
         })
     }
 
+    /// What decides the plane of keys that a column by order reads.
+    pub(crate) fn plane(self) -> u32 {
+        self.flags & u32::from(flag::MISSING_NAN | flag::MISSING_ZERO | flag::DEFAULT_LEFT)
+    }
+
     /// Whether one of the bits is set.
     pub(crate) fn has(self, bits: u8) -> bool {
         self.flags & u32::from(bits) != 0
@@ -155,12 +165,14 @@ pub(crate) struct RankView<'a> {
     pub(crate) splits: &'a [Split],
     /// Of each leaf: its node in the tree.
     pub(crate) leaf_nodes: &'a [u32],
-    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. XGBoost's models only.
+    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. XGBoost's scalar leaves only.
     pub(crate) leaf_values: &'a [f32],
+    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. The other libraries' models.
+    pub(crate) leaf_doubles: &'a [f64],
     /// All trees' nodes for the walk; empty where there is none.
     pub(crate) steps: &'a [Step],
-    /// Of each node of the walk: its value if it is a leaf.
-    pub(crate) step_values: &'a [f32],
+    /// Of each plane of keys: what it takes for missing, as [`Column::flags`] say.
+    pub(crate) planes: &'a [u32],
 }
 
 /// The smallest `f32` that is not below the number.
@@ -175,8 +187,17 @@ pub(crate) fn rounded_up(x: f64) -> f32 {
 
 /// Keys of missing values: left of and right of every threshold's.
 pub(crate) const KEY_MISSING: [u32; 2] = [u32::MAX - 1, 0];
-/// The threshold of a leaf: every key is below it.
-pub(crate) const KEY_LEAF: u32 = u32::MAX;
+/// The key of 0.
+pub(crate) const KEY_ZERO: u32 = 1 << 31;
+
+/// The smallest key that goes right of a cut.
+pub(crate) fn key_of_cut(cut: f64) -> u32 {
+    match cut.is_nan() {
+        // No value reaches it.
+        true => KEY_MISSING[0],
+        false => key_of(rounded_up(cut)),
+    }
+}
 
 /// An unsigned number in the order of the values, equal for equal values; not for NaN.
 #[inline]
@@ -212,7 +233,8 @@ mod tests {
         assert_eq!(key_of(-0.0), key_of(0.0));
         let [right, left] = KEY_MISSING;
         assert!(left < key_of(f32::NEG_INFINITY) && key_of(f32::INFINITY) < right);
-        assert!(right < KEY_LEAF);
+        assert_eq!(key_of(0.0), KEY_ZERO);
+        assert_eq!(key_of_cut(f64::NAN), right);
     }
 
     #[test]

@@ -58,8 +58,7 @@ impl Tuning {
             Kernel::Nodes,
         ];
         let mut tuning = Self::only(Kernel::Nodes, Engine::Nodes, view);
-        tuning.explain =
-            can_explain(view).then(|| Simd::avx512().or_else(Simd::avx2).unwrap_or(Simd::PLAIN));
+        tuning.explain = can_explain(view).then(Simd::best);
         for (place, &rows) in SIZES.iter().enumerate() {
             let kernels = if rows <= WALK_TO {
                 &[Kernel::Walk, Kernel::Nodes][..]

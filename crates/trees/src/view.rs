@@ -28,6 +28,7 @@
 
 use std::ops::Range;
 
+use crate::ranks::keys::Keys;
 use crate::ranks::{Column, RankView};
 use crate::rows::Row;
 use crate::shap::lots::LotsView;
@@ -157,10 +158,19 @@ impl<'a> EnsembleView<'a> {
         start + tree..end + tree + 1
     }
 
-    /// Keys of a row for the walk: two for each asked feature, one for each categorical column.
-    pub(crate) fn keys(&self) -> usize {
+    /// Where the keys of a row lie.
+    pub(crate) fn keys(&self) -> Keys {
+        Keys {
+            asked: self.ranks.asked.len(),
+            features: self.features,
+            planes: self.ranks.planes.len(),
+        }
+    }
+
+    /// Keys of a row for the walk.
+    pub(crate) fn key_count(&self) -> usize {
         let is_set = |words: &&[u32; 4]| Column::of_words(**words).has(flag::CATEGORICAL);
-        2 * self.ranks.asked.len() + self.ranks.columns.iter().filter(is_set).count()
+        self.keys().sets() + self.ranks.columns.iter().filter(is_set).count()
     }
 }
 

@@ -7,27 +7,29 @@ use std::ops::Range;
 
 use super::{Sum, Task, nodes};
 use crate::limits::BLOCK_ROWS;
-use crate::ranks::Bytes;
 use crate::ranks::quantize::Block;
-use crate::simd::{Masks, Simd};
+use crate::ranks::{Bytes, LEAVES_MAX};
+use crate::simd::{Simd, Slots};
 use crate::view::Target;
 
 /// Memory that is reused from block to block.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) block: Block,
-    pub(crate) masks: Box<Masks>,
+    pub(crate) slots: Box<Slots>,
     pub(crate) reached: Bytes,
-    sums: Vec<[f32; BLOCK_ROWS]>,
+    pub(super) singles: Vec<[f32; BLOCK_ROWS]>,
+    pub(super) doubles: Vec<[f64; BLOCK_ROWS]>,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         Self {
             block: Block::default(),
-            masks: Box::default(),
+            slots: Box::default(),
             reached: Bytes::ZERO,
-            sums: Vec::new(),
+            singles: Vec::new(),
+            doubles: Vec::new(),
         }
     }
 }
@@ -42,41 +44,44 @@ fn for_each_tree(
 ) {
     let Scratch {
         block,
-        masks,
+        slots,
         reached,
         ..
     } = scratch;
     block.fill(task.view, task.library, task.rows, simd);
     for tree in trees {
         let splits = &task.view.ranks.splits[task.view.splits_of(tree)];
-        simd.leaves(&block.columns, splits, masks, reached);
+        simd.leaves(&block.columns, splits, slots, reached);
         visit(tree, reached);
     }
 }
 
-/// Adds the leaves that the rows reach to `margins`, rows x groups. The model's leaves hold one
-/// `f32` each.
-pub(crate) fn sum_singles(
+/// Adds the leaves that the rows reach to `margins`, rows x groups. The model has a table of its
+/// leaves' values in this type, of which `add` gets the part of a tree.
+pub(crate) fn sum_table<T: Sum>(
     task: Task<'_>,
     simd: Simd,
     trees: Range<usize>,
-    margins: &mut [f32],
-    scratch: &mut Scratch,
+    margins: &mut [T],
+    (scratch, add): (
+        &mut Scratch,
+        impl Fn(Range<usize>, &Bytes, &mut [T; BLOCK_ROWS]),
+    ),
 ) {
     let view = task.view;
-    let mut sums = std::mem::take(&mut scratch.sums);
-    sums.resize(view.groups, [0.0; BLOCK_ROWS]);
+    let mut sums = std::mem::take(T::sums(scratch));
+    if let Some(&first) = margins.first() {
+        sums.resize(view.groups, [first; BLOCK_ROWS]);
+    }
     for (row, margins) in margins.chunks_exact(view.groups).enumerate() {
         for (sums, &margin) in sums.iter_mut().zip(margins) {
             sums[row] = margin;
         }
     }
     for_each_tree(task, simd, trees, scratch, |tree, reached| {
-        let leaves = view.leaves_of(tree);
-        let values = &view.ranks.leaf_values[leaves.start..];
         // The group is there: `open` has checked it.
         if let Some(sums) = sums.get_mut(view.tree_groups[tree] as usize) {
-            simd.add(values, leaves.len(), reached, sums);
+            add(view.leaves_of(tree), reached, sums);
         }
     });
     for (row, margins) in margins.chunks_exact_mut(view.groups).enumerate() {
@@ -84,10 +89,21 @@ pub(crate) fn sum_singles(
             *margin = sums[row];
         }
     }
-    scratch.sums = sums;
+    *T::sums(scratch) = sums;
 }
 
-/// As [`sum_singles`], for every model.
+/// Adds the values of leaves to sums; `values` are the tree's and what follows.
+pub(crate) fn add_doubles(values: &[f64], reached: &Bytes, sums: &mut [f64; BLOCK_ROWS]) {
+    // Behind the last tree there is padding.
+    let Some(values) = values.first_chunk::<LEAVES_MAX>() else {
+        return;
+    };
+    for (sum, &leaf) in sums.iter_mut().zip(&reached.0) {
+        *sum += values[usize::from(leaf)];
+    }
+}
+
+/// As [`sum_table`], for every model.
 pub(crate) fn sum<T: Sum>(
     task: Task<'_>,
     simd: Simd,

@@ -15,7 +15,7 @@ fn out_of_range<T>(section: &'static str, tree: usize) -> Checked<T> {
 pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     let form = &view.ranks;
     if form.splits.is_empty() && form.leaf_nodes.is_empty() {
-        return match form.steps.is_empty() && form.step_values.is_empty() {
+        return match form.steps.is_empty() && form.planes.is_empty() {
             true => Ok(()),
             false => out_of_range("steps", 0),
         };
@@ -26,22 +26,30 @@ pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     if values != 0 && (values != leaves + LEAF_PADDING || library != Library::Xgboost) {
         return out_of_range("leaf values", 0);
     }
+    let doubles = form.leaf_doubles.len();
+    if doubles != 0 && (doubles != leaves + LEAF_PADDING || library == Library::Xgboost) {
+        return out_of_range("leaf values", 0);
+    }
     let nodes = view.flags.len();
     let has_steps = !form.steps.is_empty();
-    if has_steps && (form.steps.len() != nodes || library != Library::Xgboost || values == 0) {
+    if has_steps && (form.steps.len() != nodes || values + doubles == 0) {
         return out_of_range("steps", 0);
     }
-    if form.step_values.len() != form.steps.len() {
-        return out_of_range("steps", 0);
+    if !has_steps && !form.planes.is_empty() {
+        return out_of_range("planes", 0);
+    }
+    // Places of keys are 16 bits.
+    if has_steps && view.key_count() > usize::from(u16::MAX) {
+        return out_of_range("planes", 0);
     }
     if nodes != form.splits.len() + leaves || leaves != form.splits.len() + view.trees() {
         return out_of_range("splits", 0);
     }
-    let mut seen = Vec::new();
+    let (mut seen, mut depths) = (Vec::new(), Vec::new());
     for tree in 0..view.trees() {
         check_tree(view, tree, &mut seen)?;
         if has_steps {
-            check_steps(view, tree)?;
+            check_steps(view, tree, &mut depths)?;
         }
     }
     Ok(())
@@ -115,23 +123,34 @@ fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Che
     }
 }
 
-/// Checks that children are inside of the tree, and columns among the keys.
-fn check_steps(view: &EnsembleView<'_>, tree: usize) -> Checked<()> {
+/// Checks that ways lead to nodes of the tree, columns are among the keys, leaves have values, and
+/// that the walk, which takes as many steps as the tree is deep, ends at a leaf.
+fn check_steps(view: &EnsembleView<'_>, tree: usize, depths: &mut Vec<u32>) -> Checked<()> {
     let form = &view.ranks;
     let nodes = view.node_starts[tree] as usize..view.node_starts[tree + 1] as usize;
-    let keys = view.keys();
-    let is_group = view.tree(tree).target != Target::All;
-    let last = nodes.len() - 1;
-    let is_right = form.steps[nodes]
-        .iter()
-        .enumerate()
-        .all(|(index, &[key, place])| {
-            let (column, child) = ((place & 0xffff) as usize, (place >> 16) as usize);
-            let is_leaf = key == super::KEY_LEAF && child == index;
-            (column < keys || keys == 0 && is_leaf) && (is_leaf || child < last)
-        });
-    match is_right && is_group {
-        true => Ok(()),
-        false => out_of_range("steps", tree),
+    let keys = view.key_count();
+    if view.tree(tree).target == Target::All {
+        return out_of_range("steps", tree);
     }
+    let (count, depth) = (nodes.len(), view.depths[tree]);
+    depths.clear();
+    depths.resize(count, 0);
+    for (index, &[word, place]) in form.steps[nodes].iter().enumerate() {
+        let (column, way) = ((place & 0xffff) as usize, (place >> 16) as usize);
+        let is_right = if way == 0 {
+            let leaves = form.leaf_doubles.len();
+            column == 0 && (leaves == 0 || (word as usize) < leaves)
+        } else {
+            let child = index + way;
+            let own = depths[index];
+            if let Some(below) = depths.get_mut(child..child + 2) {
+                below.fill(own + 1);
+            }
+            column < keys && child + 1 < count && own < depth
+        };
+        if !is_right {
+            return out_of_range("steps", tree);
+        }
+    }
+    Ok(())
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::keys::Keys;
 use super::{
-    Asked, COLUMN_CUTS, Column, KEY_LEAF, LEAF_PADDING, LEAVES_MAX, RankView, Split, Step, TABLE,
-    key_of, rounded_up,
+    Asked, COLUMN_CUTS, Column, LEAF_PADDING, LEAVES_MAX, RankView, Split, Step, TABLE, key_of_cut,
+    rounded_up,
 };
 use crate::image::{Image, RANK_COUNTS};
 use crate::view::flag;
@@ -17,8 +18,12 @@ pub(crate) struct Source<'a> {
     pub(crate) feature: &'a [u32],
     pub(crate) flags: &'a [u8],
     pub(crate) value: &'a [f64],
+    /// Values in a row.
+    pub(crate) features: usize,
     /// Values are `f32`, one for each leaf: XGBoost's scalar leaves.
     pub(crate) is_single: bool,
+    /// Values are `f64`, one for each leaf.
+    pub(crate) is_double: bool,
 }
 
 /// The arrays of the form, see [`RankView`](super::RankView).
@@ -31,8 +36,9 @@ pub(crate) struct RankForm {
     pub(crate) splits: Vec<Split>,
     pub(crate) leaf_nodes: Vec<u32>,
     pub(crate) leaf_values: Vec<f32>,
+    pub(crate) leaf_doubles: Vec<f64>,
     pub(crate) steps: Vec<Step>,
-    pub(crate) step_values: Vec<f32>,
+    pub(crate) planes: Vec<u32>,
 }
 
 impl RankForm {
@@ -51,8 +57,9 @@ impl RankForm {
             self.splits.len(),
             self.leaf_nodes.len(),
             self.leaf_values.len(),
+            self.leaf_doubles.len(),
             self.steps.len(),
-            self.step_values.len(),
+            self.planes.len(),
         ]
         .map(|count| count as u64)
     }
@@ -67,8 +74,9 @@ impl RankForm {
             splits: &self.splits,
             leaf_nodes: &self.leaf_nodes,
             leaf_values: &self.leaf_values,
+            leaf_doubles: &self.leaf_doubles,
             steps: &self.steps,
-            step_values: &self.step_values,
+            planes: &self.planes,
         }
     }
 
@@ -81,8 +89,9 @@ impl RankForm {
         image.push(&self.splits);
         image.push(&self.leaf_nodes);
         image.push(&self.leaf_values);
+        image.push(&self.leaf_doubles);
         image.push(&self.steps);
-        image.push(&self.step_values);
+        image.push(&self.planes);
     }
 
     fn try_build(source: &Source<'_>) -> Option<Self> {
@@ -104,6 +113,12 @@ impl RankForm {
         if source.is_single {
             form.leaf_values
                 .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
+        }
+        if source.is_double {
+            form.leaf_doubles
+                .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
+        }
+        if source.is_single || source.is_double {
             form.push_steps(source);
         }
         Some(form)
@@ -191,6 +206,9 @@ impl RankForm {
                 if source.is_single {
                     self.leaf_values.push(source.value[node] as f32);
                 }
+                if source.is_double {
+                    self.leaf_doubles.push(source.value[node]);
+                }
                 continue;
             }
             let (column, byte) = self.column_of(source, node);
@@ -201,52 +219,80 @@ impl RankForm {
 
     /// The nodes for the walk, level by level.
     fn push_steps(&mut self, source: &Source<'_>) {
-        // Two columns of keys for each asked feature, and one for each categorical column.
-        let sets = |columns: &[[u32; 4]]| {
-            columns
-                .iter()
-                .filter(|&&words| Column::of_words(words).has(flag::CATEGORICAL))
-                .count()
+        let distinct = |words: &[u32; 4]| {
+            let Asked { cuts, count, .. } = Asked::of_words(*words);
+            let cuts = &self.cuts[cuts..cuts + count];
+            cuts.is_sorted_by(|&a, &b| key_of_cut(a) < key_of_cut(b))
         };
-        if 2 * self.asked.len() + sets(&self.columns) > usize::from(u16::MAX) {
+        let columns = self.columns.iter().map(|&words| Column::of_words(words));
+        let (sets, by_order): (Vec<_>, Vec<_>) =
+            columns.partition(|column| column.has(flag::CATEGORICAL));
+        let mut planes: Vec<u32> = by_order.into_iter().map(Column::plane).collect();
+        planes.sort_unstable();
+        planes.dedup();
+        let keys = Keys {
+            asked: self.asked.len(),
+            features: source.features,
+            planes: planes.len(),
+        };
+        let is_within = keys.sets() + sets.len() <= usize::from(u16::MAX);
+        if !is_within || !self.asked.iter().all(distinct) {
             return;
         }
-        let set_places: Vec<usize> = (0..=self.columns.len())
-            .map(|end| sets(&self.columns[end.saturating_sub(1)..end]))
-            .scan(2 * self.asked.len(), |sum, count| {
-                *sum += count;
-                Some(*sum)
-            })
-            .collect();
+        self.planes = planes;
+        let mut leaves = 0;
         let mut order = Vec::new();
         for tree in source.trees() {
             order.clear();
             order.push(tree.start);
             let mut at = 0;
             while let Some(&node) = order.get(at) {
-                let (key, column, child) = if source.is_leaf(node) {
-                    (KEY_LEAF, 0, at)
+                let step = if source.is_leaf(node) {
+                    [self.leaf_word(source, (node, &tree), leaves), 0]
                 } else {
-                    let first = order.len();
-                    let [left, right] = source.children(node).map(|child| tree.start + child);
-                    order.extend([left, right]);
-                    let (column, _) = self.column_of(source, node);
-                    if source.is_ordered(node) {
-                        let side = usize::from(column.has(flag::DEFAULT_LEFT));
-                        let key = key_of(rounded_up(source.ask(node).1));
-                        (key, 2 * column.asked as usize + side, first)
-                    } else {
-                        (1, set_places[usize::from(self.place_of(column))], first)
-                    }
+                    let way = (order.len() - at) as u32;
+                    let children = source.children(node);
+                    order.extend(children.map(|child| tree.start + child));
+                    let (column, byte) = self.column_of(source, node);
+                    let [key, place] = self.ask(keys, &sets, column, byte);
+                    // infallible: places were counted above.
+                    [key - 1, place | way << 16]
                 };
-                self.steps.push([key, column as u32 | (child as u32) << 16]);
-                self.step_values.push(match source.is_leaf(node) {
-                    true => source.value[node] as f32,
-                    false => 0.0,
-                });
+                self.steps.push(step);
                 at += 1;
             }
+            leaves += tree.len().div_ceil(2);
         }
+    }
+
+    /// What a leaf adds, in the place of a key; `leaves` are those of the trees before.
+    fn leaf_word(
+        &self,
+        source: &Source<'_>,
+        (node, tree): (usize, &Range<usize>),
+        leaves: usize,
+    ) -> u32 {
+        if source.is_single {
+            return (source.value[node] as f32).to_bits();
+        }
+        let own = &self.leaf_nodes[leaves..leaves + tree.len().div_ceil(2)];
+        // Leaves are numbered in the order of the nodes.
+        let number = own.partition_point(|&leaf| (leaf as usize) < node - tree.start);
+        (leaves + number) as u32
+    }
+
+    /// The smallest key that goes right, and its place, for a split by its column and byte there.
+    fn ask(&self, keys: Keys, sets: &[Column], column: Column, byte: u16) -> [u32; 2] {
+        if column.has(flag::CATEGORICAL) {
+            // infallible: `sets` has all of them.
+            let number = sets.partition_point(|&other| other < column);
+            return [1, (keys.sets() + number) as u32];
+        }
+        let asked = Asked::of_words(self.asked[column.asked as usize]);
+        let cut = self.cuts[asked.cuts + column.start as usize + usize::from(byte)];
+        let plane = self.planes.partition_point(|&plane| plane < column.plane());
+        let place = keys.place(plane, column.asked as usize, asked.feature);
+        [key_of_cut(cut), place as u32]
     }
 }
 

@@ -1,6 +1,6 @@
-//! From rows to the columns of a block and to the keys of a row: the exact image of the values.
+//! From rows to the columns of a block: the exact image of the values.
 
-use super::{Asked, Bytes, COLUMN_CUTS, Column, KEY_MISSING, RankView, key_of};
+use super::{Asked, Bytes, COLUMN_CUTS, Column};
 use crate::limits::BLOCK_ROWS;
 use crate::rows::Rows;
 use crate::simd::Simd;
@@ -12,8 +12,6 @@ use albacore_formats::Library;
 pub(crate) struct Block {
     /// Of each column: a byte for each row.
     pub(crate) columns: Vec<Bytes>,
-    /// Of each column: the byte of the one row of [`Block::fill_row`].
-    pub(crate) bytes: Vec<u8>,
     singles: Box<[[f32; BLOCK_ROWS]; 16]>,
     ranks: Box<[u32; BLOCK_ROWS]>,
 }
@@ -22,7 +20,6 @@ impl Default for Block {
     fn default() -> Self {
         Self {
             columns: Vec::new(),
-            bytes: Vec::new(),
             singles: Box::new([[0.0; BLOCK_ROWS]; 16]),
             ranks: Box::new([0; BLOCK_ROWS]),
         }
@@ -47,25 +44,6 @@ impl Block {
             }
             Library::Lightgbm => self.fill_doubles(view, rows, ZERO_MAX),
             Library::Sklearn => self.fill_doubles(view, rows, 0.0),
-        }
-    }
-
-    /// Quantizes one row.
-    pub(crate) fn fill_row(&mut self, view: &EnsembleView<'_>, library: Library, row: Rows<'_>) {
-        let form = &view.ranks;
-        self.bytes.clear();
-        let mut columns = form
-            .columns
-            .iter()
-            .map(|&it| Column::of_words(it))
-            .peekable();
-        for (&words, index) in form.asked.iter().zip(0_u32..) {
-            let asked = Asked::of_words(words);
-            let x = row.prepared(library, asked.feature);
-            let rank = rank_of(&form.cuts[asked.cuts..][..asked.count], x);
-            while let Some(column) = columns.next_if(|column| column.asked == index) {
-                self.bytes.push(byte_of(view, column, x, rank));
-            }
         }
     }
 
@@ -198,12 +176,12 @@ fn take(
 }
 
 /// The number of cuts up to a value; 0 for NaN.
-fn rank_of(cuts: &[f64], x: f64) -> u32 {
+pub(super) fn rank_of(cuts: &[f64], x: f64) -> u32 {
     cuts.partition_point(|&cut| cut <= x) as u32
 }
 
 /// What a column says of a prepared value whose rank is known.
-fn byte_of(view: &EnsembleView<'_>, column: Column, x: f64, rank: u32) -> u8 {
+pub(super) fn byte_of(view: &EnsembleView<'_>, column: Column, x: f64, rank: u32) -> u8 {
     let is_zero = x.is_nan() && !column.has(flag::MISSING_NAN);
     let x = if is_zero { 0.0 } else { x };
     if x.is_nan() || column.has(flag::MISSING_ZERO) && x.abs() <= ZERO_MAX {
@@ -226,41 +204,4 @@ fn byte_of(view: &EnsembleView<'_>, column: Column, x: f64, rank: u32) -> u8 {
 /// The byte that is at most, or above, what every split says.
 fn side(is_left: bool) -> u8 {
     if is_left { 0 } else { u8::MAX }
-}
-
-/// The keys of a row of XGBoost's: two for each asked feature, by the side of missing values, and
-/// one for each categorical column.
-pub(crate) fn fill_keys(view: &EnsembleView<'_>, rows: Rows<'_>, row: usize, keys: &mut Vec<u32>) {
-    let form: &RankView<'_> = &view.ranks;
-    let start = row * view.features;
-    keys.clear();
-    let push = |keys: &mut Vec<u32>, x: f32| {
-        let key = key_of(x);
-        keys.extend(KEY_MISSING.map(|missing| if x.is_nan() { missing } else { key }));
-    };
-    let value = |feature: usize| match rows {
-        Rows::F32(x) => x[start + feature],
-        Rows::F64(x) => x[start + feature] as f32,
-    };
-    match rows {
-        Rows::F32(x) => {
-            let x = &x[start..][..view.features];
-            (form.asked.iter()).for_each(|words| push(keys, x[words[0] as usize]));
-        }
-        Rows::F64(_) => {
-            (form.asked.iter()).for_each(|words| push(keys, value(words[0] as usize)));
-        }
-    }
-    if view.has_sets() {
-        for column in form.columns.iter().map(|&words| Column::of_words(words)) {
-            if column.has(flag::CATEGORICAL) {
-                let feature = form.asked[column.asked as usize][0] as usize;
-                let x = f64::from(value(feature));
-                keys.push(u32::from(byte_of(view, column, x, 0)));
-            }
-        }
-    }
-    if keys.is_empty() {
-        keys.push(0);
-    }
 }

@@ -70,7 +70,7 @@ pub(crate) fn can_explain(view: &EnsembleView<'_>) -> bool {
 }
 
 /// Contributions of one row to all groups, summed over all trees: groups x asked features. `keys`
-/// are those of the row, or the bytes of its columns where the model has no keys.
+/// are those of the row.
 pub(crate) fn contribs_of_row<'a>(
     view: &EnsembleView<'_>,
     keys: &[u32],

@@ -16,7 +16,7 @@
 //! **Limits.** As for `blocks`; trees of one leaf are in no lot.
 
 use crate::image::{Image, LOT_COUNTS};
-use crate::ranks::{Asked, Column, key_of, rounded_up};
+use crate::ranks::{Asked, Column, key_of_cut};
 use crate::shap::paths::NONE;
 use crate::view::{EnsembleView, TreeView, flag};
 
@@ -388,9 +388,9 @@ pub(crate) fn points_of(tree: &TreeView<'_>) -> usize {
     tree.path_features.min(tree.depth).div_ceil(2)
 }
 
-/// Where the key of each column of categories is, if rows have keys.
+/// Of each column of categories: where its key is.
 fn set_places(view: &EnsembleView<'_>) -> Vec<u32> {
-    let mut next = 2 * view.ranks.asked.len() as u32;
+    let mut next = view.keys().sets() as u32;
     let columns = view.ranks.columns.iter().map(|&words| {
         let is_set = Column::of_words(words).has(flag::CATEGORICAL);
         let place = next;
@@ -400,11 +400,11 @@ fn set_places(view: &EnsembleView<'_>) -> Vec<u32> {
     columns.collect()
 }
 
-/// The key that goes right at a split, and its place among those of a row.
+/// The key that goes right at a split, and its place among those of a row. Nobody asks it of a
+/// model without keys.
 fn ask_of(view: &EnsembleView<'_>, sets: &[u32], place: usize, byte: usize) -> [u32; 2] {
     if view.ranks.steps.is_empty() {
-        // The byte of the column.
-        return [byte as u32 + 1, place as u32];
+        return [0, 0];
     }
     let column = Column::of_words(view.ranks.columns[place]);
     if column.has(flag::CATEGORICAL) {
@@ -412,6 +412,10 @@ fn ask_of(view: &EnsembleView<'_>, sets: &[u32], place: usize, byte: usize) -> [
     }
     let asked = Asked::of_words(view.ranks.asked[column.asked as usize]);
     let cut = view.ranks.cuts[asked.cuts + column.start as usize + byte];
-    let side = u32::from(column.has(flag::DEFAULT_LEFT));
-    [key_of(rounded_up(cut)), 2 * column.asked + side]
+    let planes = view.ranks.planes;
+    let plane = planes.partition_point(|&plane| plane < column.plane());
+    let place = view
+        .keys()
+        .place(plane, column.asked as usize, asked.feature);
+    [key_of_cut(cut), place as u32]
 }

@@ -43,10 +43,7 @@ pub(crate) fn check(view: &EnsembleView<'_>) -> Checked<()> {
         && !view.ranks.leaf_nodes.is_empty()
         && view.leaf_vectors.is_empty();
     require(is_whole, "lots", lots.len())?;
-    let keys = match view.ranks.steps.is_empty() {
-        true => view.ranks.columns.len(),
-        false => view.keys(),
-    };
+    let keys = view.key_count();
     let is_key = |ask: &[u32; 2]| (ask[1] as usize) < keys;
     require(form.asks.iter().all(is_key), "lots' keys", 0)?;
     let mut seen = vec![false; view.trees()];

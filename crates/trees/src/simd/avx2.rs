@@ -3,10 +3,11 @@
 
 use std::arch::x86_64::*;
 
-use super::Masks;
 use super::lanes::{Lanes, Work};
+use super::{Slots, plain};
 use crate::limits::BLOCK_ROWS;
-use crate::ranks::{Bytes, Split, TABLE};
+use crate::ranks::keys::Special;
+use crate::ranks::{Bytes, LEAVES_MAX, Split, TABLE};
 
 /// Lanes of 4 bytes.
 const LANES: usize = 8;
@@ -32,6 +33,11 @@ fn store(bytes: &mut [u8; HALF], x: __m256i) {
 fn singles(values: &[f32; LANES]) -> __m256 {
     // SAFETY: the array is 32 bytes; the load asks for no boundary.
     unsafe { _mm256_loadu_ps(values.as_ptr()) }
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+    plain::keys(values, special, out);
 }
 
 #[target_feature(enable = "avx2")]
@@ -121,37 +127,28 @@ pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
     }
 }
 
+/// Slots are below their number, a power of two.
+const SLOT: usize = 2 * LEAVES_MAX - 1;
+
+/// From the last split to the first: which leaf rows reach is that of the child they go to.
 #[target_feature(enable = "avx2")]
-pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out: &mut Bytes) {
-    let masks = &mut masks.bytes;
-    masks[0] = Bytes([u8::MAX; BLOCK_ROWS]);
-    for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
+pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+    let before = LEAVES_MAX.saturating_sub(splits.len());
+    let slots = &mut slots.reached;
+    for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
         let (x, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
         let byte = _mm256_set1_epi8(byte as i8);
+        let [left, right] = [left, right].map(|child| (before + usize::from(child)) & SLOT);
+        let own = (before + split) & SLOT;
         for (half, x) in x.iter().enumerate() {
             let x = load(x);
             let goes_left = _mm256_cmpeq_epi8(_mm256_min_epu8(x, byte), x);
-            let reached = load(&masks[split].0.as_chunks().0[half]);
-            let [left, right] = [left, right].map(usize::from);
-            let parts = masks[left].0.as_chunks_mut().0;
-            store(&mut parts[half], _mm256_and_si256(goes_left, reached));
-            let parts = masks[right].0.as_chunks_mut().0;
-            store(&mut parts[half], _mm256_andnot_si256(goes_left, reached));
+            let [left, right] = [left, right].map(|slot| load(&slots[slot].0.as_chunks().0[half]));
+            let reached = _mm256_blendv_epi8(right, left, goes_left);
+            store(&mut slots[own].0.as_chunks_mut().0[half], reached);
         }
     }
-    let mut leaf = _mm256_setzero_si256();
-    let mut reached = [_mm256_setzero_si256(); 2];
-    for mask in &masks[splits.len()..=2 * splits.len()] {
-        let (mask, _) = mask.0.as_chunks::<HALF>();
-        for (reached, mask) in reached.iter_mut().zip(mask) {
-            *reached = _mm256_or_si256(*reached, _mm256_and_si256(load(mask), leaf));
-        }
-        leaf = _mm256_add_epi8(leaf, _mm256_set1_epi8(1));
-    }
-    let (out, _) = out.0.as_chunks_mut::<HALF>();
-    for (out, reached) in out.iter_mut().zip(reached) {
-        store(out, reached);
-    }
+    *out = slots[before];
 }
 
 /// Four numbers, one register of AVX2.

@@ -2,9 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use super::Masks;
 use super::lanes::{Lanes, Work};
+use super::{Slots, plain};
 use crate::limits::BLOCK_ROWS;
+use crate::ranks::keys::Special;
 use crate::ranks::{Bytes, LEAVES_MAX, Split, TABLE};
 
 /// Lanes of 4 bytes.
@@ -15,6 +16,13 @@ const LANES: usize = 16;
 fn bytes(column: &Bytes) -> __m512i {
     // SAFETY: a column is 64 bytes on a boundary of 64.
     unsafe { _mm512_load_si512(column.0.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store_bytes(column: &mut Bytes, x: __m512i) {
+    // SAFETY: a column is 64 bytes on a boundary of 64.
+    unsafe { _mm512_store_si512(column.0.as_mut_ptr().cast(), x) }
 }
 
 #[target_feature(enable = "avx512f")]
@@ -86,6 +94,11 @@ pub(super) fn transpose(
             }
         }
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+    plain::keys(values, special, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
@@ -163,27 +176,23 @@ pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
     }
 }
 
-/// Slots are below the number of masks, a power of two.
+/// Slots are below their number, a power of two.
 const SLOT: usize = 2 * LEAVES_MAX - 1;
 
+/// From the last split to the first: which leaf rows reach is that of the child they go to.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out: &mut Bytes) {
-    let masks = &mut masks.bits;
-    masks[0] = u64::MAX;
-    for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
+pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+    let before = LEAVES_MAX.saturating_sub(splits.len());
+    let slots = &mut slots.reached;
+    for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
         let x = bytes(&columns[usize::from(column)]);
         let goes_left = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
-        let reached = masks[split & SLOT];
-        masks[usize::from(left) & SLOT] = reached & goes_left;
-        masks[usize::from(right) & SLOT] = reached & !goes_left;
+        let [left, right] = [left, right].map(|child| (before + usize::from(child)) & SLOT);
+        let [left, right] = [bytes(&slots[left]), bytes(&slots[right])];
+        let reached = _mm512_mask_mov_epi8(right, goes_left, left);
+        store_bytes(&mut slots[(before + split) & SLOT], reached);
     }
-    let (mut leaf, mut reached) = (_mm512_setzero_si512(), _mm512_setzero_si512());
-    for &mask in &masks[splits.len()..=2 * splits.len()] {
-        reached = _mm512_mask_mov_epi8(reached, mask, leaf);
-        leaf = _mm512_add_epi8(leaf, _mm512_set1_epi8(1));
-    }
-    // SAFETY: a column is 64 bytes on a boundary of 64.
-    unsafe { _mm512_store_si512(out.0.as_mut_ptr().cast(), reached) }
+    *out = slots[before];
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]

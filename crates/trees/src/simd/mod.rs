@@ -15,22 +15,28 @@ mod plain;
 pub(crate) use lanes::{Lanes, One, Work};
 
 use crate::limits::BLOCK_ROWS;
+use crate::ranks::keys::Special;
 use crate::ranks::{Bytes, LEAVES_MAX, Split};
 
-/// Which rows of a block reach each slot of a tree: a bit or a byte of ones for a row.
+/// What is worked out of each slot of a tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Masks {
+pub(crate) struct Slots {
+    /// Which rows of a block reach it: a bit for a row.
     bits: [u64; 2 * LEAVES_MAX],
+    /// Which leaf the rows reach that reach it. The last split's is in the middle and the others'
+    /// are before it; behind are those of the leaves: their numbers, always.
     #[cfg(target_arch = "x86_64")]
-    bytes: [Bytes; 2 * LEAVES_MAX],
+    reached: [Bytes; 2 * LEAVES_MAX],
 }
 
-impl Default for Masks {
+impl Default for Slots {
     fn default() -> Self {
         Self {
             bits: [0; 2 * LEAVES_MAX],
             #[cfg(target_arch = "x86_64")]
-            bytes: [Bytes::ZERO; 2 * LEAVES_MAX],
+            reached: std::array::from_fn(|slot| {
+                Bytes([slot.saturating_sub(LEAVES_MAX) as u8; BLOCK_ROWS])
+            }),
         }
     }
 }
@@ -82,6 +88,11 @@ impl Simd {
         None
     }
 
+    /// The widest that this cpu has.
+    pub(crate) fn best() -> Self {
+        Self::avx512().or_else(Self::avx2).unwrap_or(Self::PLAIN)
+    }
+
     /// Does the work with these instructions.
     pub(crate) fn run(self, work: impl Work) {
         match self.0 {
@@ -123,6 +134,19 @@ impl Simd {
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::transpose(rows, features, first, out) },
+        }
+    }
+
+    /// The keys of values.
+    pub(crate) fn keys(self, values: &[f32], special: Special, out: &mut [u32]) {
+        match self.0 {
+            Set::Plain => plain::keys(values, special, out),
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::keys(values, special, out) },
+            // SAFETY: this value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::keys(values, special, out) },
         }
     }
 
@@ -169,17 +193,17 @@ impl Simd {
         self,
         columns: &[Bytes],
         splits: &[Split],
-        masks: &mut Masks,
+        slots: &mut Slots,
         out: &mut Bytes,
     ) {
         match self.0 {
-            Set::Plain => plain::leaves(columns, splits, masks, out),
+            Set::Plain => plain::leaves(columns, splits, slots, out),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::leaves(columns, splits, masks, out) },
+            Set::Avx2 => unsafe { avx2::leaves(columns, splits, slots, out) },
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::leaves(columns, splits, masks, out) },
+            Set::Avx512 => unsafe { avx512::leaves(columns, splits, slots, out) },
         }
     }
 

@@ -1,8 +1,9 @@
 //! The inner loops in plain Rust: for every cpu, and the oracle of the others.
 
-use super::Masks;
+use super::Slots;
 use crate::limits::BLOCK_ROWS;
-use crate::ranks::{Bytes, COLUMN_CUTS, LEAVES_MAX, Split, TABLE};
+use crate::ranks::keys::Special;
+use crate::ranks::{Bytes, COLUMN_CUTS, LEAVES_MAX, Split, TABLE, key_of};
 
 pub(super) fn transpose(
     rows: &[f32],
@@ -14,6 +15,18 @@ pub(super) fn transpose(
         for (out, &x) in out.iter_mut().zip(&values[first..first + 16]) {
             out[row] = x;
         }
+    }
+}
+
+/// Translated once for each set of instructions: plain code that a compiler makes vectors of.
+#[inline(always)]
+pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+    for (key, &x) in out.iter_mut().zip(values) {
+        let ordered = match x.abs() <= special.zero {
+            true => special.of_zero,
+            false => key_of(x),
+        };
+        *key = if x.is_nan() { special.of_nan } else { ordered };
     }
 }
 
@@ -51,8 +64,8 @@ fn goes_left(column: &Bytes, byte: u16) -> u64 {
     })
 }
 
-pub(super) fn leaves(columns: &[Bytes], splits: &[Split], masks: &mut Masks, out: &mut Bytes) {
-    let masks = &mut masks.bits;
+pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+    let masks = &mut slots.bits;
     masks[0] = u64::MAX;
     for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
         let goes_left = goes_left(&columns[usize::from(column)], byte);
