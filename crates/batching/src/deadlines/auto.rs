@@ -15,7 +15,11 @@
 //! With it the batch that leaves at once goes from the largest to a small multiple of the
 //! worth, and the target of the drop rule from `Own`, which suits deferred batches,
 //! to `Half`, which suits eager ones. The step is small because drops come in clusters: one of them
-//! is no reason to be eager for seconds.
+//! is no reason to be eager for seconds. Queues whose variation is above [`BURSTY`] do not decide
+//! that each for itself but together ([`tide`]).
+//!
+//! Whether deferring gathers anything is tried ([`trial`]): clients that wait for their answers
+//! before they ask again are answered at once.
 //!
 //! The window opens a little before frontrun in any case: where alpha is small it would otherwise
 //! be so short that no worker becomes free in it.
@@ -29,6 +33,11 @@
 //! after so many. Before [`ARRIVALS_MIN`] a queue is eager. The constants were found by
 //! simulation on the article's settings (`cargo bench -p albacore-simulator`).
 
+mod tide;
+mod trial;
+
+pub use self::tide::Tide;
+use self::trial::Trial;
 use super::queue_part::QueueRules;
 use super::rules::{DropRule, Target};
 use crate::Nanos;
@@ -55,6 +64,9 @@ const WORTHS: f64 = 2.0;
 /// The window is at least this share of the objective wide.
 const WINDOW_SHARE: f64 = 0.05;
 
+/// Arrivals with more variation than this come in bursts; that of random ones is 1.
+const BURSTY: f64 = 4.0;
+
 /// Nobody waits for longer than so many times beta.
 pub(super) const PATIENCE: u64 = 32;
 
@@ -68,6 +80,10 @@ pub(super) struct Learned {
     gap_squared: f64,
     rows: f64,
     eagerness: f64,
+    trial: Trial,
+    is_bursty: bool,
+    /// As of the queues before this one was last asked.
+    tide: Tide,
     plan: Plan,
 }
 
@@ -91,6 +107,9 @@ impl Default for Learned {
             gap_squared: 0.0,
             rows: 0.0,
             eagerness: 0.0,
+            trial: Trial::default(),
+            is_bursty: false,
+            tide: Tide::default(),
             plan: Plan {
                 enough: 1,
                 early: Nanos(0),
@@ -105,9 +124,20 @@ impl Learned {
         &self.plan
     }
 
+    pub(super) fn tide(&self) -> Tide {
+        self.tide
+    }
+
+    pub(super) fn set_tide(&mut self, tide: Tide) {
+        self.tide = tide;
+    }
+
     /// A request was given up.
     pub(super) fn dropped(&mut self) {
         self.eagerness = (self.eagerness + STEP).min(1.0);
+        if self.is_bursty {
+            self.tide.dropped();
+        }
     }
 
     /// A request arrived; whether the plan is a new one.
@@ -121,11 +151,27 @@ impl Learned {
         self.gap_squared += (gap * gap - self.gap_squared) * weight;
         self.rows += (f64::from(rows) - self.rows) * weight;
         self.eagerness = (self.eagerness - STEP * DROPS_BEARABLE).max(0.0);
+        if self.is_bursty {
+            self.tide.arrived();
+        }
+        self.trial.arrived(gap);
         let is_due = self.arrivals.is_multiple_of(PLAN_EVERY) && self.arrivals >= ARRIVALS_MIN;
         if is_due && rules.objective < Nanos::MAX {
+            self.trial.decide(self.eagerness > 0.0);
+            self.judge_bursts();
             self.plan = self.plan_for(rules);
         }
         is_due
+    }
+
+    fn judge_bursts(&mut self) {
+        let is_bursty = self.variation() > BURSTY;
+        match (self.is_bursty, is_bursty) {
+            (false, true) => self.tide.join(),
+            (true, false) => self.tide.leave(),
+            _ => {}
+        }
+        self.is_bursty = is_bursty;
     }
 
     /// The squared variation of the gaps, at least 1: even arrivals are treated as random ones.
@@ -145,21 +191,29 @@ impl Learned {
         let early = Nanos((window - rules.cost.alpha_ns()).max(0.0) as u64);
         let in_a_beta = rate * 1e-9 * rules.cost.beta_ns();
         let worth = in_a_beta / self.variation();
-        if in_a_beta * (PATIENCE as f64) < 1.0 {
-            return Plan {
-                enough: 1,
-                early,
-                target: Some(own),
-            };
+        let at_once = |target| Plan {
+            enough: 1,
+            early,
+            target: Some(target),
+        };
+        if self.trial.is_eager() {
+            return at_once(rows_of(Target::Half));
         }
-        if worth >= own as f64 || self.eagerness <= 0.0 {
+        if in_a_beta * (PATIENCE as f64) < 1.0 {
+            return at_once(own);
+        }
+        let eagerness = match self.is_bursty {
+            true => self.tide.eagerness(),
+            false => self.eagerness,
+        };
+        if worth >= own as f64 || eagerness <= 0.0 {
             return Plan {
                 enough: u64::MAX,
                 early,
                 target: Some(own),
             };
         }
-        let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * self.eagerness;
+        let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * eagerness;
         let least = (WORTHS * worth).min(own as f64);
         let half = rows_of(Target::Half) as f64;
         // In bursts a batch is half as large again: what comes together is served together.

@@ -21,6 +21,7 @@ mod rules;
 mod scheduler;
 mod tournament;
 
+pub use auto::Tide;
 pub use cost::Cost;
 pub use learner::{CostEstimate, CostLearner};
 pub use queue_part::{Candidate, Departure, Member, QueuePart, QueueRules};

@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use super::auto::{Learned, PATIENCE};
+use super::auto::{Learned, PATIENCE, Tide};
 use super::cost::Cost;
 use super::rules::{Delays, DropRule, Release, Target};
 use crate::{Nanos, RequestKey};
@@ -147,6 +147,18 @@ impl QueuePart {
     #[must_use]
     pub fn rules(&self) -> &QueueRules {
         &self.rules
+    }
+
+    /// What the queues under [`Release::Auto`] know together, with what this one did to it since.
+    #[must_use]
+    pub fn tide(&self) -> Tide {
+        self.learned.tide()
+    }
+
+    /// Tells it what the others know. To be called before each call that changes the queue; a queue
+    /// that is never told goes by its own knowledge.
+    pub fn set_tide(&mut self, tide: Tide) {
+        self.learned.set_tide(tide);
     }
 
     /// Requests that wait.

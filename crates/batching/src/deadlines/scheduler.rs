@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::auto::Tide;
 use super::queue_part::{Departure, Member, QueuePart, QueueRules};
 use super::rank_part::{Decision, RankPart};
 use super::rules::Delays;
@@ -135,6 +136,8 @@ pub struct Scheduler {
     config: Config,
     queues: Vec<QueuePart>,
     rank: RankPart,
+    /// What queues under `Release::Auto` know together.
+    tide: Tide,
     now: Nanos,
 }
 
@@ -145,6 +148,7 @@ impl Scheduler {
         Self {
             rank: RankPart::new(0, config.workers, config.delays),
             queues: Vec::new(),
+            tide: Tide::default(),
             now: Nanos(0),
             config,
         }
@@ -222,7 +226,9 @@ impl Scheduler {
                         arrival: self.now.saturating_sub(less),
                         rows: rows.max(1),
                     };
+                    part.set_tide(self.tide);
                     part.push(member, self.now);
+                    self.tide = part.tide();
                     self.offer(queue, actions);
                 }
             }
@@ -254,7 +260,9 @@ impl Scheduler {
     /// Asks a queue for its candidate and tells the rank part.
     fn offer(&mut self, queue: QueueIndex, actions: &mut Actions) {
         if let Some(part) = self.queues.get_mut(queue.0) {
+            part.set_tide(self.tide);
             let candidate = part.candidate(self.now, &mut actions.dropped);
+            self.tide = part.tide();
             self.rank.inform(queue, candidate);
             actions.file_drops(queue);
         }
@@ -284,8 +292,10 @@ impl Scheduler {
             return;
         };
         let first = actions.members.len();
+        part.set_tide(self.tide);
         let departure = part.granted(self.now, free, &mut actions.members, &mut actions.dropped);
         let next = part.candidate(self.now, &mut actions.dropped);
+        self.tide = part.tide();
         let free = match departure {
             None => Some(free),
             Some(departure) => match self.config.completion {

@@ -116,10 +116,10 @@ struct Case {
 fn draw(seed: u64) -> Case {
     let mut random = Random(seed);
     let random = &mut random;
-    // `Auto` learns for 64 arrivals before it does anything: some cases are long.
+    // `Auto` defers nothing for 256 arrivals of a queue: some cases are long.
     let is_long = random.is_one_in(6);
     let (queues, requests, quiet) = match is_long {
-        true => (1 + random.below(2), 100 + random.below(300), 200),
+        true => (1 + random.below(2), 100 + random.below(900), 600),
         false => (1 + random.below(5), 1 + random.below(70), 25),
     };
     let rules: Vec<_> = (0..queues).map(|_| draw_rules(random)).collect();
@@ -134,10 +134,18 @@ fn draw(seed: u64) -> Case {
         Delays::default()
     };
     let (is_wide, gap) = (random.is_one_in(3), 1 + random.below(30));
+    // Some come in bursts, some more slowly from some time on, as if clients waited for answers.
+    let burst = if random.is_one_in(3) { 20 } else { 2 };
+    let slow_from = if random.is_one_in(2) {
+        requests / 2
+    } else {
+        requests
+    };
     let (mut now, mut inputs) = (0, Vec::new());
     for key in 1..=requests {
         // Bursts, and events of the same nanosecond.
-        now += random.below(gap) * random.below(2);
+        let slower = if key > slow_from { 4 } else { 1 };
+        now += random.below(gap) * slower * u64::from(random.is_one_in(burst)) * burst / 2;
         let queue = random.below(rules.len() as u64) as usize;
         let rows = if is_wide {
             1 + random.below(4) as u32

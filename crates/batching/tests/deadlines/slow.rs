@@ -67,7 +67,7 @@ pub(crate) struct Slow {
     queues: Vec<Vec<Request>>,
     candidates: Vec<Option<Candidate>>,
     free: Vec<i128>,
-    histories: Vec<History>,
+    history: History,
     plans: Vec<Option<Plan>>,
     targets: Vec<i128>,
     pub(crate) done: Vec<Done>,
@@ -81,7 +81,7 @@ impl Slow {
             queues: vec![Vec::new(); rules.len()],
             candidates: vec![None; rules.len()],
             free: vec![0; workers],
-            histories: vec![History::default(); rules.len()],
+            history: History::new(rules.len()),
             plans: vec![None; rules.len()],
             targets: rules.iter().map(|rules| rules.target).collect(),
             done: Vec::new(),
@@ -121,7 +121,7 @@ impl Slow {
                 break;
             }
             self.queues[queue].remove(0);
-            self.histories[queue].dropped();
+            self.history.dropped(queue);
             self.done.push(Done::Drop {
                 at: now,
                 queue,
@@ -178,7 +178,8 @@ impl Slow {
         let rules = &self.rules[queue];
         if matches!(rules.release, Release::Auto) {
             let costs = (rules.alpha, rules.beta, rules.objective);
-            let plan = self.histories[queue].arrived(costs, request.arrival, request.rows);
+            let (at, rows) = (request.arrival, request.rows);
+            let plan = self.history.arrived(queue, costs, at, rows);
             if let Some(plan) = plan {
                 self.plans[queue] = Some(plan);
                 if rules.is_target_learned {

@@ -22,81 +22,212 @@ pub(crate) struct Plan {
     pub(crate) target: i128,
 }
 
-/// Everything that a queue has seen.
-#[derive(Clone, Debug, Default)]
+/// Everything that all queues have seen, in order.
+#[derive(Clone, Debug)]
 pub(crate) struct History {
-    happened: Vec<Happened>,
-    last: i128,
+    happened: Vec<(usize, Happened)>,
+    last: Vec<i128>,
+}
+
+/// What is known of a queue at some time.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    arrivals: usize,
+    gap_mean: f64,
+    square_mean: f64,
+    rows_mean: f64,
+    eagerness: f64,
+    is_bursty: bool,
+    /// Turns of the trial so far, and whether clients were seen to wait in that before the last.
+    is_deferring: bool,
+    is_confirmed: bool,
+    confirmed: u32,
+    turn: Vec<f64>,
+    eager_turn: Vec<f64>,
+}
+
+impl Known {
+    fn variation(&self) -> f64 {
+        let mean_squared = (self.gap_mean * self.gap_mean).max(1.0);
+        f64::max(self.square_mean / mean_squared - 1.0, 1.0)
+    }
+
+    fn is_due(&self) -> bool {
+        self.arrivals >= ARRIVALS_MIN && self.arrivals.is_multiple_of(PLAN_EVERY)
+    }
+
+    fn arrive(&mut self, gap: f64, rows: f64) {
+        self.arrivals += 1;
+        let share = 1.0 / self.arrivals.min(MEMORY) as f64;
+        self.gap_mean += (gap - self.gap_mean) * share;
+        self.square_mean += (gap * gap - self.square_mean) * share;
+        self.rows_mean += (rows - self.rows_mean) * share;
+        self.eagerness = (self.eagerness - 0.02 * 0.002).max(0.0);
+        self.turn.push(gap);
+    }
+
+    /// The gaps that count: without the first, and of an eager turn those since the last 256.
+    fn gaps(turn: &[f64], is_deferring: bool) -> &[f64] {
+        let gaps = turn.get(1..).unwrap_or_default();
+        match is_deferring || gaps.is_empty() {
+            true => gaps,
+            false => &gaps[(gaps.len() - 1) / 256 * 256..],
+        }
+    }
+
+    fn next_turn(&mut self) {
+        let gaps = Self::gaps(&self.turn, self.is_deferring);
+        if !self.is_deferring {
+            let length = match self.is_confirmed {
+                true => (2048 << (self.confirmed - 1).min(5)) as usize,
+                false => 256,
+            };
+            if self.turn.len() >= length && gaps.len() >= 128 {
+                self.eager_turn = gaps.to_vec();
+                self.is_deferring = true;
+                self.turn.clear();
+            }
+            return;
+        }
+        let is_comparing = gaps.len() >= 64 && gaps.len() <= 1024;
+        if is_comparing && are_longer(gaps, &self.eager_turn) {
+            (self.is_confirmed, self.confirmed) = (true, self.confirmed + 1);
+        } else if self.turn.len() >= 65536 && self.eagerness <= 0.0 {
+            (self.is_confirmed, self.confirmed) = (false, 0);
+        } else {
+            return;
+        }
+        self.is_deferring = false;
+        self.turn.clear();
+    }
+}
+
+fn are_longer(gaps: &[f64], others: &[f64]) -> bool {
+    let mean = |gaps: &[f64]| gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let error_squared = |gaps: &[f64]| {
+        let squares = gaps.iter().map(|gap| gap * gap).sum::<f64>() / gaps.len() as f64;
+        (squares - mean(gaps) * mean(gaps)).max(0.0) / gaps.len() as f64
+    };
+    let more = mean(gaps) - mean(others);
+    let errors = error_squared(gaps) + error_squared(others);
+    mean(gaps) > mean(others) * 1.1 && more * more > 16.0 * errors
+}
+
+/// What queues with bursts know together.
+#[derive(Default)]
+struct Tide {
+    level: f64,
+    queues: u32,
+}
+
+impl Tide {
+    fn mark(&self) -> f64 {
+        50.0 * f64::from(self.queues.max(1))
+    }
+
+    fn drop(&mut self) {
+        self.level = (self.level + 1.0).min(2.0 * self.mark());
+    }
+
+    fn arrive(&mut self) {
+        let part = (self.level / (2.0 * self.mark())).min(1.0);
+        self.level = (self.level - (0.01 + (0.003 - 0.01) * part)).max(0.0);
+    }
 }
 
 impl History {
-    pub(crate) fn dropped(&mut self) {
-        self.happened.push(Happened::Drop);
+    pub(crate) fn new(queues: usize) -> Self {
+        Self {
+            happened: Vec::new(),
+            last: vec![0; queues],
+        }
+    }
+
+    pub(crate) fn dropped(&mut self, queue: usize) {
+        self.happened.push((queue, Happened::Drop));
     }
 
     /// A new plan, if it is time for one.
     pub(crate) fn arrived(
         &mut self,
-        (alpha, beta, objective): (i128, i128, i128),
+        queue: usize,
+        costs: (i128, i128, i128),
         now: i128,
         rows: i128,
     ) -> Option<Plan> {
-        let (gap, rows) = ((now - self.last) as f64, rows as f64);
-        self.last = now;
-        self.happened.push(Happened::Arrival { gap, rows });
-        let is_arrival = |h: &&Happened| matches!(h, Happened::Arrival { .. });
-        let arrivals = self.happened.iter().filter(is_arrival).count();
-        (arrivals >= ARRIVALS_MIN && arrivals % PLAN_EVERY == 0)
-            .then(|| self.plan(alpha, beta, objective))
+        let (gap, rows) = ((now - self.last[queue]) as f64, rows as f64);
+        self.last[queue] = now;
+        self.happened.push((queue, Happened::Arrival { gap, rows }));
+        let arrival = |h: &&(usize, Happened)| matches!(h.1, Happened::Arrival { .. });
+        let arrivals = self
+            .happened
+            .iter()
+            .filter(|h| h.0 == queue)
+            .filter(arrival);
+        let count = arrivals.count();
+        (count >= ARRIVALS_MIN && count % PLAN_EVERY == 0).then(|| self.plan(queue, costs))
     }
 
-    fn plan(&self, alpha: i128, beta: i128, objective: i128) -> Plan {
-        let (mut arrivals, mut eagerness) = (0, 0.0_f64);
-        let (mut gap_mean, mut square_mean, mut rows_mean) = (0.0, 0.0, 0.0);
-        let mut variation = 1.0;
-        for happened in &self.happened {
-            match *happened {
-                Happened::Drop => eagerness = (eagerness + 0.02).min(1.0),
+    fn plan(&self, queue: usize, costs: (i128, i128, i128)) -> Plan {
+        let mut all = vec![Known::default(); self.last.len()];
+        let mut tide = Tide::default();
+        for &(queue, happened) in &self.happened {
+            let known = &mut all[queue];
+            match happened {
+                Happened::Drop => {
+                    known.eagerness = (known.eagerness + 0.02).min(1.0);
+                    if known.is_bursty {
+                        tide.drop();
+                    }
+                }
                 Happened::Arrival { gap, rows } => {
-                    arrivals += 1;
-                    let share = 1.0 / arrivals.min(MEMORY) as f64;
-                    gap_mean += (gap - gap_mean) * share;
-                    square_mean += (gap * gap - square_mean) * share;
-                    rows_mean += (rows - rows_mean) * share;
-                    variation = square_mean / (gap_mean * gap_mean).max(1.0) - 1.0;
-                    variation = f64::max(variation, 1.0);
-                    eagerness = (eagerness - 0.02 * 0.002).max(0.0);
+                    known.arrive(gap, rows);
+                    if known.is_bursty {
+                        tide.arrive();
+                    }
+                    if known.is_due() {
+                        known.next_turn();
+                        known.is_bursty = known.variation() > 4.0;
+                        tide.queues = all.iter().filter(|known| known.is_bursty).count() as u32;
+                    }
                 }
             }
         }
-        let rate = rows_mean * 1e9 / gap_mean.max(1.0);
-        let own = own(alpha, beta, objective, rate);
-        let early = (objective as f64 * 0.05 - alpha as f64).max(0.0) as i128;
-        let in_a_beta = rate * 1e-9 * beta as f64;
-        let worth = in_a_beta / variation;
-        if in_a_beta * 32.0 < 1.0 {
-            return Plan {
-                enough: Some(1),
-                early,
-                target: own,
-            };
-        }
-        if worth >= own as f64 || eagerness <= 0.0 {
-            return Plan {
-                enough: None,
-                early,
-                target: own,
-            };
-        }
-        let own = own as f64;
-        let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * eagerness;
-        let eager = half(alpha, beta, objective) as f64 * (1.5 - 0.5 / variation);
-        Plan {
-            enough: Some(between(own, (2.0 * worth).min(own)).ceil().max(1.0) as i128),
-            early,
-            target: between(own, eager.min(own)).round().max(1.0) as i128,
-        }
+        plan_of(&all[queue], &tide, costs)
     }
+}
+
+fn plan_of(known: &Known, tide: &Tide, (alpha, beta, objective): (i128, i128, i128)) -> Plan {
+    let rate = known.rows_mean * 1e9 / known.gap_mean.max(1.0);
+    let own = own(alpha, beta, objective, rate);
+    let half = half(alpha, beta, objective);
+    let early = (objective as f64 * 0.05 - alpha as f64).max(0.0) as i128;
+    let in_a_beta = rate * 1e-9 * beta as f64;
+    let worth = in_a_beta / known.variation();
+    let plan = |enough, target| Plan {
+        enough,
+        early,
+        target,
+    };
+    if !known.is_deferring {
+        return plan(Some(1), half);
+    }
+    if in_a_beta * 32.0 < 1.0 {
+        return plan(Some(1), own);
+    }
+    let eagerness = match known.is_bursty {
+        true => (tide.level / tide.mark() - 1.0).clamp(0.0, 1.0),
+        false => known.eagerness,
+    };
+    if worth >= own as f64 || eagerness <= 0.0 {
+        return plan(None, own);
+    }
+    let own = own as f64;
+    let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * eagerness;
+    let eager = half as f64 * (1.5 - 0.5 / known.variation());
+    let enough = between(own, (2.0 * worth).min(own)).ceil().max(1.0) as i128;
+    let target = between(own, eager.min(own)).round().max(1.0) as i128;
+    plan(Some(enough), target)
 }
 
 /// The largest batch that, gathered at the rate and then run, takes no longer than the objective;

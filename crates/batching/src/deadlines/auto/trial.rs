@@ -1,0 +1,189 @@
+//! Whether requests come from clients that wait for their answers before they ask again.
+//!
+//! **Problem.** While requests of such clients are deferred they send none: nobody joins the batch,
+//! and all that deferring does is to make them slower. From arrivals alone it cannot be told: with
+//! several workers there are always some clients that have just been answered.
+//!
+//! **Approach.** An experiment. For [`EAGER`] arrivals nothing is deferred, after them it is, and
+//! the mean gaps between arrivals are compared. If deferring made them longer by [`LONGER`] and by
+//! more than chance explains, clients wait for their answers, and nothing is deferred for the next
+//! [`AGAIN`] arrivals; then it is tried again, and each time that it is confirmed for twice as many
+//! up to [`AGAIN_MAX`]. Otherwise it is deferred for [`DEFERRED`] arrivals, and tried again unless
+//! requests are dropped: at the peak it could be wrong to dispatch at once.
+//!
+//! **Limits.** A load that falls by itself just when the deferring begins is mistaken, until it is
+//! tried again. Less than [`LONGER`] is not noticed.
+
+/// Arrivals that are not deferred before it is tried.
+const EAGER: u32 = 256;
+
+/// Arrivals for which nothing is deferred once clients were seen to wait; at most.
+const AGAIN: u32 = 2048;
+const AGAIN_MAX: u32 = 1 << 16;
+
+/// Arrivals that are deferred before it is tried again, and those of the comparison.
+const DEFERRED: u32 = 1 << 16;
+const COMPARED: u32 = 1024;
+
+/// Fewer arrivals say nothing.
+const COMPARED_MIN: u32 = 64;
+
+/// Gaps must be so much longer.
+const LONGER: f64 = 1.1;
+
+/// And by so many standard deviations.
+const DEVIATIONS: f64 = 4.0;
+
+/// Gaps between arrivals.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    count: u32,
+    sum: f64,
+    squares: f64,
+}
+
+impl Gaps {
+    fn add(&mut self, gap: f64) {
+        self.count += 1;
+        self.sum += gap;
+        self.squares += gap * gap;
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / f64::from(self.count)
+    }
+
+    /// The squared deviation of the mean.
+    fn error_squared(&self) -> f64 {
+        let mean = self.mean();
+        let variance = (self.squares / f64::from(self.count) - mean * mean).max(0.0);
+        variance / f64::from(self.count)
+    }
+
+    fn are_longer_than(&self, other: &Self) -> bool {
+        let more = self.mean() - other.mean();
+        let error_squared = self.error_squared() + other.error_squared();
+        self.mean() > other.mean() * LONGER && more * more > DEVIATIONS * DEVIATIONS * error_squared
+    }
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial {
+    is_eager: bool,
+    /// Of this turn, and of the last eager one.
+    gaps: Gaps,
+    eager: Gaps,
+    /// Arrivals of this turn.
+    arrivals: u32,
+    /// How long an eager turn is.
+    length: u32,
+    /// How long the next one is if clients are seen to wait.
+    again: u32,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self {
+            is_eager: true,
+            gaps: Gaps::default(),
+            eager: Gaps::default(),
+            arrivals: 0,
+            length: EAGER,
+            again: AGAIN,
+        }
+    }
+}
+
+impl Trial {
+    /// Whether nothing is to be deferred.
+    pub(super) fn is_eager(&self) -> bool {
+        self.is_eager
+    }
+
+    /// A request arrived so long after the one before.
+    pub(super) fn arrived(&mut self, gap: f64) {
+        self.arrivals = self.arrivals.saturating_add(1);
+        // The first gap began in the turn before.
+        if self.arrivals == 1 {
+            return;
+        }
+        if self.is_eager && self.gaps.count == EAGER {
+            self.gaps = Gaps::default();
+        }
+        self.gaps.add(gap);
+    }
+
+    /// Goes on to the next turn if it is time.
+    pub(super) fn decide(&mut self, is_dropping: bool) {
+        if self.is_eager {
+            if self.arrivals >= self.length && self.gaps.count >= EAGER / 2 {
+                self.eager = self.gaps;
+                self.turn(false);
+            }
+            return;
+        }
+        let is_comparing = (COMPARED_MIN..=COMPARED).contains(&self.gaps.count);
+        if is_comparing && self.gaps.are_longer_than(&self.eager) {
+            self.length = self.again;
+            self.again = (self.again * 2).min(AGAIN_MAX);
+            self.turn(true);
+        } else if self.arrivals >= DEFERRED && !is_dropping {
+            self.length = EAGER;
+            self.again = AGAIN;
+            self.turn(true);
+        }
+    }
+
+    fn turn(&mut self, is_eager: bool) {
+        self.is_eager = is_eager;
+        self.gaps = Gaps::default();
+        self.arrivals = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of so many arrivals, how many were deferred, when gaps are these, eager and deferred.
+    fn deferred(arrivals: u32, eager: f64, deferred: f64) -> u32 {
+        let mut trial = Trial::default();
+        let mut count = 0;
+        for n in 0..arrivals {
+            let mean = if trial.is_eager() { eager } else { deferred };
+            count += u32::from(!trial.is_eager());
+            // Three short ones and a long one.
+            trial.arrived(mean * if n % 4 == 3 { 3.1 } else { 0.3 });
+            if n % 16 == 15 {
+                trial.decide(false);
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn clients_that_wait_are_not_deferred() {
+        let share = |part: u32| f64::from(part) / 100_000.0;
+        assert!(share(deferred(100_000, 1e6, 5e6)) < 0.01);
+        assert!(share(deferred(100_000, 1e6, 1.5e6)) < 0.04);
+    }
+
+    #[test]
+    fn others_are_but_for_a_hundredth() {
+        assert!(deferred(100_000, 1e6, 1e6) > 98_000);
+        assert!(deferred(100_000, 1e6, 0.5e6) > 98_000);
+    }
+
+    #[test]
+    fn nothing_is_tried_while_requests_are_dropped() {
+        let mut trial = Trial::default();
+        for n in 0..200_000 {
+            trial.arrived(1e6);
+            if n % 16 == 15 {
+                trial.decide(true);
+            }
+            assert!(n < 300 || !trial.is_eager());
+        }
+    }
+}
