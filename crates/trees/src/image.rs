@@ -16,7 +16,7 @@ use crate::shap::blocks::can_explain;
 use crate::shap::lots::{Lots, LotsView};
 use crate::shap::paths::{Branch, PathArrays, expected_value};
 use crate::transform;
-use crate::view::{ALL_GROUPS, EnsembleView, flag};
+use crate::view::{ALL_GROUPS, EnsembleView, ZERO_MAX, flag};
 
 /// First word of an image: name and version of the layout.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x05");
@@ -363,6 +363,10 @@ impl Arrays {
             flags: &self.flags,
             value: &self.value,
             features,
+            zero: match library {
+                Library::Lightgbm => ZERO_MAX,
+                Library::Xgboost | Library::Sklearn => 0.0,
+            },
             is_single: library == Library::Xgboost && self.leaf_vectors.is_empty(),
             is_double: library != Library::Xgboost && self.leaf_vectors.is_empty(),
         })

@@ -22,6 +22,12 @@ pub(crate) const NEWTON_STEPS_MAX: usize = 16;
 /// caches up, and others may meet a busy machine.
 pub(crate) const TUNING_CALLS: usize = 8;
 
+/// Short calls are timed until this time has passed, as long as a busy machine takes a cpu away...
+pub(crate) const TUNING_KERNEL_NANOSECONDS: u64 = 100_000;
+
+/// ...but not more often than this.
+pub(crate) const TUNING_CALLS_MAX: usize = 64;
+
 /// How long kernels of a model are timed: a tenth of what compiling a large model may take.
 pub(crate) const TUNING_NANOSECONDS_MAX: u64 = 50_000_000;
 

@@ -125,8 +125,9 @@ impl Column {
         }
     }
 
-    pub(crate) fn words(self) -> [u32; 4] {
-        [self.asked, self.flags, self.start, 0]
+    /// With the byte of missing values of a column by order, see `RankForm::byte_of_missing`.
+    pub(crate) fn words(self, missing: u8) -> [u32; 4] {
+        [self.asked, self.flags, self.start, u32::from(missing)]
     }
 
     /// The flags of a split that decide what its column holds: where missing values go does not

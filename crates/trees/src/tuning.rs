@@ -7,7 +7,8 @@
 use crate::error::PredictError;
 use crate::image::TUNING_WORDS;
 use crate::kernel::{Engine, Kernel};
-use crate::limits::{BLOCK_ROWS, TUNING_CALLS, TUNING_FEATURES_MAX, TUNING_NANOSECONDS_MAX};
+use crate::limits::{BLOCK_ROWS, TUNING_CALLS, TUNING_CALLS_MAX, TUNING_FEATURES_MAX};
+use crate::limits::{TUNING_KERNEL_NANOSECONDS, TUNING_NANOSECONDS_MAX};
 use crate::output::{Kind, OutputMut};
 use crate::predict::{Predictor, Scratch};
 use crate::ranks::Asked;
@@ -22,6 +23,19 @@ pub(crate) const SIZES: [usize; 7] = [1, 2, 4, 8, 16, 32, BLOCK_ROWS];
 
 /// Contributions of more values than this are not measured.
 const CONTRIBS_MAX: usize = 1 << 20;
+
+/// In the order in which they are timed: those first that are likely to be fast, as what takes
+/// several times as long as the best so far is called but once.
+const CANDIDATES: [Kernel; 5] = [
+    Kernel::Walk,
+    Kernel::BlocksAvx512,
+    Kernel::BlocksAvx2,
+    Kernel::Blocks,
+    Kernel::Nodes,
+];
+
+/// What takes this many times the best has lost.
+const LOST: u64 = 4;
 
 /// Above this many rows a block pays by rule.
 const WALK_TO: usize = 16;
@@ -159,8 +173,11 @@ pub(crate) fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64)
     if view.features > TUNING_FEATURES_MAX || view.ranks.leaf_nodes.is_empty() {
         return tuning;
     }
-    let kernels: Vec<(Kernel, Engine, Predictor<'_>)> = Kernel::ALL
+    // Where there are vectors, plain code for blocks is no candidate.
+    let has_vectors = Kernel::BlocksAvx2.engine(view).is_some();
+    let mut kernels: Vec<(Kernel, Engine, Predictor<'_>)> = CANDIDATES
         .into_iter()
+        .filter(|&kernel| kernel != Kernel::Blocks || !has_vectors)
         .filter_map(|kernel| {
             let engine = kernel.engine(view)?;
             Some((kernel, engine, predictor.with_kernel(kernel)?))
@@ -179,15 +196,20 @@ pub(crate) fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64)
     tuning.contribs = bench.time_contribs(predictor);
     for (place, &rows) in SIZES.iter().enumerate() {
         let mut best = (u64::MAX, Kernel::Nodes, Engine::Nodes);
+        let mut times = Vec::new();
         for (kernel, engine, predictor) in &kernels {
             // A number of rows for which some kernels were not measured keeps its rule.
             let Some(time) = bench.time(predictor, rows, best.0) else {
                 return tuning;
             };
+            times.push((*kernel, time));
             if time < best.0 {
                 best = (time, *kernel, *engine);
             }
         }
+        // What walks gains nothing from more rows; blocks do.
+        let is_worth = |it: &(Kernel, u64)| it.0 != Kernel::Nodes || it.1 / LOST < best.0;
+        kernels.retain(|(kernel, ..)| times.iter().all(|it| it.0 != *kernel || is_worth(it)));
         let (time, kernel, engine) = best;
         tuning.set(place, kernel, engine, Some(time as f64 / rows as f64));
     }
@@ -210,14 +232,20 @@ impl Bench<'_> {
     /// best so far. `None`: there is no time left.
     fn time(&mut self, predictor: &Predictor<'_>, rows: usize, best: u64) -> Option<u64> {
         let mut shortest = u64::MAX;
-        for call in 0..TUNING_CALLS {
+        let first = (self.clock)();
+        for call in 0..TUNING_CALLS_MAX {
             let before = (self.clock)();
+            // Short calls are repeated until a busy machine and cold caches have had their time.
+            let is_enough = before.saturating_sub(first) > TUNING_KERNEL_NANOSECONDS;
+            if call >= TUNING_CALLS && is_enough {
+                break;
+            }
             if before.saturating_sub(self.start) > TUNING_NANOSECONDS_MAX {
                 return None;
             }
             self.call(predictor, rows, call).ok()?;
             shortest = shortest.min((self.clock)().saturating_sub(before));
-            if shortest / 4 > best {
+            if shortest / LOST > best {
                 break;
             }
         }
@@ -325,7 +353,7 @@ mod tests {
         });
         // All take the same by this clock: the first stays.
         assert!(tuned.choices().iter().all(|choice| {
-            choice.kernel == Kernel::Nodes && choice.nanoseconds == Some(10.0 / choice.rows as f64)
+            choice.kernel == Kernel::Walk && choice.nanoseconds == Some(10.0 / choice.rows as f64)
         }));
     }
 

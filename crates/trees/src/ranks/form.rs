@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::keys::Keys;
+use super::quantize::{rank_of, side};
 use super::{
     Asked, COLUMN_CUTS, Column, LEAF_PADDING, LEAVES_MAX, RankView, Split, Step, TABLE, key_of_cut,
     rounded_up,
@@ -20,6 +21,8 @@ pub(crate) struct Source<'a> {
     pub(crate) value: &'a [f64],
     /// Values in a row.
     pub(crate) features: usize,
+    /// Values up to this magnitude are zeros.
+    pub(crate) zero: f64,
     /// Values are `f32`, one for each leaf: XGBoost's scalar leaves.
     pub(crate) is_single: bool,
     /// Values are `f64`, one for each leaf.
@@ -156,7 +159,21 @@ impl RankForm {
         let mut columns: Vec<Column> = columns.collect();
         columns.sort_unstable();
         columns.dedup();
-        self.columns = columns.into_iter().map(Column::words).collect();
+        self.columns = columns
+            .into_iter()
+            .map(|column| column.words(self.byte_of_missing(column)))
+            .collect();
+    }
+
+    /// The byte of NaN: at most, or above, what every split says; where nothing is missing, that of
+    /// 0, which NaN counts as.
+    fn byte_of_missing(&self, column: Column) -> u8 {
+        if column.has(flag::MISSING_NAN | flag::MISSING_ZERO) {
+            return side(column.has(flag::DEFAULT_LEFT));
+        }
+        let Asked { cuts, count, .. } = Asked::of_words(self.asked[column.asked as usize]);
+        let rank = rank_of(&self.cuts[cuts..cuts + count], 0.0);
+        rank.saturating_sub(column.start).min(COLUMN_CUTS as u32) as u8
     }
 
     /// The column of a split and its byte there.
@@ -321,6 +338,17 @@ impl Source<'_> {
         [self.left[node] as usize, self.right[node] as usize]
     }
 
+    /// What splits values as the cut does where small values are zeros: all of them on one side.
+    fn beside_zero(&self, cut: f64) -> f64 {
+        if self.zero == 0.0 || cut.is_nan() || cut > self.zero || cut < -self.zero {
+            cut
+        } else if cut > 0.0 {
+            self.zero.next_up()
+        } else {
+            -self.zero
+        }
+    }
+
     /// The feature and the cut of a split: the smallest number that goes right.
     fn ask(&self, node: usize) -> (u32, f64) {
         let threshold = self.value[node];
@@ -334,7 +362,7 @@ impl Source<'_> {
         } else {
             threshold.next_up() + 0.0
         };
-        (self.feature[node], cut)
+        (self.feature[node], self.beside_zero(cut))
     }
 }
 

@@ -37,24 +37,15 @@ impl Block {
     ) {
         self.columns.resize(view.ranks.columns.len(), Bytes::ZERO);
         match library {
-            Library::Xgboost => self.fill_singles(view, rows, simd, None),
+            Library::Xgboost => self.fill_singles(view, rows, simd),
             // No `f32` lies between a cut and what it is rounded up to.
-            Library::Lightgbm if matches!(rows, Rows::F32(_)) => {
-                self.fill_singles(view, rows, simd, Some(ZERO_MAX as f32));
-            }
-            Library::Lightgbm => self.fill_doubles(view, rows, ZERO_MAX),
-            Library::Sklearn => self.fill_doubles(view, rows, 0.0),
+            _ if matches!(rows, Rows::F32(_)) => self.fill_singles(view, rows, simd),
+            Library::Lightgbm | Library::Sklearn => self.fill_doubles(view, rows),
         }
     }
 
-    /// The values are `f32`; those up to a magnitude are flushed if there is one.
-    fn fill_singles(
-        &mut self,
-        view: &EnsembleView<'_>,
-        rows: Rows<'_>,
-        simd: Simd,
-        flushed: Option<f32>,
-    ) {
+    /// The values are `f32`. That LightGBM takes small ones for zeros is in the cuts.
+    fn fill_singles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, simd: Simd) {
         let form = &view.ranks;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
         let (mut rest, mut index) = (form.asked, 0_u32);
@@ -65,11 +56,6 @@ impl Block {
             let (some, others) = rest.split_at(end);
             rest = others;
             let first = take(&mut self.singles, some, view.features, rows, simd);
-            if let Some(flushed) = flushed {
-                for x in self.singles.as_flattened_mut() {
-                    *x = if x.abs() <= flushed { 0.0 } else { *x };
-                }
-            }
             for (place, &words) in some.iter().enumerate() {
                 let asked = Asked::of_words(words);
                 let values = &self.singles[first.map_or(place, |first| asked.feature - first)];
@@ -78,17 +64,8 @@ impl Block {
                 while let Some((bytes, words)) = columns.next_if(|(_, words)| words[0] == index) {
                     let column = Column::of_words(*words);
                     if is_plain(column) {
-                        let is_left = column.has(flag::DEFAULT_LEFT);
-                        simd.column(values, &self.ranks, (column.start, is_left), bytes);
-                        if column.has(flag::MISSING_NAN) {
-                            continue;
-                        }
-                        // NaN counts as 0 there.
-                        for (byte, &x) in bytes.0.iter_mut().zip(values) {
-                            if x.is_nan() {
-                                *byte = byte_of(view, column, f64::NAN, 0);
-                            }
-                        }
+                        let missing = words[3] as u8;
+                        simd.column(values, &self.ranks, (column.start, missing), bytes);
                         continue;
                     }
                     for (row, byte) in bytes.0.iter_mut().enumerate() {
@@ -101,21 +78,20 @@ impl Block {
         }
     }
 
-    /// LightGBM and scikit-learn: the values are `f64`, those up to a magnitude flushed.
-    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>, zero: f64) {
+    /// LightGBM and scikit-learn: the values are `f64`.
+    fn fill_doubles(&mut self, view: &EnsembleView<'_>, rows: Rows<'_>) {
         let form = &view.ranks;
         let mut columns = self.columns.iter_mut().zip(form.columns).peekable();
         let mut values = [0.0; BLOCK_ROWS];
         for (&words, index) in form.asked.iter().zip(0_u32..) {
             let asked = Asked::of_words(words);
             let cuts = &form.cuts[asked.cuts..][..asked.count];
-            let flushed = |x: f64| if x.abs() <= zero { 0.0 } else { x };
             match rows {
                 Rows::F32(x) => each(x, view.features, asked.feature, |row, x| {
-                    values[row] = flushed(f64::from(x));
+                    values[row] = f64::from(x);
                 }),
                 Rows::F64(x) => each(x, view.features, asked.feature, |row, x| {
-                    values[row] = flushed(x);
+                    values[row] = x;
                 }),
             }
             for (rank, &x) in self.ranks.iter_mut().zip(&values) {
@@ -202,6 +178,6 @@ pub(super) fn byte_of(view: &EnsembleView<'_>, column: Column, x: f64, rank: u32
 }
 
 /// The byte that is at most, or above, what every split says.
-fn side(is_left: bool) -> u8 {
+pub(super) fn side(is_left: bool) -> u8 {
     if is_left { 0 } else { u8::MAX }
 }

@@ -75,11 +75,11 @@ pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32;
 pub(super) fn column(
     values: &[f32; BLOCK_ROWS],
     ranks: &[u32; BLOCK_ROWS],
-    (start, is_left): (u32, bool),
+    (start, missing): (u32, u8),
     out: &mut Bytes,
 ) {
     let start = _mm256_set1_epi32(start as i32);
-    let missing = _mm256_set1_epi32(if is_left { 0 } else { 255 });
+    let missing = _mm256_set1_epi32(i32::from(missing));
     let (values, _) = values.as_chunks::<HALF>();
     let (ranks, _) = ranks.as_chunks::<HALF>();
     let (out, _) = out.0.as_chunks_mut::<HALF>();

@@ -138,11 +138,11 @@ pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32;
 pub(super) fn column(
     values: &[f32; BLOCK_ROWS],
     ranks: &[u32; BLOCK_ROWS],
-    (start, is_left): (u32, bool),
+    (start, missing): (u32, u8),
     out: &mut Bytes,
 ) {
     let start = _mm512_set1_epi32(start as i32);
-    let missing = _mm_set1_epi8(if is_left { 0 } else { -1 });
+    let missing = _mm_set1_epi8(missing as i8);
     let (values, _) = values.as_chunks::<LANES>();
     let (ranks, _) = ranks.as_chunks::<LANES>();
     let (out, _) = out.0.as_chunks_mut::<LANES>();
@@ -176,23 +176,18 @@ pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
     }
 }
 
-/// Slots are below their number, a power of two.
-const SLOT: usize = 2 * LEAVES_MAX - 1;
-
 /// From the last split to the first: which leaf rows reach is that of the child they go to.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
-    let before = LEAVES_MAX.saturating_sub(splits.len());
-    let slots = &mut slots.reached;
+    let slots = &mut slots.reached[LEAVES_MAX - splits.len()..];
     for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
         let x = bytes(&columns[usize::from(column)]);
         let goes_left = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
-        let [left, right] = [left, right].map(|child| (before + usize::from(child)) & SLOT);
-        let [left, right] = [bytes(&slots[left]), bytes(&slots[right])];
+        let [left, right] = [left, right].map(|child| bytes(&slots[usize::from(child)]));
         let reached = _mm512_mask_mov_epi8(right, goes_left, left);
-        store_bytes(&mut slots[(before + split) & SLOT], reached);
+        store_bytes(&mut slots[split], reached);
     }
-    *out = slots[before];
+    *out = slots[0];
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]

@@ -168,13 +168,12 @@ impl Simd {
         }
     }
 
-    /// The bytes of a column that begins with this cut and has missing values at the left or right
-    /// end.
+    /// The bytes of a column that begins with this cut and has this byte for NaN.
     pub(crate) fn column(
         self,
         values: &[f32; BLOCK_ROWS],
         ranks: &[u32; BLOCK_ROWS],
-        column: (u32, bool),
+        column: (u32, u8),
         out: &mut Bytes,
     ) {
         match self.0 {

@@ -41,10 +41,9 @@ pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32;
 pub(super) fn column(
     values: &[f32; BLOCK_ROWS],
     ranks: &[u32; BLOCK_ROWS],
-    (start, is_left): (u32, bool),
+    (start, missing): (u32, u8),
     out: &mut Bytes,
 ) {
-    let missing = if is_left { 0 } else { u8::MAX };
     for ((byte, &rank), x) in out.0.iter_mut().zip(ranks).zip(values) {
         let rank = rank.saturating_sub(start).min(COLUMN_CUTS as u32) as u8;
         *byte = if x.is_nan() { missing } else { rank };
