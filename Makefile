@@ -48,8 +48,8 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test bignode -- --nocapture
 	target/release/xtask demo
 
-bignode: tools ## the emulated machine: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, a kernel that forgets pins
-	$(CARGO) test --package albacore-xtask --test bignode -- --nocapture
+bignode: tools ## emulated machines: 8 and 32 cpus with SMT, 2 and 4 NUMA nodes, cgroup v2, a kernel that forgets pins
+	ALBACORE_SOAK=2 $(CARGO) test --package albacore-xtask --test bignode -- --nocapture
 
 fuzz: tools ## feed damaged model files to the readers for FUZZ_SECONDS (60); what breaks lies in target/fuzz
 	@command -v c++ >/dev/null || { echo "installing a C++ compiler for libFuzzer (apt-get install g++)"; apt-get update -qq && apt-get install -y -qq g++; }

@@ -24,7 +24,7 @@ mod site;
 pub use certificates::{Authority, Identity};
 pub use control_plane::{ControlPlane, Options};
 pub use error::TestbedError;
-pub use guest::Guest;
+pub use guest::{Guest, Size};
 pub use image::Image;
 pub use keep::Seen;
 pub use node::{Machine, Node, NodeOptions, Task};

@@ -17,9 +17,49 @@ use crate::limits::{GUEST_TIME_MAX, READY_PERIOD};
 use crate::{Program, TestbedError};
 use archive::Archive;
 
-/// A machine to be emulated: 8 cpus in 2 packages of 2 cores with 2 threads, 2 NUMA nodes.
+/// How large a machine is. Every core has two threads, every package is a NUMA node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Size {
+    /// 8 cpus: 2 packages of 2 cores.
+    #[default]
+    Eight,
+    /// 32 cpus: 4 packages of 4 cores.
+    ThirtyTwo,
+}
+
+impl Size {
+    /// Packages, and cores in each.
+    fn shape(self) -> (u32, u32) {
+        match self {
+            Self::Eight => (2, 2),
+            Self::ThirtyTwo => (4, 4),
+        }
+    }
+
+    /// The emulator's words for cpus and memories.
+    fn words(self) -> Vec<String> {
+        let (packages, cores) = self.shape();
+        let cpus = cores * 2;
+        let smp = format!(
+            "{},sockets={packages},cores={cores},threads=2",
+            packages * cpus
+        );
+        let mut words = vec!["-m".to_owned(), MEMORY.to_string(), "-smp".to_owned(), smp];
+        for node in 0..packages {
+            let memory = format!("memory-backend-ram,id=m{node},size={}M", MEMORY / packages);
+            let (first, last) = (node * cpus, node * cpus + cpus - 1);
+            let numa = format!("node,cpus={first}-{last},memdev=m{node}");
+            words.extend(["-object".to_owned(), memory, "-numa".to_owned(), numa]);
+        }
+        words
+    }
+}
+
+/// A machine to be emulated.
 #[derive(Clone, Debug, Default)]
 pub struct Guest {
+    /// Its cpus.
+    pub size: Size,
     /// The first process; it lies at `/NAME`.
     pub init: PathBuf,
     /// Its arguments.
@@ -37,9 +77,9 @@ pub struct Guest {
 /// Mebibytes of memory.
 const MEMORY: u32 = 4_096;
 
-/// Its cpus, memories and kernel.
-const MACHINE: &str = "-accel tcg,thread=multi,tb-size=512 -cpu Nehalem -smp 8,sockets=2,cores=2,threads=2 \
-    -numa node,cpus=0-3,memdev=m0 -numa node,cpus=4-7,memdev=m1 -display none -monitor none -no-reboot";
+/// What is the same for machines of all sizes.
+const MACHINE: &str =
+    "-accel tcg,thread=multi,tb-size=512 -cpu Nehalem -display none -monitor none -no-reboot";
 
 impl Guest {
     /// Boots it, waits until it is off, and gives what it wrote to its console. It has no network.
@@ -104,7 +144,6 @@ impl Guest {
         let disk = folder.join("disk.cpio");
         self.write(&disk, &kernel.join("modules"))
             .map_err(TestbedError::file(&disk))?;
-        let half = MEMORY / 2;
         let name = self.init.file_name().unwrap_or_default().to_string_lossy();
         let line = format!(
             "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable random.trust_cpu=on cgroup_no_v1=all \
@@ -113,11 +152,7 @@ impl Guest {
         );
         // Emulated, not virtualized: a machine that is virtual itself may offer a /dev/kvm that hangs.
         let mut words: Vec<OsString> = vec!["qemu-system-x86_64".into()];
-        words.extend(["-m".into(), MEMORY.to_string().into()]);
-        for memory in ["m0", "m1"] {
-            let object = format!("memory-backend-ram,id={memory},size={half}M");
-            words.extend(["-object".into(), object.into()]);
-        }
+        words.extend(self.size.words().into_iter().map(OsString::from));
         words.extend(MACHINE.split_whitespace().map(OsString::from));
         words.extend(["-kernel".into(), kernel.join("vmlinuz").into()]);
         words.extend(["-initrd".into(), disk.into()]);

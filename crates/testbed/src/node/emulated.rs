@@ -9,7 +9,7 @@ use super::task::Task;
 use crate::guest::console;
 use crate::keep::{MACHINE, Machine};
 use crate::site::{GUEST_ADDRESS, NODE_ADDRESS, Site};
-use crate::{Guest, Program, TestbedError};
+use crate::{Guest, Program, Size, TestbedError};
 
 /// Where `albacore-testbed serve` answers.
 const SERVE_PORT: u16 = 7;
@@ -175,6 +175,7 @@ fn guest(site: &Site, programs: &Path, kubernetes: &Path) -> Result<Guest, Testb
     let extensions = Path::new("/usr/lib/x86_64-linux-gnu/xtables");
     add(&mut files, extensions).map_err(TestbedError::file(extensions))?;
     Ok(Guest {
+        size: Size::Eight,
         init: site.program().to_owned(),
         arguments: vec!["guest".into(), site.folder().to_string_lossy().into_owned()],
         programs: wanted,

@@ -1,6 +1,6 @@
 //! What happens in the guest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use albacore_os::{HostRoot, Kubepods, Tid, read_mask, read_members, write_mask};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::DONE;
+use crate::{DONE, many};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const UID: &str = "0f0e0d0c-0b0a-4908-8706-050403020100";
@@ -21,8 +21,14 @@ const LOG: &str = "/tmp/run.log";
 pub(crate) fn live() {
     let done = std::panic::catch_unwind(|| {
         step("mounts", mounts);
-        step("the machine", the_machine);
-        let (pod, container) = step("a pod", make_pod);
+        if online() == many::CPUS {
+            many::live();
+            return;
+        }
+        step("the machine", || {
+            the_machine(&["8 cpus", "4 cores", "2 numa domains", "2 packages"]);
+        });
+        let (pod, container) = step("a pod", || make_pod("0-3"));
         let mut placer = step("placed", || placed(&container));
         step("the cpuset widens", || widens(&container));
         step("and again and again", || narrows_and_widens(&container));
@@ -42,7 +48,7 @@ pub(crate) fn live() {
     std::thread::sleep(Duration::from_secs(10));
 }
 
-fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
+pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let done = work();
     println!("{:6.2} s: {what}", start.elapsed().as_secs_f64());
@@ -64,18 +70,24 @@ fn mounts() {
     run(&["ip", "link", "set", "lo", "up"]);
 }
 
-fn the_machine() {
+fn online() -> String {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online");
+    text.unwrap().trim().to_owned()
+}
+
+/// What `albacore topology` says of the machine first.
+pub(crate) fn the_machine(parts: &[&str]) {
     let output = Command::new("/albacore").arg("topology").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let first = text.lines().next().unwrap_or_default();
     println!("{first}");
-    for part in ["8 cpus", "4 cores", "2 numa domains", "2 packages"] {
+    for part in parts {
         assert!(first.contains(part), "{part}: {text}");
     }
 }
 
 /// The cgroup of a container as the kubelet and containerd make it; its pod and itself.
-fn make_pod() -> (PathBuf, PathBuf) {
+pub(crate) fn make_pod(cpus: &str) -> (PathBuf, PathBuf) {
     let mut directory = PathBuf::from(CGROUPS);
     for name in ["", "kubepods", "burstable", &format!("pod{UID}"), CONTAINER] {
         directory.push(name);
@@ -84,7 +96,7 @@ fn make_pod() -> (PathBuf, PathBuf) {
             fs::write(directory.join("cgroup.subtree_control"), "+cpuset").unwrap();
         }
     }
-    fs::write(directory.join("cpuset.cpus"), "0-3").unwrap();
+    fs::write(directory.join("cpuset.cpus"), cpus).unwrap();
     (directory.parent().unwrap().to_owned(), directory)
 }
 
@@ -100,7 +112,7 @@ fn start(directory: &Path, command: &mut Command) -> Child {
     child.unwrap()
 }
 
-fn until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
+pub(crate) fn until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
@@ -109,10 +121,10 @@ fn until(what: &str, limit: Duration, is_so: impl Fn() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// The masks of the workers' threads in this cgroup, each as the kernel prints it.
-fn masks(directory: &Path) -> Vec<String> {
+/// The masks of the workers' threads in this cgroup by their names, each as the kernel prints it.
+pub(crate) fn masks(directory: &Path) -> BTreeMap<String, String> {
     let pids = fs::read_to_string(directory.join("cgroup.procs")).unwrap();
-    let mut found = Vec::new();
+    let mut found = BTreeMap::new();
     for pid in pids.lines() {
         let tasks = fs::read_dir(format!("/proc/{pid}/task"))
             .into_iter()
@@ -120,12 +132,13 @@ fn masks(directory: &Path) -> Vec<String> {
         for task in tasks.flatten() {
             let text = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
             // Workers are named so by the server.
-            if text("comm").starts_with("albw") {
+            let name = text("comm").trim().to_owned();
+            if name.starts_with("albw") {
                 let status = text("status");
                 let mask = status
                     .lines()
                     .find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
-                found.extend(mask.map(|mask| mask.trim().to_owned()));
+                found.extend(mask.map(|mask| (name, mask.trim().to_owned())));
             }
         }
     }
@@ -135,22 +148,30 @@ fn masks(directory: &Path) -> Vec<String> {
 /// Four threads, each on one cpu of its own, all within `cpus`.
 fn is_placed(directory: &Path, cpus: &[u32]) -> bool {
     let masks = masks(directory);
-    let own: BTreeSet<u32> = masks.iter().filter_map(|mask| mask.parse().ok()).collect();
+    let own: BTreeSet<u32> = masks
+        .values()
+        .filter_map(|mask| mask.parse().ok())
+        .collect();
     masks.len() == 4 && own.len() == 4 && own.iter().all(|cpu| cpus.contains(cpu))
 }
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 fn placed(container: &Path) -> Child {
+    let placer = serve(container, "/fraud.yaml");
+    until("placed", LONG, || is_placed(container, &[0, 1, 2, 3]));
+    placer
+}
+
+/// Starts `albacore run` in a container.
+pub(crate) fn serve(container: &Path, file: &str) -> Child {
     let log = fs::File::create(LOG).unwrap();
     let mut command = Command::new("/albacore");
     command
-        .args(["run", "-f", "/fraud.yaml"])
+        .args(["run", "-f", file])
         .stdout(log.try_clone().unwrap())
         .stderr(log);
-    let placer = start(container, &mut command);
-    until("placed", LONG, || is_placed(container, &[0, 1, 2, 3]));
-    placer
+    start(container, &mut command)
 }
 
 /// Beside the server runs a process that is pinned and that nobody looks after: it shows what this kernel does.
@@ -207,7 +228,7 @@ fn narrows_and_widens(container: &Path) {
 }
 
 fn hotplug(container: &Path) {
-    let before: BTreeSet<String> = masks(container).into_iter().collect();
+    let before: BTreeSet<String> = masks(container).into_values().collect();
     let victim = before.iter().find(|cpu| *cpu != "0").unwrap().clone();
     let online = format!("/sys/devices/system/cpu/cpu{victim}/online");
     fs::write(&online, "0").unwrap();
@@ -249,7 +270,7 @@ fn from_another_namespace(pod: &Path) {
     assert!(processes >= 4, "run, front, two workers");
 }
 
-fn given_back(placer: &mut Child) {
+pub(crate) fn given_back(placer: &mut Child) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(placer.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     assert!(placer.wait().unwrap().success());

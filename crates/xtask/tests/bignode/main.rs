@@ -1,6 +1,6 @@
 //! A machine that the one at hand is not: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, and a kernel (6.1) that forgets a
 //! thread's pin when its cpuset widens. This program boots it with itself as its first process, and is the test there. In
-//! `make e2e` it becomes a node, too: a kubelet runs on it, and the release.
+//! `make e2e` it becomes a node, too: a kubelet runs on it, and the release. `make bignode` adds a machine of 32 cpus.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,6 +12,7 @@ mod guest;
 #[path = "../node/kernel.rs"]
 #[allow(dead_code, reason = "reads the machine at hand; the rig knows it")]
 mod kernel;
+mod many;
 mod release;
 #[path = "../node/rig.rs"]
 #[allow(dead_code, reason = "some of it is for nodes on the machine at hand")]
@@ -21,7 +22,7 @@ mod threads;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use albacore_testbed::{Guest, product, product_of};
+use albacore_testbed::{Guest, Size, product, product_of};
 
 /// What the guest says at its end.
 const DONE: &str = "the guest is content";
@@ -74,13 +75,23 @@ fn a_big_node_with_cgroup_v2_keeps_its_placement() {
         ..Guest::default()
     };
     println!("{:6.2} s: programs", start.elapsed().as_secs_f64());
-    let console = Guest::run(&guest).unwrap();
-    println!("{console}");
-    println!("{:6.2} s: guest", start.elapsed().as_secs_f64());
-    assert!(
-        console.contains(DONE),
-        "the guest is not content, see above"
-    );
+    let mut sizes = vec![Size::Eight];
+    if std::env::var_os("ALBACORE_SOAK").is_some() {
+        sizes.push(Size::ThirtyTwo);
+    }
+    for size in sizes {
+        let guest = Guest {
+            size,
+            ..guest.clone()
+        };
+        let console = Guest::run(&guest).unwrap();
+        println!("{console}");
+        println!("{:6.2} s: guest", start.elapsed().as_secs_f64());
+        assert!(
+            console.contains(DONE),
+            "the guest is not content, see above"
+        );
+    }
     if std::env::var_os(rig::MADE).is_some() {
         release::lives();
     }
