@@ -3,7 +3,7 @@
 use crate::kernel;
 use crate::limits::BLOCK_ROWS;
 use crate::predict::{Call, Element, Predictor, Scratch};
-use crate::ranks::keys::push_keys;
+use crate::ranks::keys::fill_keys;
 use crate::shap;
 use crate::shap::blocks::{FEW, contribs_of_row};
 use crate::simd::Simd;
@@ -64,8 +64,11 @@ impl Predictor<'_> {
     ) {
         let (view, features) = (self.view(), self.features());
         let kernel::Scratch { keys, singles, .. } = &mut scratch.kernel;
-        keys.clear();
-        push_keys(
+        let count = view.key_count();
+        if keys.len() < count {
+            keys.resize(count, 0);
+        }
+        fill_keys(
             view,
             self.library(),
             call.rows,

@@ -170,7 +170,11 @@ impl<'a> EnsembleView<'a> {
     /// Keys of a row for the walk.
     pub(crate) fn key_count(&self) -> usize {
         let is_set = |words: &&[u32; 4]| Column::of_words(**words).has(flag::CATEGORICAL);
-        self.keys().sets() + self.ranks.columns.iter().filter(is_set).count()
+        let sets = match self.has_sets() {
+            true => self.ranks.columns.iter().filter(is_set).count(),
+            false => 0,
+        };
+        self.keys().sets() + sets
     }
 }
 

@@ -8,11 +8,13 @@ use std::ops::{AddAssign, Range};
 
 use super::{Scratch, Task};
 use crate::ranks::Step;
-use crate::ranks::keys::push_keys;
+use crate::ranks::keys::fill_keys;
 use crate::simd::Simd;
 
 /// Walks at a time. Eight chains of dependent loads keep two load units busy.
 const ABREAST: usize = 8;
+/// Places of keys are 16 bits: of so many keys, none needs a check.
+const WINDOW: usize = 1 << 16;
 
 /// Adds the leaves that the rows reach to `margins`, rows x groups; `value` is what a leaf's word
 /// adds.
@@ -32,11 +34,14 @@ pub(crate) fn sum<T: AddAssign>(
     let (groups, count) = (view.groups, task.count());
     let Scratch { keys, singles, .. } = scratch;
     let simd = Simd::best();
-    keys.clear();
-    for row in 0..count {
-        push_keys(view, library, rows, (row, simd), (keys, singles));
+    let stride = view.key_count();
+    // Whole windows of the last row, too.
+    if keys.len() < count * stride + WINDOW {
+        keys.resize(count * stride + WINDOW, 0);
     }
-    let stride = keys.len() / count.max(1);
+    for (row, keys) in keys.chunks_exact_mut(stride).take(count).enumerate() {
+        fill_keys(view, library, rows, (row, simd), (keys, singles));
+    }
     let steps = view.ranks.steps;
     let start_of = |tree: usize| view.node_starts[tree] as usize;
     let together = count / ABREAST * ABREAST;
@@ -45,8 +50,9 @@ pub(crate) fn sum<T: AddAssign>(
             let nodes = &steps[start_of(tree)..start_of(tree + 1)];
             let group = view.tree_groups[tree] as usize;
             for first in (0..together).step_by(ABREAST) {
-                let from = std::array::from_fn(|lane| (first + lane) * stride);
-                let reached = descend(nodes, keys, ([0; ABREAST], from), view.depths[tree]);
+                let from: [usize; ABREAST] = std::array::from_fn(|lane| (first + lane) * stride);
+                let key = |lane: usize, place: usize| keys[from[lane] + place];
+                let reached = descend(nodes, key, [0; ABREAST], view.depths[tree]);
                 for (lane, word) in reached.into_iter().enumerate() {
                     margins[(first + lane) * groups + group] += value(word);
                 }
@@ -54,35 +60,53 @@ pub(crate) fn sum<T: AddAssign>(
         }
     }
     for row in together..count {
-        let keys = &keys[row * stride..][..stride];
+        let Some(keys) = keys[row * stride..].first_chunk::<WINDOW>() else {
+            return;
+        };
         let margins = &mut margins[row * groups..][..groups];
-        for first in trees.clone().step_by(ABREAST) {
-            let count = ABREAST.min(trees.end - first);
-            // The last tree stands in for those behind it.
-            let starts = std::array::from_fn(|lane| start_of(first + lane.min(count - 1)));
-            let depth = view.depths[first..first + count].iter().max();
-            let depth = depth.copied().unwrap_or(0);
-            let reached = descend(steps, keys, (starts, [0; ABREAST]), depth);
-            for (lane, &word) in reached[..count].iter().enumerate() {
-                margins[view.tree_groups[first + lane] as usize] += value(word);
-            }
-        }
+        sum_row(task, trees.clone(), keys, (margins, &value));
     }
 }
 
-/// The words of the leaves that are reached after `depth` steps: of each walk, the node to start
-/// from and where its row's keys begin.
+/// Adds the leaves that one row reaches to its margins.
+fn sum_row<T: AddAssign>(
+    task: Task<'_>,
+    trees: Range<usize>,
+    keys: &[u32; WINDOW],
+    (margins, value): (&mut [T], impl Fn(u32) -> T),
+) {
+    let view = task.view;
+    let (steps, key) = (view.ranks.steps, |_, place: usize| keys[place]);
+    let (starts, few_starts) = view.node_starts[trees.start..trees.end].as_chunks::<ABREAST>();
+    let (depths, few_depths) = view.depths[trees.clone()].as_chunks::<ABREAST>();
+    let (targets, few_targets) = view.tree_groups[trees].as_chunks::<ABREAST>();
+    for ((starts, depths), groups) in starts.iter().zip(depths).zip(targets) {
+        let starts = starts.map(|start| start as usize);
+        let depth = depths.iter().fold(0, |a, &b| a.max(b));
+        let reached = descend(steps, key, starts, depth);
+        for (word, &group) in reached.into_iter().zip(groups) {
+            margins[group as usize] += value(word);
+        }
+    }
+    for ((&start, &depth), &group) in few_starts.iter().zip(few_depths).zip(few_targets) {
+        let [word] = descend(steps, key, [start as usize], depth);
+        margins[group as usize] += value(word);
+    }
+}
+
+/// The words of the leaves that are reached after `depth` steps from nodes `at`; `key` is that of
+/// a walk's row at a place.
 #[inline(always)]
-fn descend(
+fn descend<const N: usize>(
     steps: &[Step],
-    keys: &[u32],
-    (mut at, from): ([usize; ABREAST], [usize; ABREAST]),
+    key: impl Fn(usize, usize) -> u32,
+    mut at: [usize; N],
     depth: u32,
-) -> [u32; ABREAST] {
+) -> [u32; N] {
     for _ in 0..depth {
-        for (at, from) in at.iter_mut().zip(from) {
+        for (walk, at) in at.iter_mut().enumerate() {
             let [last_left, place] = steps[*at];
-            let is_right = keys[from + (place & 0xffff) as usize] > last_left;
+            let is_right = key(walk, (place & 0xffff) as usize) > last_left;
             *at += (place >> 16) as usize + usize::from(is_right);
         }
     }

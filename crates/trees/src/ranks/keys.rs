@@ -75,13 +75,13 @@ impl Special {
     }
 }
 
-/// Appends the keys of a row, for a model that has steps.
-pub(crate) fn push_keys(
+/// Fills in the keys of a row, for a model that has steps.
+pub(crate) fn fill_keys(
     view: &EnsembleView<'_>,
     library: Library,
     rows: Rows<'_>,
     (row, simd): (usize, Simd),
-    (keys, singles): (&mut Vec<u32>, &mut Vec<f32>),
+    (keys, singles): (&mut [u32], &mut Vec<f32>),
 ) {
     let form = &view.ranks;
     let layout = view.keys();
@@ -115,20 +115,19 @@ pub(crate) fn push_keys(
         (Library::Lightgbm, Rows::F32(_)) => ZERO_MAX as f32,
         _ => 0.0,
     };
-    let start = keys.len();
-    keys.push(0);
-    keys.resize(start + layout.sets(), 0);
-    let planes = keys[start + 1..].chunks_exact_mut(width.max(1));
+    keys[0] = 0;
+    let (planes, sets) = keys.split_at_mut(layout.sets());
+    let planes = planes[1..].chunks_exact_mut(width.max(1));
     for (out, &plane) in planes.zip(form.planes) {
         simd.keys(values, Special::new(zero, plane), out);
     }
     if view.has_sets() {
-        for column in form.columns.iter().map(|&words| Column::of_words(words)) {
-            if column.has(flag::CATEGORICAL) {
-                let feature = form.asked[column.asked as usize][0] as usize;
-                let x = row.prepared(library, feature);
-                keys.push(u32::from(byte_of(view, column, x, 0)));
-            }
+        let columns = form.columns.iter().map(|&words| Column::of_words(words));
+        let columns = columns.filter(|column| column.has(flag::CATEGORICAL));
+        for (key, column) in sets.iter_mut().zip(columns) {
+            let feature = form.asked[column.asked as usize][0] as usize;
+            let x = row.prepared(library, feature);
+            *key = u32::from(byte_of(view, column, x, 0));
         }
     }
 }
