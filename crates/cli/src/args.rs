@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench_scheduler::BenchSchedulerArgs;
 use crate::partition::PartitionArgs;
+use crate::predict_command::PredictOptions;
 use crate::simulate::SimulateArgs;
 
 pub(crate) use plan::{FileArg, Mode, ObstacleArg, PlanArgs, Policy, Solver, ThreadArg};
@@ -183,6 +184,8 @@ pub(crate) struct PredictArgs {
     /// What to predict
     #[arg(long, value_enum, default_value_t = Kind::Value)]
     pub(crate) kind: Kind,
+    #[command(flatten)]
+    pub(crate) options: PredictOptions,
     /// Threads that share the rows; the result does not depend on it [default: one for each usable cpu]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
@@ -228,13 +231,17 @@ pub(crate) enum Output {
 pub(crate) enum Kind {
     /// The model's prediction
     Value,
-    /// The raw score, before the objective's transformation
+    /// The raw score, before the objective's transformation (XGBoost's output_margin)
+    #[value(alias = "output_margin")]
     Margin,
-    /// SHAP values: one for each feature, then the bias
+    /// SHAP values: one for each feature, then the bias (pred_contribs)
+    #[value(alias = "pred_contribs")]
     Contribs,
-    /// SHAP interaction values: one for each pair of features, with the bias as last row and column
+    /// SHAP interaction values: one for each pair of features, with the bias as last row and column (pred_interactions)
+    #[value(alias = "pred_interactions")]
     Interactions,
-    /// The leaf that each tree takes the row to
+    /// The leaf that each tree takes the row to (pred_leaf)
+    #[value(alias = "pred_leaf")]
     Leaf,
 }
 

@@ -1,6 +1,8 @@
 //! `albacore predict`: a model and rows in, predictions out. Rows do not depend on each other, so that threads share
 //! them and the result is the same for any number of threads.
 
+mod options;
+
 use std::fs::File;
 use std::io::Read as _;
 use std::num::NonZero;
@@ -13,6 +15,9 @@ use albacore_trees::{ElementType, Image, Kind, Model, OutputMut, Predictor, Rows
 use crate::args::{self, PredictArgs};
 use crate::failure::Failure;
 use crate::limits::{FILE_BYTES_MAX, OUTPUT_ELEMENTS_MAX, PREDICT_THREADS_MAX};
+
+use options::Asked;
+pub(crate) use options::PredictOptions;
 
 /// Reads, predicts, writes.
 pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
@@ -41,6 +46,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let job = Job {
         predictor: &predictor,
         kind,
+        asked: &args.options.read(&predictor, table.rows)?,
         table: &table,
         threads,
         model: &args.model,
@@ -108,6 +114,7 @@ pub(crate) fn read_model(path: &Path) -> Result<Model, Failure> {
 struct Job<'a> {
     predictor: &'a Predictor<'a>,
     kind: Kind,
+    asked: &'a Asked,
     table: &'a Table,
     threads: usize,
     /// For messages.
@@ -122,7 +129,10 @@ impl Job<'_> {
     ) -> Result<(), Failure> {
         let elements = self.predict(wrap)?;
         let mut shape = vec![self.table.rows];
-        shape.extend(self.predictor.output_row_shape(self.kind));
+        match self.kind {
+            Kind::Leaf => shape.push(self.asked.trees),
+            kind => shape.extend(self.predictor.output_row_shape(kind)),
+        }
         albacore_npy::write(output, &shape, &elements)
             .map_err(|e| Failure::Failed(format!("cannot write {}: {e}", output.display())))
     }
@@ -131,7 +141,11 @@ impl Job<'_> {
         &self,
         wrap: for<'x> fn(&'x mut [T]) -> OutputMut<'x>,
     ) -> Result<Vec<T>, Failure> {
-        let (rows, width) = (self.table.rows, self.predictor.output_width(self.kind));
+        let rows = self.table.rows;
+        let width = match self.kind {
+            Kind::Leaf => self.asked.trees,
+            kind => self.predictor.output_width(kind),
+        };
         let count = rows
             .checked_mul(width)
             .filter(|&n| n <= OUTPUT_ELEMENTS_MAX);
@@ -173,7 +187,12 @@ impl Job<'_> {
             Floats::F64(all) => Rows::F64(&all[values]),
         };
         let mut scratch = Scratch::default();
-        let predicted = self.predictor.predict(self.kind, rows, out, &mut scratch);
+        let options = self.asked.options(first..last, self.predictor.groups());
+        let (predictor, kind) = (self.predictor, self.kind);
+        let predicted = match self.asked.is_approximate {
+            true => predictor.predict_approx(kind, rows, &options, out, &mut scratch),
+            false => predictor.predict_with(kind, rows, &options, out, &mut scratch),
+        };
         predicted.map_err(|e| Failure::file(self.model, &e))
     }
 }

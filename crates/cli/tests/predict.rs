@@ -276,3 +276,63 @@ fn wrong_options_are_bad_usage() {
         &["no/such/out.npy", "directory"],
     );
 }
+
+#[test]
+fn base_margins_and_approximate_contributions_are_those_of_the_library() {
+    for name in ["xgb_binary_logistic", "xgb_multi_target"] {
+        let zoo = Zoo::new(name);
+        let (model, out) = (model_file(name), zoo.dir.path().join("out.npy"));
+        let margins = zoo.dir.path().join("margins.npy");
+        fs::write(&margins, npz_member(name, "base_margin_in").unwrap()).unwrap();
+        let base = ["--base-margin", margins.to_str().unwrap()];
+        let more = [&["--kind", "output_margin", "--threads", "3"], &base[..]].concat();
+        let ran = predict(&model, &zoo.rows(), &out, &more);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{name}");
+        let got = parse_npy(&fs::read(&out).unwrap());
+        assert_close(name, &got, &zoo.expected("margin_with_base_margin"), 0.0);
+
+        let more = ["--kind", "pred_contribs", "--approx-contribs"];
+        assert_eq!(predict(&model, &zoo.rows(), &out, &more).code, 0, "{name}");
+        let got = parse_npy(&fs::read(&out).unwrap());
+        assert_close(name, &got, &zoo.expected("approx_contribs"), 1e-4);
+    }
+}
+
+#[test]
+fn ranges_of_iterations_add_up_and_have_their_trees_as_columns() {
+    let zoo = Zoo::new("xgb_binary_logistic");
+    let (model, out) = (model_file(zoo.name), zoo.dir.path().join("out.npy"));
+    let leaves = |range: &str| {
+        let more = ["--kind", "leaf", "--iteration-range", range];
+        let ran = predict(&model, &zoo.rows(), &out, &more);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{range}");
+        parse_npy(&fs::read(&out).unwrap())
+    };
+    let (all, first, rest) = (leaves("0,0"), leaves("0,2"), leaves("2,0"));
+    assert_eq!(first.shape, [all.shape[0], 2]);
+    assert_eq!(rest.shape, [all.shape[0], all.shape[1] - 2]);
+    for (row, whole) in all.elements.chunks(all.shape[1]).enumerate() {
+        let part = |of: &Array| of.elements[row * of.shape[1]..][..of.shape[1]].to_vec();
+        assert_eq!([part(&first), part(&rest)].concat(), whole);
+    }
+}
+
+#[test]
+fn options_that_do_not_fit_the_model_or_the_rows_are_refused() {
+    let zoo = Zoo::new("xgb_stump");
+    let out = zoo.dir.path().join("out.npy");
+    let run = |name: &str, more: &[&str]| predict(&model_file(name), &zoo.rows(), &out, more);
+    let of_usage = [
+        (["--iteration-range", "0,100000"], "100000"),
+        (["--iteration-range", "3"], "comma"),
+    ];
+    for (more, word) in of_usage {
+        assert_refused(&run(zoo.name, &more), 64, &[word]);
+    }
+    let rows = zoo.rows();
+    let rows = rows.to_str().unwrap();
+    let not_margins = run(zoo.name, &["--base-margin", rows]);
+    assert_refused(&not_margins, 1, &["rows.npy", "margins"]);
+    let no_kind = run(zoo.name, &["--approx-contribs"]);
+    assert_refused(&no_kind, 1, &["contributions"]);
+}

@@ -9,4 +9,4 @@ mod header;
 mod limits;
 mod table;
 
-pub use table::{Element, Floats, NpyError, Table, read_table, write};
+pub use table::{Element, Floats, NpyError, Table, read_numbers, read_table, write};

@@ -70,13 +70,36 @@ pub fn read_table(path: &Path) -> Result<Table, NpyError> {
     parse_table(BufReader::new(File::open(path)?))
 }
 
-fn parse_table(mut reader: impl Read) -> Result<Table, NpyError> {
+/// Reads an array of numbers, one for each row, or a table as [`read_table`] does.
+///
+/// # Errors
+/// As `read_table`, for other shapes.
+pub fn read_numbers(path: &Path) -> Result<Table, NpyError> {
+    parse(BufReader::new(File::open(path)?), |shape| match *shape {
+        [rows] => Some((rows, 1)),
+        [rows, columns] => Some((rows, columns)),
+        _ => None,
+    })
+}
+
+fn parse_table(reader: impl Read) -> Result<Table, NpyError> {
+    parse(reader, |shape| match *shape {
+        [rows, columns] => Some((rows, columns)),
+        _ => None,
+    })
+}
+
+/// `table` makes rows and columns of a shape.
+fn parse(
+    mut reader: impl Read,
+    table: fn(&[usize]) -> Option<(usize, usize)>,
+) -> Result<Table, NpyError> {
     let Header {
         descr,
         is_fortran,
         shape,
     } = Header::read(&mut reader)?;
-    let &[rows, columns] = shape.as_slice() else {
+    let Some((rows, columns)) = table(&shape) else {
         return Err(NpyError::NotATable(shape_text(&shape)));
     };
     let size = match descr.as_str() {

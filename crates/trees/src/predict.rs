@@ -158,6 +158,12 @@ impl<'a> Predictor<'a> {
         self.model.view.iterations()
     }
 
+    /// Number of trees of a range of boosting iterations; `None` if it is not inside the model.
+    #[must_use]
+    pub fn trees_of(&self, iterations: Range<usize>) -> Option<usize> {
+        self.model.view.trees_of(iterations).map(|trees| trees.len())
+    }
+
     /// Margin before any tree, per group: the base score as the objective links it.
     #[must_use]
     pub fn base_margins(&self) -> &'a [f64] {
