@@ -91,16 +91,7 @@ fn placement(rig: &Rig) -> (Value, Value) {
 
 /// Counts, cpus and hashes of the NodePlacement, and every thread that the agent dumps, against the kernel.
 fn the_api_says_the_same(rig: &Rig, _: &Cpus) {
-    let dump = [
-        "exec",
-        "-n",
-        AGENT,
-        "daemonset/albacore-agent",
-        "-c",
-        "agent",
-        "--",
-    ];
-    let dump = json(rig, &[&dump[..], &["/albacore-agent", "dump"]].concat());
+    let dump: Value = serde_json::from_str(&rig.ask_agent("dump").unwrap()).unwrap();
     let seen = look(&rig.node, &uid(rig));
     let threads = dump[0]["threads"].as_array().unwrap();
     assert_eq!(threads.len(), seen.masks.len(), "{dump}");

@@ -108,22 +108,8 @@ fn a_neighbor_comes_and_goes(rig: &mut Rig) {
 fn the_kubelet_starts_again(rig: &mut Rig) {
     let (front, masks) = (rig.front(), rig.masks());
     rig.node.kill("kubelet").unwrap();
-    let alive = [
-        "exec",
-        "-n",
-        AGENT,
-        "daemonset/albacore-agent",
-        "-c",
-        "agent",
-        "--",
-        "/albacore-agent",
-        "alive",
-    ];
     rig.until("a kubelet that works", || {
-        let asked = rig.node.plane().kubectl(&alive);
-        asked
-            .is_ok_and(|output| output.status.success())
-            .then_some(())
+        rig.ask_agent("alive").map(|_| ())
     });
     assert_eq!(rig.front(), front);
     assert_eq!(rig.masks(), masks, "nothing moved");
@@ -200,18 +186,7 @@ fn a_profile_of_its_own(rig: &mut Rig) {
     rig.until("the placement", || is_scattered(front).then_some(()));
     a_worker_is_killed(rig);
     a_neighbor_comes_and_goes(rig);
-    let rows = [
-        "exec",
-        "-n",
-        AGENT,
-        "daemonset/albacore-agent",
-        "-c",
-        "agent",
-        "--",
-        "/albacore-agent",
-        "dump",
-    ];
-    let rows = rig.kubectl(&rows);
+    let rows = rig.ask_agent("dump").unwrap();
     assert_eq!(
         rows.matches("\"verified\"").count(),
         WORKERS * THREADS,

@@ -198,6 +198,23 @@ impl Rig {
         ]);
     }
 
+    /// Runs a command of the agent in its container; what it printed, or `None` if it failed.
+    pub(crate) fn ask_agent(&self, command: &str) -> Option<String> {
+        let words = [
+            "exec",
+            "-n",
+            AGENT,
+            "daemonset/albacore-agent",
+            "-c",
+            "agent",
+            "--",
+        ];
+        let words = [&words[..], &["/albacore-agent", command]].concat();
+        let output = self.node.plane().kubectl(&words).ok()?;
+        let text = String::from_utf8(output.stdout).unwrap();
+        output.status.success().then_some(text)
+    }
+
     pub(crate) fn uid(&self, namespace: &str, selector: &str) -> Option<String> {
         let path = "jsonpath={.items[0].metadata.uid}";
         let words = ["get", "pods", "-n", namespace, "-l", selector, "-o", path];
