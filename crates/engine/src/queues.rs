@@ -26,6 +26,8 @@ const PERCENTILE: f64 = 99.0;
 #[derive(Debug)]
 struct Known {
     learner: CostLearner,
+    /// Rows of the largest batch that was learned from.
+    largest: usize,
     objective: Option<Objective>,
 }
 
@@ -34,6 +36,7 @@ impl Known {
         let percentile = objective.map_or(PERCENTILE, |objective| objective.percentile);
         Self {
             learner: CostLearner::new(percentile / 100.0),
+            largest: 0,
             objective,
         }
     }
@@ -113,6 +116,22 @@ impl Queues {
         }
     }
 
+    /// How long a batch of so many rows takes at most by what was seen; `None` while nothing is
+    /// believed. What is known of small batches may say nothing of the rows of large ones: beyond
+    /// the largest that was seen, it is as if more of those ran one after the other.
+    pub(super) fn longest(
+        &self,
+        queue: QueueIndex,
+        rows: usize,
+        scheduler: &Scheduler,
+    ) -> Option<Nanos> {
+        let cost = scheduler.profile(queue).cost?;
+        let largest = self.0.get(queue.0).map_or(1, |known| known.largest.max(1));
+        let times = rows.div_ceil(largest).max(1) as u64;
+        let one = cost.of(rows.min(largest) as u64);
+        Some(Nanos(one.0.saturating_mul(times)))
+    }
+
     /// A batch is done.
     pub(super) fn observe(
         &mut self,
@@ -125,6 +144,7 @@ impl Queues {
             return;
         };
         known.learner.observe(rows as u64, took);
+        known.largest = known.largest.max(rows);
         let samples = known
             .learner
             .estimate()

@@ -1,11 +1,12 @@
-//! One keep-alive HTTP/1.1 connection that reopens itself.
+//! One connection that reopens itself: HTTP/1.1 with keep-alive, or HTTP/2 for gRPC.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper::HeaderMap;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::Request;
@@ -13,10 +14,27 @@ use crate::Request;
 /// Status that stands for "no answer": refused, reset, or cut off in the body.
 pub(crate) const NO_ANSWER: u16 = 0;
 
+type Body = Full<Bytes>;
+
+/// What messages are sent by.
+enum Sender {
+    One(http1::SendRequest<Body>),
+    Two(http2::SendRequest<Body>),
+}
+
+impl Sender {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::One(sender) => sender.is_closed(),
+            Self::Two(sender) => sender.is_closed(),
+        }
+    }
+}
+
 /// A connection to one server.
 #[derive(Default)]
 pub(crate) struct Connection {
-    sender: Option<http1::SendRequest<Full<Bytes>>>,
+    sender: Option<Sender>,
 }
 
 impl Connection {
@@ -36,36 +54,76 @@ impl Connection {
         &mut self,
         request: &Request,
     ) -> Result<(u16, Option<Duration>), ExchangeError> {
+        let is_grpc = request.is_grpc();
         let mut sender = match self.sender.take() {
             Some(sender) if !sender.is_closed() => sender,
-            _ => connect(request.address).await?,
+            _ => connect(request.address, is_grpc).await?,
         };
-        sender.ready().await?;
-        let mut message = hyper::Request::post(&request.path).header("host", "localhost");
+        let mut message = hyper::Request::post(match is_grpc {
+            false => request.path.clone(),
+            true => format!("http://{}{}", request.address, request.path),
+        });
+        if !is_grpc {
+            message = message.header("host", "localhost");
+        }
         for (name, value) in &request.headers {
             message = message.header(name, value);
         }
         let message = message.body(Full::new(request.body.clone()))?;
-        let answer = sender.send_request(message).await?;
-        let status = answer.status().as_u16();
+        let answer = match &mut sender {
+            Sender::One(sender) => {
+                sender.ready().await?;
+                sender.send_request(message).await?
+            }
+            Sender::Two(sender) => {
+                sender.ready().await?;
+                sender.send_request(message).await?
+            }
+        };
         let run = answer
             .headers()
             .get("server-timing")
             .and_then(|v| run_time(v.to_str().ok()?));
-        answer.into_body().collect().await?;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await?;
+        let status = match is_grpc {
+            false => head.status.as_u16(),
+            true => grpc_status(body.trailers().unwrap_or(&head.headers)),
+        };
         self.sender = Some(sender);
         Ok((status, run))
     }
 }
 
-async fn connect(
-    address: std::net::SocketAddr,
-) -> Result<http1::SendRequest<Full<Bytes>>, ExchangeError> {
+/// The HTTP status that says the same as a gRPC one.
+fn grpc_status(trailers: &HeaderMap) -> u16 {
+    let code = trailers.get("grpc-status").and_then(|v| v.to_str().ok());
+    match code {
+        None => NO_ANSWER,
+        Some("0") => 200,
+        Some("3") => 400,
+        Some("4" | "1") => 504,
+        Some("5") => 404,
+        Some("8") => 429,
+        Some("12") => 501,
+        Some("14") => 503,
+        Some(_) => 500,
+    }
+}
+
+async fn connect(address: std::net::SocketAddr, is_grpc: bool) -> Result<Sender, ExchangeError> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    Ok(sender)
+    let io = TokioIo::new(stream);
+    Ok(if is_grpc {
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        tokio::spawn(connection);
+        Sender::Two(sender)
+    } else {
+        let (sender, connection) = http1::handshake(io).await?;
+        tokio::spawn(connection);
+        Sender::One(sender)
+    })
 }
 
 #[derive(Debug, thiserror::Error)]

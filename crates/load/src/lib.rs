@@ -8,8 +8,14 @@
 mod arrivals;
 mod connection;
 mod drive;
+mod look;
+mod message;
+mod outcome;
 mod summary;
 
-pub use arrivals::poisson;
+pub use arrivals::{Random, RecordError, gamma, poisson, recorded};
 pub use drive::{Load, LoadError, Request, Sample, Shape, drive};
+pub use look::{LookError, get};
+pub use message::{Call, Wire};
+pub use outcome::{Outcome, Report};
 pub use summary::{Summary, percentile, summarize};

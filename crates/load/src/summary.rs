@@ -67,6 +67,8 @@ mod tests {
             latency: Duration::from_millis(ms),
             status,
             run: None,
+            request: 0,
+            lag: Duration::ZERO,
         };
         let samples = [
             sample(1, 200),

@@ -407,11 +407,12 @@ fn chunked_bodies_pipelining_and_clients_that_leave_are_served() {
 fn metrics_count_what_happened() {
     let server = start();
     let body = infer(3, &[0.5; 87], 29).to_string();
-    assert_eq!(
-        server
-            .post("/v2/models/small/infer", &[], body.as_bytes())
-            .status,
-        200
+    let answer = server.post("/v2/models/small/infer", &[], body.as_bytes());
+    assert_eq!(answer.status, 200);
+    let timing = answer.header("server-timing").unwrap();
+    assert!(
+        timing.starts_with("queue;dur=") && timing.contains(", run;dur="),
+        "{timing}"
     );
     assert_eq!(
         server
@@ -433,6 +434,8 @@ fn metrics_count_what_happened() {
         "albacore_rows_total{model=\"small\"} 3",
         "albacore_late_total{model=\"small\"} 0",
         "albacore_worker_restarts_total 0",
+        "albacore_worker_hangs_total 0",
+        "albacore_batch_beta_seconds{model=\"small\",kind=\"value\"} 0.0",
         "albacore_workers_ready 2",
         "albacore_batch_rows_bucket{le=\"+Inf\",model=\"small\"} 1",
         "# EOF",

@@ -146,7 +146,9 @@ async fn terms_are_taken_where_they_are_right_and_refused_by_name_where_not() {
     assert_eq!(status.code(), Code::DeadlineExceeded);
     let mut call = tonic::Request::new(request(1, "output"));
     call.set_timeout(Duration::from_secs(60));
-    client.model_infer(call).await.unwrap();
+    let reply = client.model_infer(call).await.unwrap();
+    let timing = reply.metadata().get("server-timing").unwrap();
+    assert!(timing.to_str().unwrap().contains("run;dur="));
 }
 
 #[tokio::test(flavor = "multi_thread")]

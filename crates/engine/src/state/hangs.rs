@@ -59,13 +59,10 @@ impl State {
         now: Nanos,
     ) -> Patience {
         let nanos = |time: std::time::Duration| time.as_nanos() as u64;
-        let base = match self.scheduler.profile(queue).cost {
+        let base = match self.queues.longest(queue, rows, &self.scheduler) {
             None => nanos(HANG_PATIENCE_UNKNOWN),
-            // What is known of small batches may say nothing of large ones: as if each row were one.
-            Some(cost) => {
-                let rows = rows as u64;
-                let alone = cost.of(1).0.saturating_mul(rows);
-                let longest = cost.of(rows).0.max(alone).saturating_mul(HANG_FACTOR);
+            Some(longest) => {
+                let longest = longest.0.saturating_mul(HANG_FACTOR);
                 longest.max(nanos(HANG_PATIENCE_MIN))
             }
         };

@@ -18,6 +18,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::told::Desk;
+use albacore_batching::LatencyLine;
 use albacore_engine::{Engine, Histogram, KindSet, Load, ModelStats, Stats, kind_name};
 
 /// The media type of [`Metrics::print`].
@@ -151,7 +152,8 @@ impl Collector for FromEngine {
         let stats = self.0.stats();
         whole_server(&mut encoder, &stats)?;
         of_the_window(&mut encoder, &stats.load)?;
-        per_model(&mut encoder, &stats.models)
+        per_model(&mut encoder, &stats.models)?;
+        learned(&mut encoder, &stats.models)
     }
 }
 
@@ -292,6 +294,33 @@ fn of_the_window(encoder: &mut DescriptorEncoder<'_>, load: &Load) -> Result<(),
     for (name, help, value) in shares {
         let gauge = ConstGauge::new(value);
         gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+    }
+    Ok(())
+}
+
+/// What batches cost, l(b) = alpha b + beta, by the costliest kind of their requests.
+fn learned(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    type Part = fn(&LatencyLine) -> f64;
+    let gauges: [(&str, &str, Part); 3] = [
+        ("batch_alpha", "Learned time of a row in a batch", |line| {
+            line.alpha
+        }),
+        ("batch_beta", "Learned time of a dispatch", |line| line.beta),
+        (
+            "batch_residual",
+            "Standard deviation of batches from alpha b + beta",
+            |line| line.deviation,
+        ),
+    ];
+    for (name, help, part) in gauges {
+        let unit = Some(&Unit::Seconds);
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for model in models {
+            for (kind, line) in &model.latency {
+                let labels = [("model", model.name.as_str()), ("kind", kind_name(*kind))];
+                ConstGauge::new(part(line) / 1e9).encode(family.encode_family(&labels)?)?;
+            }
+        }
     }
     Ok(())
 }

@@ -21,13 +21,14 @@ mod terms;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::live::Board;
 use crate::told::Desk;
-use albacore_engine::{Engine, KindSet, ModelHandle, Reply};
+use albacore_engine::{Engine, KindSet, ModelHandle, Reply, Timing};
 use datatype::Datatype;
 use metrics::Metrics;
 use refused::Refused;
@@ -67,6 +68,20 @@ impl Front {
         Ok(async move { reply.await.map_err(Refused::from) })
     }
 }
+
+/// The value of `Server-Timing`, which tells a client how long its request waited and ran, in
+/// milliseconds.
+fn server_timing(timing: Timing) -> String {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    format!(
+        "queue;dur={:.3}, run;dur={:.3}",
+        ms(timing.queue),
+        ms(timing.compute)
+    )
+}
+
+/// The name of that header, over gRPC of that metadata.
+const SERVER_TIMING: &str = "server-timing";
 
 /// Serves until `shutdown` resolves, then stops accepting, answers what was accepted and returns.
 ///

@@ -18,7 +18,7 @@ use super::super::refused::Refused;
 use super::super::terms::{PRIORITY, TIMEOUT, Terms};
 use super::super::{Front, metrics, raw};
 use super::Calls;
-use albacore_engine::{ElementType, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply};
+use albacore_engine::{ElementType, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply, Timing};
 
 impl Calls {
     /// Answers one infer call and counts it.
@@ -26,7 +26,7 @@ impl Calls {
         &self,
         headers: &HeaderMap,
         request: ModelInferRequest,
-    ) -> Result<ModelInferResponse, Refused> {
+    ) -> Result<(ModelInferResponse, Timing), Refused> {
         let start = Instant::now();
         let (name, version) = (&request.model_name, &request.model_version);
         let found = ask::find(&self.front.engine, name, version);
@@ -81,7 +81,7 @@ async fn results(
     handle: ModelHandle,
     request: ModelInferRequest,
     kinds: &mut KindSet,
-) -> Result<ModelInferResponse, Refused> {
+) -> Result<(ModelInferResponse, Timing), Refused> {
     let edition = handle.edition();
     let model = edition.info();
     let (wanted, asked) = wanted(model, &request)?;
@@ -102,7 +102,8 @@ async fn results(
     let id = request.id;
     drop((request.inputs, request.raw_input_contents)); // the rows are in shared memory now
     let reply = reply.await?;
-    Ok(response(model, id, rows, &wanted, &reply))
+    let response = response(model, id, rows, &wanted, &reply);
+    Ok((response, reply.timing()))
 }
 
 /// The outputs of the reply. Either all are raw or none is: the protocol knows no mixture.

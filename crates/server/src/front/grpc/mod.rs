@@ -27,7 +27,7 @@ use tonic_health::server::HealthReporter;
 use super::limits::{BODY_BYTES_MAX, HEALTH_PERIOD, STREAM_WINDOW_BYTES, STREAMS_MAX};
 use super::metadata::{self, Tensor};
 use super::refused::{Cause, Refused};
-use super::{Front, FrontError, ask};
+use super::{Front, FrontError, SERVER_TIMING, ask, server_timing};
 
 type Service = GrpcInferenceServiceServer<Calls>;
 
@@ -187,8 +187,13 @@ impl GrpcInferenceService for Calls {
         request: Request<ModelInferRequest>,
     ) -> Result<Response<ModelInferResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let reply = self.infer(&metadata.into_headers(), request).await?;
-        Ok(Response::new(reply))
+        let (reply, timing) = self.infer(&metadata.into_headers(), request).await?;
+        let mut reply = Response::new(reply);
+        // infallible: digits, letters and punctuation
+        if let Ok(timing) = server_timing(timing).parse() {
+            reply.metadata_mut().insert(SERVER_TIMING, timing);
+        }
+        Ok(reply)
     }
 }
 

@@ -15,7 +15,8 @@ use super::super::ask::{self, VERSION, Wanted};
 use super::super::datatype::Datatype;
 use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
 use super::super::refused::Refused;
-use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
+use super::super::{SERVER_TIMING, server_timing};
+use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply, Timing};
 
 /// What this server sends.
 pub(super) type HttpReply = Response<Full<Bytes>>;
@@ -67,6 +68,7 @@ pub(super) struct Results {
     body: Vec<u8>,
     /// Set when binary tensors follow the JSON.
     json_bytes: Option<usize>,
+    timing: Timing,
 }
 
 impl Results {
@@ -113,7 +115,11 @@ impl Results {
         for (_, _, values) in outputs.iter().filter(|&&(binary, ..)| binary) {
             body.extend_from_slice(values);
         }
-        Self { body, json_bytes }
+        Self {
+            body,
+            json_bytes,
+            timing: reply.timing(),
+        }
     }
 
     /// The reply, compressed if `coding` says so and it is worth it.
@@ -130,6 +136,11 @@ impl Results {
             None => (None, self.body),
         };
         let mut reply = with_type(StatusCode::OK, kind, body);
+        // infallible: digits, letters and punctuation
+        if let Ok(timing) = HeaderValue::try_from(server_timing(self.timing)) {
+            let name = HeaderName::from_static(SERVER_TIMING);
+            reply.headers_mut().insert(name, timing);
+        }
         if let Some(coding) = coding {
             reply
                 .headers_mut()
