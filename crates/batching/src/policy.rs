@@ -6,7 +6,8 @@ use crate::deadlines::{Cost, DropRule, QueueRules, Release, Target};
 /// When a batch leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The scheduler's own choice: at present as soon as a worker is free.
+    /// The scheduler's own choice: deferred as far as that raises goodput or leaves workers idle, as
+    /// soon as a worker is free for clients that wait for their answers, and before that is known.
     Auto,
     /// As late as the objective allows; as soon as a worker is free where no objective is known.
     Deferred,
@@ -58,9 +59,7 @@ impl Policy {
         };
         let window = |target| DropRule::Window { target };
         let (release, drop) = match *self {
-            // Not `Release::Auto` yet: clients that wait for their answers before they ask again send nothing while
-            // they are made to wait, which the core does not see.
-            Self::Auto => (Release::Eager, window(Target::Half)),
+            Self::Auto => (Release::Auto, window(Target::Auto)),
             Self::Deferred => {
                 let early = Nanos(objective.0 / EARLY_PART);
                 (Release::Deferred { early }, window(Target::Half))

@@ -1,6 +1,9 @@
 //! The figures of the article's settings: goodput of policies and drop rules on every set, and how
 //! fast the simulator is. `cargo bench -p albacore-simulator -- resnet a100 speed`; with `judge=auto`
-//! instead: `auto` beside the best of all the others on each set.
+//! instead: `auto` beside the best of all the others on each set, or with `all` on every set that
+//! the acceptance names; `closed`: `auto` beside eager where clients wait for their answers.
+//! `requests=`, `seeds=` and `from=` (the first seed) say how much is run; `at=RATE,RATE` prints the
+//! figures there instead of searching.
 #![allow(clippy::unwrap_used)] // a benchmark that cannot run fails by panicking
 
 use std::time::Instant;
@@ -110,6 +113,33 @@ fn set(name: &str, requests: u64) -> Option<Scenario> {
     })
 }
 
+/// Every set on which `auto` must not be beaten.
+const SETS: [&str; 20] = [
+    "resnet",
+    "inception",
+    "fig6a-1",
+    "fig6a-2",
+    "fig6a-3",
+    "fig6a-5",
+    "fig6a-7",
+    "fig6a-9",
+    "fig6a-11",
+    "fig6a-13",
+    "fig6a-15",
+    "a100",
+    "a100-zipf",
+    "1080ti",
+    "1080ti-zipf",
+    "gamma-15",
+    "gamma-25",
+    "gamma-50",
+    "gamma-100",
+    "flat",
+];
+
+/// Loads at which idle shares are compared, as shares of the best goodput.
+const LOADS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.9];
+
 /// What is compared, by name.
 fn policies(names: &str) -> Vec<(&'static str, Policy, DropRule, f64)> {
     let all = [
@@ -213,41 +243,165 @@ fn best_of_the_others(base: &Scenario) -> (f64, &'static str) {
     best
 }
 
-/// `auto` beside the best of the others: goodput, and idle shares beside those of deferred.
-/// Their best is searched unless it is `known`.
-fn judge(name: &str, base: &Scenario, seeds: u64, known: Option<f64>) {
-    let auto_of = |base: &Scenario| Scenario {
+fn auto_of(base: &Scenario) -> Scenario {
+    Scenario {
         policy: Policy::Auto,
         drop: DropRule::Window {
             target: Target::Auto,
         },
         ..base.clone()
-    };
-    let (mut sums, mut label) = ((0.0, 0.0), "");
-    for seed in 1..=seeds {
-        let base = Scenario {
-            seed,
-            ..base.clone()
-        };
-        let best = known.map_or_else(|| best_of_the_others(&base), |best| (best, "known"));
-        label = best.1;
-        sums.0 += best.0 / seeds as f64;
-        sums.1 += goodput(&auto_of(&base), &mut |_| ()) / seeds as f64;
     }
-    let (best, auto) = sums;
-    let idle = |scenario: &Scenario, share| run(&scenario.at_rate(best * share)).idle_share;
-    let less: Vec<String> = [0.2, 0.5, 0.8]
-        .into_iter()
-        .map(|share| {
-            let points = idle(base, share) - idle(&auto_of(base), share);
-            format!("{:.1}", points * 100.0)
-        })
-        .collect();
+}
+
+fn mean(of: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = of.len() as f64;
+    of.sum::<f64>() / count
+}
+
+/// The figures at these rates.
+fn print_at(
+    name: &str,
+    base: &Scenario,
+    rates: Vec<f64>,
+    seeds: std::ops::Range<u64>,
+    policies: &[(&'static str, Policy, DropRule, f64)],
+) {
+    for rate in rates {
+        for (&(label, policy, drop, early), seed) in policies
+            .iter()
+            .flat_map(|p| seeds.clone().map(move |seed| (p, seed)))
+        {
+            let f = run(&Scenario {
+                policy,
+                drop,
+                early,
+                seed,
+                ..base.at_rate(rate)
+            });
+            println!(
+                "{name:12} {rate:8.0} {label:18} bad {:.4} worst {:.4} idle {:.3} mean {:.1}",
+                f.bad_rate, f.worst_model_bad_rate, f.idle_share, f.batch_mean
+            );
+        }
+    }
+}
+
+/// `auto` beside the best of the others: goodput, and idle shares beside those of deferred, means of
+/// the seeds.
+fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>) {
+    let of_seed = |seed| Scenario {
+        seed,
+        ..base.clone()
+    };
+    let (mut found, mut less) = (Vec::new(), [0.0; LOADS.len()]);
+    let mut label = "";
+    for seed in seeds {
+        let base = of_seed(seed);
+        let (best, whose) = best_of_the_others(&base);
+        label = whose;
+        found.push((best, goodput(&auto_of(&base), &mut |_| ())));
+        let idle = |scenario: &Scenario, rate| run(&scenario.at_rate(rate)).idle_share;
+        for (sum, load) in less.iter_mut().zip(LOADS) {
+            let rate = best * load;
+            *sum += idle(&base, rate) - idle(&auto_of(&base), rate);
+        }
+    }
+    let ratios = || found.iter().map(|(best, auto)| auto / best * 100.0);
+    let least = ratios().fold(f64::MAX, f64::min);
+    let less = less.map(|sum| format!("{:.1}", sum * 100.0 / found.len() as f64));
     println!(
-        "| {name} | {best:.0} ({label}) | {auto:.0} | {:.1} % | {} |",
-        auto / best * 100.0,
+        "| {name} | {:.0} ({label}) | {:.0} | {:.1} % ({least:.1}) | {} |",
+        mean(found.iter().map(|f| f.0)),
+        mean(found.iter().map(|f| f.1)),
+        mean(found.iter().map(|(best, auto)| auto / best * 100.0)),
         less.join(", ")
     );
+}
+
+/// Clients that wait for their answers: how long their requests queue, and how many are answered.
+fn closed(requests: u64) {
+    println!("| model, clients, thought | policy | p50 ms | p99 ms | answered a second |");
+    println!("| --- | --- | --- | --- | --- |");
+    let models = [
+        ("resnet", 1.053, 5.072, 25.0, 8),
+        ("small", 0.01, 0.4, 25.0, 2),
+        ("two of them", 0.01, 0.4, 25.0, 2),
+    ];
+    for (name, alpha, beta, slo, workers) in models {
+        for (clients, think) in [
+            (1, 0.2),
+            (2, 0.2),
+            (8, 0.2),
+            (8, 20.0),
+            (32, 0.2),
+            (64, 0.2),
+            (200, 0.2),
+        ] {
+            let one = |n: usize| model(&format!("{name}{n}"), alpha, beta, slo);
+            let models = (0..if name == "two of them" { 2 } else { 1 })
+                .map(one)
+                .collect();
+            let mut base = scenario(workers, models, requests);
+            base.source = Source::Closed {
+                clients,
+                think: Nanos((think * MS) as u64),
+                popularity: Popularity::Equal,
+                requests,
+            };
+            let eager = Scenario {
+                policy: Policy::Eager,
+                drop: HALF,
+                ..base.clone()
+            };
+            for (policy, scenario) in [
+                ("eager", eager),
+                ("auto", auto_of(&base)),
+                ("deferred", base),
+            ] {
+                let f = run(&scenario);
+                let ms = |nanos: Nanos| nanos.0 as f64 / MS;
+                println!(
+                    "| {name}, {clients}, {think} ms | {policy} | {:.3} | {:.3} | {:.0} |",
+                    ms(f.queue_p50),
+                    ms(f.queue_p99),
+                    f.good_per_second
+                );
+            }
+        }
+    }
+}
+
+/// The goodput of policies, mean of the seeds, and the figures there.
+fn search(
+    name: &str,
+    base: &Scenario,
+    seeds: std::ops::Range<u64>,
+    asked: Vec<(&'static str, Policy, DropRule, f64)>,
+) {
+    for (label, policy, drop, early) in asked {
+        let mut found = Vec::new();
+        for seed in seeds.clone() {
+            let scenario = Scenario {
+                policy,
+                drop,
+                early,
+                seed,
+                ..base.clone()
+            };
+            found.push(goodput(&scenario, &mut |_| ()));
+        }
+        let mean = found.iter().sum::<f64>() / found.len() as f64;
+        let at = run(&Scenario {
+            policy,
+            drop,
+            early,
+            ..base.at_rate(mean)
+        });
+        println!(
+            "{name:12} {label:18} {mean:9.0} r/s  median {} mean {:.1} idle {:.3} bad {:.4}",
+            at.batch_median, at.batch_mean, at.idle_share, at.bad_rate
+        );
+    }
 }
 
 fn main() {
@@ -261,9 +415,17 @@ fn main() {
             .find_map(|a| a.strip_prefix(key)?.strip_prefix('='))
     };
     let number = |key: &str, or: u64| option(key).map_or(or, |n| n.parse().unwrap());
-    let (requests, seeds) = (number("requests", 500_000), number("seeds", 1));
-    for name in arguments.iter().filter(|a| !a.contains('=')) {
-        match name.as_str() {
+    let (requests, first) = (number("requests", 500_000), number("from", 1));
+    let seeds = first..first + number("seeds", 1);
+    let names = arguments.iter().map(String::as_str);
+    let names = names
+        .filter(|a| !a.contains('='))
+        .flat_map(|name| match name {
+            "all" => SETS.to_vec(),
+            name => vec![name],
+        });
+    for name in names {
+        match name {
             "speed" => {
                 speed();
                 continue;
@@ -272,37 +434,24 @@ fn main() {
                 day();
                 continue;
             }
+            "closed" => {
+                closed(requests);
+                continue;
+            }
             _ => {}
         }
         let base = set(name, requests).unwrap();
-        if option("judge") == Some("auto") {
-            let known = option("best").map(|best| best.parse().unwrap());
-            judge(name, &base, seeds, known);
+        if let Some(rates) = option("at") {
+            let rates = rates.split(',').map(|rate| rate.parse().unwrap());
+            let asked = policies(option("policies").unwrap_or(""));
+            print_at(name, &base, rates.collect(), seeds.clone(), &asked);
             continue;
         }
-        for (label, policy, drop, early) in policies(option("policies").unwrap_or("")) {
-            let mut found = Vec::new();
-            for seed in 1..=seeds {
-                let scenario = Scenario {
-                    policy,
-                    drop,
-                    early,
-                    seed,
-                    ..base.clone()
-                };
-                found.push(goodput(&scenario, &mut |_| ()));
-            }
-            let mean = found.iter().sum::<f64>() / found.len() as f64;
-            let at = run(&Scenario {
-                policy,
-                drop,
-                early,
-                ..base.at_rate(mean)
-            });
-            println!(
-                "{name:12} {label:18} {mean:9.0} r/s  median {} mean {:.1} idle {:.3} bad {:.4}",
-                at.batch_median, at.batch_mean, at.idle_share, at.bad_rate
-            );
+        if option("judge") == Some("auto") {
+            judge(name, &base, seeds.clone());
+            continue;
         }
+        let asked = policies(option("policies").unwrap_or(""));
+        search(name, &base, seeds.clone(), asked);
     }
 }

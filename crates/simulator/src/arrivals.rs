@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::clients::Clients;
 use crate::random::Random;
 
 /// How gaps between the arrivals of a model are distributed; their mean is that of its rate.
@@ -53,7 +54,7 @@ pub struct Arrival {
     pub model: usize,
 }
 
-/// All arrivals in order of time, without end unless they come from a list.
+/// All arrivals in order of time, without end unless they come from a list or all clients wait.
 #[derive(Debug)]
 pub(crate) enum Arrivals<'a> {
     Drawn {
@@ -63,6 +64,7 @@ pub(crate) enum Arrivals<'a> {
         process: Process,
     },
     Listed(std::slice::Iter<'a, Arrival>),
+    Asked(Clients),
 }
 
 #[derive(Debug)]
@@ -125,6 +127,7 @@ impl<'a> Arrivals<'a> {
     pub(crate) fn next(&mut self) -> Option<Arrival> {
         match self {
             Self::Listed(list) => list.next().copied(),
+            Self::Asked(clients) => clients.next(),
             Self::Drawn {
                 streams,
                 next,

@@ -37,7 +37,7 @@ pub fn is_good_at(scenario: &Scenario, rate: f64, progress: &mut dyn FnMut(u64))
     let scenario = scenario.at_rate(rate);
     let requests = match scenario.source {
         Source::Drawn { requests, .. } => requests as f64,
-        Source::Listed(_) => return false,
+        Source::Closed { .. } | Source::Listed(_) => return false,
     };
     let share = |model_rate: f64| BAD_RATE_MAX * requests * model_rate / rate;
     let mut judge = Judge {

@@ -5,6 +5,7 @@
 
 mod arrivals;
 pub mod chart;
+mod clients;
 mod day;
 mod goodput;
 mod measure;

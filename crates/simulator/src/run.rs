@@ -9,7 +9,8 @@ use albacore_batching::deadlines::{
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrival, Arrivals};
+use crate::clients::Clients;
 use crate::measure::{Counts, Figures};
 use crate::scenario::{Scenario, Source};
 
@@ -52,6 +53,10 @@ pub fn run_watched(scenario: &Scenario, watcher: &mut impl Watcher) -> Figures {
 struct Run<'a, W> {
     scenario: &'a Scenario,
     watcher: &'a mut W,
+    arrivals: Arrivals<'a>,
+    /// Requests that are not measured, and those that are.
+    warmup: u64,
+    requests: u64,
     scheduler: Scheduler,
     actions: Actions,
     counts: Counts,
@@ -69,7 +74,11 @@ struct Run<'a, W> {
 impl<'a, W: Watcher> Run<'a, W> {
     fn new(scenario: &'a Scenario, watcher: &'a mut W) -> Self {
         let models = scenario.models.len();
+        let (arrivals, warmup, requests) = arrivals(scenario);
         let mut run = Self {
+            arrivals,
+            warmup,
+            requests,
             scheduler: Scheduler::new(Config {
                 workers: scenario.workers,
                 delays: scenario.delays,
@@ -98,22 +107,13 @@ impl<'a, W: Watcher> Run<'a, W> {
 
     fn go(&mut self) {
         let scenario = self.scenario;
-        let (mut arrivals, warmup, requests) = match &scenario.source {
-            Source::Listed(list) => (Arrivals::listed(list), 0, list.len() as u64),
-            Source::Drawn {
-                process, requests, ..
-            } => (
-                Arrivals::draw(*process, &scenario.rates(), scenario.seed),
-                (*requests as f64 * WARMUP_SHARE) as u64,
-                *requests,
-            ),
-        };
+        let (warmup, requests) = (self.warmup, self.requests);
         let mut eager_from = scenario.eager_from;
         if warmup == 0 {
             self.begin(0);
         }
         for number in 0..warmup + requests {
-            let Some(arrival) = arrivals.next() else {
+            let Some(arrival) = self.next_arrival() else {
                 break;
             };
             let now = Nanos(arrival.at);
@@ -150,6 +150,18 @@ impl<'a, W: Watcher> Run<'a, W> {
         for (model, arrived) in self.arrived.iter().enumerate() {
             self.counts.offered[model] = arrived - self.warm[model];
         }
+    }
+
+    /// Clients ask once timers have brought them their answers.
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        while let Arrivals::Asked(clients) = &self.arrivals {
+            let is_first = |timer: &Nanos| clients.next_at().is_none_or(|at| timer.0 < at);
+            match self.actions.timer.filter(is_first) {
+                Some(timer) => self.step(Event::Timer, timer),
+                None => break,
+            }
+        }
+        self.arrivals.next()
     }
 
     fn begin(&mut self, now: u64) {
@@ -195,6 +207,9 @@ impl<'a, W: Watcher> Run<'a, W> {
             let model = drop.queue.0;
             self.counts.bad[model] += u64::from(drop.key.0 > self.warm[model] && self.is_measuring);
             self.watcher.dropped(now, model, drop.key.0);
+            if let Arrivals::Asked(clients) = &mut self.arrivals {
+                clients.answer(now.0);
+            }
         }
         for dispatch in &self.actions.dispatches {
             let members = self.actions.members(dispatch);
@@ -203,6 +218,9 @@ impl<'a, W: Watcher> Run<'a, W> {
             self.watcher.dispatched(dispatch, keys);
             let (start, end) = (dispatch.departure.start.0, dispatch.departure.end.0);
             self.busy_until[dispatch.worker.0] = end;
+            if let Arrivals::Asked(clients) = &mut self.arrivals {
+                members.iter().for_each(|_| clients.answer(end));
+            }
             if !self.is_measuring {
                 continue;
             }
@@ -214,6 +232,30 @@ impl<'a, W: Watcher> Run<'a, W> {
             for member in members {
                 self.counts.waits.add(start - member.arrival.0);
             }
+        }
+    }
+}
+
+/// A scenario's arrivals, and how many of them are not measured and are.
+fn arrivals(scenario: &Scenario) -> (Arrivals<'_>, u64, u64) {
+    let warmup = |requests: u64| (requests as f64 * WARMUP_SHARE) as u64;
+    match &scenario.source {
+        Source::Listed(list) => (Arrivals::listed(list), 0, list.len() as u64),
+        &Source::Drawn {
+            process, requests, ..
+        } => {
+            let drawn = Arrivals::draw(process, &scenario.rates(), scenario.seed);
+            (drawn, warmup(requests), requests)
+        }
+        &Source::Closed {
+            clients,
+            think,
+            popularity,
+            requests,
+        } => {
+            let shares = popularity.shares(scenario.models.len());
+            let clients = Clients::new(clients, think.0, &shares, scenario.seed);
+            (Arrivals::Asked(clients), warmup(requests), requests)
         }
     }
 }

@@ -52,6 +52,17 @@ pub enum Source {
         /// How many are measured.
         requests: u64,
     },
+    /// Asked by clients that wait for their answers.
+    Closed {
+        /// How many.
+        clients: u32,
+        /// Mean time from an answer to the client's next request, distributed exponentially.
+        think: Nanos,
+        /// How the requests are shared.
+        popularity: Popularity,
+        /// How many are measured.
+        requests: u64,
+    },
     /// Given one by one, in order of time; all are measured.
     Listed(Vec<Arrival>),
 }
@@ -80,7 +91,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Requests a second of each model. Of listed ones: as many as there are over their time.
+    /// Requests a second of each model. Of listed ones: as many as there are over their time; of
+    /// clients that wait: as many as they could ask at most.
     #[must_use]
     pub fn rates(&self) -> Vec<f64> {
         match &self.source {
@@ -88,6 +100,19 @@ impl Scenario {
                 popularity, rate, ..
             } => {
                 let shares = popularity.shares(self.models.len());
+                shares.into_iter().map(|share| share * rate).collect()
+            }
+            Source::Closed {
+                clients,
+                think,
+                popularity,
+                ..
+            } => {
+                let shares = popularity.shares(self.models.len());
+                let alone = |(model, share): (&Model, &f64)| model.cost.of(1).0 as f64 * share;
+                let answer: f64 = self.models.iter().zip(&shares).map(alone).sum();
+                let rate = f64::from(*clients) * 1e9 / (think.0 as f64 + answer);
+                let rate = rate.min(self.bound_of(&shares));
                 shares.into_iter().map(|share| share * rate).collect()
             }
             Source::Listed(list) => {
@@ -101,7 +126,7 @@ impl Scenario {
         }
     }
 
-    /// The same at another rate; a list stays as it is.
+    /// The same at another rate; a list and clients that wait stay as they are.
     #[must_use]
     pub fn at_rate(&self, rate: f64) -> Self {
         let mut scenario = self.clone();
@@ -138,12 +163,21 @@ impl Scenario {
     /// the objectives and no gap between them: no policy reaches it.
     #[must_use]
     pub fn rate_bound(&self) -> f64 {
-        let rates = self.rates();
+        match &self.source {
+            Source::Drawn { popularity, .. } | Source::Closed { popularity, .. } => {
+                self.bound_of(&popularity.shares(self.models.len()))
+            }
+            Source::Listed(_) => self.bound_of(&self.rates()),
+        }
+    }
+
+    /// The same for models that get requests in these proportions.
+    fn bound_of(&self, rates: &[f64]) -> f64 {
         let sum: f64 = rates.iter().sum();
         let work = |(model, rate): (&Model, &f64)| {
             let rows = model.cost.rows_within(model.objective).max(1);
             rate / sum * model.cost.of(rows).0 as f64 * 1e-9 / rows as f64
         };
-        self.workers as f64 / self.models.iter().zip(&rates).map(work).sum::<f64>()
+        self.workers as f64 / self.models.iter().zip(rates).map(work).sum::<f64>()
     }
 }

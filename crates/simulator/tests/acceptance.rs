@@ -214,3 +214,32 @@ fn auto_leaves_workers_as_idle_as_deferred_below_the_peak() {
         }
     }
 }
+
+/// What clients that wait for their answers see under a policy: the small model has an objective far
+/// above what a batch takes.
+fn closed(clients: u32, policy: &str, drop: &str) -> Figures {
+    let small = copies(2, 1, "alpha: 0.01, beta: 0.4, slo: 25");
+    let folder = |_: &str| Err("none".to_owned());
+    let text = format!("{small}\narrivals: {{process: closed, clients: {clients}, think: 0.2}}");
+    let sets = [
+        format!("policy={policy}"),
+        format!("drop.target={drop}"),
+        // Trials take the first seconds.
+        format!("requests={}", 10_000 * clients.max(20)),
+    ];
+    run(&Scenario::read(&text, &sets, &folder).unwrap())
+}
+
+#[test]
+fn auto_answers_clients_that_wait_as_soon_and_as_many_as_eager_does() {
+    for clients in [1, 2, 8, 32, 200] {
+        let eager = closed(clients, "eager", "half");
+        let auto = closed(clients, "auto", "auto");
+        let (p50, other) = (auto.queue_p50.0 as f64, eager.queue_p50.0 as f64);
+        assert!(p50 <= 1.05 * other, "{clients}: {p50} beside {other} ns");
+        let rates = (auto.good_per_second, eager.good_per_second);
+        assert!(rates.0 > 0.9 * rates.1, "{clients}: {rates:?}");
+    }
+    let deferred = closed(8, "deferred", "own");
+    assert!(deferred.queue_p50.0 > 20_000_000, "{deferred:?}");
+}

@@ -140,16 +140,67 @@ fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
     assert_eq!(driver.done(0, 1090), [(0, vec![5])]);
 }
 
-#[test]
-fn auto_answers_at_once_whether_few_requests_come_or_many() {
-    // 10 ms apart a deferred window is still closed: clients that wait for their answers come like this.
-    for gap in [100, 5000] {
-        let mut driver = Driver::new(Policy::Auto, 1);
-        for n in 0..400 {
-            let at = n * gap;
-            assert_eq!(driver.arrive(0, at), [(0, vec![n + 1])], "{gap}: {n}");
-            driver.done(0, at + 60);
+/// So many clients on one worker, each of which asks anew half a millisecond after its answer: how
+/// long the last 1,000 of so many answers took, in tenths of a millisecond, sorted; and the time of
+/// all of these.
+fn answers_of_clients(policy: Policy, clients: u64, answers: usize) -> (Vec<u64>, u64) {
+    let mut driver = Driver::new(policy, 1);
+    let mut asks: Vec<u64> = (0..clients).map(|n| 7 * n).collect();
+    let (mut asked, mut took) = (std::collections::BTreeMap::new(), Vec::new());
+    let mut running: Option<(u64, Vec<u64>)> = None;
+    let (mut now, mut begin) = (0, 0);
+    while took.len() < answers {
+        let ask = asks.iter().min().copied();
+        let timer = driver.actions.timer.map(|timer| timer.0.div_ceil(MS / 10));
+        let done = running.as_ref().map(|(end, _)| *end);
+        let at = [ask, timer, done].into_iter().flatten().min().unwrap();
+        now = now.max(at);
+        let dispatched = if done == Some(now) {
+            for key in running.take().unwrap().1 {
+                took.push(now - asked.remove(&key).unwrap());
+                asks.push(now + 5);
+            }
+            driver.done(0, now)
+        } else if ask.is_some_and(|ask| ask <= now) {
+            asks.swap_remove(asks.iter().position(|&at| Some(at) == ask).unwrap());
+            asked.insert(driver.keys + 1, now);
+            driver.arrive(0, now)
+        } else {
+            driver.step(Event::Timer, now)
+        };
+        for (_, keys) in dispatched {
+            running = Some((now + 10 * (keys.len() as u64 + 5), keys));
         }
+        if took.len() <= answers - 1000 {
+            begin = now;
+        }
+    }
+    let mut last = took.split_off(answers - 1000);
+    last.sort_unstable();
+    (last, now - begin)
+}
+
+#[test]
+fn auto_answers_clients_that_wait_as_soon_as_eager_does() {
+    for clients in [1, 2, 3] {
+        let (eager, eager_time) = answers_of_clients(Policy::Eager, clients, 20_000);
+        let (auto, auto_time) = answers_of_clients(Policy::Auto, clients, 20_000);
+        let (deferred, _) = answers_of_clients(Policy::Deferred, clients, 2_000);
+        assert!(auto[500] <= eager[500], "{clients}: the median");
+        // Several on one worker wait for each other in any case.
+        let is_shown = deferred[500] > eager[500] || clients > 1;
+        assert!(is_shown, "{clients}: deferred is as good");
+        assert!(auto_time as f64 <= 1.1 * eager_time as f64, "{clients}");
+    }
+}
+
+#[test]
+fn auto_answers_at_once_where_few_requests_come() {
+    let mut driver = Driver::new(Policy::Auto, 1);
+    for n in 0..3000 {
+        let at = n * 5000;
+        assert_eq!(driver.arrive(0, at), [(0, vec![n + 1])], "{n}");
+        driver.done(0, at + 60);
     }
 }
 

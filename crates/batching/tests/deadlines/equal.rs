@@ -116,10 +116,10 @@ struct Case {
 fn draw(seed: u64) -> Case {
     let mut random = Random(seed);
     let random = &mut random;
-    // `Auto` defers nothing for 256 arrivals of a queue: some cases are long.
-    let is_long = random.is_one_in(6);
+    // `Auto` defers nothing for 1024 arrivals of a queue: some cases are long.
+    let is_long = random.is_one_in(60);
     let (queues, requests, quiet) = match is_long {
-        true => (1 + random.below(2), 100 + random.below(900), 600),
+        true => (1 + random.below(2), 1000 + random.below(4000), 3000),
         false => (1 + random.below(5), 1 + random.below(70), 25),
     };
     let rules: Vec<_> = (0..queues).map(|_| draw_rules(random)).collect();

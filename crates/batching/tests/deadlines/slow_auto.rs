@@ -41,7 +41,9 @@ struct Known {
     /// Turns of the trial so far, and whether clients were seen to wait in that before the last.
     is_deferring: bool,
     is_confirmed: bool,
-    confirmed: u32,
+    confirmed: i32,
+    /// How long the deferred turn before was.
+    took: f64,
     turn: Vec<f64>,
     eager_turn: Vec<f64>,
 }
@@ -66,33 +68,35 @@ impl Known {
         self.turn.push(gap);
     }
 
-    /// The gaps that count: without the first, and of an eager turn those since the last 256.
-    fn gaps(turn: &[f64], is_deferring: bool) -> &[f64] {
-        let gaps = turn.get(1..).unwrap_or_default();
-        match is_deferring || gaps.is_empty() {
-            true => gaps,
-            false => &gaps[(gaps.len() - 1) / 256 * 256..],
-        }
+    /// Of an eager turn the fastest 1024 gaps in a row, without the first.
+    fn fastest(turn: &[f64]) -> Option<&[f64]> {
+        let sum = |gaps: &[f64]| gaps.iter().sum::<f64>();
+        let parts = turn.get(1..).unwrap_or_default().chunks_exact(1024);
+        parts.reduce(|best, part| if sum(part) < sum(best) { part } else { best })
     }
 
     fn next_turn(&mut self) {
-        let gaps = Self::gaps(&self.turn, self.is_deferring);
+        let gaps = self.turn.get(1..).unwrap_or_default();
         if !self.is_deferring {
             let length = match self.is_confirmed {
-                true => (2048 << (self.confirmed - 1).min(5)) as usize,
-                false => 256,
+                true => self.took * 2_f64.powi(self.confirmed + 1).min(128.0),
+                false => 0.0,
             };
-            if self.turn.len() >= length && gaps.len() >= 128 {
-                self.eager_turn = gaps.to_vec();
+            let fastest = Self::fastest(&self.turn).map(<[f64]>::to_vec);
+            if let Some(fastest) = fastest
+                && self.turn.iter().sum::<f64>() >= length
+            {
+                self.eager_turn = fastest;
                 self.is_deferring = true;
                 self.turn.clear();
             }
             return;
         }
-        let is_comparing = gaps.len() >= 64 && gaps.len() <= 1024;
+        let is_comparing = gaps.len() >= 64 && gaps.len() <= 16384;
         if is_comparing && are_longer(gaps, &self.eager_turn) {
             (self.is_confirmed, self.confirmed) = (true, self.confirmed + 1);
-        } else if self.turn.len() >= 65536 && self.eagerness <= 0.0 {
+            self.took = self.turn.iter().sum();
+        } else if self.turn.len() >= 131_072 && self.eagerness <= 0.0 {
             (self.is_confirmed, self.confirmed) = (false, 0);
         } else {
             return;

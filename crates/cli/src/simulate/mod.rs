@@ -94,7 +94,7 @@ impl Watcher for Shown {
 
 fn run_once(scenario: &Scenario) -> Figures {
     let requests = match scenario.source {
-        Source::Drawn { requests, .. } => Some(requests),
+        Source::Drawn { requests, .. } | Source::Closed { requests, .. } => Some(requests),
         Source::Listed(_) => None,
     };
     run_watched(scenario, &mut Shown(Progress::new(requests), 0))

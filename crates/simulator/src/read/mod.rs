@@ -25,6 +25,8 @@ const RATE_MAX: f64 = 1e9;
 const REQUESTS_MAX: u64 = 20_000_000_000;
 /// Requests of a run that says nothing: enough to know a bad rate of 1 % to some hundredths.
 const REQUESTS_DEFAULT: u64 = 1_000_000;
+/// Clients that wait for their answers.
+const CLIENTS_MAX: u64 = 1_000_000;
 /// How long before frontrun the window opens where nothing is said, as a share of the objective:
 /// what wins on the model zoos.
 const EARLY_DEFAULT: f64 = 0.05;
@@ -147,6 +149,7 @@ enum Kinds {
     Poisson,
     Gamma,
     Uniform,
+    Closed,
     File,
 }
 
@@ -160,6 +163,7 @@ fn source(
         ("poisson", Kinds::Poisson),
         ("gamma", Kinds::Gamma),
         ("uniform", Kinds::Uniform),
+        ("closed", Kinds::Closed),
         ("file", Kinds::File),
     ];
     let kind = arrivals.take("process");
@@ -168,6 +172,7 @@ fn source(
     let shape = shape.map(|f| f.number(1e-3, 1e6)).transpose()?;
     let popularity = popularity(&mut arrivals)?;
     let list = arrivals.take("file");
+    let (clients, think) = (arrivals.take("clients"), arrivals.take("think"));
     let (rate, requests) = (file.take("rate"), file.take("requests"));
     let process = match kind {
         Kinds::Poisson => Process::Poisson,
@@ -175,6 +180,21 @@ fn source(
         Kinds::Gamma => Process::Gamma {
             shape: shape.ok_or_else(|| arrivals.missing("shape", "gamma needs one"))?,
         },
+        Kinds::Closed => {
+            let none = "write how many wait for their answers";
+            let clients = clients.ok_or_else(|| arrivals.missing("clients", none))?;
+            if let Some(rate) = rate {
+                let what = "clients that wait make their own rate: leave it out";
+                return Err(rate.invalid(what).into());
+            }
+            arrivals.end()?;
+            return Ok(Source::Closed {
+                clients: clients.count(1, CLIENTS_MAX)? as u32,
+                think: think.map_or(Ok(Nanos(0)), |field| field.time())?,
+                popularity,
+                requests: count_of(requests)?,
+            });
+        }
         Kinds::File => {
             let list = list.ok_or_else(|| arrivals.missing("file", "name the list"))?;
             arrivals.end()?;
@@ -188,6 +208,9 @@ fn source(
     if let Some(list) = list {
         return Err(list.invalid("needs process: file beside it").into());
     }
+    if let Some(field) = clients.or(think) {
+        return Err(field.invalid("needs process: closed beside it").into());
+    }
     arrivals.end()?;
     let Some(rate) = rate else {
         let what = "write requests a second, all models together";
@@ -197,11 +220,12 @@ fn source(
         process,
         popularity,
         rate: rate.number(1e-6, RATE_MAX)?,
-        requests: match requests {
-            Some(requests) => requests.count(1, REQUESTS_MAX)?,
-            None => REQUESTS_DEFAULT,
-        },
+        requests: count_of(requests)?,
     })
+}
+
+fn count_of(requests: Option<Field>) -> Result<u64, Invalid> {
+    requests.map_or(Ok(REQUESTS_DEFAULT), |field| field.count(1, REQUESTS_MAX))
 }
 
 fn popularity(arrivals: &mut Fields) -> Result<Popularity, Invalid> {

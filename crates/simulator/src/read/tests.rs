@@ -43,6 +43,24 @@ fn read_with(text: &str, sets: &[&str]) -> Result<Scenario, ScenarioError> {
     Scenario::read(text, &sets, &read_file)
 }
 
+#[test]
+fn clients_that_wait_are_read() {
+    let text = GOOD.replace("rate: 5000\n", "");
+    let sets = [
+        "arrivals.process=closed",
+        "arrivals.clients=8",
+        "arrivals.think=2.5ms",
+    ];
+    let source = read_with(&text, &sets).unwrap().source;
+    let closed = Source::Closed {
+        clients: 8,
+        think: Nanos(2_500_000),
+        popularity: Popularity::Zipf { exponent: 0.9 },
+        requests: 2000,
+    };
+    assert_eq!(source, closed);
+}
+
 fn refused(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     read_with(&GOOD.replacen(from, to, 1), &[])
@@ -147,6 +165,21 @@ const WRONG: &[(&str, &str, &str)] = &[
         "line 9: arrivals.process: \"pareto\" is none of",
     ),
     ("  shape: 0.05\n", "", "arrivals.shape: is missing"),
+    (
+        "process: gamma",
+        "process: closed",
+        "arrivals.clients: is missing",
+    ),
+    (
+        "process: gamma",
+        "process: closed\n  clients: 8",
+        "line 14: rate: clients that wait make their own rate",
+    ),
+    (
+        "process: gamma",
+        "process: gamma\n  think: 2ms",
+        "line 10: arrivals.think: needs process: closed",
+    ),
     ("  exponent: 0.9\n", "", "arrivals.exponent: is missing"),
     (
         "rate: 5000",

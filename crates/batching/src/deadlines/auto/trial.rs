@@ -6,24 +6,26 @@
 //!
 //! **Approach.** An experiment. For [`EAGER`] arrivals nothing is deferred, after them it is, and
 //! the mean gaps between arrivals are compared. If deferring made them longer by [`LONGER`] and by
-//! more than chance explains, clients wait for their answers, and nothing is deferred for the next
-//! [`AGAIN`] arrivals; then it is tried again, and each time that it is confirmed for twice as many
-//! up to [`AGAIN_MAX`]. Otherwise it is deferred for [`DEFERRED`] arrivals, and tried again unless
-//! requests are dropped: at the peak it could be wrong to dispatch at once.
+//! more than chance explains, clients wait for their answers, and nothing is deferred for [`AGAIN`]
+//! times as long as it took to see that; then it is tried again, and each time that it is confirmed
+//! for twice as long up to [`AGAIN_MAX`] times. Otherwise it is deferred for [`DEFERRED`] arrivals,
+//! and tried again unless requests are dropped: at the peak it could be wrong to dispatch at once.
+//! Of a long eager turn the fastest part is compared: other queues may have deferred in the rest.
 //!
 //! **Limits.** A load that falls by itself just when the deferring begins is mistaken, until it is
-//! tried again. Less than [`LONGER`] is not noticed.
+//! tried again. Less than [`LONGER`] is not noticed. Each queue tries for itself: of clients that
+//! spread their requests over many queues each sees only its own part of the effect.
 
 /// Arrivals that are not deferred before it is tried.
-const EAGER: u32 = 256;
+const EAGER: u32 = 1024;
 
-/// Arrivals for which nothing is deferred once clients were seen to wait; at most.
-const AGAIN: u32 = 2048;
-const AGAIN_MAX: u32 = 1 << 16;
+/// Nothing is deferred for so many times the time that it took to see that clients wait; at most.
+const AGAIN: f64 = 4.0;
+const AGAIN_MAX: f64 = 128.0;
 
 /// Arrivals that are deferred before it is tried again, and those of the comparison.
-const DEFERRED: u32 = 1 << 16;
-const COMPARED: u32 = 1024;
+const DEFERRED: u32 = 1 << 17;
+const COMPARED: u32 = 1 << 14;
 
 /// Fewer arrivals say nothing.
 const COMPARED_MIN: u32 = 64;
@@ -71,15 +73,16 @@ impl Gaps {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     is_eager: bool,
-    /// Of this turn, and of the last eager one.
+    /// Of this turn or the part of it that is going on, and of the last eager turn's fastest part.
     gaps: Gaps,
     eager: Gaps,
-    /// Arrivals of this turn.
+    /// Arrivals of this turn, and the time since the last of the turn before, nanoseconds.
     arrivals: u32,
-    /// How long an eager turn is.
-    length: u32,
-    /// How long the next one is if clients are seen to wait.
-    again: u32,
+    time: f64,
+    /// How long an eager turn is at least, nanoseconds.
+    length: f64,
+    /// How many times as long as the trial the next one is if clients are seen to wait.
+    again: f64,
 }
 
 impl Default for Trial {
@@ -89,7 +92,8 @@ impl Default for Trial {
             gaps: Gaps::default(),
             eager: Gaps::default(),
             arrivals: 0,
-            length: EAGER,
+            time: 0.0,
+            length: 0.0,
             again: AGAIN,
         }
     }
@@ -104,33 +108,38 @@ impl Trial {
     /// A request arrived so long after the one before.
     pub(super) fn arrived(&mut self, gap: f64) {
         self.arrivals = self.arrivals.saturating_add(1);
+        self.time += gap;
         // The first gap began in the turn before.
         if self.arrivals == 1 {
             return;
         }
+        self.gaps.add(gap);
         if self.is_eager && self.gaps.count == EAGER {
+            if self.eager.count == 0 || self.gaps.sum < self.eager.sum {
+                self.eager = self.gaps;
+            }
             self.gaps = Gaps::default();
         }
-        self.gaps.add(gap);
     }
 
     /// Goes on to the next turn if it is time.
     pub(super) fn decide(&mut self, is_dropping: bool) {
         if self.is_eager {
-            if self.arrivals >= self.length && self.gaps.count >= EAGER / 2 {
-                self.eager = self.gaps;
+            if self.eager.count > 0 && self.time >= self.length {
                 self.turn(false);
             }
             return;
         }
         let is_comparing = (COMPARED_MIN..=COMPARED).contains(&self.gaps.count);
         if is_comparing && self.gaps.are_longer_than(&self.eager) {
-            self.length = self.again;
-            self.again = (self.again * 2).min(AGAIN_MAX);
+            self.length = self.time * self.again;
+            self.again = (self.again * 2.0).min(AGAIN_MAX);
+            self.eager = Gaps::default();
             self.turn(true);
         } else if self.arrivals >= DEFERRED && !is_dropping {
-            self.length = EAGER;
+            self.length = 0.0;
             self.again = AGAIN;
+            self.eager = Gaps::default();
             self.turn(true);
         }
     }
@@ -139,6 +148,7 @@ impl Trial {
         self.is_eager = is_eager;
         self.gaps = Gaps::default();
         self.arrivals = 0;
+        self.time = 0.0;
     }
 }
 
@@ -165,7 +175,7 @@ mod tests {
     #[test]
     fn clients_that_wait_are_not_deferred() {
         let share = |part: u32| f64::from(part) / 100_000.0;
-        assert!(share(deferred(100_000, 1e6, 5e6)) < 0.01);
+        assert!(share(deferred(100_000, 1e6, 5e6)) < 0.02);
         assert!(share(deferred(100_000, 1e6, 1.5e6)) < 0.04);
     }
 
@@ -183,7 +193,7 @@ mod tests {
             if n % 16 == 15 {
                 trial.decide(true);
             }
-            assert!(n < 300 || !trial.is_eager());
+            assert!(n < 1100 || !trial.is_eager());
         }
     }
 }

@@ -1,0 +1,100 @@
+//! Clients that wait for their answers, think, and ask again: a closed loop.
+//!
+//! All are alike, so nobody needs to know whose an answer is: each one lets some client think. A
+//! request that is given up is answered too, at that moment.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::arrivals::Arrival;
+use crate::random::Random;
+
+/// Before their first request all think at least this long on average, so that they do not begin
+/// at once, nanoseconds.
+const START: f64 = 1e6;
+
+#[derive(Debug)]
+pub(crate) struct Clients {
+    random: Random,
+    /// The part of requests that goes to each model and those before it.
+    parts: Vec<f64>,
+    /// Mean time of thought, nanoseconds.
+    think: f64,
+    /// When those that think will ask.
+    asks: BinaryHeap<Reverse<u64>>,
+}
+
+impl Clients {
+    /// So many of them; `shares` are the models' parts of the requests.
+    pub(crate) fn new(count: u32, think: u64, shares: &[f64], seed: u64) -> Self {
+        let mut sum = 0.0;
+        let part = |share: &f64| {
+            sum += share;
+            sum
+        };
+        let mut clients = Self {
+            random: Random::new(seed, 0),
+            parts: shares.iter().map(part).collect(),
+            think: think as f64,
+            asks: BinaryHeap::with_capacity(count as usize),
+        };
+        for _ in 0..count {
+            let begin = clients.random.exponential() * clients.think.max(START);
+            clients.asks.push(Reverse(begin as u64));
+        }
+        clients
+    }
+
+    /// When somebody asks next; `None` while all wait.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.asks.peek().map(|ask| ask.0)
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Arrival> {
+        let Reverse(at) = self.asks.pop()?;
+        let unit = self.random.unit();
+        let model = self.parts.partition_point(|&part| part < unit);
+        let model = model.min(self.parts.len().saturating_sub(1));
+        Some(Arrival { at, model })
+    }
+
+    /// A request is answered at this time.
+    pub(crate) fn answer(&mut self, at: u64) {
+        let thought = match self.think > 0.0 {
+            true => self.random.exponential() * self.think,
+            false => 0.0,
+        };
+        self.asks.push(Reverse(at.saturating_add(thought as u64)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_asks_before_the_answer() {
+        let mut clients = Clients::new(3, 0, &[0.25, 0.75], 1);
+        let mut second = 0;
+        for round in 1..1000 {
+            for _ in 0..3 {
+                second += clients.next().unwrap().model;
+            }
+            assert_eq!((clients.next_at(), clients.next()), (None, None));
+            (0..3).for_each(|n| clients.answer(round * 1_000_000 + n));
+            assert_eq!(clients.next_at(), Some(round * 1_000_000));
+        }
+        assert!((2000..2500).contains(&second), "{second}");
+    }
+
+    #[test]
+    fn they_think_as_long_as_they_are_told_on_average() {
+        let mut clients = Clients::new(1, 5_000_000, &[1.0], 1);
+        let mut now = 0;
+        for _ in 0..10_000 {
+            now = clients.next().unwrap().at;
+            clients.answer(now);
+        }
+        assert!((now as f64 / 50e9 - 1.0).abs() < 0.05, "{now}");
+    }
+}
