@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use albacore_trees::{Image, Kernel, Predictor};
+use albacore_trees::{Image, Kernel, Kind, Predictor};
 
 use crate::failure::Failure;
 use crate::predict_command::read_model;
@@ -54,11 +54,20 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
             Some(time) => format!("the fastest here, {time:.0} ns a row"),
             None => "by rule, not measured".to_owned(),
         };
+        let (kernel, rows) = (choice.kernel, choice.rows);
+        let near = predictor.working_set(kernel) / 1024;
         line(
             "kernel",
-            format!("{} for {} rows: {why}", choice.kernel, choice.rows),
+            format!("{kernel} for {rows} rows: {why}; reads {near} KiB"),
         );
     }
+    line(
+        "contribs",
+        match predictor.row_nanoseconds(Kind::Contribs, 1) {
+            Some(time) => format!("{:.1} us for 1 row", time / 1000.0),
+            None => "not measured".to_owned(),
+        },
+    );
     print(&text)
 }
 

@@ -114,6 +114,9 @@ fn a_model_is_shown_with_the_kernels_that_were_chosen() {
         "depth       6",
         " for 1 rows: ",
         " for 64 rows: ",
+        "; reads ",
+        "contribs    ",
+        " us for 1 row",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }

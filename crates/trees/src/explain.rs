@@ -178,6 +178,7 @@ impl Predictor<'_> {
         let columns = self.features() + 1;
         let cells = columns * columns;
         scratch.sums.resize(cells, 0.0);
+        let simd = self.tuning().explain.unwrap_or_else(Simd::best);
         for (row, out) in out.chunks_exact_mut(self.groups() * cells).enumerate() {
             let values = call
                 .rows
@@ -188,7 +189,14 @@ impl Predictor<'_> {
             } = &mut *scratch;
             for (group, out) in out.chunks_exact_mut(cells).enumerate() {
                 let trees = call.trees.clone();
-                shap::interactions(self.view(), trees, rows, group, sums, shap);
+                simd.run(shap::Interactions {
+                    view: self.view(),
+                    trees,
+                    row: rows,
+                    group,
+                    out: sums,
+                    scratch: shap,
+                });
                 for (out, &sum) in out.iter_mut().zip(sums.iter()) {
                     *out = T::of(sum);
                 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::error::{ImageError, PredictError};
 use crate::kernel::{self, Kernel, Sum, Task};
+use crate::limits::BLOCK_ROWS;
 use crate::open::{Opened, open};
 use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
@@ -100,6 +101,33 @@ impl<'a> Predictor<'a> {
         &self.tuning.choices
     }
 
+    /// Bytes of the model that a kernel reads, and of what it makes of the rows of a call: at most
+    /// 64 of them together. What fits the second cache of a core is near.
+    #[must_use]
+    pub fn working_set(&self, kernel: Kernel) -> usize {
+        let (view, form) = (self.view(), &self.view().ranks);
+        match kernel {
+            Kernel::Nodes => {
+                size_of_val(view.left)
+                    + size_of_val(view.right)
+                    + size_of_val(view.feature)
+                    + size_of_val(view.flags)
+                    + size_of_val(view.value)
+            }
+            Kernel::Walk => {
+                let keys = view.key_count() * size_of::<u32>();
+                size_of_val(form.steps) + size_of_val(form.leaf_doubles) + keys
+            }
+            Kernel::Blocks | Kernel::BlocksAvx2 | Kernel::BlocksAvx512 => {
+                size_of_val(form.splits)
+                    + size_of_val(form.leaf_values)
+                    + size_of_val(form.leaf_doubles)
+                    + size_of_val(form.tables)
+                    + form.columns.len() * BLOCK_ROWS
+            }
+        }
+    }
+
     /// What a row took when this model was measured, in nanoseconds, in a call of so many rows;
     /// `None` where it was not measured. Leaves are as margins, interactions at least what
     /// contributions are.
@@ -161,7 +189,10 @@ impl<'a> Predictor<'a> {
     /// Number of trees of a range of boosting iterations; `None` if it is not inside the model.
     #[must_use]
     pub fn trees_of(&self, iterations: Range<usize>) -> Option<usize> {
-        self.model.view.trees_of(iterations).map(|trees| trees.len())
+        self.model
+            .view
+            .trees_of(iterations)
+            .map(|trees| trees.len())
     }
 
     /// Margin before any tree, per group: the base score as the objective links it.

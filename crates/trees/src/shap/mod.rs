@@ -20,6 +20,7 @@ use std::ops::Range;
 
 use crate::shap::quadrature::Rules;
 use crate::shap::walk::{Task, Walk};
+use crate::simd::{Lanes, Work};
 use crate::view::{EnsembleView, Target, TreeView};
 
 #[cfg(test)]
@@ -81,15 +82,40 @@ pub(crate) fn bias(view: &EnsembleView<'_>, trees: Range<usize>, group: usize) -
         .sum()
 }
 
+/// A task for vectors of any width. Its arithmetic is that of `f64` one by one, in all of them.
+pub(crate) struct Interactions<'a> {
+    pub(crate) view: &'a EnsembleView<'a>,
+    pub(crate) trees: Range<usize>,
+    pub(crate) row: &'a [f64],
+    pub(crate) group: usize,
+    pub(crate) out: &'a mut [f64],
+    pub(crate) scratch: &'a mut Scratch,
+}
+
+impl Work for Interactions<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) {
+        let Self {
+            view,
+            trees,
+            row,
+            group,
+            out,
+            scratch,
+        } = self;
+        interactions(view, trees, (row, group), out, scratch);
+    }
+}
+
 /// Interactions of one prepared row in one group, summed over the trees of a range: overwrites
 /// `out`, (features + 1) x (features + 1). Symmetric; a row of the matrix sums to the feature's
 /// contribution; the last cell is the sum of the trees' expected values, the rest of its row and
 /// column zero. Group by group, because the matrices of all groups would rarely fit a cache.
-pub(crate) fn interactions(
+#[inline(always)]
+fn interactions(
     view: &EnsembleView<'_>,
     trees: Range<usize>,
-    row: &[f64],
-    group: usize,
+    (row, group): (&[f64], usize),
     out: &mut [f64],
     scratch: &mut Scratch,
 ) {

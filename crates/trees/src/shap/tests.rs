@@ -212,7 +212,7 @@ impl Ensemble {
         let mut out = vec![f64::NAN; self.groups * cells];
         let (view, scratch) = (self.view(), &mut Scratch::default());
         for (group, out) in out.chunks_exact_mut(cells).enumerate() {
-            interactions(&view, 0..view.trees(), row, group, out, scratch);
+            interactions(&view, 0..view.trees(), (row, group), out, scratch);
         }
         out
     }

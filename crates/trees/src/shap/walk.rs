@@ -85,6 +85,7 @@ impl Walk {
     }
 
     /// From the root to the leaves: the products of the factors.
+    #[inline(always)]
     pub(crate) fn descend(&mut self, task: &Task<'_>) {
         let tree = task.tree;
         self.nodes[0].above = task.packet.weight;
@@ -112,6 +113,7 @@ impl Walk {
     /// From the leaves to the root: `add` takes, for each split whose feature still contributes,
     /// the node, the feature, and an integrand. Its sum is what both edges add to the feature's
     /// contribution. `output` says which of a leaf's values is explained.
+    #[inline(always)]
     pub(crate) fn ascend(
         &mut self,
         task: &Task<'_>,
@@ -147,6 +149,7 @@ impl Walk {
     }
 
     /// After [`Walk::descend`]: what every edge changes g of its feature by, for [`Walk::uppers`].
+    #[inline(always)]
     pub(crate) fn note_changes(&mut self, task: &Task<'_>) {
         for node in 1..task.tree.nodes() {
             let edge = &self.nodes[node];
@@ -157,6 +160,7 @@ impl Walk {
     }
 
     /// The edges above a node that change g, lowest first: their features and changes.
+    #[inline(always)]
     pub(crate) fn uppers<'a>(
         &'a self,
         tree: &'a TreeView<'a>,
@@ -170,6 +174,7 @@ impl Walk {
     }
 
     /// What the edges above a split have made of its feature: z while the row follows all of them.
+    #[inline(always)]
     fn merged(&self, tree: &TreeView<'_>, node: usize) -> Option<f64> {
         let previous = tree.previous[node];
         if previous == NONE {
@@ -187,6 +192,7 @@ const UNASKED: f64 = 1.0;
 
 impl Node {
     /// z (o - s) / (f f') of the edge.
+    #[inline(always)]
     fn change(&self, merged: f64, share: f64, packet: &Packet) -> Lanes {
         let mut change = factor(merged, true, packet);
         if self.followed {
@@ -205,6 +211,7 @@ impl Node {
 }
 
 /// f' / f of an edge, at each point.
+#[inline(always)]
 fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> Lanes {
     let Some(merged) = merged else {
         return [share; LANES];
@@ -219,12 +226,14 @@ fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> Lan
 }
 
 /// z (1 - t) + p t at each point.
+#[inline(always)]
 fn factor(merged: f64, followed: bool, packet: &Packet) -> Lanes {
     let taken = f64::from(u8::from(followed));
     packet.at.map(|t| merged * (1.0 - t) + taken * t)
 }
 
 /// Lane by lane.
+#[inline(always)]
 fn times(a: &Lanes, b: &Lanes) -> Lanes {
     let mut product = *a;
     for (value, b) in product.iter_mut().zip(b) {
