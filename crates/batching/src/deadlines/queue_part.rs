@@ -141,6 +141,10 @@ impl QueuePart {
         self.target = rules
             .drop
             .target_rows(&rules.cost, rules.objective, rules.rate);
+        if rules.release == Release::Auto {
+            // What was learned holds until the next plan.
+            self.follow_plan();
+        }
     }
 
     /// What it goes by.

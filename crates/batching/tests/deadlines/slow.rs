@@ -192,7 +192,12 @@ impl Slow {
     }
 
     pub(crate) fn set_rules(&mut self, queue: usize, rules: Rules, now: i128) {
-        self.targets[queue] = rules.target;
+        self.targets[queue] = match self.plans[queue] {
+            Some(plan) if rules.is_target_learned && matches!(rules.release, Release::Auto) => {
+                plan.target
+            }
+            _ => rules.target,
+        };
         self.rules[queue] = rules;
         self.update(queue, now, 0);
     }
