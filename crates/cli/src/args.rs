@@ -9,6 +9,7 @@ use albacore_topology::CpuSet;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench_scheduler::BenchSchedulerArgs;
+use crate::bench_serve::BenchServeArgs;
 use crate::partition::PartitionArgs;
 use crate::predict_command::PredictOptions;
 use crate::simulate::SimulateArgs;
@@ -77,6 +78,12 @@ pub(crate) enum BenchCommand {
     },
     /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
     Scheduler(BenchSchedulerArgs),
+    /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it answers in time
+    ///
+    /// Open loop: arrivals are drawn before the run, latencies count from the intended times. Late, shed and failed
+    /// requests are told apart. A run in which the generator fell behind its schedule fails.
+    #[command(verbatim_doc_comment)]
+    Serve(BenchServeArgs),
 }
 
 /// Which cluster is meant, found as kubectl finds it.

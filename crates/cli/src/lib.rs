@@ -4,6 +4,7 @@
 mod args;
 mod bench_command;
 mod bench_scheduler;
+mod bench_serve;
 mod draw;
 mod failure;
 mod json;
@@ -49,6 +50,7 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Predict(args) => predict_command::run(args),
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(BenchCommand::Scheduler(args)) => bench_scheduler::run(args),
+        Command::Bench(BenchCommand::Serve(args)) => bench_serve::run(args),
         Command::Bench(BenchCommand::Engine { kernel }) => bench_command::engine(kernel.as_deref()),
         Command::Run(args) => run_command::run(args),
         Command::Simulate(args) => simulate::run(args),

@@ -1,0 +1,113 @@
+//! What the requests of a run ask for: classes of outputs and rows, with their shares.
+
+use crate::failure::Failure;
+
+/// Requests that differ, sent in turn: enough that caches of a server meet other rows each time.
+pub(super) const REQUESTS: usize = 512;
+
+/// Most classes of one mix.
+const CLASSES_MAX: usize = 8;
+
+/// Most rows of a request.
+const ROWS_MAX: usize = 1 << 20;
+
+/// Requests of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Class {
+    /// What it is called.
+    pub(super) name: String,
+    /// The output asked for; none: the server's own choice.
+    pub(super) output: Option<String>,
+    pub(super) rows: usize,
+    share: f64,
+}
+
+/// The classes of `--mix`.
+pub(super) fn parse(text: &str) -> Result<Vec<Class>, Failure> {
+    let classes: Option<Vec<Class>> = text.split(',').map(class).collect();
+    let classes = classes.filter(|classes| classes.len() <= CLASSES_MAX);
+    classes.ok_or_else(|| {
+        Failure::Usage(format!(
+            "--mix {text}: up to {CLASSES_MAX} of [OUTPUT:]ROWS[=SHARE] with commas between are due, such as \
+             output:1=9,contribs:10=1"
+        ))
+    })
+}
+
+fn class(text: &str) -> Option<Class> {
+    let (name, share) = match text.split_once('=') {
+        None => (text, 1.0),
+        Some((name, share)) => (name, share.parse().ok()?),
+    };
+    let (output, rows) = match name.rsplit_once(':') {
+        None => (None, name),
+        Some((output, rows)) => (Some(output), rows),
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let rows = rows
+        .parse()
+        .ok()
+        .filter(|rows| (1..=ROWS_MAX).contains(rows))?;
+    let is_right = f64::is_finite(share)
+        && share > 0.0
+        && output.is_none_or(|output| !output.is_empty() && output.chars().all(is_plain));
+    is_right.then(|| Class {
+        name: name.to_owned(),
+        output: output.map(str::to_owned),
+        rows,
+        share,
+    })
+}
+
+/// The class of each of [`REQUESTS`] requests: as many of each as its share says, spread evenly.
+pub(super) fn spread(classes: &[Class]) -> Vec<usize> {
+    let total: f64 = classes.iter().map(|class| class.share).sum();
+    let mut owed = vec![0.0; classes.len()];
+    let turn = |_| {
+        for (owed, class) in owed.iter_mut().zip(classes) {
+            *owed += class.share / total;
+        }
+        let most = (0..owed.len()).max_by(|&a, &b| owed[a].total_cmp(&owed[b]));
+        let most = most.unwrap_or_default();
+        owed[most] -= 1.0;
+        most
+    };
+    (0..REQUESTS).map(turn).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_is_spread_by_its_shares() {
+        let classes = parse("output:1=3,contribs:10,7=0.5").unwrap();
+        assert_eq!(classes[1].output.as_deref(), Some("contribs"));
+        assert_eq!((classes[1].rows, &*classes[2].name), (10, "7"));
+        assert_eq!(classes[2].output, None);
+        let spread = spread(&classes);
+        let count = |class| spread.iter().filter(|&&it| it == class).count() as f64;
+        for (class, share) in [(0, 3.0), (1, 1.0), (2, 0.5)] {
+            let due = REQUESTS as f64 * share / 4.5;
+            assert!((count(class) - due).abs() <= 1.0, "{class}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_mix_is_refused() {
+        for text in [
+            "",
+            "0",
+            "x",
+            ":1",
+            "a\"b:1",
+            "1=0",
+            "1=-1",
+            "1=nan",
+            "1,",
+            "1,1,1,1,1,1,1,1,1",
+        ] {
+            assert!(parse(text).unwrap_err().text().contains("--mix"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Runs as text, JSON and a picture.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use albacore_load::{Report, Wire};
+use albacore_simulator::chart::{Chart, Line, draw};
+use serde_json::{Value, json};
+
+use super::probe::{Bench, Probe};
+use super::search::Found;
+
+fn ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn wire(bench: &Bench<'_>) -> &'static str {
+    match bench.target.wire {
+        Wire::Json => "HTTP, JSON",
+        Wire::Binary => "HTTP, binary",
+        Wire::Grpc => "gRPC",
+    }
+}
+
+fn what(bench: &Bench<'_>) -> String {
+    format!(
+        "{} at {} over {}; {} arrivals of {}, {} s each; objective {} ms for {} %",
+        bench.args.model,
+        bench.target.address,
+        wire(bench),
+        bench.arrivals.name(),
+        bench.args.mix,
+        bench.args.length.as_secs_f64(),
+        ms(bench.args.objective),
+        bench.args.percentile
+    )
+}
+
+/// What stands above the rows.
+pub(super) fn heading(bench: &Bench<'_>) -> String {
+    format!(
+        "{}\n{:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
+        what(bench),
+        "offered/s",
+        "good/s",
+        "late",
+        "shed",
+        "503",
+        "failed",
+        "silent",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "lag ms",
+        "cpu s/1000"
+    )
+}
+
+/// One run.
+pub(super) fn row(probe: &Probe) -> String {
+    let report = &probe.report;
+    let cpu = probe
+        .cpu_per_1000_rows
+        .map_or("-".to_owned(), |cpu| format!("{cpu:.4}"));
+    let mark = if probe.is_behind {
+        "  the generator was behind"
+    } else {
+        ""
+    };
+    format!(
+        "{:>10.0} {:>10.1} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {cpu:>10}{mark}\n",
+        probe.rate,
+        report.goodput,
+        report.late,
+        report.shed,
+        report.unavailable,
+        report.failed,
+        report.unanswered,
+        ms(report.p50),
+        ms(report.p99),
+        ms(report.p999),
+        ms(report.lag_p99),
+    )
+}
+
+/// What stands below the rows: classes of the last run, and what was found.
+pub(super) fn ending(bench: &Bench<'_>, probes: &[Probe], found: Option<Found>) -> String {
+    let mut text = String::new();
+    if let (Some(last), 2..) = (probes.last(), bench.classes.len()) {
+        let _ = writeln!(text, "at {:.0} a second, by what was asked for:", last.rate);
+        for (class, report) in bench.classes.iter().zip(&last.by_class) {
+            let _ = writeln!(
+                text,
+                "{:>20}: {:>9.1} good/s, {:>6.2} % bad, p50 {:.3} ms, p99 {:.3} ms",
+                class.name,
+                report.goodput,
+                report.bad_rate * 100.0,
+                ms(report.p50),
+                ms(report.p99)
+            );
+        }
+    }
+    if let Some(found) = found {
+        let _ = writeln!(
+            text,
+            "within the objective: up to {:.0} requests a second, {:.1} of them in time{}",
+            found.rate,
+            found.goodput,
+            if found.is_generators {
+                "; the generator could not send more"
+            } else {
+                ""
+            }
+        );
+    }
+    text
+}
+
+fn json_of(report: &Report) -> Value {
+    json!({
+        "sent": report.sent, "good": report.good, "late": report.late, "shed": report.shed,
+        "unavailable": report.unavailable, "failed": report.failed, "unanswered": report.unanswered,
+        "goodput": report.goodput, "bad_rate": report.bad_rate, "p50_ms": ms(report.p50), "p99_ms": ms(report.p99),
+        "p999_ms": ms(report.p999), "longest_ms": ms(report.longest), "lag_p99_ms": ms(report.lag_p99),
+    })
+}
+
+/// All of it as one object.
+pub(super) fn json(bench: &Bench<'_>, probes: &[Probe], found: Option<Found>) -> Value {
+    let run = |probe: &Probe| {
+        let classes = bench.classes.iter().zip(&probe.by_class);
+        let by_class = classes.map(|(class, report)| {
+            let mut value = json_of(report);
+            value["class"] = json!(class.name);
+            value
+        });
+        let mut value = json_of(&probe.report);
+        value["rate"] = json!(probe.rate);
+        value["is_behind"] = json!(probe.is_behind);
+        value["cpu_seconds_per_1000_rows"] = json!(probe.cpu_per_1000_rows);
+        value["classes"] = by_class.collect();
+        value
+    };
+    json!({
+        "model": bench.args.model, "address": bench.target.address.to_string(), "wire": wire(bench),
+        "arrivals": bench.arrivals.name(), "mix": bench.args.mix, "seed": bench.args.seed,
+        "length_s": bench.args.length.as_secs_f64(), "objective_ms": ms(bench.args.objective),
+        "percentile": bench.args.percentile,
+        "runs": probes.iter().map(run).collect::<Value>(),
+        "highest": found.map(|found| json!({
+            "rate": found.rate, "goodput": found.goodput, "is_generators": found.is_generators,
+        })),
+    })
+}
+
+/// Goodput, latencies and bad share over the offered rate.
+pub(super) fn picture(bench: &Bench<'_>, probes: &[Probe]) -> String {
+    let is_one = bench.classes.len() == 1;
+    let line = |index: Option<usize>, value: &dyn Fn(&Report) -> f64| {
+        let points = probes.iter().map(|probe| {
+            let report = index.map_or(&probe.report, |class| &probe.by_class[class]);
+            (probe.rate, value(report))
+        });
+        let name = index.map_or("all requests".to_owned(), |class| {
+            bench.classes[class].name.clone()
+        });
+        let points = points.collect();
+        Line { name, points }
+    };
+    let classes = (0..bench.classes.len()).filter(|_| !is_one).map(Some);
+    let indices: Vec<Option<usize>> = std::iter::once(None).chain(classes).collect();
+    let chart = |title, is_share, value: &dyn Fn(&Report) -> f64| Chart {
+        title,
+        is_share,
+        lines: indices.iter().map(|&index| line(index, value)).collect(),
+    };
+    let charts = [
+        chart("Answered in time, a second", false, &|r| r.goodput),
+        chart("Bad share", true, &|r| r.bad_rate),
+        chart("Latency p50, ms", false, &|r| ms(r.p50)),
+        chart("Latency p99, ms", false, &|r| ms(r.p99)),
+    ];
+    draw(
+        "Load over the offered rate, requests a second",
+        &what(bench),
+        &charts,
+    )
+}

@@ -1,0 +1,148 @@
+//! When the requests of a run are sent.
+
+use std::path::Path;
+use std::time::Duration;
+
+use albacore_load::{gamma, poisson, recorded};
+
+use crate::failure::Failure;
+use crate::limits::FILE_BYTES_MAX;
+
+/// Fastest that may be asked for, a second.
+const RATE_MAX: f64 = 1e6;
+
+/// Most requests of a run: their samples take 64 bytes each.
+const REQUESTS_MAX: f64 = 5e7;
+
+/// How arrivals are made.
+#[derive(Debug)]
+pub(super) enum Arrivals {
+    Poisson,
+    Gamma(f64),
+    Recorded(Vec<Duration>),
+}
+
+/// The times of one run.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    /// Requests a second.
+    pub(super) rate: f64,
+    pub(super) length: Duration,
+    pub(super) times: Vec<Duration>,
+}
+
+impl Arrivals {
+    /// Of `--arrivals`.
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+        if text == "poisson" {
+            return Ok(Self::Poisson);
+        }
+        if let Some(shape) = text.strip_prefix("gamma:") {
+            let shape = shape
+                .parse()
+                .ok()
+                .filter(|shape| (0.01..=1000.0).contains(shape));
+            return shape.map(Self::Gamma).ok_or_else(|| {
+                Failure::Usage(format!("--arrivals {text}: a shape of 0.01 to 1000 is due"))
+            });
+        }
+        let file = Path::new(text);
+        let bytes = std::fs::metadata(file)
+            .map_err(|e| Failure::file(file, &e))?
+            .len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(Failure::Failed(format!(
+                "{text}: longer than {FILE_BYTES_MAX} bytes"
+            )));
+        }
+        let lines = std::fs::read_to_string(file).map_err(|e| Failure::file(file, &e))?;
+        let times = recorded(&lines).map_err(|e| Failure::file(file, &e))?;
+        Ok(Self::Recorded(times))
+    }
+
+    /// The times of a run at `rate`; a recorded one is stretched to it.
+    pub(super) fn at(&self, rate: f64, length: Duration, seed: u64) -> Result<Schedule, Failure> {
+        let is_right =
+            rate > 0.0 && rate <= RATE_MAX && rate * length.as_secs_f64() <= REQUESTS_MAX;
+        if !is_right {
+            return Err(Failure::Usage(format!(
+                "--rate {rate}: more than 0 and at most {RATE_MAX} a second, {REQUESTS_MAX} in a run"
+            )));
+        }
+        let (times, length) = match self {
+            Self::Poisson => (poisson(rate, length, seed), length),
+            Self::Gamma(shape) => (gamma(*shape, rate, length, seed), length),
+            Self::Recorded(times) => {
+                let recorded = self.recorded_rate().unwrap_or(rate);
+                let scale = recorded / rate;
+                let times: Vec<_> = times.iter().map(|time| time.mul_f64(scale)).collect();
+                let length = times.last().copied().unwrap_or(length);
+                (times, length)
+            }
+        };
+        Ok(Schedule {
+            rate,
+            length,
+            times,
+        })
+    }
+
+    /// The rate of a recorded run.
+    pub(super) fn recorded_rate(&self) -> Option<f64> {
+        match self {
+            Self::Recorded(times) => {
+                let length = times.last()?.as_secs_f64();
+                Some(times.len() as f64 / length.max(1e-3))
+            }
+            Self::Poisson | Self::Gamma(_) => None,
+        }
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Poisson => "Poisson".to_owned(),
+            Self::Gamma(shape) => format!("Gamma {shape}"),
+            Self::Recorded(_) => "recorded".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_run_is_stretched_to_the_rate() {
+        let seconds = |s: &[f64]| {
+            s.iter()
+                .map(|&s| Duration::from_secs_f64(s))
+                .collect::<Vec<_>>()
+        };
+        let arrivals = Arrivals::Recorded(seconds(&[0.5, 1.0, 1.5, 2.0]));
+        assert_eq!(arrivals.recorded_rate(), Some(2.0));
+        let schedule = arrivals.at(4.0, Duration::from_secs(9), 1).unwrap();
+        assert_eq!(schedule.times, seconds(&[0.25, 0.5, 0.75, 1.0]));
+        assert_eq!(schedule.length, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused() {
+        for text in ["gamma:x", "gamma:0"] {
+            assert!(
+                Arrivals::parse(text).unwrap_err().text().contains("shape"),
+                "{text}"
+            );
+        }
+        assert!(
+            Arrivals::parse("/no/such/file")
+                .unwrap_err()
+                .text()
+                .contains("/no/such/file")
+        );
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e6] {
+            let refused = Arrivals::Poisson.at(rate, Duration::from_secs(1), 1);
+            assert!(refused.unwrap_err().text().contains("--rate"), "{rate}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The highest rate that is within the objective: doubled until it is not, then halved in between.
+
+use super::probe::{Bench, Probe};
+use crate::failure::Failure;
+
+/// Where the search begins, requests a second.
+const FIRST: f64 = 64.0;
+
+/// Doublings: beyond lies what no generator sends.
+const DOUBLINGS_MAX: usize = 14;
+
+/// Halvings of the step: the rate is found to 3 %.
+const HALVINGS: usize = 5;
+
+/// Runs at one rate before it counts as too high: others on the machine disturb one now and then.
+const TRIES: usize = 3;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Found {
+    /// Highest rate within the objective; 0 if none is.
+    pub(super) rate: f64,
+    /// Its goodput.
+    pub(super) goodput: f64,
+    /// The generator, not the server, was what kept it from being higher.
+    pub(super) is_generators: bool,
+}
+
+/// Searches; `tell` hears of every run.
+pub(super) fn highest(
+    bench: &Bench<'_>,
+    tell: &mut impl FnMut(Probe) -> Result<(), Failure>,
+) -> Result<Found, Failure> {
+    let mut found = Found {
+        rate: 0.0,
+        goodput: 0.0,
+        is_generators: false,
+    };
+    let mut over = None;
+    let mut rate = FIRST;
+    for turn in 0..DOUBLINGS_MAX + HALVINGS {
+        let is_within = within(bench, rate, &mut found, tell)?;
+        if !is_within {
+            over = Some(rate);
+        }
+        rate = match over {
+            None if turn + 1 >= DOUBLINGS_MAX => break,
+            None => rate * 2.0,
+            Some(over) if over - found.rate <= 0.04 * over => break,
+            Some(over) => f64::midpoint(found.rate, over),
+        };
+        if over.is_some_and(|_| rate < 1.0) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether one of some runs at this rate is within the objective.
+fn within(
+    bench: &Bench<'_>,
+    rate: f64,
+    found: &mut Found,
+    tell: &mut impl FnMut(Probe) -> Result<(), Failure>,
+) -> Result<bool, Failure> {
+    let schedule = bench.schedule(rate)?;
+    for _ in 0..TRIES {
+        let probe = bench.probe(&schedule)?;
+        let (is_within, goodput) = (bench.is_within(&probe), probe.report.goodput);
+        found.is_generators = probe.is_behind;
+        tell(probe)?;
+        if is_within {
+            (found.rate, found.goodput) = (rate, goodput);
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
