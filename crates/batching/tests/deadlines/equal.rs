@@ -116,7 +116,7 @@ struct Case {
 fn draw(seed: u64) -> Case {
     let mut random = Random(seed);
     let random = &mut random;
-    // `Auto` defers nothing for 1024 arrivals of a queue: some cases are long.
+    // `Auto` defers nothing for 768 arrivals of a queue: some cases are long.
     let is_long = random.is_one_in(60);
     let (queues, requests, quiet) = match is_long {
         true => (1 + random.below(2), 1000 + random.below(4000), 3000),

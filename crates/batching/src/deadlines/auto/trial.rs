@@ -17,7 +17,7 @@
 //! spread their requests over many queues each sees only its own part of the effect.
 
 /// Arrivals that are not deferred before it is tried.
-const EAGER: u32 = 1024;
+const EAGER: u32 = 768;
 
 /// Nothing is deferred for so many times the time that it took to see that clients wait; at most.
 const AGAIN: f64 = 4.0;
