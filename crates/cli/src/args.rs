@@ -83,7 +83,7 @@ pub(crate) enum BenchCommand {
     /// Open loop: arrivals are drawn before the run, latencies count from the intended times. Late, shed and failed
     /// requests are told apart. A run in which the generator fell behind its schedule fails.
     #[command(verbatim_doc_comment)]
-    Serve(BenchServeArgs),
+    Serve(Box<BenchServeArgs>),
 }
 
 /// Which cluster is meant, found as kubectl finds it.

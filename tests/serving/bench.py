@@ -1,0 +1,202 @@
+"""Goodput of albacore-server and of other servers of XGBoost models, side by side on the same cpus in one run.
+
+Every server has two workers of one compute thread, is asked by `albacore bench serve` over HTTP in JSON, and is searched
+for the highest rate at which 99 % of the answers come within the objective. Then each is asked at a tenth of the rate
+that it reached, and ours at the same rates. Prints a table in Markdown; ratios are what should be quoted, not figures.
+
+    tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--length 3s] [--rounds 1] [--overload] [--bin DIR]
+
+The generator shares the cpus with the servers, as the aims of the project have it: what it takes is taken from all.
+"""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+MODELS = {"small": "main_small_d6.ubj", "medium": "main_medium_d6.ubj"}
+CLASSES = {"1 row": "1", "SHAP, 10 rows": "contribs:10"}
+START_TIME_MAX = 120
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def gunicorn(model, port, _folder, _args):
+    command = [sys.executable, "-m", "gunicorn", "--workers", "2", "--worker-class", "gthread", "--threads", "4",
+               "--keep-alive", "75", "--bind", f"127.0.0.1:{port}", "--log-level", "error", "app:wsgi"]
+    return command, {"MODEL": model}
+
+
+def fastapi(model, port, _folder, _args):
+    command = [sys.executable, "-m", "uvicorn", "--workers", "2", "--host", "127.0.0.1", "--port", str(port),
+               "--log-level", "error", "--no-access-log", "--factory", "app:asgi"]
+    return command, {"MODEL": model}
+
+
+def albacore(model, port, _folder, args):
+    command = [f"{args.bin}/albacore-server", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0", "--workers", "2",
+               "--threads", "1", "--slo", args.objective, "--model", f"model={model}"]
+    return command, {}
+
+
+SERVERS = {"albacore": albacore, "gunicorn": gunicorn, "FastAPI": fastapi}
+
+
+class Running:
+    """A server that answers; ended with everything that it started."""
+
+    def __init__(self, name, model, args):
+        self.folder = tempfile.TemporaryDirectory()
+        self.port, self.args = free_port(), args
+        self.features = json.loads(model.with_suffix(".meta.json").read_text())["num_feature"]
+        folder = pathlib.Path(self.folder.name)
+        command, environment = SERVERS[name](model, self.port, folder, args)
+        environment = os.environ | environment | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        log = open(folder / "log", "wb")
+        self.process = subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log, start_new_session=True)
+        end = time.monotonic() + START_TIME_MAX
+        while not self.is_ready():
+            if self.process.poll() is not None or time.monotonic() > end:
+                text = (folder / "log").read_text()[-2000:]
+                self.__exit__()
+                raise SystemExit(f"{name} does not start:\n{text}")
+            time.sleep(0.2)
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v2/health/ready", timeout=2) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def ask(self, mix, *more):
+        url = f"http://127.0.0.1:{self.port}"
+        command = [f"{self.args.bin}/albacore", "bench", "serve", url, "--model", "model", "--features", str(self.features), "--input", "input",
+                   "--objective", self.args.objective, "--length", self.args.length, "--mix", mix, "--output", "json",
+                   "--pid", str(self.process.pid), *more]
+        ran = subprocess.run(command, capture_output=True, text=True)
+        if not ran.stdout:
+            return {"error": ran.stderr.strip()}
+        return json.loads(ran.stdout)
+
+    def memory(self):
+        """Proportional set size of its processes, bytes."""
+        total = 0
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                if int(stat.read_text().rsplit(")", 1)[1].split()[3]) == self.process.pid:  # its session
+                    rollup = (stat.parent / "smaps_rollup").read_text()
+                    total += next(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
+            except (OSError, StopIteration):
+                continue  # gone by now
+        return total
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait(20)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # whatever is left of its group
+        except ProcessLookupError:
+            pass
+        self.folder.cleanup()
+
+
+def compare(model, mix, args):
+    """By server: goodputs, CPU-seconds, and p50 at a tenth of the rate with ours beside it."""
+    found = {name: {"rates": [], "cpu": []} for name in args.only}
+    for _ in range(args.rounds):
+        for name in args.only:
+            with Running(name, model, args) as server:
+                said = server.ask(mix, "--search")
+                if "error" in said:
+                    print(f"<!-- {name}: {said['error']} -->", flush=True)
+                    continue
+                found[name]["rates"].append(said["highest"]["goodput"])
+                within = [run for run in said["runs"] if run["rate"] <= said["highest"]["rate"]]
+                if within:
+                    found[name]["cpu"].append(within[-1]["cpu_seconds_per_1000_rows"])
+                rate = max(1.0, said["highest"]["rate"] / 10)
+                light = server.ask(mix, "--rate", f"{rate:.1f}")
+                found[name]["light"] = (rate, light["runs"][0]["p50_ms"])
+    for name, of in found.items():
+        if name != "albacore" and "light" in of and "albacore" in found:
+            with Running("albacore", model, args) as server:
+                light = server.ask(mix, "--rate", f"{of['light'][0]:.1f}")
+                of["ours"] = light["runs"][0]["p50_ms"]
+    return found
+
+
+def overload(model, mix, args):
+    """Ten times the highest rate: goodput and memory against those at the highest."""
+    with Running("albacore", model, args) as server:
+        said = server.ask(mix, "--search")["highest"]
+        server.ask(mix, "--rate", str(said["rate"]))
+        before = server.memory()
+        over = server.ask(mix, "--rate", str(said["rate"] * 10), "--connections", "1024")["runs"][0]
+        after = server.memory()
+        good = over["goodput"] / said["goodput"]
+        print(f"| {mix} | {said['goodput']:.0f} | {over['rate']:.0f} | {over['goodput']:.0f} | {good:.2f} | {over['shed']} | "
+              f"{over['late']} | {over['failed'] + over['unavailable'] + over['unanswered']} | {over['p99_ms']:.1f} | "
+              f"{over['lag_p99_ms']:.1f} | {before / 2**20:.1f} -> {after / 2**20:.1f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(SERVERS))
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--length", default="3s")
+    parser.add_argument("--objective", default="25ms")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--overload", action="store_true")
+    parser.add_argument("--bin", default=f"{os.environ.get('CARGO_TARGET_DIR', ROOT / 'target')}/release")
+    args = parser.parse_args()
+    args.only = args.only.split(",")
+    models = {name: ROOT / "tests/data/models" / MODELS[name] for name in args.models.split(",")}
+    load = os.getloadavg()[0]
+    print(f"W=2, T=1, objective {args.objective} for 99 %, Poisson, {args.length} a run, generator on the same "
+          f"{os.cpu_count()} cpus; load average before: {load:.1f}\n")
+    if args.overload:
+        print("| asked for | peak/s | offered/s | good/s | of the peak | shed | late | failed | p99 ms | lag ms | memory MiB |")
+        print("|---|---|---|---|---|---|---|---|---|---|---|")
+        for model in models.values():
+            for mix in CLASSES.values():
+                overload(model, mix, args)
+        return
+    print("| model | asked for | server | good/s | ours is times | cpu s/1,000 rows | p50 ms at 10 % | ours there |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, model in models.items():
+        for label, mix in CLASSES.items():
+            found = compare(model, mix, args)
+            ours = statistics.median(found.get("albacore", {}).get("rates") or [0])
+            for server, of in found.items():
+                if not of["rates"]:
+                    continue
+                good = statistics.median(of["rates"])
+                times = f"{ours / good:.1f}" if good else "-"
+                cpu = f"{statistics.median(of['cpu']):.3f}" if of["cpu"] else "-"
+                light = f"{of['light'][1]:.2f}" if "light" in of else "-"
+                beside = f"{of['ours']:.2f}" if "ours" in of else "-"
+                print(f"| {name} | {label} | {server} | {good:.0f} | {times} | {cpu} | {light} | {beside} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
