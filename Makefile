@@ -42,6 +42,7 @@ bench-trees: tools ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightG
 
 e2e: build python images ## the release end to end: runs, kills, refusals, real clients, real containers, the demo
 	ALBACORE_PROGRAMS_BUILT=1 $(CARGO) test --release --package albacore-cli --package albacore-server
+	tests/trees/aarch64.sh
 	tests/clients/run.sh target/release/albacore-server
 	tests/images/run.sh
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test node -- --nocapture

@@ -335,7 +335,8 @@ fn batch_rows_default() -> u32 {
 /// The release rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum BatchingPolicy {
-    /// The server's own choice. In this version as Eager.
+    /// The server's own choice, by trial: Deferred as far as that raises goodput or leaves workers idle, Eager for clients that wait
+    /// for their answers.
     #[default]
     Auto,
     /// As late as the latency objective allows.
