@@ -9,7 +9,7 @@ COVERAGE = passes=sancov-module llvm-args=-sanitizer-coverage-level=4 llvm-args=
 	llvm-args=-sanitizer-coverage-pc-table llvm-args=-sanitizer-coverage-trace-compares
 FUZZ_SECONDS ?= 60
 
-.PHONY: build demo test lint bench fuzz bench-placement e2e soak crds manifests charts images proto clean tools musl python cluster bignode
+.PHONY: build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds manifests charts images proto clean tools musl python cluster bignode
 
 build: tools ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
@@ -40,6 +40,9 @@ bench-trees: tools ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightG
 	$(CARGO) build --release --package albacore-cli
 	tests/trees/bench.sh target/bench-trees.md
 
+bench-serving: build ## goodput of the server beside gunicorn and FastAPI with XGBoost, in one run
+	tests/serving/bench.sh
+
 e2e: build python images ## the release end to end: runs, kills, refusals, real clients, real containers, the demo
 	ALBACORE_PROGRAMS_BUILT=1 $(CARGO) test --release --package albacore-cli --package albacore-server
 	tests/trees/aarch64.sh
@@ -62,6 +65,7 @@ fuzz: tools ## feed damaged model files to the readers for FUZZ_SECONDS (60); wh
 soak: build python ## the kill tests, ten times as long; storms and restarts; every small problem and random trace
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-mapping --test literal -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture
+	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-server --test kills -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --package albacore-cluster --test leading -- --nocapture
 	ALBACORE_SOAK=25 $(CARGO) test --release --package albacore-placer --test endurance -- --nocapture --test-threads=1
 	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-batching --test deadlines -- --nocapture

@@ -74,3 +74,13 @@ impl From<albacore_local::Failure> for Failure {
         }
     }
 }
+
+impl From<albacore_bench::BenchError> for Failure {
+    fn from(error: albacore_bench::BenchError) -> Self {
+        let text = sentence(&error);
+        match error {
+            albacore_bench::BenchError::Usage(_) => Self::Usage(text),
+            _ => Self::Failed(text),
+        }
+    }
+}

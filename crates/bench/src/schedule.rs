@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use albacore_load::{gamma, poisson, recorded};
 
-use crate::failure::Failure;
-use crate::limits::FILE_BYTES_MAX;
+use crate::error::BenchError;
 
 /// Fastest that may be asked for, a second.
 const RATE_MAX: f64 = 1e6;
@@ -14,9 +13,12 @@ const RATE_MAX: f64 = 1e6;
 /// Most requests of a run: their samples take 64 bytes each.
 const REQUESTS_MAX: f64 = 5e7;
 
+/// Longest file of recorded times, in bytes: as many lines as requests may be.
+const RECORD_BYTES_MAX: u64 = 1 << 30;
+
 /// How arrivals are made.
 #[derive(Debug)]
-pub(super) enum Arrivals {
+pub(crate) enum Arrivals {
     Poisson,
     Gamma(f64),
     Recorded(Vec<Duration>),
@@ -24,16 +26,16 @@ pub(super) enum Arrivals {
 
 /// The times of one run.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub struct Schedule {
     /// Requests a second.
-    pub(super) rate: f64,
-    pub(super) length: Duration,
-    pub(super) times: Vec<Duration>,
+    pub(crate) rate: f64,
+    pub(crate) length: Duration,
+    pub(crate) times: Vec<Duration>,
 }
 
 impl Arrivals {
     /// Of `--arrivals`.
-    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, BenchError> {
         if text == "poisson" {
             return Ok(Self::Poisson);
         }
@@ -43,29 +45,39 @@ impl Arrivals {
                 .ok()
                 .filter(|shape| (0.01..=1000.0).contains(shape));
             return shape.map(Self::Gamma).ok_or_else(|| {
-                Failure::Usage(format!("--arrivals {text}: a shape of 0.01 to 1000 is due"))
+                BenchError::Usage(format!("--arrivals {text}: a shape of 0.01 to 1000 is due"))
             });
         }
-        let file = Path::new(text);
-        let bytes = std::fs::metadata(file)
-            .map_err(|e| Failure::file(file, &e))?
-            .len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(Failure::Failed(format!(
-                "{text}: longer than {FILE_BYTES_MAX} bytes"
+        let path = Path::new(text);
+        let unreadable = |source| BenchError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+        if bytes > RECORD_BYTES_MAX {
+            return Err(BenchError::Failed(format!(
+                "{text}: longer than {RECORD_BYTES_MAX} bytes"
             )));
         }
-        let lines = std::fs::read_to_string(file).map_err(|e| Failure::file(file, &e))?;
-        let times = recorded(&lines).map_err(|e| Failure::file(file, &e))?;
+        let lines = std::fs::read_to_string(path).map_err(unreadable)?;
+        let times = recorded(&lines).map_err(|source| BenchError::Record {
+            path: path.to_owned(),
+            source,
+        })?;
         Ok(Self::Recorded(times))
     }
 
     /// The times of a run at `rate`; a recorded one is stretched to it.
-    pub(super) fn at(&self, rate: f64, length: Duration, seed: u64) -> Result<Schedule, Failure> {
+    pub(crate) fn at(
+        &self,
+        rate: f64,
+        length: Duration,
+        seed: u64,
+    ) -> Result<Schedule, BenchError> {
         let is_right =
             rate > 0.0 && rate <= RATE_MAX && rate * length.as_secs_f64() <= REQUESTS_MAX;
         if !is_right {
-            return Err(Failure::Usage(format!(
+            return Err(BenchError::Usage(format!(
                 "--rate {rate}: more than 0 and at most {RATE_MAX} a second, {REQUESTS_MAX} in a run"
             )));
         }
@@ -88,7 +100,7 @@ impl Arrivals {
     }
 
     /// The rate of a recorded run.
-    pub(super) fn recorded_rate(&self) -> Option<f64> {
+    pub(crate) fn recorded_rate(&self) -> Option<f64> {
         match self {
             Self::Recorded(times) => {
                 let length = times.last()?.as_secs_f64();
@@ -99,7 +111,7 @@ impl Arrivals {
     }
 
     /// What it is called.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Poisson => "Poisson".to_owned(),
             Self::Gamma(shape) => format!("Gamma {shape}"),
@@ -130,19 +142,25 @@ mod tests {
     fn what_cannot_be_sent_is_refused() {
         for text in ["gamma:x", "gamma:0"] {
             assert!(
-                Arrivals::parse(text).unwrap_err().text().contains("shape"),
+                Arrivals::parse(text)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("shape"),
                 "{text}"
             );
         }
         assert!(
             Arrivals::parse("/no/such/file")
                 .unwrap_err()
-                .text()
+                .to_string()
                 .contains("/no/such/file")
         );
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e6] {
             let refused = Arrivals::Poisson.at(rate, Duration::from_secs(1), 1);
-            assert!(refused.unwrap_err().text().contains("--rate"), "{rate}");
+            assert!(
+                refused.unwrap_err().to_string().contains("--rate"),
+                "{rate}"
+            );
         }
     }
 }

@@ -7,14 +7,14 @@ use albacore_load::{Report, Wire};
 use albacore_simulator::chart::{Chart, Line, draw};
 use serde_json::{Value, json};
 
-use super::probe::{Bench, Probe};
-use super::search::Found;
+use crate::probe::{Bench, Probe};
+use crate::search::Found;
 
 fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn wire(bench: &Bench<'_>) -> &'static str {
+fn wire(bench: &Bench) -> &'static str {
     match bench.target.wire {
         Wire::Json => "HTTP, JSON",
         Wire::Binary => "HTTP, binary",
@@ -22,22 +22,22 @@ fn wire(bench: &Bench<'_>) -> &'static str {
     }
 }
 
-fn what(bench: &Bench<'_>) -> String {
+fn what(bench: &Bench) -> String {
     format!(
         "{} at {} over {}; {} arrivals of {}, {} s each; objective {} ms for {} %",
-        bench.args.model,
+        bench.spec.model,
         bench.target.address,
         wire(bench),
         bench.arrivals.name(),
-        bench.args.mix,
-        bench.args.length.as_secs_f64(),
-        ms(bench.args.objective),
-        bench.args.percentile
+        bench.spec.mix,
+        bench.spec.length.as_secs_f64(),
+        ms(bench.spec.objective),
+        bench.spec.percentile
     )
 }
 
 /// What stands above the rows.
-pub(super) fn heading(bench: &Bench<'_>) -> String {
+pub fn heading(bench: &Bench) -> String {
     format!(
         "{}\n{:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
         what(bench),
@@ -57,7 +57,7 @@ pub(super) fn heading(bench: &Bench<'_>) -> String {
 }
 
 /// One run.
-pub(super) fn row(probe: &Probe) -> String {
+pub fn row(probe: &Probe) -> String {
     let report = &probe.report;
     let cpu = probe
         .cpu_per_1000_rows
@@ -84,7 +84,7 @@ pub(super) fn row(probe: &Probe) -> String {
 }
 
 /// What stands below the rows: classes of the last run, and what was found.
-pub(super) fn ending(bench: &Bench<'_>, probes: &[Probe], found: Option<Found>) -> String {
+pub fn ending(bench: &Bench, probes: &[Probe], found: Option<Found>) -> String {
     let mut text = String::new();
     if let (Some(last), 2..) = (probes.last(), bench.classes.len()) {
         let _ = writeln!(text, "at {:.0} a second, by what was asked for:", last.rate);
@@ -126,7 +126,7 @@ fn json_of(report: &Report) -> Value {
 }
 
 /// All of it as one object.
-pub(super) fn json(bench: &Bench<'_>, probes: &[Probe], found: Option<Found>) -> Value {
+pub fn json(bench: &Bench, probes: &[Probe], found: Option<Found>) -> Value {
     let run = |probe: &Probe| {
         let classes = bench.classes.iter().zip(&probe.by_class);
         let by_class = classes.map(|(class, report)| {
@@ -142,10 +142,10 @@ pub(super) fn json(bench: &Bench<'_>, probes: &[Probe], found: Option<Found>) ->
         value
     };
     json!({
-        "model": bench.args.model, "address": bench.target.address.to_string(), "wire": wire(bench),
-        "arrivals": bench.arrivals.name(), "mix": bench.args.mix, "seed": bench.args.seed,
-        "length_s": bench.args.length.as_secs_f64(), "objective_ms": ms(bench.args.objective),
-        "percentile": bench.args.percentile,
+        "model": bench.spec.model, "address": bench.target.address.to_string(), "wire": wire(bench),
+        "arrivals": bench.arrivals.name(), "mix": bench.spec.mix, "seed": bench.spec.seed,
+        "length_s": bench.spec.length.as_secs_f64(), "objective_ms": ms(bench.spec.objective),
+        "percentile": bench.spec.percentile,
         "runs": probes.iter().map(run).collect::<Value>(),
         "highest": found.map(|found| json!({
             "rate": found.rate, "goodput": found.goodput, "is_generators": found.is_generators,
@@ -154,7 +154,7 @@ pub(super) fn json(bench: &Bench<'_>, probes: &[Probe], found: Option<Found>) ->
 }
 
 /// Goodput, latencies and bad share over the offered rate.
-pub(super) fn picture(bench: &Bench<'_>, probes: &[Probe]) -> String {
+pub fn picture(bench: &Bench, probes: &[Probe]) -> String {
     let is_one = bench.classes.len() == 1;
     let line = |index: Option<usize>, value: &dyn Fn(&Report) -> f64| {
         let points = probes.iter().map(|probe| {

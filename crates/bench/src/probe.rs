@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use albacore_load::{Call, Load, Random, Report, Request, Shape, drive};
 
-use super::mix::{self, Class};
-use super::schedule::{Arrivals, Schedule};
-use super::target::Target;
-use super::{BenchServeArgs, cpu};
-use crate::failure::{Failure, sentence};
+use crate::cpu;
+use crate::error::BenchError;
+use crate::mix::{self, Class};
+use crate::schedule::{Arrivals, Schedule};
+use crate::spec::Spec;
+use crate::target::Target;
 
 /// How long the server is warmed by a few connections before the first run, so that it knows its costs.
 const WARMING: Duration = Duration::from_secs(1);
@@ -23,11 +24,12 @@ const LAG_SHARE: f64 = 0.2;
 const LAG_MIN: Duration = Duration::from_millis(1);
 
 /// A server, what it is asked, and how.
-pub(super) struct Bench<'a> {
-    pub(super) args: &'a BenchServeArgs,
-    pub(super) arrivals: Arrivals,
-    pub(super) classes: Vec<Class>,
-    pub(super) target: Target,
+#[derive(Debug)]
+pub struct Bench {
+    pub(crate) spec: Spec,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) classes: Vec<Class>,
+    pub(crate) target: Target,
     requests: Vec<Request>,
     /// The class of each request.
     class_of: Vec<usize>,
@@ -35,28 +37,35 @@ pub(super) struct Bench<'a> {
 
 /// What became of one run.
 #[derive(Debug)]
-pub(super) struct Probe {
+pub struct Probe {
     /// Requests a second that were intended.
-    pub(super) rate: f64,
-    pub(super) report: Report,
+    pub rate: f64,
+    /// All requests.
+    pub report: Report,
     /// By class.
-    pub(super) by_class: Vec<Report>,
+    pub by_class: Vec<Report>,
     /// Seconds on cpus of the server for a thousand rows that it answered.
-    pub(super) cpu_per_1000_rows: Option<f64>,
+    pub cpu_per_1000_rows: Option<f64>,
     /// The generator was too late itself.
-    pub(super) is_behind: bool,
+    pub is_behind: bool,
 }
 
-impl<'a> Bench<'a> {
-    pub(super) fn new(args: &'a BenchServeArgs) -> Result<Self, Failure> {
-        let arrivals = Arrivals::parse(&args.arrivals)?;
-        let classes = mix::parse(&args.mix)?;
-        if args.rate.is_empty() && !args.is_search && arrivals.recorded_rate().is_none() {
-            return Err(Failure::Usage("--rate: name one, or --search".to_owned()));
+impl Bench {
+    /// Reads what is asked, asks the server what its model takes, and makes the requests.
+    ///
+    /// # Errors
+    /// What is asked cannot be, or the server does not tell.
+    pub fn new(spec: Spec) -> Result<Self, BenchError> {
+        let arrivals = Arrivals::parse(&spec.arrivals)?;
+        let classes = mix::parse(&spec.mix)?;
+        if spec.rates.is_empty() && !spec.is_search && arrivals.recorded_rate().is_none() {
+            return Err(BenchError::Usage(
+                "--rate: name one, or --search".to_owned(),
+            ));
         }
-        let target = Target::find(args)?;
+        let target = Target::find(&spec)?;
         let class_of = mix::spread(&classes);
-        let mut random = Random(args.seed ^ 0x5eed);
+        let mut random = Random(spec.seed ^ 0x5eed);
         let requests = class_of.iter().map(|&class| {
             let Class { output, rows, .. } = &classes[class];
             let values = rows * target.features;
@@ -64,7 +73,7 @@ impl<'a> Bench<'a> {
                 .map(|_| random.uniform() as f32 * 4.0 - 2.0)
                 .collect();
             let call = Call {
-                model: &args.model,
+                model: &spec.model,
                 input: &target.input,
                 output: output.as_deref(),
                 values: &values,
@@ -74,7 +83,7 @@ impl<'a> Bench<'a> {
         });
         let requests = requests.collect();
         Ok(Self {
-            args,
+            spec,
             arrivals,
             classes,
             target,
@@ -85,13 +94,16 @@ impl<'a> Bench<'a> {
 
     /// Asks for a while, so that what is measured is a server that knows its costs; and fails early where nothing
     /// is answered.
-    pub(super) fn warm(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// No request is answered.
+    pub fn warm(&self) -> Result<(), BenchError> {
         let load = Load {
             requests: self.requests.clone(),
             shape: Shape::Closed(WARMING),
             connections: WARMING_CONNECTIONS,
         };
-        let samples = drive(load).map_err(|e| Failure::Failed(sentence(&e)))?;
+        let samples = drive(load)?;
         if samples.iter().any(|sample| sample.status == 200) {
             return Ok(());
         }
@@ -100,34 +112,40 @@ impl<'a> Bench<'a> {
             0 => "no request is answered".to_owned(),
             status => format!("no request is answered with 200, the last one with {status}"),
         };
-        Err(Failure::Failed(format!("{}: {what}", self.args.url)))
+        Err(BenchError::Failed(format!("{}: {what}", self.spec.url)))
     }
 
-    /// The runs of `--rate`, or the recorded one.
-    pub(super) fn schedules(&self) -> Result<Vec<Schedule>, Failure> {
-        let rates = match self.args.rate.is_empty() {
+    /// The runs of the rates asked for, or the recorded one.
+    ///
+    /// # Errors
+    /// A rate cannot be sent.
+    pub fn schedules(&self) -> Result<Vec<Schedule>, BenchError> {
+        let rates = match self.spec.rates.is_empty() {
             true => self.arrivals.recorded_rate().into_iter().collect(),
-            false => self.args.rate.clone(),
+            false => self.spec.rates.clone(),
         };
         rates.into_iter().map(|rate| self.schedule(rate)).collect()
     }
 
-    pub(super) fn schedule(&self, rate: f64) -> Result<Schedule, Failure> {
-        self.arrivals.at(rate, self.args.length, self.args.seed)
+    pub(crate) fn schedule(&self, rate: f64) -> Result<Schedule, BenchError> {
+        self.arrivals.at(rate, self.spec.length, self.spec.seed)
     }
 
     /// Runs it.
-    pub(super) fn probe(&self, schedule: &Schedule) -> Result<Probe, Failure> {
-        let pids = &self.args.pid;
+    ///
+    /// # Errors
+    /// A process of the server is not there, or the load cannot be made.
+    pub fn probe(&self, schedule: &Schedule) -> Result<Probe, BenchError> {
+        let pids = &self.spec.pids;
         let before = cpu::time_of(pids)?;
         let load = Load {
             requests: self.requests.clone(),
             shape: Shape::Open(schedule.times.clone()),
-            connections: self.args.connections as usize,
+            connections: self.spec.connections,
         };
-        let samples = drive(load).map_err(|e| Failure::Failed(sentence(&e)))?;
+        let samples = drive(load)?;
         let cpu = cpu::time_of(pids)?.saturating_sub(before);
-        let (length, objective) = (schedule.length, self.args.objective);
+        let (length, objective) = (schedule.length, self.spec.objective);
         let report = Report::of(&samples, length, objective);
         let class_of = |request: usize| self.class_of[request];
         let by_class = (0..self.classes.len()).map(|class| {
@@ -151,7 +169,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Whether so many requests in time are what the objective asks for.
-    pub(super) fn is_within(&self, probe: &Probe) -> bool {
-        !probe.is_behind && probe.report.bad_rate <= 1.0 - self.args.percentile / 100.0
+    pub(crate) fn is_within(&self, probe: &Probe) -> bool {
+        !probe.is_behind && probe.report.bad_rate <= 1.0 - self.spec.percentile / 100.0
     }
 }

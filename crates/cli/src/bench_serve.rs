@@ -3,20 +3,13 @@
 //! Requests are sent at times drawn before the run, whatever the server does; latencies count from those times. A run
 //! in which the generator itself was late says nothing of the server, and fails.
 
-mod cpu;
-mod mix;
-mod print;
-mod probe;
-mod schedule;
-mod search;
-mod target;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-use self::probe::{Bench, Probe};
+use albacore_bench::{Bench, Probe, Spec, highest, print as drawn};
+
 use crate::args::Output;
 use crate::failure::Failure;
 use crate::print::print;
@@ -77,6 +70,28 @@ pub(crate) struct BenchServeArgs {
     pub(crate) picture: Option<PathBuf>,
 }
 
+impl BenchServeArgs {
+    fn spec(&self) -> Spec {
+        Spec {
+            url: self.url.clone(),
+            model: self.model.clone(),
+            rates: self.rate.clone(),
+            is_search: self.is_search,
+            length: self.length,
+            objective: self.objective,
+            percentile: self.percentile,
+            arrivals: self.arrivals.clone(),
+            mix: self.mix.clone(),
+            features: self.features.map(|features| features as usize),
+            input: self.input.clone(),
+            is_binary: self.form == Form::Binary,
+            connections: self.connections as usize,
+            seed: self.seed,
+            pids: self.pid.clone(),
+        }
+    }
+}
+
 /// How tensors travel over HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Form {
@@ -116,24 +131,24 @@ fn parse_percentile(text: &str) -> Result<f64, String> {
 
 /// Measures each rate, or searches the highest; prints.
 pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
-    let bench = Bench::new(args)?;
+    let bench = Bench::new(args.spec())?;
     let schedules = bench.schedules()?;
     bench.warm()?;
     let mut probes = Vec::new();
     let mut tell = |probe: Probe| -> Result<(), Failure> {
         if args.output == Output::Text {
-            let heading = probes.is_empty().then(|| print::heading(&bench));
+            let heading = probes.is_empty().then(|| drawn::heading(&bench));
             print(&format!(
                 "{}{}",
                 heading.unwrap_or_default(),
-                print::row(&probe)
+                drawn::row(&probe)
             ))?;
         }
         probes.push(probe);
         Ok(())
     };
     let found = if args.is_search {
-        Some(search::highest(&bench, &mut tell)?)
+        Some(highest(&bench, &mut tell)?)
     } else {
         for schedule in schedules {
             tell(bench.probe(&schedule)?)?;
@@ -142,12 +157,12 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     };
     probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     match args.output {
-        Output::Text => print(&print::ending(&bench, &probes, found))?,
-        Output::Json => print(&format!("{}\n", print::json(&bench, &probes, found)))?,
-        Output::Svg => print(&print::picture(&bench, &probes))?,
+        Output::Text => print(&drawn::ending(&bench, &probes, found))?,
+        Output::Json => print(&format!("{}\n", drawn::json(&bench, &probes, found)))?,
+        Output::Svg => print(&drawn::picture(&bench, &probes))?,
     }
     if let Some(file) = &args.picture {
-        std::fs::write(file, print::picture(&bench, &probes))
+        std::fs::write(file, drawn::picture(&bench, &probes))
             .map_err(|e| Failure::file(file, &e))?;
     }
     match probes

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::error::BenchError;
 
 /// Ticks of a second in `/proc/PID/stat`: the kernel's ABI has them at 100 on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -22,9 +22,9 @@ fn stat(text: &str) -> Option<(u32, u64)> {
 }
 
 /// The time of `pids` and of all below them so far. What ended in between counts where its parent has waited for it.
-pub(super) fn time_of(pids: &[u32]) -> Result<Duration, Failure> {
+pub(crate) fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
     let mut all = BTreeMap::new();
-    let folder = fs::read_dir("/proc").map_err(|e| Failure::Failed(format!("/proc: {e}")))?;
+    let folder = fs::read_dir("/proc").map_err(|e| BenchError::Failed(format!("/proc: {e}")))?;
     for entry in folder.flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
@@ -36,7 +36,7 @@ pub(super) fn time_of(pids: &[u32]) -> Result<Duration, Failure> {
         }
     }
     if let Some(pid) = pids.iter().find(|pid| !all.contains_key(pid)) {
-        return Err(Failure::Failed(format!(
+        return Err(BenchError::Failed(format!(
             "--pid {pid}: there is no such process"
         )));
     }
@@ -81,6 +81,11 @@ mod tests {
         while time_of(&[me]).unwrap() <= before {
             assert!(start.elapsed() < Duration::from_secs(60));
         }
-        assert!(time_of(&[u32::MAX]).unwrap_err().text().contains("--pid"));
+        assert!(
+            time_of(&[u32::MAX])
+                .unwrap_err()
+                .to_string()
+                .contains("--pid")
+        );
     }
 }

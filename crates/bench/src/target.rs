@@ -5,49 +5,47 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use albacore_load::{Wire, get};
 use serde_json::Value;
 
-use super::{BenchServeArgs, Form};
-use crate::failure::{Failure, sentence};
+use crate::error::BenchError;
+use crate::spec::Spec;
 
 /// A server and a model of it.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) address: SocketAddr,
-    pub(super) wire: Wire,
-    pub(super) input: String,
-    pub(super) features: usize,
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    pub(crate) wire: Wire,
+    pub(crate) input: String,
+    pub(crate) features: usize,
 }
 
 impl Target {
     /// Of the arguments and, where they do not say it, of the server's metadata.
-    pub(super) fn find(args: &BenchServeArgs) -> Result<Self, Failure> {
-        let (wire, place) = match args.url.split_once("://") {
-            Some(("http", place)) if args.form == Form::Binary => (Wire::Binary, place),
+    pub(crate) fn find(spec: &Spec) -> Result<Self, BenchError> {
+        let (wire, place) = match spec.url.split_once("://") {
+            Some(("http", place)) if spec.is_binary => (Wire::Binary, place),
             Some(("http", place)) => (Wire::Json, place),
             Some(("grpc", place)) => (Wire::Grpc, place),
             _ => {
                 let what = "http://HOST:PORT or grpc://HOST:PORT is due";
-                return Err(Failure::Usage(format!("{}: {what}", args.url)));
+                return Err(BenchError::Usage(format!("{}: {what}", spec.url)));
             }
         };
         let address = place.trim_end_matches('/').to_socket_addrs().ok();
         let address = address.and_then(|mut found| found.next());
         let address = address
-            .ok_or_else(|| Failure::Usage(format!("{}: no such host and port", args.url)))?;
-        let known = args
-            .features
-            .map(|features| (args.input.clone(), features as usize));
+            .ok_or_else(|| BenchError::Usage(format!("{}: no such host and port", spec.url)))?;
+        let known = spec.features.map(|features| (spec.input.clone(), features));
         let (input, features) = match known {
             Some(known) => known,
             None if wire == Wire::Grpc => {
                 let what = "how many values a row has is not asked for over gRPC";
-                return Err(Failure::Usage(format!("--features: {what}: name it")));
+                return Err(BenchError::Usage(format!("--features: {what}: name it")));
             }
-            None => Self::ask(args, address)?,
+            None => Self::ask(spec, address)?,
         };
         Ok(Self {
             address,
             wire,
-            input: args
+            input: spec
                 .input
                 .clone()
                 .or(input)
@@ -56,15 +54,18 @@ impl Target {
         })
     }
 
-    fn ask(args: &BenchServeArgs, address: SocketAddr) -> Result<(Option<String>, usize), Failure> {
-        let path = format!("/v2/models/{}", args.model);
+    fn ask(spec: &Spec, address: SocketAddr) -> Result<(Option<String>, usize), BenchError> {
+        let path = format!("/v2/models/{}", spec.model);
         let failed = |what: &str| {
-            Failure::Failed(format!(
+            BenchError::Failed(format!(
                 "{}{path}: {what}; name --features and --input if it has no metadata",
-                args.url
+                spec.url
             ))
         };
-        let (status, body) = get(address, &path).map_err(|e| failed(&sentence(&e)))?;
+        let (status, body) = get(address, &path).map_err(|source| BenchError::Look {
+            url: format!("{}{path}", spec.url),
+            source,
+        })?;
         if status != 200 {
             return Err(failed(&format!("it answers {status}")));
         }

@@ -1,7 +1,7 @@
 //! The highest rate that is within the objective: doubled until it is not, then halved in between.
 
-use super::probe::{Bench, Probe};
-use crate::failure::Failure;
+use crate::error::BenchError;
+use crate::probe::{Bench, Probe};
 
 /// Where the search begins, requests a second.
 const FIRST: f64 = 64.0;
@@ -17,20 +17,23 @@ const TRIES: usize = 3;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Found {
+pub struct Found {
     /// Highest rate within the objective; 0 if none is.
-    pub(super) rate: f64,
+    pub rate: f64,
     /// Its goodput.
-    pub(super) goodput: f64,
+    pub goodput: f64,
     /// The generator, not the server, was what kept it from being higher.
-    pub(super) is_generators: bool,
+    pub is_generators: bool,
 }
 
 /// Searches; `tell` hears of every run.
-pub(super) fn highest(
-    bench: &Bench<'_>,
-    tell: &mut impl FnMut(Probe) -> Result<(), Failure>,
-) -> Result<Found, Failure> {
+///
+/// # Errors
+/// What [`Bench::probe`] or `tell` gives.
+pub fn highest<E: From<BenchError>>(
+    bench: &Bench,
+    tell: &mut impl FnMut(Probe) -> Result<(), E>,
+) -> Result<Found, E> {
     let mut found = Found {
         rate: 0.0,
         goodput: 0.0,
@@ -57,12 +60,12 @@ pub(super) fn highest(
 }
 
 /// Whether one of some runs at this rate is within the objective.
-fn within(
-    bench: &Bench<'_>,
+fn within<E: From<BenchError>>(
+    bench: &Bench,
     rate: f64,
     found: &mut Found,
-    tell: &mut impl FnMut(Probe) -> Result<(), Failure>,
-) -> Result<bool, Failure> {
+    tell: &mut impl FnMut(Probe) -> Result<(), E>,
+) -> Result<bool, E> {
     let schedule = bench.schedule(rate)?;
     for _ in 0..TRIES {
         let probe = bench.probe(&schedule)?;

@@ -1,9 +1,9 @@
 //! What the requests of a run ask for: classes of outputs and rows, with their shares.
 
-use crate::failure::Failure;
+use crate::error::BenchError;
 
 /// Requests that differ, sent in turn: enough that caches of a server meet other rows each time.
-pub(super) const REQUESTS: usize = 512;
+pub(crate) const REQUESTS: usize = 512;
 
 /// Most classes of one mix.
 const CLASSES_MAX: usize = 8;
@@ -13,21 +13,21 @@ const ROWS_MAX: usize = 1 << 20;
 
 /// Requests of one kind.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Class {
+pub(crate) struct Class {
     /// What it is called.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The output asked for; none: the server's own choice.
-    pub(super) output: Option<String>,
-    pub(super) rows: usize,
+    pub(crate) output: Option<String>,
+    pub(crate) rows: usize,
     share: f64,
 }
 
 /// The classes of `--mix`.
-pub(super) fn parse(text: &str) -> Result<Vec<Class>, Failure> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Class>, BenchError> {
     let classes: Option<Vec<Class>> = text.split(',').map(class).collect();
     let classes = classes.filter(|classes| classes.len() <= CLASSES_MAX);
     classes.ok_or_else(|| {
-        Failure::Usage(format!(
+        BenchError::Usage(format!(
             "--mix {text}: up to {CLASSES_MAX} of [OUTPUT:]ROWS[=SHARE] with commas between are due, such as \
              output:1=9,contribs:10=1"
         ))
@@ -60,7 +60,7 @@ fn class(text: &str) -> Option<Class> {
 }
 
 /// The class of each of [`REQUESTS`] requests: as many of each as its share says, spread evenly.
-pub(super) fn spread(classes: &[Class]) -> Vec<usize> {
+pub(crate) fn spread(classes: &[Class]) -> Vec<usize> {
     let total: f64 = classes.iter().map(|class| class.share).sum();
     let mut owed = vec![0.0; classes.len()];
     let turn = |_| {
@@ -107,7 +107,10 @@ mod tests {
             "1,",
             "1,1,1,1,1,1,1,1,1",
         ] {
-            assert!(parse(text).unwrap_err().text().contains("--mix"), "{text}");
+            assert!(
+                parse(text).unwrap_err().to_string().contains("--mix"),
+                "{text}"
+            );
         }
     }
 }

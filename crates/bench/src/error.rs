@@ -1,0 +1,43 @@
+//! Why a bench cannot be run.
+
+use std::path::PathBuf;
+
+use albacore_load::{LoadError, LookError, RecordError};
+
+/// Why a bench cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// What was asked cannot be asked; names the option, its value and what is due.
+    #[error("{0}")]
+    Usage(String),
+    /// It could be asked, but it could not be done.
+    #[error("{0}")]
+    Failed(String),
+    /// A file cannot be read.
+    #[error("{}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file of recorded times is none.
+    #[error("{}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: RecordError,
+    },
+    /// The server does not tell its model's metadata.
+    #[error("{url}: name --features and --input if it has no metadata")]
+    Look {
+        /// What was asked.
+        url: String,
+        /// Why.
+        source: LookError,
+    },
+    /// The load could not be made.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
