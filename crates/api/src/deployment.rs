@@ -335,8 +335,7 @@ fn batch_rows_default() -> u32 {
 /// The release rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum BatchingPolicy {
-    /// The server's own choice, by trial: Deferred as far as that raises goodput or leaves workers idle, Eager for clients that wait
-    /// for their answers.
+    /// The server's own choice. In this version as Eager.
     #[default]
     Auto,
     /// As late as the latency objective allows.

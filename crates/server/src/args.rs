@@ -67,8 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
     pub ca_file: Option<PathBuf>,
     /// When a batch leaves: `eager` as soon as a worker is free, `timeout` when its oldest request
-    /// has waited for --max-delay, `auto` as it finds best by trial: deferred as far as
-    /// that helps, at once for clients that wait for their answers.
+    /// has waited for --max-delay, `auto` as the server thinks best (at present as eager).
     #[arg(long, value_enum, default_value_t = PolicyName::Auto, env = "ALBACORE_POLICY")]
     pub policy: PolicyName,
     /// Rows of a batch at most.
