@@ -1,7 +1,6 @@
 //! Workers die at any moment; nothing is lost, doubled or wrong, and nothing leaks.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use super::clients::Clients;
 use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
@@ -17,23 +16,7 @@ fn open_descriptors() -> usize {
 async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
     let started = Arc::new(start(config(2, 2), &SMALL).await);
     let descriptors = open_descriptors();
-    let over = Arc::new(AtomicBool::new(false));
-    let clients: Vec<_> = (0..8_u64)
-        .map(|client| {
-            let (started, over) = (Arc::clone(&started), Arc::clone(&over));
-            tokio::spawn(async move {
-                let rows = started.rows(0, 1 + client as usize * 20, client);
-                let expected = started.expected(0, Kind::Value, &rows);
-                let mut answers = 0_u64;
-                while !over.load(Ordering::Relaxed) {
-                    let reply = started.submit(0, value(), &rows).await.unwrap();
-                    assert_eq!(reply.output(Kind::Value), Some(&expected[..]));
-                    answers += 1;
-                }
-                answers
-            })
-        })
-        .collect();
+    let clients = Clients::start(&started);
     for kill in 0..KILLS {
         let restarts = kill as u64;
         signal("-KILL", started.pids()[kill * 7 % 2]);
@@ -45,11 +28,7 @@ async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
             .await;
         tokio::time::sleep(Duration::from_micros(kill as u64 % 7 * 700)).await;
     }
-    over.store(true, Ordering::Relaxed);
-    let mut answers = 0;
-    for client in clients {
-        answers += client.await.unwrap();
-    }
+    let answers = clients.end().await;
     let stats = started.engine.stats();
     let model = &stats.models[0];
     assert_eq!(

@@ -1,7 +1,6 @@
 //! Workers that hang are noticed, ended and replaced; their batches run again, nothing is lost.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use super::clients::Clients;
 use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
@@ -12,23 +11,7 @@ const STOPS: u64 = 6;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopping_workers_under_load_loses_and_doubles_nothing() {
     let started = Arc::new(start(config(2, 2), &SMALL).await);
-    let over = Arc::new(AtomicBool::new(false));
-    let clients: Vec<_> = (0..8_u64)
-        .map(|client| {
-            let (started, over) = (Arc::clone(&started), Arc::clone(&over));
-            tokio::spawn(async move {
-                let rows = started.rows(0, 1 + client as usize * 20, client);
-                let expected = started.expected(0, Kind::Value, &rows);
-                let mut answers = 0_u64;
-                while !over.load(Ordering::Relaxed) {
-                    let reply = started.submit(0, value(), &rows).await.unwrap();
-                    assert_eq!(reply.output(Kind::Value), Some(&expected[..]));
-                    answers += 1;
-                }
-                answers
-            })
-        })
-        .collect();
+    let clients = Clients::start(&started);
     // Until the costs are known everybody has long to wait.
     started
         .until("costs are known", |e| {
@@ -45,11 +28,7 @@ async fn stopping_workers_under_load_loses_and_doubles_nothing() {
             })
             .await;
     }
-    over.store(true, Ordering::Relaxed);
-    let mut answers = 0;
-    for client in clients {
-        answers += client.await.unwrap();
-    }
+    let answers = clients.end().await;
     let stats = started.engine.stats();
     let model = &stats.models[0];
     assert_eq!(

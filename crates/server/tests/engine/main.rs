@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod bounds;
+mod clients;
 mod deaths;
 mod hangs;
 mod objectives;

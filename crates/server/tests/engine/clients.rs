@@ -1,0 +1,43 @@
+//! Clients that ask on and on, and check every answer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// Eight of them, each with rows of its own.
+pub(crate) struct Clients {
+    over: Arc<AtomicBool>,
+    tasks: Vec<tokio::task::JoinHandle<u64>>,
+}
+
+impl Clients {
+    pub(crate) fn start(started: &Arc<Started>) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let task = |client: u64| {
+            let (started, over) = (Arc::clone(started), Arc::clone(&over));
+            tokio::spawn(async move {
+                let rows = started.rows(0, 1 + client as usize * 20, client);
+                let expected = started.expected(0, Kind::Value, &rows);
+                let mut answers = 0_u64;
+                while !over.load(Ordering::Relaxed) {
+                    let reply = started.submit(0, value(), &rows).await.unwrap();
+                    assert_eq!(reply.output(Kind::Value), Some(&expected[..]));
+                    answers += 1;
+                }
+                answers
+            })
+        };
+        let tasks = (0..8).map(task).collect();
+        Self { over, tasks }
+    }
+
+    /// How many answers all of them got.
+    pub(crate) async fn end(self) -> u64 {
+        self.over.store(true, Ordering::Relaxed);
+        let mut answers = 0;
+        for task in self.tasks {
+            answers += task.await.unwrap();
+        }
+        answers
+    }
+}
