@@ -7,7 +7,9 @@ XTASK := $(CARGO) run --quiet --package albacore-xtask --
 # Coverage counters that libFuzzer reads, from flags that a stable compiler takes.
 COVERAGE = passes=sancov-module llvm-args=-sanitizer-coverage-level=4 llvm-args=-sanitizer-coverage-inline-8bit-counters \
 	llvm-args=-sanitizer-coverage-pc-table llvm-args=-sanitizer-coverage-trace-compares
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 30
+FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
 .PHONY: build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds manifests charts images proto clean tools musl python cluster bignode
 
@@ -55,17 +57,23 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 bignode: tools ## emulated machines: 8 and 32 cpus with SMT, 2 and 4 NUMA nodes, cgroup v2, a kernel that forgets pins
 	ALBACORE_SOAK=2 $(CARGO) test --package albacore-xtask --test bignode -- --nocapture
 
-fuzz: tools ## feed damaged model files to the readers for FUZZ_SECONDS (60); what breaks lies in target/fuzz
+fuzz: tools ## feed damaged models, requests and parameters to what reads them, FUZZ_SECONDS (30) each; what breaks lies in target/fuzz
 	@command -v c++ >/dev/null || { echo "installing a C++ compiler for libFuzzer (apt-get install g++)"; apt-get update -qq && apt-get install -y -qq g++; }
-	mkdir -p target/fuzz/corpus
-	RUSTFLAGS="--cfg fuzzing $(addprefix -C,$(COVERAGE)) -Ccodegen-units=1" $(CARGO) run --release --manifest-path fuzz/Cargo.toml \
-		--target-dir target/fuzz --target $$(rustc -vV | sed -n 's/host: //p') -- target/fuzz/corpus fuzz/corpus/model \
-		-dict=fuzz/model.dict -max_len=32768 -timeout=2 -rss_limit_mb=512 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=target/fuzz/
+	RUSTFLAGS="--cfg fuzzing $(addprefix -C,$(COVERAGE)) -Ccodegen-units=1" $(CARGO) build --release --manifest-path fuzz/Cargo.toml \
+		--target-dir target/fuzz --target $(HOST) --bins
+	@for target in $(FUZZED); do \
+		echo "== $$target, $(FUZZ_SECONDS) s"; \
+		mkdir -p target/fuzz/corpus/$$target; \
+		dict=; [ ! -f fuzz/$$target.dict ] || dict=-dict=fuzz/$$target.dict; \
+		target/fuzz/$(HOST)/release/$$target target/fuzz/corpus/$$target fuzz/corpus/$$target $$dict -max_len=32768 -timeout=2 \
+			-rss_limit_mb=512 -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=target/fuzz/$$target- || exit 1; \
+	done
 
 soak: build python ## the kill tests, ten times as long; storms and restarts; every small problem and random trace
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-mapping --test literal -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture
-	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-server --test kills -- --nocapture
+	ALBACORE_SOAK=100 $(CARGO) test --release --package albacore-server --test kills -- --nocapture
+	ALBACORE_SOAK=63 $(CARGO) test --release --package albacore-server --test drains -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --package albacore-cluster --test leading -- --nocapture
 	ALBACORE_SOAK=25 $(CARGO) test --release --package albacore-placer --test endurance -- --nocapture --test-threads=1
 	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-batching --test deadlines -- --nocapture

@@ -3,7 +3,9 @@
 //! `-rss_limit_mb`).
 #![no_main]
 
-use albacore_trees::{ElementType, Image, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{
+    ElementType, Image, Kind, Model, OutputMut, Portion, Predictor, Rows, Scratch, Total,
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Values of a row that a small file can ask for at most: wider rows would only measure the allocator.
@@ -47,6 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let (mut f32s, mut f64s, mut i32s) =
             (vec![0.0; length], vec![0.0; length], vec![0; length]);
+        divide(&predictor, kind, &rows, count);
         let out = match predictor.output_element(kind) {
             ElementType::F32 => OutputMut::F32(&mut f32s),
             ElementType::F64 => OutputMut::F64(&mut f64s),
@@ -56,3 +59,22 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = predictor.predict(kind, Rows::F64(&rows), out, &mut scratch);
     }
 });
+
+/// The trees in two portions: whatever the model is, they fit together.
+fn divide(predictor: &Predictor<'_>, kind: Kind, rows: &[f64], count: usize) {
+    let units = predictor.units(kind, count);
+    if units == 0 {
+        return;
+    }
+    let (mut portion, mut total) = (Portion::default(), Total::default());
+    let mut scratch = Scratch::default();
+    predictor
+        .start(kind, count, &mut total)
+        .expect("a call that can be divided");
+    for units in [0..units / 2, units / 2..units] {
+        predictor
+            .note(kind, Rows::F64(rows), units, &mut portion, &mut scratch)
+            .expect("units of the call");
+        predictor.add(&mut total, &portion).expect("in order");
+    }
+}

@@ -1,5 +1,6 @@
 """One albacore-server for all client tests, and the expected outputs of the model zoo."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -17,32 +18,41 @@ MODELS = {
 
 
 class Server:
-    """Addresses of the running server."""
+    """Addresses and workers of a running server."""
 
-    def __init__(self, http, grpc):
+    def __init__(self, http, grpc, workers):
         self.http = http
         self.grpc = grpc
+        self.workers = workers
+
+
+@contextlib.contextmanager
+def run_server(arguments):
+    """A server of its own, until the end of the block."""
+    command = [os.environ["ALBACORE_SERVER"], "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    for name, file in MODELS.items():
+        command += ["--model", f"{name}={ZOO / file}"]
+    process = subprocess.Popen(command + arguments, stdout=subprocess.PIPE, text=True)
+    try:
+        seen, workers = {}, []
+        for line in process.stdout:
+            event = json.loads(line)
+            seen[event["event"]] = event
+            if event["event"] == "worker_started":
+                workers.append(event["pid"])
+            if event["event"] == "ready":
+                break
+        assert "ready" in seen, "the server ended before it was ready"
+        yield Server(seen["listening"]["http"], seen["listening"]["grpc"], workers)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="session")
 def server():
-    arguments = [os.environ["ALBACORE_SERVER"], "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
-    arguments += ["--workers", "2", "--threads", "1"]
-    for name, file in MODELS.items():
-        arguments += ["--model", f"{name}={ZOO / file}"]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    try:
-        seen = {}
-        for line in process.stdout:
-            event = json.loads(line)
-            seen[event["event"]] = event
-            if event["event"] == "ready":
-                break
-        assert "ready" in seen, "the server ended before it was ready"
-        yield Server(seen["listening"]["http"], seen["listening"]["grpc"])
-    finally:
-        process.terminate()
-        assert process.wait(60) == 0
+    with run_server(["--workers", "2", "--threads", "1"]) as server:
+        yield server
 
 
 class Sample:

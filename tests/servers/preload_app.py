@@ -1,12 +1,16 @@
 """gunicorn + XGBoost for tests: the application is imported once (--preload) and each worker makes its OpenMP team at start.
 
 Used as `gunicorn --config tests/servers/preload_app.py --preload preload_app:app`, so that a respawned worker is whole again
-within a fraction of a second and a test can kill a hundred of them. Environment: MODEL (path), OMP_NUM_THREADS.
+within a fraction of a second and a test can kill a hundred of them. Environment: MODEL (path), OMP_NUM_THREADS,
+IMPORT_SECONDS (how much longer than it takes the import shall last).
 """
 import os
+import time
 
 import numpy as np
 import xgboost
+
+time.sleep(float(os.environ.get("IMPORT_SECONDS", "0")))
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 BOOSTER = None

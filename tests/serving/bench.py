@@ -4,9 +4,11 @@ Every server has two workers of one compute thread, is asked by `albacore bench 
 for the highest rate at which 99 % of the answers come within the objective. Then each is asked at a tenth of the rate
 that it reached, and ours at the same rates. Prints a table in Markdown; ratios are what should be quoted, not figures.
 
-    tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--length 3s] [--rounds 1] [--overload] [--bin DIR]
+    tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--length 3s] [--rounds 1] [--overload] [--apart] [--bin DIR]
 
 The generator shares the cpus with the servers, as the aims of the project have it: what it takes is taken from all.
+With --apart (only with --overload) it shares the last cpu with the server's front, and the workers have the others: what
+refusing takes is then not taken from who computes, as on a machine that has a cpu for the front.
 """
 import argparse
 import json
@@ -25,7 +27,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MODELS = {"small": "main_small_d6.ubj", "medium": "main_medium_d6.ubj"}
 CLASSES = {"1 row": "1", "SHAP, 10 rows": "contribs:10"}
+# What computing costs far more than asking: ten times as much of it can still be sent from the same cpus.
+OVERLOADS = ["interactions:10", "contribs:100"]
+# Connections of those runs: all alike, so that memory can be compared.
+OVERLOAD_CONNECTIONS = "256"
 START_TIME_MAX = 120
+CPUS = sorted(os.sched_getaffinity(0))
 
 
 def free_port():
@@ -47,7 +54,8 @@ def fastapi(model, port, _folder, _args):
 
 
 def albacore(model, port, _folder, args):
-    command = [f"{args.bin}/albacore-server", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0", "--workers", "2",
+    workers = len(CPUS) - 1 if args.apart else 2
+    command = [f"{args.bin}/albacore-server", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0", "--workers", str(workers),
                "--threads", "1", "--slo", args.objective, "--model", f"model={model}"]
     return command, {}
 
@@ -87,10 +95,21 @@ class Running:
         command = [f"{self.args.bin}/albacore", "bench", "serve", url, "--model", "model", "--features", str(self.features), "--input", "input",
                    "--objective", self.args.objective, "--length", self.args.length, "--mix", mix, "--output", "json",
                    "--pid", str(self.process.pid), *more]
+        if self.args.apart:
+            command = ["taskset", "-c", str(CPUS[-1]), *command]
         ran = subprocess.run(command, capture_output=True, text=True)
         if not ran.stdout:
             return {"error": ran.stderr.strip()}
         return json.loads(ran.stdout)
+
+    def set_apart(self):
+        """The front to the last cpu, the workers to the others."""
+        others = ",".join(map(str, CPUS[:-1]))
+        workers = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        pids = [(self.process.pid, str(CPUS[-1]))]
+        pids += [(int(pid), others) for file in workers for pid in file.read_text().split()]
+        for pid, cpus in pids:
+            subprocess.run(["taskset", "-a", "-p", "-c", cpus, str(pid)], check=True, stdout=subprocess.DEVNULL)
 
     def memory(self):
         """Proportional set size of its processes, bytes."""
@@ -148,10 +167,13 @@ def compare(model, mix, args):
 def overload(model, mix, args):
     """Ten times the highest rate: goodput and memory against those at the highest."""
     with Running("albacore", model, args) as server:
-        said = server.ask(mix, "--search")["highest"]
-        server.ask(mix, "--rate", str(said["rate"]))
+        if args.apart:
+            server.set_apart()
+        connections = ["--connections", OVERLOAD_CONNECTIONS]
+        said = server.ask(mix, "--search", *connections)["highest"]
+        server.ask(mix, "--rate", str(said["rate"] * 2), *connections)
         before = server.memory()
-        over = server.ask(mix, "--rate", str(said["rate"] * 10), "--connections", "1024")["runs"][0]
+        over = server.ask(mix, "--rate", str(said["rate"] * 10), *connections)["runs"][0]
         after = server.memory()
         good = over["goodput"] / said["goodput"]
         print(f"| {mix} | {said['goodput']:.0f} | {over['rate']:.0f} | {over['goodput']:.0f} | {good:.2f} | {over['shed']} | "
@@ -167,18 +189,22 @@ def main():
     parser.add_argument("--objective", default="25ms")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--overload", action="store_true")
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--bin", default=f"{os.environ.get('CARGO_TARGET_DIR', ROOT / 'target')}/release")
     args = parser.parse_args()
+    if args.apart and (len(CPUS) < 2 or not args.overload):
+        parser.error("--apart needs --overload and two cpus")
     args.only = args.only.split(",")
     models = {name: ROOT / "tests/data/models" / MODELS[name] for name in args.models.split(",")}
     load = os.getloadavg()[0]
-    print(f"W=2, T=1, objective {args.objective} for 99 %, Poisson, {args.length} a run, generator on the same "
+    workers = len(CPUS) - 1 if args.apart else 2
+    print(f"W={workers}, T=1, objective {args.objective} for 99 %, Poisson, {args.length} a run, generator on the same "
           f"{os.cpu_count()} cpus; load average before: {load:.1f}\n")
     if args.overload:
         print("| asked for | peak/s | offered/s | good/s | of the peak | shed | late | failed | p99 ms | lag ms | memory MiB |")
         print("|---|---|---|---|---|---|---|---|---|---|---|")
         for model in models.values():
-            for mix in CLASSES.values():
+            for mix in OVERLOADS:
                 overload(model, mix, args)
         return
     print("| model | asked for | server | good/s | ours is times | cpu s/1,000 rows | p50 ms at 10 % | ours there |")

@@ -10,4 +10,4 @@ fi
 rustup target list --installed | grep -qx "$target" || rustup target add "$target" >&2
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
-exec "${CARGO:-cargo}" test --target "$target" --package albacore-formats --package albacore-trees
+exec "${CARGO:-cargo}" test --target "$target" --package albacore-formats --package albacore-simd --package albacore-trees

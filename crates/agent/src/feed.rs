@@ -72,6 +72,8 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
             slo: Slo {
                 latency: slo.latency.duration(),
                 percentile: slo.percentile,
+                contribs: slo.contribs.map(|span| span.duration()),
+                interactions: slo.interactions.map(|span| span.duration()),
             },
         })
     };

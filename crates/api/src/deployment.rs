@@ -294,6 +294,13 @@ pub struct Slo {
     #[serde(default = "ninety_nine")]
     #[schemars(range(min = limits::PERCENTILE_MIN, max = limits::PERCENTILE_MAX))]
     pub percentile: f64,
+    /// As `latency`, of requests that ask for SHAP contributions, which cost many times as much as
+    /// values. Without it `latency` holds for them, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contribs: Option<Timespan>,
+    /// As `latency`, of requests that ask for interactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interactions: Option<Timespan>,
 }
 
 fn ninety_nine() -> f64 {

@@ -7,7 +7,6 @@
 mod actions;
 mod batch;
 pub mod deadlines;
-mod latency;
 mod limits;
 mod policy;
 mod scaling;
@@ -15,12 +14,12 @@ mod scheduler;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
-pub use latency::{LatencyLine, LatencyModel};
 pub use limits::BLAME_MAX;
 pub use policy::{Policy, Profile};
 pub use scaling::{
-    ALERT, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED, GROWTH_PAUSE,
-    GROWTH_PODS_FREE, Load, ReplicaBounds, SHRINK_DELAY, load_factor,
+    ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED,
+    GROWTH_PAUSE, GROWTH_PODS_FREE, Load, RECENT_BAD_MIN, RECENT_PAUSE, RECENT_REQUESTS_MIN,
+    ReplicaBounds, SHRINK_DELAY, load_factor,
 };
 pub use scheduler::{Ahead, Config, Event, QueueFull, Scheduler};
 pub use units::{Nanos, QueueIndex, RequestKey, WorkerIndex};

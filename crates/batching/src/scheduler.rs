@@ -308,14 +308,16 @@ impl Scheduler {
     /// How long the workers have to do with what waits and runs, by what is known of its costs.
     #[must_use]
     pub fn backlog(&self, now: Nanos) -> Nanos {
-        self.work(Ahead::All, now)
+        self.work(Ahead::All, None, now)
     }
 
-    /// The same of what runs before a request.
-    fn work(&self, ahead: Ahead, now: Nanos) -> Nanos {
+    /// The same of what runs before a request that is due then. A queue where even the oldest is due later
+    /// does not count; of others all that waits does.
+    fn work(&self, ahead: Ahead, due: Option<Nanos>, now: Nanos) -> Nanos {
         let waiting = (0..self.profiles.len()).map(|queue| {
             let rows = |queue| self.core.queue(queue).map_or(0, |part| part.rows());
             let rows = match ahead {
+                Ahead::InTime if self.is_due_later(queue, due) => 0,
                 Ahead::InTime => rows(in_time(queue)),
                 Ahead::All => rows(in_time(queue)) + rows(late(queue)),
             };
@@ -332,21 +334,58 @@ impl Scheduler {
         Nanos(all / self.present_workers().max(1) as u64)
     }
 
+    /// Whether all that waits in a queue is due later than this.
+    fn is_due_later(&self, queue: usize, due: Option<Nanos>) -> bool {
+        let part = self.core.queue(in_time(queue));
+        let objective = self.profiles[queue].objective;
+        let first = part.and_then(|part| part.oldest()).zip(objective);
+        first
+            .zip(due)
+            .is_some_and(|((oldest, objective), due)| oldest.saturating_add(objective) > due)
+    }
+
     /// How long it should take until so many rows are answered that arrive now and run `after` what
-    /// waits; nothing if nothing is known of their costs, or if they would run at once.
+    /// waits in queues whose oldest is due before `time` is over; nothing if nothing is known of their costs, or if they would run at once.
     #[must_use]
-    pub fn needed(&self, queue: QueueIndex, rows: usize, after: Ahead, now: Nanos) -> Nanos {
+    pub fn needed(
+        &self,
+        (queue, rows): (QueueIndex, usize),
+        after: Ahead,
+        time: Nanos,
+        now: Nanos,
+    ) -> Nanos {
         let Some(cost) = self.profile(queue).cost else {
             return Nanos(0);
         };
-        let waits = (0..2 * self.profiles.len()).any(|queue| {
-            let part = self.core.queue(QueueIndex(queue));
-            part.is_some_and(|part| !part.is_empty())
-        });
-        if self.idle > 0 && !waits {
+        if self.idle > 0 && !self.has_waiting() {
             return Nanos(0);
         }
-        self.work(after, now).saturating_add(cost.of(rows as u64))
+        let due = Some(now.saturating_add(time));
+        self.work(after, due, now)
+            .saturating_add(cost.of(rows as u64))
+    }
+
+    /// Whether a request that cost nothing could be answered within `time` from now on.
+    ///
+    /// # Errors
+    /// It could not; how much sooner the workers would have to be free.
+    pub fn knock(&self, time: Nanos, now: Nanos) -> Result<(), Nanos> {
+        if self.idle > 0 && !self.has_waiting() {
+            return Ok(());
+        }
+        let due = Some(now.saturating_add(time));
+        let needed = self.work(Ahead::InTime, due, now);
+        match needed <= time {
+            true => Ok(()),
+            false => Err(needed.saturating_sub(time)),
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
+        (0..2 * self.profiles.len()).any(|queue| {
+            let part = self.core.queue(QueueIndex(queue));
+            part.is_some_and(|part| !part.is_empty())
+        })
     }
 
     /// Whether so many rows could be answered within `time` from now on.
@@ -360,11 +399,17 @@ impl Scheduler {
         time: Nanos,
         now: Nanos,
     ) -> Result<(), Nanos> {
-        let needed = self.needed(queue, rows, after, now);
+        let needed = self.needed((queue, rows), after, time, now);
         match needed <= time {
             true => Ok(()),
             false => Err(needed.saturating_sub(time)),
         }
+    }
+
+    /// A request was refused because it could not be in time: `Auto` wants to know of it.
+    pub fn refused(&mut self, queue: QueueIndex, rows: usize, now: Nanos) {
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        self.core.refused(in_time(queue.0), rows, now);
     }
 
     /// Workers that run a batch.

@@ -4,6 +4,7 @@
 //! which the generator itself was late says nothing of the server, and is marked.
 #![forbid(unsafe_code)]
 
+pub mod against;
 mod cpu;
 mod error;
 mod mix;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use albacore_bench::{Bench, Probe, Spec, highest, print as drawn};
+use albacore_bench::{Bench, Probe, Schedule, Spec, against, highest, print as drawn};
 
 use crate::args::Output;
 use crate::failure::Failure;
@@ -62,6 +62,11 @@ pub(crate) struct BenchServeArgs {
     /// Processes of the server on this machine, those below them included: their time on cpus is told
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,
+    /// Also simulate each run, by the costs that the server has learned and under its policy: what
+    /// share is bad and how large batches are, live and simulated. --objective is to be that of the
+    /// server's settings
+    #[arg(long = "against-simulation", conflicts_with_all = ["is_search", "picture"])]
+    pub(crate) is_against_simulation: bool,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
@@ -134,6 +139,9 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     let bench = Bench::new(args.spec())?;
     let schedules = bench.schedules()?;
     bench.warm()?;
+    if args.is_against_simulation {
+        return run_against_simulation(&bench, &schedules, args.output);
+    }
     let mut probes = Vec::new();
     let mut tell = |probe: Probe| -> Result<(), Failure> {
         if args.output == Output::Text {
@@ -165,18 +173,44 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
         std::fs::write(file, drawn::picture(&bench, &probes))
             .map_err(|e| Failure::file(file, &e))?;
     }
-    match probes
-        .iter()
-        .find(|probe| probe.is_behind && !args.is_search)
-    {
-        None => Ok(()),
-        Some(probe) => Err(Failure::Failed(format!(
-            "at {:.0} requests a second the generator was {:.1} ms behind its schedule (99 % of the requests were less): \
-             this run says nothing of the server; send less, or from a machine that has cpus left",
-            probe.rate,
-            probe.report.lag_p99.as_secs_f64() * 1e3
-        ))),
+    let behind = probes.iter().find(|probe| probe.is_behind);
+    behind.filter(|_| !args.is_search).map_or(Ok(()), refuse)
+}
+
+/// Each rate live and simulated.
+fn run_against_simulation(
+    bench: &Bench,
+    schedules: &[Schedule],
+    output: Output,
+) -> Result<(), Failure> {
+    if output == Output::Svg {
+        let what = "--output svg: --against-simulation draws nothing";
+        return Err(Failure::Usage(what.to_owned()));
     }
+    let mut all = Vec::new();
+    for schedule in schedules {
+        let beside = bench.beside(schedule)?;
+        if output == Output::Text {
+            let heading = all.is_empty().then(against::heading);
+            let row = against::row(&beside);
+            print(&format!("{}{row}", heading.unwrap_or_default()))?;
+        }
+        all.push(beside);
+    }
+    if output == Output::Json {
+        print(&format!("{:#}\n", against::json(&all)))?;
+    }
+    let behind = all.iter().find(|beside| beside.probe.is_behind);
+    behind.map_or(Ok(()), |beside| refuse(&beside.probe))
+}
+
+fn refuse(probe: &Probe) -> Result<(), Failure> {
+    Err(Failure::Failed(format!(
+        "at {:.0} requests a second the generator was {:.1} ms behind its schedule (99 % of the requests were less): \
+             this run says nothing of the server; send less, or from a machine that has cpus left",
+        probe.rate,
+        probe.report.lag_p99.as_secs_f64() * 1e3
+    )))
 }
 
 #[cfg(test)]

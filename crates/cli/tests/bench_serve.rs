@@ -37,6 +37,41 @@ fn count(run: &Value, name: &str) -> u64 {
 }
 
 #[test]
+fn a_live_server_is_put_beside_the_simulator() {
+    let folder = Folder::new("bench-serve-against");
+    let file = folder.fraud("");
+    let addresses = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+    let mut service = Service::start(&file, &addresses).unwrap();
+    let http = service.listening().unwrap();
+    service.ready(Duration::from_secs(30)).unwrap();
+    let model = "--model fraud --length 1s --objective 20s -o json";
+    let ran = albacore_words(&format!(
+        "bench serve http://{http} {model} --rate 100 --mix contribs:2 --against-simulation"
+    ));
+    let beside = runs(&ran);
+    assert_eq!(beside.len(), 1, "one rate");
+    for run in beside {
+        let number = |key: &str| run[key].as_f64().unwrap();
+        assert!(number("alpha_us") + number("beta_us") > 0.0, "{run}");
+        // A batch has at least one request, and nothing is as late as 20 s.
+        assert!(
+            number("batch_rows") >= 1.0 && number("simulated_batch_rows") >= 2.0,
+            "{run}"
+        );
+        assert_eq!(
+            (number("bad_rate"), number("simulated_bad_rate")),
+            (0.0, 0.0),
+            "{run}"
+        );
+    }
+    let asked_wrongly =
+        format!("bench serve http://{http} {model} --rate 100 --against-simulation");
+    let ran = albacore_words(&format!("{asked_wrongly} --mix output:1,contribs:2"));
+    assert_refused(&ran, 64, &["--mix", "one class"]);
+    assert_eq!(service.stop(Duration::from_secs(30)).unwrap(), Some(0));
+}
+
+#[test]
 fn a_load_is_sent_as_drawn_and_every_request_is_accounted_for() {
     let folder = Folder::new("bench-serve");
     let grpc = format!("127.0.0.1:{}", deployment::free_port());

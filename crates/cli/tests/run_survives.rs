@@ -145,3 +145,16 @@ fn gunicorn_workers_that_retire_by_max_requests_are_placed_again() {
     assert!(births >= 5, "only {births} workers were born");
     assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
 }
+
+#[test]
+fn a_master_that_imports_for_long_gives_birth_to_whole_workers() {
+    let folder = Folder::new("gunicorn-imports");
+    // Longer than after which a server that forks nothing is taken for its own worker: a master that is pinned would hand
+    // its one cpu on, and XGBoost would start as many threads as it counts cpus.
+    let file = folder.gunicorn_that_imports(Duration::from_secs(3), deployment::free_port(), &[]);
+    let mut service = Service::start(&file, &[]).unwrap();
+    service.placed(Duration::from_secs(60)).unwrap();
+    kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
+    assert_eq!(service.births(), 2, "the master was taken for a worker");
+    assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
+}

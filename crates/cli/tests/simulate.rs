@@ -141,7 +141,17 @@ fn policies_are_compared_and_drawn() {
     }
     let words = ["--policies", "lazy"];
     let ran = albacore(&[&compare[..], &words].concat());
-    assert_refused(&ran, 64, &["--policies lazy", "write auto, deferred"]);
+    assert_refused(&ran, 64, &["--policies lazy", "write auto, auto=idle"]);
+    let words = ["--policies", "auto=short_waits,auto=idle_workers"];
+    let ran = albacore(&[&compare[..], &words].concat());
+    let all: Value = serde_json::from_str(&ran.out).unwrap();
+    let names: Vec<_> = all["policies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| &p["policy"])
+        .collect();
+    assert_eq!(names, ["auto=short_waits", "auto=idle_workers"]);
 }
 
 #[test]

@@ -91,6 +91,8 @@ fn settings_of_model(
         slo: model.slo.map(|slo| Slo {
             latency: slo.latency.duration(),
             percentile: slo.percentile,
+            contribs: slo.contribs.map(|span| span.duration()),
+            interactions: slo.interactions.map(|span| span.duration()),
         }),
     })
 }

@@ -26,6 +26,8 @@ pub struct ServerState {
     pub latency_p99_ms: Option<f64>,
     /// Requests of the window.
     pub requests: Requests,
+    /// Those of its last 15 to 20 s; none of a server that does not tell.
+    pub requests_newest: Requests,
 }
 
 /// Worker processes.

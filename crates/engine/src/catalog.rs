@@ -190,6 +190,7 @@ mod tests {
                 features: 1,
                 outputs: Vec::new(),
             },
+            kernels: Default::default(),
             image: SharedMemory::holding("test", b"image").unwrap(),
         })
     }

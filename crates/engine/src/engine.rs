@@ -156,6 +156,10 @@ impl Engine {
         models: Vec<LoadedModel>,
         observer: Observer,
     ) -> Result<Self, StartError> {
+        // Each connection of the front is one, too: a service manager's 1,024 are soon used up.
+        if let Err(error) = albacore_os::raise_descriptor_limit() {
+            tracing::warn!(%error, "the limit of open files stays as it is");
+        }
         let sizes = Sizes {
             workers: config.workers,
             threads: config.threads,
@@ -169,7 +173,7 @@ impl Engine {
             batch_requests_max: BATCH_REQUESTS_MAX,
             queue_rows_max: config.queue_rows_max,
         };
-        let state = State::new(scheduling);
+        let state = State::new(scheduling, config.threads);
         let shared = Arc::new(Shared::new(sizes, state, observer)?);
         shared.set_queue_rows_max(config.queue_rows_max);
         shared.change(|state, _, out| {
@@ -361,7 +365,7 @@ impl Engine {
         let declared = state.catalog.declared();
         Stats {
             models: declared
-                .filter_map(|(slot, _)| state.counters.model(slot))
+                .filter_map(|(slot, _)| state.model_stats(slot))
                 .collect(),
             queue_rows: state.scheduler.queued_rows(),
             queue_rows_max: self.shared.queue_rows_max(),

@@ -47,6 +47,12 @@ impl KindSet {
         Self(self.0 | 1 << kind as u8)
     }
 
+    /// What is in this set or the other.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether `kind` is in the set.
     #[must_use]
     pub const fn contains(self, kind: Kind) -> bool {

@@ -12,7 +12,10 @@
 
 mod arena;
 mod catalog;
+mod counters;
+mod cpus;
 mod engine;
+mod histogram;
 mod hold;
 mod kind;
 mod layout;
@@ -36,10 +39,12 @@ pub use catalog::NoSlot;
 pub use engine::{
     Absent, Engine, EngineConfig, EngineEvent, InstallError, Observer, Rules, StartError,
 };
+pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name};
 pub use load::LoadedModel;
-pub use model::{Edition, ModelInfo, Objective, OutputInfo};
+pub use model::{Edition, KernelChoice, Kernels, ModelInfo, Objective, OutputInfo};
 pub use refusal::{Failure, Refusal};
 pub use request::{ModelHandle, Reply, Reservation, Timing};
-pub use stats::{Histogram, ModelStats, Stats};
+pub use ring::Sharing;
+pub use stats::{KindStats, Left, ModelStats, Stats};
 pub use window::{Load, Outcomes};

@@ -81,6 +81,16 @@ pub const HANG_PATIENCE_UNKNOWN: Duration = Duration::from_secs(30);
 /// How often the supervisor looks for workers that hang: the looks themselves cost some microseconds.
 pub const HANG_LOOK_PERIOD: Duration = Duration::from_millis(50);
 
+/// For how long a worker with a cpu to itself looks for its next batch before it sleeps: some times what
+/// waking it takes, so that under load nobody pays for that, and without load little is burnt.
+pub const SPIN_TIME: Duration = Duration::from_micros(50);
+
+/// The longest that a worker believes.
+pub const SPIN_TIME_MAX: Duration = Duration::from_millis(10);
+
+/// How often it is looked how many cpus the process may use: cpusets change seldom.
+pub const CPUS_LOOK_PERIOD: Duration = Duration::from_secs(1);
+
 /// How long workers may take to end once told to; they are idle then.
 pub const WORKER_STOP_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -104,6 +114,13 @@ pub const PIECES_PER_THREAD: usize = 4;
 /// A batch is shared when one thread would take this many times as long as waking another: sooner,
 /// both would be done at about the time at which one is.
 pub const SHARING_PAYS: f64 = 3.0;
+
+/// Where trees are divided, each thread finds this many parts of them: each part makes the rows ready
+/// for itself, so fewer than of rows.
+pub const TREE_PARTS_PER_THREAD: usize = 2;
+
+/// Outputs of requests in a batch whose trees are divided: more of them are rows enough.
+pub const TREE_JOBS_MAX: usize = 8;
 
 /// How often a worker measures at its start how long waking a thread takes; the shortest counts ...
 pub const DRILLS: usize = 5;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use albacore_os::SharedMemory;
 use albacore_trees::{Format, Image, Model, Predictor};
 
-use super::model::{Edition, Objective};
+use super::model::{Edition, Kernels, Objective};
 use super::{Kind, KindSet, ModelInfo};
 use crate::layout::outputs_of;
 use crate::orders::EditionId;
@@ -15,6 +15,7 @@ use crate::orders::EditionId;
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) info: ModelInfo,
+    pub(super) kernels: Kernels,
     pub(super) objective: Option<Objective>,
     pub(super) image: SharedMemory,
 }
@@ -44,10 +45,12 @@ impl LoadedModel {
             features: predictor.features(),
             outputs: outputs_of(&predictor, Kind::ALL.into_iter().collect::<KindSet>()),
         };
+        let kernels = Kernels::of(&predictor);
         let image = SharedMemory::holding("albacore-model", image.bytes())
             .map_err(|error| describe(&error))?;
         Ok(Self {
             info,
+            kernels,
             objective: None,
             image,
         })
@@ -65,12 +68,19 @@ impl LoadedModel {
         &self.info
     }
 
+    /// How it is computed on this cpu.
+    #[must_use]
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
     /// As an edition of the model in this slot.
     pub(super) fn at(self, id: EditionId, slot: usize) -> Arc<Edition> {
         Arc::new(Edition {
             id,
             slot,
             info: self.info,
+            kernels: self.kernels,
             image: self.image,
         })
     }
@@ -86,4 +96,41 @@ pub(super) fn describe(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=1\n\n\
+        Tree=0\nnum_leaves=3\nsplit_feature=0 1\nthreshold=0.5 0\ndecision_type=10 10\n\
+        left_child=1 -1\nright_child=-3 -2\nleaf_value=10 20 30\nleaf_count=2 4 4\n\
+        internal_count=10 6\n\nend of trees\n";
+
+    #[test]
+    fn a_loaded_model_says_which_kernels_it_was_measured_for() {
+        // A machine that stands still for long may leave no time to measure: then once more.
+        let compile = || LoadedModel::compile("m", MODEL.as_bytes()).unwrap();
+        let is_measured = |model: &LoadedModel| {
+            let mut choices = model.kernels().choices.iter();
+            choices.all(|choice| choice.nanoseconds.is_some())
+        };
+        let mut models = std::iter::repeat_with(compile).take(10);
+        let model = models.find(is_measured).unwrap();
+        let kernels = model.kernels();
+        let rows: Vec<usize> = kernels.choices.iter().map(|choice| choice.rows).collect();
+        assert_eq!(rows, [1, 2, 4, 8, 16, 32, 64]);
+        for choice in &kernels.choices {
+            assert!(
+                choice.nanoseconds.is_some_and(|time| time > 0.0),
+                "{choice:?}"
+            );
+            assert!(choice.reads_bytes > 0 && !kernels.refused.contains(&choice.kernel));
+        }
+        assert!(kernels.contribs_nanoseconds.is_some());
+        assert!(
+            !kernels.refused.contains(&"nodes"),
+            "the reference takes every model"
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use albacore_os::SharedMemory;
+use albacore_trees::{Kernel, Predictor};
 
 use super::{ElementType, Kind, KindSet};
 use crate::orders::EditionId;
@@ -14,6 +15,7 @@ pub struct Edition {
     /// The model's place, and the number of its queue.
     pub(super) slot: usize,
     pub(super) info: ModelInfo,
+    pub(super) kernels: Kernels,
     pub(super) image: SharedMemory,
 }
 
@@ -22,6 +24,55 @@ impl Edition {
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    /// How it is computed on this cpu.
+    #[must_use]
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+}
+
+/// How a model is computed on this cpu, as it was found out when the model was loaded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kernels {
+    /// Which kernel takes how many rows of predictions, ascending.
+    pub choices: Vec<KernelChoice>,
+    /// Kernels that this cpu or this model does not allow.
+    pub refused: Vec<&'static str>,
+    /// What contributions of one row took, in nanoseconds, if that was measured.
+    pub contribs_nanoseconds: Option<f64>,
+}
+
+/// The kernel for a number of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelChoice {
+    /// Up to this many rows, and above the number of the choice before; the last one has no end.
+    pub rows: usize,
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// What a row took, in nanoseconds: it was the fastest. `None`: chosen by rule.
+    pub nanoseconds: Option<f64>,
+    /// Bytes of the model that it reads, and of what it makes of the rows.
+    pub reads_bytes: usize,
+}
+
+impl Kernels {
+    /// What a predictor says.
+    pub(super) fn of(predictor: &Predictor<'_>) -> Self {
+        let choices = predictor.choices().iter().map(|choice| KernelChoice {
+            rows: choice.rows,
+            kernel: choice.kernel.name(),
+            nanoseconds: choice.nanoseconds,
+            reads_bytes: predictor.working_set(choice.kernel),
+        });
+        let refused = Kernel::ALL.into_iter();
+        let refused = refused.filter(|&kernel| predictor.with_kernel(kernel).is_none());
+        Self {
+            choices: choices.collect(),
+            refused: refused.map(Kernel::name).collect(),
+            contribs_nanoseconds: predictor.row_nanoseconds(Kind::Contribs, 1),
+        }
     }
 }
 
@@ -32,6 +83,34 @@ pub struct Objective {
     pub latency: Duration,
     /// Percent of the requests that must keep it.
     pub percentile: f64,
+    /// As `latency`, of requests for contributions; `None`: as for values.
+    pub contribs: Option<Duration>,
+    /// The same, of requests for interactions.
+    pub interactions: Option<Duration>,
+}
+
+impl Objective {
+    /// The same time for all requests.
+    #[must_use]
+    pub fn of_all(latency: Duration, percentile: f64) -> Self {
+        Self {
+            latency,
+            percentile,
+            contribs: None,
+            interactions: None,
+        }
+    }
+
+    /// The time of requests whose costliest output is of this kind.
+    #[must_use]
+    pub fn latency_of(&self, kind: Kind) -> Duration {
+        let own = match kind {
+            Kind::Contribs => self.contribs,
+            Kind::Interactions => self.interactions,
+            Kind::Value | Kind::Margin | Kind::Leaf => None,
+        };
+        own.unwrap_or(self.latency)
+    }
 }
 
 /// One output that a model can give.

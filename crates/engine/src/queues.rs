@@ -5,7 +5,9 @@
 //! others and a batch of both would cost what nobody can foresee; in queues of their own each has its
 //! own costs, and the scheduler weighs their deadlines against each other.
 
-use albacore_batching::deadlines::CostLearner;
+use std::time::Duration;
+
+use albacore_batching::deadlines::{CostEstimate, CostLearner};
 use albacore_batching::{Nanos, Profile, QueueIndex, Scheduler};
 
 use super::{Kind, KindSet, Objective};
@@ -19,8 +21,10 @@ const SAMPLES_MIN: u64 = 8;
 /// The scheduler is told what was learned after so many batches more.
 const TELL_EVERY: u64 = 16;
 
-/// The percentile where no objective names one.
-const PERCENTILE: f64 = 99.0;
+/// The percentile of an objective; 99 where there is none.
+pub(super) fn percentile_of(objective: Option<Objective>) -> f64 {
+    objective.map_or(99.0, |objective| objective.percentile)
+}
 
 /// What is known of one queue.
 #[derive(Debug)]
@@ -29,15 +33,17 @@ struct Known {
     /// Rows of the largest batch that was learned from.
     largest: usize,
     objective: Option<Objective>,
+    /// Whose time of the objective it has.
+    kind: Kind,
 }
 
 impl Known {
-    fn new(objective: Option<Objective>) -> Self {
-        let percentile = objective.map_or(PERCENTILE, |objective| objective.percentile);
+    fn new(kind: Kind, objective: Option<Objective>) -> Self {
         Self {
-            learner: CostLearner::new(percentile / 100.0),
+            learner: CostLearner::new(percentile_of(objective) / 100.0),
             largest: 0,
             objective,
+            kind,
         }
     }
 
@@ -46,13 +52,21 @@ impl Known {
         let believed = estimate.filter(|estimate| estimate.samples >= SAMPLES_MIN);
         Profile {
             cost: believed.map(|estimate| estimate.safe),
-            objective: self.objective.map(|objective| nanos(&objective)),
+            objective: self.objective.map(|slo| nanos(slo.latency_of(self.kind))),
         }
     }
 }
 
-fn nanos(objective: &Objective) -> Nanos {
-    Nanos(u64::try_from(objective.latency.as_nanos()).unwrap_or(u64::MAX))
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The costliest kinds of the classes.
+const COSTLIEST: [Kind; CLASSES] = [Kind::Value, Kind::Contribs, Kind::Interactions];
+
+/// The queues of a slot.
+pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> {
+    (0..CLASSES).map(move |class| QueueIndex(slot * CLASSES + class))
 }
 
 /// The queue of requests of a model for these outputs.
@@ -79,7 +93,8 @@ impl Queues {
     pub(super) fn grow_to(&mut self, slots: usize, scheduler: &mut Scheduler) {
         // bound: the queues of each slot are made once.
         while self.0.len() < slots * CLASSES {
-            self.0.push(Known::new(None));
+            let kind = COSTLIEST[self.0.len() % CLASSES];
+            self.0.push(Known::new(kind, None));
             scheduler.add_queue();
         }
     }
@@ -99,10 +114,9 @@ impl Queues {
         scheduler: &mut Scheduler,
     ) {
         for (queue, known) in self.of_slot(slot) {
-            let percentile = |objective: Option<Objective>| objective.map(|o| o.percentile);
-            match percentile(known.objective) == percentile(objective) {
+            match percentile_of(known.objective) == percentile_of(objective) {
                 true => known.objective = objective,
-                false => *known = Known::new(objective),
+                false => *known = Known::new(known.kind, objective),
             }
             scheduler.set_profile(queue, known.profile());
         }
@@ -111,9 +125,16 @@ impl Queues {
     /// Another edition costs something else.
     pub(super) fn forget(&mut self, slot: usize, scheduler: &mut Scheduler) {
         for (queue, known) in self.of_slot(slot) {
-            *known = Known::new(known.objective);
+            *known = Known::new(known.kind, known.objective);
             scheduler.set_profile(queue, known.profile());
         }
+    }
+
+    /// What batches of a slot cost, by the costliest kind of their class, of the classes that were seen.
+    pub(super) fn learned(&self, slot: usize) -> Vec<(Kind, CostEstimate)> {
+        let known = self.0.iter().skip(slot * CLASSES).take(CLASSES);
+        let learned = known.map(|known| Some((known.kind, known.learner.estimate()?)));
+        learned.flatten().collect()
     }
 
     /// How long a batch of so many rows takes at most by what was seen; `None` while nothing is

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use albacore_batching::Nanos;
+
 use super::Kind;
+use crate::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 
 /// The engine does not take the request; nothing was kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +75,16 @@ pub enum Refusal {
         /// When to try again.
         retry_after: Duration,
     },
+}
+
+impl Refusal {
+    /// A request could not be answered within so much time: the workers are free too late by `over`.
+    pub(super) fn late(over: Nanos, time: Nanos) -> Self {
+        Self::Late {
+            retry_after: Duration::from_nanos(over.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
+            objective: Duration::from_nanos(time.0),
+        }
+    }
 }
 
 /// An accepted request that could not be answered: HTTP 500, gRPC `INTERNAL`.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::hold::Shared;
 use super::model::Edition;
-use super::queues::queue_of;
+use super::queues::{queue_of, queues_of};
 use super::state::{Answer, Pending, Phase, ahead_of};
 use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Priority, Refusal};
 use crate::layout::Layout;
@@ -62,6 +62,32 @@ impl ModelHandle {
     pub fn at(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
+    }
+
+    /// Refuses at once what could not be in time even if it cost nothing: what waits, can be in time and is
+    /// due before it takes longer. Its rows need not be read then, which is most of what a refusal costs.
+    ///
+    /// # Errors
+    /// [`Refusal::Late`]; it is counted.
+    pub fn knock(&self) -> Result<(), Refusal> {
+        let (slot, now) = (self.edition.slot, self.shared.now());
+        let mut state = self.shared.state();
+        let queue = queue_of(slot, KindSet::EMPTY);
+        let own = self.by.map(|by| by.saturating_sub(now));
+        // What it asks for is not known yet: the longest objective counts.
+        let objectives = queues_of(slot).map(|queue| state.scheduler.profile(queue).objective);
+        let times = [objectives.max().flatten(), own];
+        // What has no time left is told so when its rows are to be reserved.
+        let time = times.into_iter().flatten().min();
+        let Some(time) = time.filter(|time| time.0 > 0) else {
+            return Ok(());
+        };
+        let Err(over) = state.scheduler.knock(time, now) else {
+            return Ok(());
+        };
+        state.scheduler.refused(queue, 1, now);
+        state.counters.shed(slot, now);
+        Err(Refusal::late(over, time))
     }
 
     /// What it is.
@@ -185,6 +211,8 @@ impl Reservation {
                     reply,
                     submitted: now,
                     first_dispatch: None,
+                    free_before: Nanos(0),
+                    deferred: Nanos(0),
                     compute_nanos: 0,
                     failure: None,
                     within: self.model.by.map(|by| by.saturating_sub(now)),
@@ -251,10 +279,8 @@ fn admit(model: &ModelHandle, rows: usize, kinds: KindSet) -> Result<Duration, R
         && let Err(over) = state.scheduler.admit((queue, rows), after, time, now)
     {
         state.counters.shed(slot, now);
-        return Err(Refusal::Late {
-            retry_after: Duration::from_nanos(over.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
-            objective: Duration::from_nanos(time.0),
-        });
+        state.scheduler.refused(queue, rows, now);
+        return Err(Refusal::late(over, time));
     }
     if let Err(full) = state.scheduler.reserve(rows) {
         state.counters.shed(slot, now);
@@ -367,17 +393,19 @@ impl Drop for Submitted {
 pub struct Timing {
     /// Submit to dispatch.
     pub queue: Duration,
+    /// The part of it in which a worker was free: waited on purpose.
+    pub deferred: Duration,
     /// In the worker's compute threads.
     pub compute: Duration,
 }
 
 impl Timing {
-    pub(super) fn new(queue_nanos: u64, compute_nanos: u64) -> Self {
-        let (queue, compute) = (
-            Duration::from_nanos(queue_nanos),
-            Duration::from_nanos(compute_nanos),
-        );
-        Self { queue, compute }
+    pub(super) fn new(queue_nanos: u64, deferred_nanos: u64, compute_nanos: u64) -> Self {
+        Self {
+            queue: Duration::from_nanos(queue_nanos),
+            deferred: Duration::from_nanos(deferred_nanos),
+            compute: Duration::from_nanos(compute_nanos),
+        }
     }
 }
 

@@ -9,12 +9,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use albacore_os::futex::{self, Reach};
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
-use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX};
+use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
 use crate::orders::EditionId;
 
 /// The doorbell's value that ends the worker. Sequence numbers stay below.
@@ -32,6 +32,9 @@ const SEGMENTS: usize = 0;
 const COMPUTE_NANOS: usize = 1;
 const REASON_BYTES: usize = 2;
 const IS_ORDERS: usize = 3;
+const THREADS: usize = 4;
+const SHARING: usize = 5;
+const SPIN_NANOS: usize = 6;
 const REASON: usize = 8;
 const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
 const SEGMENT_WORDS: usize = 8;
@@ -75,6 +78,32 @@ impl SegmentState {
             Self::Pending => 0,
             Self::Done => 0x444f_4e45,
             Self::Failed => 0x4641_494c,
+        }
+    }
+}
+
+/// How the threads of a worker shared a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One thread computed it.
+    Alone,
+    /// Each thread computed some of its rows.
+    Rows,
+    /// Each thread computed some of the model's trees, for all rows.
+    Trees,
+}
+
+impl Sharing {
+    /// Every way, in the order of their words.
+    pub const ALL: [Self; 3] = [Self::Alone, Self::Rows, Self::Trees];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Rows => "rows",
+            Self::Trees => "trees",
         }
     }
 }
@@ -136,8 +165,15 @@ impl Ring {
 
     // The front's side.
 
-    /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, more are cut off.
-    pub(crate) fn submit(&self, sequence: u32, segments: &[Segment]) {
+    /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, more are cut off. At most so many
+    /// threads of the worker are to compute it, and for so long it looks for the next one before it
+    /// sleeps.
+    pub(crate) fn submit(
+        &self,
+        sequence: u32,
+        segments: &[Segment],
+        (threads, spin): (usize, Duration),
+    ) {
         let segments = &segments[..segments.len().min(BATCH_REQUESTS_MAX)];
         for (index, segment) in segments.iter().enumerate() {
             let words = self.segment(index);
@@ -156,6 +192,10 @@ impl Ring {
                 word.store(value, Ordering::Relaxed);
             }
         }
+        let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
+        store(THREADS, threads as u64);
+        store(SPIN_NANOS, u64::try_from(spin.as_nanos()).unwrap_or(0));
+        store(SHARING, Sharing::Alone as u64);
         self.hand_over(sequence, segments.len(), false);
     }
 
@@ -217,6 +257,14 @@ impl Ring {
         self.word(COMPUTE_NANOS).load(Ordering::Relaxed)
     }
 
+    /// How the worker says that its threads shared the batch.
+    pub(crate) fn sharing(&self) -> Sharing {
+        let word = self.word(SHARING).load(Ordering::Relaxed);
+        let known = usize::try_from(word).ok();
+        let known = known.and_then(|at| Sharing::ALL.get(at).copied());
+        known.unwrap_or(Sharing::Alone)
+    }
+
     /// Why the worker says that a segment failed.
     pub(crate) fn reason(&self) -> String {
         let bytes = self.word(REASON_BYTES).load(Ordering::Relaxed);
@@ -239,9 +287,24 @@ impl Ring {
         self.futex(STATE).store(1, Ordering::Release);
     }
 
+    /// Looks for a while whether the doorbell rings: who rings it then needs no system call, and who
+    /// hears it need not be woken.
+    fn spin(&self, last: u32) {
+        let nanos = self.word(SPIN_NANOS).load(Ordering::Relaxed);
+        let (start, time) = (
+            Instant::now(),
+            Duration::from_nanos(nanos).min(SPIN_TIME_MAX),
+        );
+        // bound: SPIN_TIME_MAX.
+        while self.futex(DOORBELL).load(Ordering::Acquire) == last && start.elapsed() < time {
+            std::hint::spin_loop();
+        }
+    }
+
     /// Waits for the batch after `last`, or for the end.
     pub(crate) fn next_call(&self, last: u32) -> Call {
         let doorbell = self.futex(DOORBELL);
+        self.spin(last);
         // bound: one pass for each wake; ends with the process at the latest.
         loop {
             match doorbell.load(Ordering::Acquire) {
@@ -260,6 +323,17 @@ impl Ring {
     /// Whether orders were handed over, not a batch.
     pub(crate) fn is_orders(&self) -> bool {
         self.word(IS_ORDERS).load(Ordering::Relaxed) == 1
+    }
+
+    /// How many threads may compute the batch; at least one.
+    pub(crate) fn threads(&self) -> usize {
+        let threads = self.word(THREADS).load(Ordering::Relaxed);
+        usize::try_from(threads).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Says how the threads share the batch.
+    pub(crate) fn set_sharing(&self, sharing: Sharing) {
+        self.word(SHARING).store(sharing as u64, Ordering::Relaxed);
     }
 
     /// Says that the worker begins the batch: if it dies now, the batch may be the cause.

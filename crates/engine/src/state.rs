@@ -6,17 +6,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use albacore_batching::{
-    Actions, Config, Dispatch, Event, Nanos, QueueIndex, RequestKey, Scheduler, WorkerIndex,
-};
+use albacore_batching::{Actions, Config, Event, Nanos, QueueIndex, Scheduler, WorkerIndex};
 use albacore_os::{Channel, Exit, Extent};
 use tokio::sync::oneshot;
 
 use super::catalog::{Catalog, Declared, NoSlot};
+use super::counters::Counters;
 use super::queues::{Queues, slot_of};
-use super::stats::Counters;
 use super::tend::{Candidate, Installed};
-use super::{Failure, Kind, KindSet, Objective, Priority, Rules};
+use super::{Failure, Kind, KindSet, ModelStats, Objective, Priority, Rules};
 use crate::limits::{CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
 use crate::orders::{EditionId, Orders};
 use crate::ring::{Ring, Segment, SegmentState};
@@ -42,6 +40,9 @@ pub(super) struct Pending {
     pub(super) reply: oneshot::Sender<Answer>,
     pub(super) submitted: Nanos,
     pub(super) first_dispatch: Option<Nanos>,
+    /// How long a worker had been free when it was submitted, and between that and its dispatch.
+    pub(super) free_before: Nanos,
+    pub(super) deferred: Nanos,
     pub(super) compute_nanos: u64,
     pub(super) failure: Option<Failure>,
     /// Its own objective.
@@ -76,10 +77,12 @@ pub(super) struct Running {
     dispatched: Nanos,
     rows: usize,
     queue: QueueIndex,
+    /// The costliest kind of its requests.
+    kind: Kind,
     /// It ran for the first time: what it takes then is what such batches take.
     is_first: bool,
-    /// Its model and the costliest kind of output, if those of all of its requests are the same.
-    of: Option<(usize, Kind)>,
+    /// All of it is of the model's current edition: what others cost says nothing of it.
+    is_current: bool,
 }
 
 /// The place of a worker, over all of its lives.
@@ -141,9 +144,11 @@ pub(super) struct Outbox {
 }
 
 mod arrivals;
+mod dispatches;
 mod hangs;
 
 pub(super) use arrivals::ahead_of;
+use dispatches::FreeTime;
 use hangs::Patience;
 
 #[derive(Debug)]
@@ -164,11 +169,19 @@ pub(super) struct State {
     batch_rows_max: usize,
     armed: Option<Nanos>,
     segments: Vec<Segment>,
+    /// T.
+    threads: usize,
+    /// Cpus that this process may use.
+    cpus: usize,
+    free: FreeTime,
 }
 
 impl State {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config, threads: usize) -> Self {
         Self {
+            threads,
+            cpus: usize::MAX,
+            free: FreeTime::default(),
             phase: Phase::Starting,
             counters: Counters::new(),
             seats: (0..config.workers).map(|_| Seat::default()).collect(),
@@ -206,9 +219,15 @@ impl State {
         Ok(slot)
     }
 
+    /// A snapshot of one model.
+    pub(super) fn model_stats(&self, slot: usize) -> Option<ModelStats> {
+        let latency = self.queues.learned(slot);
+        let counted = self.counters.model(slot)?.clone();
+        Some(ModelStats { latency, ..counted })
+    }
+
     /// What was learned of a model is not true of its new edition.
     pub(super) fn forget_costs(&mut self, slot: usize) {
-        self.counters.forget_latency(slot);
         self.queues.forget(slot, &mut self.scheduler);
     }
 
@@ -218,6 +237,11 @@ impl State {
         self.scheduler
             .set_rules(rules.policy, self.batch_rows_max, rules.queue_rows_max);
         self.step(Event::Timer, now, out);
+    }
+
+    /// So many cpus may be used from now on.
+    pub(super) fn set_cpus(&mut self, cpus: usize) {
+        self.cpus = cpus.max(1);
     }
 
     /// Requests that are not answered.
@@ -379,8 +403,10 @@ impl State {
             // A worker that says nonsense about time is not believed.
             let elapsed = now.saturating_sub(batch.dispatched).0;
             let compute_nanos = ring.compute_nanos().min(elapsed);
-            self.counters.batch_done(batch.rows, elapsed, batch.of);
-            if batch.is_first && batch.of.is_some() {
+            self.counters.batch_done(batch.rows, elapsed);
+            let slot = slot_of(batch.queue);
+            self.counters.shared(slot, batch.kind, ring.sharing());
+            if batch.is_first && batch.is_current {
                 let took = Nanos(elapsed);
                 self.queues
                     .observe(batch.queue, batch.rows, took, &mut self.scheduler);
@@ -447,6 +473,7 @@ impl State {
         let dispatched = pending.first_dispatch.unwrap_or(now);
         let timing = super::Timing::new(
             dispatched.saturating_sub(pending.submitted).0,
+            pending.deferred.0,
             pending.compute_nanos,
         );
         let total = now.saturating_sub(pending.submitted).0;
@@ -458,8 +485,9 @@ impl State {
             }
             None => {
                 let is_late = pending.within.is_some_and(|within| total > within.0);
+                let kind = pending.kinds.costliest().unwrap_or(Kind::Value);
                 self.counters
-                    .answered(pending.model, timing, (total, is_late), now);
+                    .answered(pending.model, (kind, timing), (total, is_late), now);
                 Ok((pending.results, timing))
             }
         };
@@ -482,7 +510,7 @@ impl State {
             self.end_part(abandoned.key.0, Some(failure), now, out);
         }
         for dispatch in &actions.dispatches {
-            self.dispatch(dispatch, actions.members(dispatch), now);
+            self.dispatch(dispatch, actions.members(dispatch), (event, now));
         }
         if let Some(timer) = actions.timer.filter(|&timer| self.armed != Some(timer)) {
             self.armed = Some(timer);
@@ -491,64 +519,11 @@ impl State {
         self.actions = actions;
         let idle = self.scheduler.idle_workers();
         self.counters.window.idle(idle, now);
+        self.free.set(idle > 0, now);
     }
 
     /// A request that named this edition is over.
     pub(super) fn unpin(&mut self, edition: EditionId) {
         self.is_untended |= self.catalog.unpin(edition);
-    }
-
-    fn dispatch(&mut self, dispatch: &Dispatch, keys: &[RequestKey], now: Nanos) {
-        let worker = dispatch.worker.0;
-        let patience = self.patience(dispatch.queue, dispatch.rows, dispatch.losses, now);
-        let Some(seat) = self.seats.get_mut(worker) else {
-            return;
-        };
-        seat.members.clear();
-        self.segments.clear();
-        let slot = slot_of(dispatch.queue);
-        let current = self.catalog.current_of(slot);
-        let current = current.map(|edition| edition.id);
-        let mut of = None;
-        let mut is_uniform = true;
-        for key in keys {
-            let Some(part) = self.parts.get_mut(&key.0) else {
-                continue;
-            };
-            let Some(pending) = self.pending.get_mut(&part.request) else {
-                continue;
-            };
-            part.is_running = true;
-            pending.first_dispatch.get_or_insert(now);
-            seat.members.push(key.0);
-            let kind = pending.kinds.costliest();
-            is_uniform &= *of.get_or_insert(kind) == kind && Some(pending.edition) == current;
-            self.segments.push(Segment {
-                edition: pending.edition,
-                kinds: pending.kinds.bits(),
-                is_double: pending.is_double,
-                first_row: part.first_row,
-                rows: part.rows,
-                request_rows: pending.rows,
-                input_offset: pending.input.offset(),
-                results_offset: pending.results.offset(),
-            });
-        }
-        let of = of.flatten().filter(|_| is_uniform);
-        seat.patience = Some(patience);
-        seat.batch = Some(Running {
-            dispatched: now,
-            rows: dispatch.rows,
-            queue: dispatch.queue,
-            is_first: dispatch.losses == 0,
-            of: of.map(|kind| (slot, kind)),
-        });
-        seat.sequence = Ring::next_sequence(seat.sequence);
-        // A seat without a life is not free, so nothing is dispatched to it.
-        if let Some(life) = &seat.life {
-            life.ring.submit(seat.sequence, &self.segments);
-        }
-        self.counters
-            .dispatched(slot, dispatch.rows, dispatch.losses > 0);
     }
 }

@@ -13,6 +13,7 @@ use albacore_batching::Nanos;
 use albacore_os::{Channel, Child, Key, OsError, Poll};
 
 use super::EngineEvent;
+use super::cpus::Cpus;
 use super::hold::Shared;
 use super::state::{Life, Phase};
 use crate::limits::{
@@ -42,6 +43,7 @@ pub(super) struct Supervisor {
     kill_at: Option<Instant>,
     /// When it was last looked for workers that hang.
     looked: Instant,
+    cpus: Cpus,
 }
 
 impl Supervisor {
@@ -57,6 +59,7 @@ impl Supervisor {
             lives,
             kill_at: None,
             looked: now,
+            cpus: Cpus::new(),
         })
     }
 
@@ -74,6 +77,9 @@ impl Supervisor {
                     Ok(index) if index < self.lives.len() => self.look_at(index)?,
                     _ => self.shared.supervise.clear(),
                 }
+            }
+            if let Some(cpus) = self.cpus.look() {
+                self.shared.state().set_cpus(cpus);
             }
             if self.shared.state().phase >= Phase::Stopping {
                 self.stop();

@@ -8,6 +8,9 @@ use albacore_batching::Nanos;
 /// Spans of the window.
 const SPANS: usize = 12;
 
+/// Spans of its newest part, besides that which goes on.
+const NEWEST: usize = 3;
+
 /// Nanoseconds of a span.
 const SPAN_NANOS: u64 = 5_000_000_000;
 
@@ -55,10 +58,15 @@ impl<T: Default> Spans<T> {
 
     /// The values of the window that ends now.
     fn recent(&self, now: Nanos) -> impl Iterator<Item = &T> {
+        self.last(SPANS, now)
+    }
+
+    /// The values of so many spans up to now.
+    fn last(&self, count: usize, now: Nanos) -> impl Iterator<Item = &T> {
         let now = number(now);
         let spans = self.numbers.iter().zip(&self.values);
         spans
-            .filter(move |&(&number, _)| number + SPANS as u64 > now && number <= now)
+            .filter(move |&(&number, _)| number + count as u64 > now && number <= now)
             .map(|(_, value)| value)
     }
 }
@@ -77,7 +85,7 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         self.good += other.good;
         self.late += other.late;
         self.shed += other.shed;
@@ -115,6 +123,14 @@ impl OutcomeWindow {
     pub(super) fn sum(&self, now: Nanos) -> Outcomes {
         let mut sum = Outcomes::default();
         self.0.recent(now).for_each(|outcomes| sum.add(outcomes));
+        sum
+    }
+
+    /// Those of the newest part of the window.
+    pub(super) fn newest(&self, now: Nanos) -> Outcomes {
+        let mut sum = Outcomes::default();
+        let newest = self.0.last(NEWEST + 1, now);
+        newest.for_each(|outcomes| sum.add(outcomes));
         sum
     }
 }
@@ -203,6 +219,7 @@ impl ServerWindow {
         Load {
             window_seconds,
             outcomes,
+            newest: Outcomes::default(),
             goodput_per_second: outcomes.good as f64 / window_seconds.max(1.0),
             bad_rate: outcomes.bad_rate(),
             idle_share,
@@ -236,6 +253,8 @@ fn factor(outcomes: &Outcomes, is_overloaded: bool, idle_share: f64) -> f64 {
         pods: 1,
         requests: outcomes.good + bad,
         bad,
+        recent_requests: 0,
+        recent_bad: 0,
         idle_share,
         // What the objectives allow was compared model by model.
         bad_rate_allowed: if is_overloaded { 0.0 } else { 1.0 },
@@ -249,6 +268,8 @@ pub struct Load {
     pub window_seconds: f64,
     /// All requests by how they ended.
     pub outcomes: Outcomes,
+    /// Those of the last 15 to 20 s.
+    pub newest: Outcomes,
     /// Requests answered in time, per second.
     pub goodput_per_second: f64,
     /// Late, shed and failed requests, of all.
@@ -298,6 +319,8 @@ mod tests {
                 ..Outcomes::default()
             }
         );
+        assert_eq!(window.newest(at(45)).late, 1);
+        assert_eq!(window.newest(at(50)), Outcomes::default());
         assert_eq!(window.sum(at(500)), Outcomes::default());
         window.now(at(500)).shed += 1;
         assert_eq!(window.sum(at(500)).shed, 1);

@@ -5,20 +5,36 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::HeaderMap;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::Request;
+use crate::http1::{self, Broken, Http1};
 
 /// Status that stands for "no answer": refused, reset, or cut off in the body.
 pub(crate) const NO_ANSWER: u16 = 0;
 
 type Body = Full<Bytes>;
 
+/// A request, and the bytes of it that HTTP/1.1 sends.
+#[derive(Debug)]
+pub(crate) struct Message {
+    request: Request,
+    /// `None`: a call of gRPC.
+    bytes: Option<Vec<u8>>,
+}
+
+impl Message {
+    pub(crate) fn new(request: Request) -> Self {
+        let bytes = (!request.is_grpc()).then(|| http1::message(&request));
+        Self { request, bytes }
+    }
+}
+
 /// What messages are sent by.
 enum Sender {
-    One(http1::SendRequest<Body>),
+    One(Http1),
     Two(http2::SendRequest<Body>),
 }
 
@@ -38,61 +54,59 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Sends `request` and reads the whole answer; its status, or [`NO_ANSWER`], and the
-    /// handler's time if the server tells it.
-    pub(crate) async fn exchange(&mut self, request: &Request) -> (u16, Option<Duration>) {
-        match self.try_exchange(request).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.sender = None;
-                (NO_ANSWER, None)
+    /// Sends a message and reads the whole answer; its status, or [`NO_ANSWER`], and the handler's time
+    /// if the server tells it.
+    pub(crate) async fn exchange(&mut self, message: &Message) -> (u16, Option<Duration>) {
+        // Taken out: what fails or is given up in the middle is not used again.
+        let sender = self.sender.take().filter(|sender| !sender.is_closed());
+        match try_exchange(sender, message).await {
+            Ok((answer, sender)) => {
+                self.sender = sender;
+                answer
             }
+            Err(_) => (NO_ANSWER, None),
         }
     }
+}
 
-    async fn try_exchange(
-        &mut self,
-        request: &Request,
-    ) -> Result<(u16, Option<Duration>), ExchangeError> {
-        let is_grpc = request.is_grpc();
-        let mut sender = match self.sender.take() {
-            Some(sender) if !sender.is_closed() => sender,
-            _ => connect(request.address, is_grpc).await?,
-        };
-        let mut message = hyper::Request::post(match is_grpc {
-            false => request.path.clone(),
-            true => format!("http://{}{}", request.address, request.path),
-        });
-        if !is_grpc {
-            message = message.header("host", "localhost");
-        }
-        for (name, value) in &request.headers {
-            message = message.header(name, value);
-        }
-        let message = message.body(Full::new(request.body.clone()))?;
-        let answer = match &mut sender {
-            Sender::One(sender) => {
-                sender.ready().await?;
-                sender.send_request(message).await?
-            }
-            Sender::Two(sender) => {
-                sender.ready().await?;
-                sender.send_request(message).await?
-            }
-        };
-        let run = answer
-            .headers()
-            .get("server-timing")
-            .and_then(|v| run_time(v.to_str().ok()?));
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await?;
-        let status = match is_grpc {
-            false => head.status.as_u16(),
-            true => grpc_status(body.trailers().unwrap_or(&head.headers)),
-        };
-        self.sender = Some(sender);
-        Ok((status, run))
+type Exchanged = ((u16, Option<Duration>), Option<Sender>);
+
+async fn try_exchange(
+    sender: Option<Sender>,
+    Message { request, bytes }: &Message,
+) -> Result<Exchanged, ExchangeError> {
+    match (sender, bytes) {
+        (Some(Sender::One(sender)), Some(bytes)) => in_one(sender, bytes).await,
+        (_, Some(bytes)) => in_one(Http1::connect(request.address).await?, bytes).await,
+        (Some(Sender::Two(sender)), None) => in_two(sender, request).await,
+        (_, None) => in_two(connect(request.address).await?, request).await,
     }
+}
+
+async fn in_one(mut sender: Http1, bytes: &[u8]) -> Result<Exchanged, ExchangeError> {
+    let answer = sender.exchange(bytes).await?;
+    let sender = (!answer.is_last).then_some(Sender::One(sender));
+    Ok(((answer.status, answer.run), sender))
+}
+
+async fn in_two(
+    mut sender: http2::SendRequest<Body>,
+    request: &Request,
+) -> Result<Exchanged, ExchangeError> {
+    let url = format!("http://{}{}", request.address, request.path);
+    let mut message = hyper::Request::post(url);
+    for (name, value) in &request.headers {
+        message = message.header(name, value);
+    }
+    let message = message.body(Full::new(request.body.clone()))?;
+    sender.ready().await?;
+    let answer = sender.send_request(message).await?;
+    let timing = answer.headers().get("server-timing");
+    let run = timing.and_then(|value| http1::run_time(value.to_str().ok()?));
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await?;
+    let status = grpc_status(body.trailers().unwrap_or(&head.headers));
+    Ok(((status, run), Some(Sender::Two(sender))))
 }
 
 /// The HTTP status that says the same as a gRPC one.
@@ -111,63 +125,22 @@ fn grpc_status(trailers: &HeaderMap) -> u16 {
     }
 }
 
-async fn connect(address: std::net::SocketAddr, is_grpc: bool) -> Result<Sender, ExchangeError> {
+async fn connect(address: std::net::SocketAddr) -> Result<http2::SendRequest<Body>, ExchangeError> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let io = TokioIo::new(stream);
-    Ok(if is_grpc {
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
-        tokio::spawn(connection);
-        Sender::Two(sender)
-    } else {
-        let (sender, connection) = http1::handshake(io).await?;
-        tokio::spawn(connection);
-        Sender::One(sender)
-    })
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
 #[derive(Debug, thiserror::Error)]
 enum ExchangeError {
     #[error("connection")]
     Io(#[from] std::io::Error),
-    #[error("protocol")]
+    #[error("HTTP/1.1")]
+    One(#[from] Broken),
+    #[error("HTTP/2")]
     Hyper(#[from] hyper::Error),
     #[error("request")]
     Http(#[from] hyper::http::Error),
-}
-
-/// The duration of metric `run`, given in milliseconds: `run;dur=1.25, queue;dur=0.1`.
-fn run_time(header: &str) -> Option<Duration> {
-    let metric = header
-        .split(',')
-        .map(str::trim)
-        .find(|m| m.starts_with("run;"))?;
-    let ms: f64 = metric
-        .split(';')
-        .find_map(|p| p.trim().strip_prefix("dur="))?
-        .parse()
-        .ok()?;
-    Duration::try_from_secs_f64(ms / 1e3).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn server_timing_is_read_where_it_is_well_formed() {
-        let ms = |us| Some(Duration::from_micros(us));
-        assert_eq!(run_time("run;dur=1.25"), ms(1250));
-        assert_eq!(run_time("queue;dur=3, run;desc=x;dur=2"), ms(2000));
-        for header in [
-            "",
-            "run",
-            "run;dur=x",
-            "run;dur=-1",
-            "running;dur=1",
-            "run;dur=nan",
-        ] {
-            assert_eq!(run_time(header), None, "{header}");
-        }
-    }
 }

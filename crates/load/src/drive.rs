@@ -1,17 +1,12 @@
 //! Sends the requests of a [`Load`] and times them.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::connection::{Connection, Message};
+use crate::open;
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
-
-use crate::connection::{Connection, NO_ANSWER};
-
-/// How long an answer may take before it counts as none: a server that hangs must not hang the run.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// What is posted.
 #[derive(Clone, Debug)]
@@ -83,6 +78,9 @@ pub enum LoadError {
     /// The runtime of the generator could not start.
     #[error("cannot start the load generator's runtime")]
     Runtime(#[source] std::io::Error),
+    /// The kernel gives no timer.
+    #[error("cannot time the load")]
+    Timer(#[from] albacore_os::OsError),
     /// A part of the generator ended early, so the samples would be incomplete.
     #[error("a part of the load generator panicked: this run says nothing")]
     Incomplete,
@@ -101,100 +99,19 @@ pub fn drive(load: Load) -> Result<Vec<Sample>, LoadError> {
         .thread_name("load")
         .build()
         .map_err(LoadError::Runtime)?;
-    let requests: Arc<[Request]> = load.requests.into();
+    let messages = load.requests.into_iter().map(Message::new);
+    let messages: Arc<[Message]> = messages.collect();
     let mut samples = match load.shape {
-        Shape::Open(times) => open_loop(&runtime, requests, times, load.connections)?,
-        Shape::Closed(length) => closed_loop(&runtime, requests, length, load.connections)?,
+        Shape::Open(times) => open::run(&runtime, &messages, &times, load.connections)?,
+        Shape::Closed(length) => closed_loop(&runtime, &messages, length, load.connections)?,
     };
     samples.sort_by_key(|sample| sample.intended);
     Ok(samples)
 }
 
-/// What the requests of an open loop share.
-struct Open {
-    requests: Arc<[Request]>,
-    start: Instant,
-    /// Connections that are idle, the last used first: its memory is warm.
-    idle: Mutex<Vec<Connection>>,
-    /// In the order of the intended times, to idle connections and to those that may be opened.
-    free: Semaphore,
-}
-
-impl Open {
-    async fn send(&self, index: usize, intended: Duration) -> Sample {
-        let lag = self.start.elapsed().saturating_sub(intended);
-        // It is never closed; an error would let one more request through.
-        let _permit = self.free.acquire().await;
-        let idle = self.idle().pop();
-        let mut connection = idle.unwrap_or_default();
-        let request = index % self.requests.len();
-        let exchange = connection.exchange(&self.requests[request]);
-        let answer = tokio::time::timeout(ANSWER_TIME_MAX, exchange).await;
-        let (status, run) = answer.unwrap_or((NO_ANSWER, None));
-        let latency = self.start.elapsed().saturating_sub(intended);
-        self.idle().push(connection);
-        Sample {
-            intended,
-            latency,
-            status,
-            run,
-            request,
-            lag,
-        }
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The pacer is a thread that sleeps to each intended time: tokio's timers are no finer than a millisecond.
-fn open_loop(
-    runtime: &tokio::runtime::Runtime,
-    requests: Arc<[Request]>,
-    times: Vec<Duration>,
-    connections: usize,
-) -> Result<Vec<Sample>, LoadError> {
-    // bound: all arrivals of the run are known, so the channel can hold them all
-    let (due, mut jobs) = mpsc::channel(times.len().max(1));
-    let open = Arc::new(Open {
-        requests,
-        start: Instant::now(),
-        idle: Mutex::default(),
-        free: Semaphore::new(connections),
-    });
-    let (start, count) = (open.start, times.len());
-    let pacer = std::thread::spawn(move || {
-        for (index, intended) in times.into_iter().enumerate() {
-            std::thread::sleep(intended.saturating_sub(start.elapsed()));
-            if due.blocking_send((index, intended)).is_err() {
-                return;
-            }
-        }
-    });
-    let samples = runtime.block_on(async {
-        let mut sent = JoinSet::new();
-        let mut samples = Vec::with_capacity(count);
-        // bound: one turn per arrival
-        while let Some((index, intended)) = jobs.recv().await {
-            let open = Arc::clone(&open);
-            sent.spawn(async move { open.send(index, intended).await });
-            while let Some(done) = sent.try_join_next() {
-                samples.push(done.map_err(|_| LoadError::Incomplete)?);
-            }
-        }
-        while let Some(done) = sent.join_next().await {
-            samples.push(done.map_err(|_| LoadError::Incomplete)?);
-        }
-        Ok(samples)
-    });
-    pacer.join().map_err(|_| LoadError::Incomplete)?;
-    samples
-}
-
 fn closed_loop(
     runtime: &tokio::runtime::Runtime,
-    requests: Arc<[Request]>,
+    messages: &Arc<[Message]>,
     length: Duration,
     connections: usize,
 ) -> Result<Vec<Sample>, LoadError> {
@@ -202,14 +119,14 @@ fn closed_loop(
     runtime.block_on(async {
         let tasks: Vec<_> = (0..connections)
             .map(|offset| {
-                let requests = Arc::clone(&requests);
+                let messages = Arc::clone(messages);
                 tokio::spawn(async move {
                     let (mut connection, mut samples) = (Connection::default(), Vec::new());
                     let mut index = offset;
                     while start.elapsed() < length {
                         let intended = start.elapsed();
-                        let request = index % requests.len();
-                        let (status, run) = connection.exchange(&requests[request]).await;
+                        let request = index % messages.len();
+                        let (status, run) = connection.exchange(&messages[request]).await;
                         let latency = start.elapsed().saturating_sub(intended);
                         samples.push(Sample {
                             intended,

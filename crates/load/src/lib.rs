@@ -8,8 +8,10 @@
 mod arrivals;
 mod connection;
 mod drive;
+mod http1;
 mod look;
 mod message;
+mod open;
 mod outcome;
 mod summary;
 

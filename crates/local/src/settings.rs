@@ -46,6 +46,8 @@ fn model(model: &ModelFile) -> Result<Model, String> {
         slo: model.slo.map(|slo| Slo {
             latency: slo.latency.duration(),
             percentile: slo.percentile,
+            contribs: slo.contribs.map(|span| span.duration()),
+            interactions: slo.interactions.map(|span| span.duration()),
         }),
     })
 }

@@ -48,6 +48,8 @@ fn objective(objective: &Objective) -> proto::Objective {
         model: objective.model.clone(),
         latency_us: micros(objective.slo.latency),
         percentile: objective.slo.percentile,
+        contribs_us: objective.slo.contribs.map(micros),
+        interactions_us: objective.slo.interactions.map(micros),
     }
 }
 

@@ -60,6 +60,8 @@ impl CpusetView {
             changed_at: None,
         };
         view.update(host)?;
+        // What is found first is no change: no mask was written for another.
+        (view.changes, view.changed_at) = (0, None);
         Ok(view)
     }
 

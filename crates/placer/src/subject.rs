@@ -277,7 +277,8 @@ impl Subject {
             }
             if done.is_empty() {
                 self.retries = 0;
-                if self.source == Source::PreFork && self.workers.is_empty() {
+                let may_not_fork = self.policy.workers == 1 && self.workers.is_empty();
+                if self.source == Source::PreFork && may_not_fork {
                     // A server that does not fork becomes its own worker by age alone.
                     let now = around.reader.clock.now()?;
                     self.retry_at = Some(Micros(now.0 + LONER_AGE_MICROS / 6));

@@ -5,12 +5,12 @@ use albacore_mapping::Slot;
 use albacore_topology::CpuSet;
 
 use crate::ledger::{Ledger, Setting};
-use crate::{ProcessId, Thread, ThreadId};
+use crate::{Moment, ProcessId, Thread, ThreadId};
 
 /// Why a mask drifted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
-    /// The cpuset changed since the mask was verified (on a node usually the kubelet's doing).
+    /// The cpuset changed since the mask was verified or seconds before (on a node usually the kubelet's doing).
     CpusetChange,
     /// A cpu came or went since the mask was verified, or the mask is empty because its cpu went.
     Hotplug,
@@ -68,7 +68,7 @@ pub struct Drift {
 }
 
 /// Why the mask of `thread` is not the planned one.
-pub(crate) fn cause_of(thread: &Thread, setting: &Setting, ledger: &Ledger) -> Cause {
+pub(crate) fn cause_of(thread: &Thread, setting: &Setting, now: Moment, ledger: &Ledger) -> Cause {
     let Some(verified) = ledger.verified.get(&thread.id) else {
         return if thread.mask.is_empty() {
             Cause::Hotplug
@@ -90,6 +90,8 @@ pub(crate) fn cause_of(thread: &Thread, setting: &Setting, ledger: &Ledger) -> C
         Cause::Policy
     } else if !thread.mask.is_subset(&setting.cpuset) {
         Cause::Unknown
+    } else if thread.mask == setting.cpuset && ledger.is_settling(now) {
+        Cause::CpusetChange
     } else if ledger.was_reversed(thread.id) {
         Cause::SelfPin
     } else {

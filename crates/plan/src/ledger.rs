@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use albacore_mapping::{Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
-use crate::limits::{REVERSAL_WINDOW_MICROS, REVERSALS_MAX};
+use crate::limits::{REVERSAL_WINDOW_MICROS, REVERSALS_MAX, SETTLING_MICROS};
 use crate::{Moment, Observation, ProcessId, ThreadId};
 
 /// The circumstances of a plan; when they change, masks may change with nobody's doing.
@@ -41,6 +41,9 @@ pub(crate) struct Verified {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
     pub(crate) generation: u64,
+    /// The setting that was seen last, and since when; no time for the first one.
+    pub(crate) setting: Setting,
+    pub(crate) setting_since: Option<Moment>,
     pub(crate) arbiter: Option<ProcessId>,
     pub(crate) likeness: Option<String>,
     pub(crate) workers: BTreeMap<WorkerIndex, ProcessId>,
@@ -114,6 +117,27 @@ impl Ledger {
         self.returned.retain(|thread, _| live.contains(thread));
         self.reversals.retain(|thread, _| live.contains(thread));
         self.self_pinned.retain(|thread| live.contains(thread));
+    }
+
+    /// Notes the setting of a plan. Where it is another one than before, what was taken for somebody's doing a moment
+    /// ago was the kernel's: masks may be seen before the change that wiped them is.
+    pub(crate) fn note_setting(&mut self, setting: &Setting, now: Moment) {
+        if self.setting == *setting {
+            return;
+        }
+        let is_first = self.setting == Setting::default();
+        self.setting_since = (!is_first).then_some(now);
+        self.setting.clone_from(setting);
+        self.reversals.retain(|_, times| {
+            times.retain(|at| now.0.saturating_sub(at.0) >= SETTLING_MICROS);
+            !times.is_empty()
+        });
+    }
+
+    /// True while the kernel may still be writing masks after a change of the cpuset.
+    pub(crate) fn is_settling(&self, now: Moment) -> bool {
+        self.setting_since
+            .is_some_and(|since| now.0.saturating_sub(since.0) < SETTLING_MICROS)
     }
 
     /// True if somebody wrote this thread's mask within the last minute.

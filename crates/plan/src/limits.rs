@@ -21,7 +21,12 @@ pub const BUSY_RATIO: u64 = 10;
 /// parent between fork and exec, which takes milliseconds.
 pub const GROUP_AGE_MICROS: u64 = 100_000;
 
-/// Age from which a process that has forked nothing is taken for a server that does not fork, microseconds. Before
-/// that it may be a master that is still importing its application: pinned then, it would give birth to workers on
-/// one cpu. One that imports longer is pinned, and repaired with its first worker.
+/// Age from which a process that has forked nothing is taken for a server that does not fork, if one worker was asked
+/// for, microseconds. Before that it may be a master that is still importing its application: pinned then, it would give
+/// birth to workers on one cpu. One that imports longer is pinned, and repaired with its first worker.
 pub const LONER_AGE_MICROS: u64 = 3_000_000;
+
+/// Time after a change of the cpuset in which a mask that became the whole cpuset is the kernel's doing, microseconds.
+/// A kernel that forgets pins shows the new cpuset first and writes the masks after it, one thread at a time: what was
+/// verified in between is overwritten. Five seconds are a thousand times what that takes on a machine that is not starved.
+pub const SETTLING_MICROS: u64 = 5_000_000;

@@ -68,7 +68,7 @@ pub fn lint(
     if let Some((problem, mapping)) = solved {
         check(problem, mapping).map_err(|violations| LintError::Mapping { violations })?;
     }
-    let roles = find_roles(observation, plan.ledger());
+    let roles = find_roles(observation, plan.asked, plan.ledger());
     let mut threads = BTreeSet::new();
     let mut slots = BTreeSet::new();
     for step in &plan.steps {

@@ -142,6 +142,8 @@ pub struct Plan<Stage> {
     pub drifts: Vec<Drift>,
     /// What is odd, without repetition.
     pub notes: Vec<Note>,
+    /// How many workers were asked for.
+    pub(crate) asked: u16,
     pub(crate) setting: Setting,
     pub(crate) ledger: Ledger,
     stage: PhantomData<Stage>,
@@ -167,6 +169,7 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             notes,
+            asked,
             setting,
             ledger,
             stage: _,
@@ -179,6 +182,7 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             notes,
+            asked,
             setting,
             ledger,
             stage: PhantomData,
@@ -243,7 +247,7 @@ pub fn plan(
         draft.notes.push(Note::EmptyCpuset);
         return draft.finish();
     }
-    let roles = find_roles(observation, ledger);
+    let roles = find_roles(observation, policy.workers, ledger);
     draft.ledger.arbiter = roles.arbiter;
     draft.ledger.likeness.clone_from(&roles.likeness);
     let workers: Vec<&Process> = observation
@@ -282,11 +286,13 @@ impl<'a> Draft<'a> {
         ledger.generation += 1;
         ledger.forget_dead(observation);
         ledger.forget_old_reversals(observation.at);
+        let setting = Setting::of(observation);
+        ledger.note_setting(&setting, observation.at);
         Self {
             policy,
             observation,
             before,
-            setting: Setting::of(observation),
+            setting,
             ledger,
             targets: BTreeMap::new(),
             steps: Vec::new(),
@@ -345,7 +351,7 @@ impl<'a> Draft<'a> {
                 self.ledger.verified.insert(thread.id, verified);
                 continue;
             }
-            let cause = cause_of(thread, &self.setting, &self.ledger);
+            let cause = cause_of(thread, &self.setting, self.observation.at, &self.ledger);
             self.drifts.push(Drift {
                 thread: thread.id,
                 process: process.id,
@@ -464,6 +470,7 @@ impl<'a> Draft<'a> {
             steps: self.steps,
             drifts: self.drifts,
             notes: self.notes,
+            asked: self.policy.workers,
             setting: self.setting,
             ledger: self.ledger,
             stage: PhantomData,

@@ -8,7 +8,9 @@
 //! for digits (`worker 1`, `worker 2`). The first process with two or more like children is the arbiter, and they are
 //! the workers; so is one whose only such child is like itself (a fork without exec: a server with one worker left).
 //! Anything else with children is a wrapper, and the walk goes on in its largest subtree. A process without children
-//! at the end of the walk is a server that does not fork, once it is old enough to have forked: it is the only worker.
+//! at the end of the walk is a server that does not fork, if only one worker was asked for and it is old enough to have
+//! forked. Where several were asked for it is a master that has not come to forking, however long it imports: its
+//! workers would inherit its mask, and a runtime that counts the cpus of that mask would start too few threads for good.
 //! Because the walk starts at the top, helpers of workers are never taken for workers.
 //! An arbiter once found stays arbiter, and the workers stay those like the workers before, so
 //! that a moment with few live workers changes nothing; only a larger group that lasts takes their place. (Between fork
@@ -55,11 +57,11 @@ impl Roles {
     }
 }
 
-/// Finds the roles; the ledger tells what was found before.
-pub fn find_roles(observation: &Observation, before: &Ledger) -> Roles {
+/// Finds the roles where `asked` workers are to be; the ledger tells what was found before.
+pub fn find_roles(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
     match observation.source {
         Source::Named => find_named(observation),
-        Source::PreFork => find_forked(observation, before),
+        Source::PreFork => find_forked(observation, asked, before),
     }
 }
 
@@ -82,7 +84,7 @@ fn find_named(observation: &Observation) -> Roles {
     found
 }
 
-fn find_forked(observation: &Observation, before: &Ledger) -> Roles {
+fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
     let tree = Tree::new(observation);
     let mut found = Roles::default();
     let Some(mut here) = observation.processes.first() else {
@@ -101,7 +103,7 @@ fn find_forked(observation: &Observation, before: &Ledger) -> Roles {
                 // All its workers are gone at this moment; it is the arbiter all the same.
                 found.arbiter = before.arbiter;
                 found.likeness.clone_from(&before.likeness);
-            } else if is_old {
+            } else if is_old && asked == 1 {
                 workers = vec![here];
             }
             break;

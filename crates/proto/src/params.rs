@@ -63,6 +63,12 @@ pub struct Objective {
     /// Percent of the requests that must keep it.
     #[prost(double, tag = "3")]
     pub percentile: f64,
+    /// As latency_us, of requests for contributions; absent: as for values.
+    #[prost(uint64, optional, tag = "4")]
+    pub contribs_us: ::core::option::Option<u64>,
+    /// The same of requests for interactions.
+    #[prost(uint64, optional, tag = "5")]
+    pub interactions_us: ::core::option::Option<u64>,
 }
 /// A release rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -33,10 +33,8 @@ pub(crate) struct LoadError {
 impl ModelConfig {
     /// Its objective.
     pub(crate) fn objective(&self) -> Option<Objective> {
-        self.slo.map(|latency| Objective {
-            latency,
-            percentile: PERCENTILE,
-        })
+        self.slo
+            .map(|latency| Objective::of_all(latency, PERCENTILE))
     }
 
     /// Reads, checks and compiles the model; also the SHA-256 of its file.

@@ -9,7 +9,10 @@ pub mod args;
 pub mod events;
 pub mod fixed;
 mod front;
-pub mod limits;
 mod live;
 pub mod run;
 mod told;
+
+#[cfg(any(test, fuzzing))]
+pub use front::fuzzed;
+pub use front::limits;

@@ -36,7 +36,7 @@ pub fn main() -> ExitCode {
 
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ALBACORE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,h2=error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -437,7 +437,11 @@ fn metrics_count_what_happened() {
         "albacore_worker_hangs_total 0",
         "albacore_batch_beta_seconds{model=\"small\",kind=\"value\"} 0.0",
         "albacore_workers_ready 2",
-        "albacore_batch_rows_bucket{le=\"+Inf\",model=\"small\"} 1",
+        "albacore_good_total{model=\"small\"} 1",
+        "albacore_batch_rows_bucket{le=\"+Inf\",model=\"small\",kind=\"value\"} 1",
+        "albacore_defer_duration_seconds_bucket{le=\"0.00005\",model=\"small\",kind=\"value\"} 1",
+        "albacore_batches_left_total{model=\"small\",kind=\"value\",cause=\"arrival\"} 1",
+        "albacore_batches_shared_total{model=\"small\",kind=\"value\",by=\"alone\"} 1",
         "# EOF",
     ] {
         assert!(

@@ -143,6 +143,9 @@ fn check_source(at: &str, source: &Source) -> Result<(), Invalid> {
 
 pub(crate) fn check_slo(at: &str, slo: &Slo) -> Result<(), Invalid> {
     check_timespan(&format!("{at}.latency"), slo.latency)?;
+    for (name, span) in slo.costlier() {
+        check_timespan(&format!("{at}.{name}"), span)?;
+    }
     if (PERCENTILE_MIN..=PERCENTILE_MAX).contains(&slo.percentile) {
         return Ok(());
     }

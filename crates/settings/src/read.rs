@@ -74,6 +74,8 @@ pub(crate) fn slo(mut fields: Fields) -> Result<Slo, Invalid> {
     let slo = Slo {
         latency: latency.ok_or_else(|| fields.missing("latency", "write a time as \"25ms\""))?,
         percentile: fields.number("percentile")?.unwrap_or(PERCENTILE_DEFAULT),
+        contribs: fields.parsed("contribs", parse_timespan)?,
+        interactions: fields.parsed("interactions", parse_timespan)?,
     };
     fields.end()?;
     Ok(slo)

@@ -54,6 +54,34 @@ pub struct Slo {
     pub latency: Duration,
     /// Percent of the requests that must keep it.
     pub percentile: f64,
+    /// The same as `latency`, of requests for contributions; `None`: as for values.
+    pub contribs: Option<Duration>,
+    /// The same, of requests for interactions.
+    pub interactions: Option<Duration>,
+}
+
+impl Slo {
+    /// The same time for all requests.
+    #[must_use]
+    pub fn of_all(latency: Duration, percentile: f64) -> Self {
+        Self {
+            latency,
+            percentile,
+            contribs: None,
+            interactions: None,
+        }
+    }
+
+    /// The times of costlier outputs, by the names of their fields.
+    pub(crate) fn costlier(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        let named = [
+            ("contribs", self.contribs),
+            ("interactions", self.interactions),
+        ];
+        named
+            .into_iter()
+            .filter_map(|(name, span)| Some((name, span?)))
+    }
 }
 
 /// When waiting rows are released to a worker.

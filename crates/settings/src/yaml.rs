@@ -36,6 +36,10 @@ impl Settings {
                     &mut text,
                     format_args!("    percentile: {}", slo.percentile),
                 );
+                for (name, span) in slo.costlier() {
+                    let span = print_timespan(span);
+                    line(&mut text, format_args!("    {name}: \"{span}\""));
+                }
             }
         }
         line(&mut text, format_args!("batching:"));

@@ -178,10 +178,16 @@ fn bounds_hold_for_writers_too() {
 }
 
 fn slo() -> impl Strategy<Value = Slo> {
-    (1000_u64..600_000_000, 5_000_u32..=9_999).prop_map(|(micros, hundredths)| Slo {
-        latency: Duration::from_micros(micros),
-        percentile: f64::from(hundredths) / 100.0,
-    })
+    let micros = || 1000_u64..600_000_000;
+    let other = || prop_oneof![Just(None), micros().prop_map(Some)];
+    (micros(), 5_000_u32..=9_999, other(), other()).prop_map(
+        |(latency, hundredths, contribs, interactions)| Slo {
+            latency: Duration::from_micros(latency),
+            percentile: f64::from(hundredths) / 100.0,
+            contribs: contribs.map(Duration::from_micros),
+            interactions: interactions.map(Duration::from_micros),
+        },
+    )
 }
 
 fn parameters() -> impl Strategy<Value = Parameters> {

@@ -12,6 +12,7 @@ const WHOLE: &str = r#"models:
   slo:
     latency: "25ms"
     percentile: 99.9
+    contribs: "80ms"
 - name: "spam"
   url: "https://models.example/spam.txt?v=2"
 batching:
@@ -30,7 +31,9 @@ fn a_whole_file_is_read_and_printed_as_it_was() {
         settings.models[0].slo,
         Some(Slo {
             latency: Duration::from_millis(25),
-            percentile: 99.9
+            percentile: 99.9,
+            contribs: Some(Duration::from_millis(80)),
+            interactions: None,
         })
     );
     let url = Source::Url("https://models.example/spam.txt?v=2".to_owned());
@@ -200,10 +203,16 @@ fn each_refusal_names_the_field_the_value_and_the_way_out() {
 
 fn any_settings() -> impl Strategy<Value = Settings> {
     let latency = (1_001_u64..600_000_000).prop_map(Duration::from_micros);
-    let slo = (latency, 50.0..99.99).prop_map(|(latency, percentile)| Slo {
-        latency,
-        percentile,
-    });
+    let other = (1_u64..600_000_000).prop_map(|micros| Some(Duration::from_micros(micros)));
+    let other = prop_oneof![Just(None), other];
+    let slo = (latency, 50.0..99.99, other.clone(), other).prop_map(
+        |(latency, percentile, contribs, interactions)| Slo {
+            latency,
+            percentile,
+            contribs,
+            interactions,
+        },
+    );
     let path = r"/[^\x00-\x1f\x7f-\x9f]{0,40}[^\x00-\x1f\x7f-\x9f/]".prop_map(Source::Path);
     let url = r"https?://[a-z.:0-9]{1,20}/[!$-~]{0,40}".prop_map(Source::Url);
     let digest = any::<[u8; 32]>().prop_map(Digest);

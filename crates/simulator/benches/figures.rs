@@ -1,7 +1,8 @@
 //! The figures of the article's settings: goodput of policies and drop rules on every set, and how
 //! fast the simulator is. `cargo bench -p albacore-simulator -- resnet a100 speed`; with `judge=auto`
 //! instead: `auto` beside the best of all the others on each set, or with `all` on every set that
-//! the acceptance names; `closed`: `auto` beside eager where clients wait for their answers.
+//! the acceptance names, and `judge=short` the same for `auto` that prefers short waits; `closed`:
+//! `auto` beside eager where clients wait for their answers; `day`: days followed by autoscalers.
 //! `requests=`, `seeds=` and `from=` (the first seed) say how much is run; `at=RATE,RATE` prints the
 //! figures there instead of searching.
 #![allow(clippy::unwrap_used)] // a benchmark that cannot run fails by panicking
@@ -9,9 +10,9 @@
 use std::time::Instant;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
+use albacore_batching::deadlines::{Cost, Delays, DropRule, Prefers, Target};
 use albacore_simulator::{
-    Model, Policy, Popularity, Process, Scenario, Source, Wait, days, goodput, is_good_at, run,
+    Day, Model, Policy, Popularity, Process, Scenario, Source, Wait, days, goodput, is_good_at, run,
 };
 
 const MS: f64 = 1e6;
@@ -149,7 +150,15 @@ fn policies(names: &str) -> Vec<(&'static str, Policy, DropRule, f64)> {
         ("deferred half 10%", Policy::Deferred, HALF, 0.10),
         (
             "auto",
-            Policy::Auto,
+            Policy::Auto(Prefers::IdleWorkers),
+            DropRule::Window {
+                target: Target::Auto,
+            },
+            0.0,
+        ),
+        (
+            "auto short waits",
+            Policy::Auto(Prefers::ShortWaits),
             DropRule::Window {
                 target: Target::Auto,
             },
@@ -191,30 +200,38 @@ fn speed() {
 }
 
 /// Days of one, six and 24 hours on Table 2's first model, followed by both autoscalers.
-fn day() {
+fn day(seeds: &std::ops::Range<u64>) {
+    println!("| day | by | worker hours | bad % | s above 1 % | at once |");
+    println!("| --- | --- | --- | --- | --- | --- |");
     for (hours, workers, rate) in [
         (1, 12, 6000.0),
         (6, 12, 6000.0),
         (24, 12, 6000.0),
         (6, 40, 20e3),
     ] {
-        let base = set("resnet", 1).unwrap().at_rate(rate);
-        let scenario = Scenario {
-            workers,
-            policy: Policy::Auto,
-            drop: DropRule::Window {
-                target: Target::Auto,
-            },
-            ..base
-        };
         let length = Nanos(hours * 3_600_000_000_000);
-        for day in days(&scenario, length, &mut |_| ()).unwrap() {
+        let of_seed = |seed| {
+            let scenario = Scenario {
+                workers,
+                seed,
+                ..auto_of(&set("resnet", 1).unwrap(), Prefers::IdleWorkers).at_rate(rate)
+            };
+            days(&scenario, length, &mut |_| ()).unwrap()
+        };
+        let all: Vec<_> = seeds.clone().map(of_seed).collect();
+        for scaler in 0..2 {
+            let each = |of: fn(&Day) -> f64| {
+                let values: Vec<_> = all.iter().map(|both| of(&both[scaler])).collect();
+                let texts: Vec<_> = values.iter().map(|value| format!("{value:.0}")).collect();
+                (mean(values.into_iter()), texts.join(" "))
+            };
+            let (late, lates) = each(Day::lag_seconds);
             println!(
-                "{hours:2} h, {workers} workers, {:5}: {:7.1} worker hours, bad {:.3} %, {:4.0} s above 1 %",
-                day.scaler,
-                day.worker_seconds() / 3600.0,
-                day.bad_rate() * 100.0,
-                day.lag_seconds()
+                "| {hours} h, {workers} workers, {rate:.0}/s | {} | {:.1} | {:.3} | {late:.0} ({lates}) | {:.0} |",
+                all[0][scaler].scaler,
+                each(Day::worker_seconds).0 / 3600.0,
+                each(Day::bad_rate).0 * 100.0,
+                each(Day::longest_lag_seconds).0,
             );
         }
     }
@@ -224,7 +241,9 @@ fn day() {
 /// was found before are not searched.
 fn best_of_the_others(base: &Scenario) -> (f64, &'static str) {
     let mut best = (0.0, "none");
-    let others = policies("").into_iter().filter(|p| p.1 != Policy::Auto);
+    let others = policies("")
+        .into_iter()
+        .filter(|p| !matches!(p.1, Policy::Auto(_)));
     for (label, policy, drop, early) in others {
         let scenario = Scenario {
             policy,
@@ -243,9 +262,9 @@ fn best_of_the_others(base: &Scenario) -> (f64, &'static str) {
     best
 }
 
-fn auto_of(base: &Scenario) -> Scenario {
+fn auto_of(base: &Scenario, prefers: Prefers) -> Scenario {
     Scenario {
-        policy: Policy::Auto,
+        policy: Policy::Auto(prefers),
         drop: DropRule::Window {
             target: Target::Auto,
         },
@@ -286,9 +305,10 @@ fn print_at(
     }
 }
 
-/// `auto` beside the best of the others: goodput, and idle shares beside those of deferred, means of
-/// the seeds.
-fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>) {
+/// `auto` beside the best of the others: goodput, and at shares of it by how many points fewer workers
+/// are idle than with deferred, or how many times as long as with eager half of the requests wait;
+/// means of the seeds.
+fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>, prefers: Prefers) {
     let of_seed = |seed| Scenario {
         seed,
         ..base.clone()
@@ -299,16 +319,27 @@ fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>) {
         let base = of_seed(seed);
         let (best, whose) = best_of_the_others(&base);
         label = whose;
-        found.push((best, goodput(&auto_of(&base), &mut |_| ())));
-        let idle = |scenario: &Scenario, rate| run(&scenario.at_rate(rate)).idle_share;
+        let auto = auto_of(&base, prefers);
+        found.push((best, goodput(&auto, &mut |_| ())));
+        let eager = Scenario {
+            policy: Policy::Eager,
+            drop: HALF,
+            ..base.clone()
+        };
         for (sum, load) in less.iter_mut().zip(LOADS) {
-            let rate = best * load;
-            *sum += idle(&base, rate) - idle(&auto_of(&base), rate);
+            let at = |scenario: &Scenario| run(&scenario.at_rate(best * load));
+            *sum += match prefers {
+                Prefers::IdleWorkers => (at(&base).idle_share - at(&auto).idle_share) * 100.0,
+                Prefers::ShortWaits => {
+                    let wait = |of| at(of).queue_p50.0.max(1000) as f64;
+                    wait(&auto) / wait(&eager)
+                }
+            };
         }
     }
     let ratios = || found.iter().map(|(best, auto)| auto / best * 100.0);
     let least = ratios().fold(f64::MAX, f64::min);
-    let less = less.map(|sum| format!("{:.1}", sum * 100.0 / found.len() as f64));
+    let less = less.map(|sum| format!("{:.2}", sum / found.len() as f64));
     println!(
         "| {name} | {:.0} ({label}) | {:.0} | {:.1} % ({least:.1}) | {} |",
         mean(found.iter().map(|f| f.0)),
@@ -355,7 +386,8 @@ fn closed(requests: u64) {
             };
             for (policy, scenario) in [
                 ("eager", eager),
-                ("auto", auto_of(&base)),
+                ("auto", auto_of(&base, Prefers::IdleWorkers)),
+                ("auto, short waits", auto_of(&base, Prefers::ShortWaits)),
                 ("deferred", base),
             ] {
                 let f = run(&scenario);
@@ -431,7 +463,7 @@ fn main() {
                 continue;
             }
             "day" => {
-                day();
+                day(&seeds);
                 continue;
             }
             "closed" => {
@@ -447,8 +479,13 @@ fn main() {
             print_at(name, &base, rates.collect(), seeds.clone(), &asked);
             continue;
         }
-        if option("judge") == Some("auto") {
-            judge(name, &base, seeds.clone());
+        let prefers = match option("judge") {
+            Some("auto") => Some(Prefers::IdleWorkers),
+            Some("short") => Some(Prefers::ShortWaits),
+            _ => None,
+        };
+        if let Some(prefers) = prefers {
+            judge(name, &base, seeds.clone(), prefers);
             continue;
         }
         let asked = policies(option("policies").unwrap_or(""));

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use albacore_batching::deadlines::{Actions, Completion, Config, Event, Release, Scheduler};
+use albacore_batching::deadlines::{Actions, Completion, Config, Event, Scheduler};
 use albacore_batching::{
     Autoscaler, Load, Nanos, QueueIndex, ReplicaBounds, RequestKey, WorkerIndex,
 };
@@ -83,10 +83,21 @@ impl Day {
     /// How long more than 1 % of requests were bad, seconds: how far it lagged behind.
     #[must_use]
     pub fn lag_seconds(&self) -> f64 {
-        let is_late = |i: &&Interval| i.bad as f64 > i.requests as f64 * BAD_RATE_MAX;
-        let late = self.intervals.iter().filter(is_late).count();
+        let late = self.intervals.iter().filter(|i| is_late(i)).count();
         late as f64 * INTERVAL.0 as f64 * 1e-9
     }
+
+    /// The longest of these times without a break, seconds.
+    #[must_use]
+    pub fn longest_lag_seconds(&self) -> f64 {
+        let runs = self.intervals.split(|i| !is_late(i));
+        let longest = runs.map(<[Interval]>::len).max().unwrap_or(0);
+        longest as f64 * INTERVAL.0 as f64 * 1e-9
+    }
+}
+
+fn is_late(interval: &Interval) -> bool {
+    interval.bad as f64 > interval.requests as f64 * BAD_RATE_MAX
 }
 
 /// The load at a part of the day, as a share of the peak.
@@ -206,7 +217,7 @@ impl<'a> Run<'a> {
             };
             let rules = *part.rules();
             // `Auto` learns rates by itself.
-            if rules.release != Release::Auto {
+            if rules.release.prefers().is_none() {
                 let rules = albacore_batching::deadlines::QueueRules { rate, ..rules };
                 self.scheduler
                     .set_rules(queue, rules, now, &mut self.actions);
@@ -290,6 +301,8 @@ impl<'a> Run<'a> {
                     pods: self.workers as u32,
                     requests: last.iter().map(|i| i.requests).sum(),
                     bad: last.iter().map(|i| i.bad).sum(),
+                    recent_requests: last.last().map_or(0, |i| i.requests),
+                    recent_bad: last.last().map_or(0, |i| i.bad),
                     idle_share: idle,
                     bad_rate_allowed: BAD_RATE_MAX,
                 };

@@ -1,7 +1,7 @@
 //! What is simulated.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueRules, Release};
+use albacore_batching::deadlines::{Cost, Delays, DropRule, Prefers, QueueRules, Release};
 
 use crate::arrivals::{Arrival, Popularity, Process};
 
@@ -22,7 +22,7 @@ pub enum Policy {
     /// From frontrun on, less the early share.
     Deferred,
     /// As far as it raises goodput, learned while it runs.
-    Auto,
+    Auto(Prefers),
     /// At once.
     Eager,
     /// When the oldest request has waited this long.
@@ -143,7 +143,7 @@ impl Scenario {
             Policy::Deferred => Release::Deferred {
                 early: share(self.early),
             },
-            Policy::Auto => Release::Auto,
+            Policy::Auto(prefers) => Release::Auto { prefers },
             Policy::Eager => Release::Eager,
             Policy::Timeout(Wait::Fixed(delay)) => Release::Timeout { delay },
             Policy::Timeout(Wait::Share(part)) => Release::Timeout { delay: share(part) },

@@ -94,6 +94,12 @@ pub enum PredictError {
         /// Values needed.
         expected: usize,
     },
+    /// Portions of a call that is divided by trees do not fit together.
+    #[error("the call cannot be divided like this: {reason}")]
+    Divided {
+        /// Why not.
+        reason: &'static str,
+    },
     /// The model cannot give this kind.
     #[error("kind {kind} is not supported for this model: {reason}")]
     Unsupported {

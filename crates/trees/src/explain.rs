@@ -6,11 +6,23 @@ use crate::predict::{Call, Element, Predictor, Scratch};
 use crate::ranks::keys::fill_keys;
 use crate::shap;
 use crate::shap::blocks::{FEW, contribs_of_row};
-use crate::simd::Simd;
+use crate::shap::pairs::{can_pair, interactions_of_row};
+use crate::shap::rows::FILL;
+use albacore_simd::Simd;
 
 /// Features whose sums are copied to all rows before the next ones: what they read stays near, and
 /// each row gets a stretch of its own.
 const TILE: usize = 16;
+
+/// How many rows of those that are left make a block. A few beyond whole vectors are explained one by
+/// one after it, as a vector for them would cost more.
+fn rows_together(left: usize, can_be_alone: bool) -> usize {
+    let rows = left.min(BLOCK_ROWS);
+    match rows % FILL {
+        rest @ 1..=3 if can_be_alone && rows > FILL => rows - rest,
+        _ => rows,
+    }
+}
 
 impl Predictor<'_> {
     /// Contributions of all rows.
@@ -24,20 +36,18 @@ impl Predictor<'_> {
             return self.contribs_by_walk(call, out, scratch);
         };
         let all = 0..self.trees();
-        let has_keys = !self.view().ranks.steps.is_empty();
-        let mut biases = std::mem::take(&mut scratch.biases);
-        biases.clear();
-        biases.extend(
-            (0..self.groups())
-                .map(|group| T::of(shap::bias(self.view(), call.trees.clone(), group)).widened()),
-        );
+        let has_keys = self.has_keys();
         let width = self.groups() * (self.features() + 1);
         let mut start = 0;
         // bound: each turn takes a row at least.
         while start < call.count {
             let left = call.count - start;
-            let is_alone = left <= FEW && call.trees == all && has_keys;
-            let count = if is_alone { 1 } else { left.min(BLOCK_ROWS) };
+            let can_be_alone = call.trees == all && has_keys;
+            let is_alone = left <= FEW && can_be_alone;
+            let count = match is_alone {
+                true => 1,
+                false => rows_together(left, can_be_alone),
+            };
             let part = (start, &mut out[start * width..(start + count) * width]);
             match is_alone {
                 true => self.contribs_of_row(call, simd, part, scratch),
@@ -45,13 +55,27 @@ impl Predictor<'_> {
             }
             start += count;
         }
+        let mut biases = std::mem::take(&mut scratch.biases);
+        self.add_biases(call, out, &mut biases);
+        scratch.biases = biases;
+    }
+
+    /// Fills in the last columns: the biases of the groups and the base margins.
+    pub(crate) fn add_biases<T: Element>(
+        &self,
+        call: &Call<'_>,
+        out: &mut [T],
+        biases: &mut Vec<f64>,
+    ) {
+        biases.clear();
+        let of_group = |group| shap::bias(self.view(), call.trees.clone(), group);
+        biases.extend((0..self.groups()).map(|group| T::of(of_group(group)).widened()));
         let columns = self.features() + 1;
         for (cell, index) in out.chunks_exact_mut(columns).zip(0..) {
             let (row, group) = (index / self.groups(), index % self.groups());
             // Rounded before the base margin is added, as XGBoost 3.4 does.
             cell[columns - 1] = T::of(biases[group]).plus(self.base(call, row, group));
         }
-        scratch.biases = biases;
     }
 
     /// One row, without its biases.
@@ -62,22 +86,33 @@ impl Predictor<'_> {
         (row, out): (usize, &mut [T]),
         scratch: &mut Scratch,
     ) {
-        let (view, features) = (self.view(), self.features());
-        let kernel::Scratch { keys, singles, .. } = &mut scratch.kernel;
+        let view = self.view();
+        let keys = self.keys_of_row(call, (row, simd), &mut scratch.kernel);
+        let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
+        let sums = contribs_of_row(view, keys, simd, memory);
+        self.spread(sums, out);
+    }
+
+    /// The keys of a row.
+    fn keys_of_row<'b>(
+        &self,
+        call: &Call<'_>,
+        place: (usize, Simd),
+        scratch: &'b mut kernel::Scratch,
+    ) -> &'b [u32] {
+        let view = self.view();
+        let kernel::Scratch { keys, singles, .. } = scratch;
         let count = view.key_count();
         if keys.len() < count {
             keys.resize(count, 0);
         }
-        fill_keys(
-            view,
-            self.library(),
-            call.rows,
-            (row, simd),
-            (keys, singles),
-        );
-        let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
-        let sums = contribs_of_row(view, keys, simd, memory);
-        let asked = view.ranks.asked;
+        fill_keys(view, self.library(), call.rows, place, (keys, singles));
+        keys
+    }
+
+    /// The sums of one row, groups x asked features, in the places of their features.
+    pub(crate) fn spread<T: Element>(&self, sums: &[f64], out: &mut [T]) {
+        let (asked, features) = (self.view().ranks.asked, self.features());
         if asked.len() < features {
             out.fill(T::of(0.0));
         }
@@ -175,10 +210,59 @@ impl Predictor<'_> {
         out: &mut [T],
         scratch: &mut Scratch,
     ) {
+        let is_whole = call.trees == (0..self.trees()) && self.has_keys();
+        match self.tuning().explain {
+            Some(simd) if is_whole && can_pair(self.view()) => {
+                self.interactions_by_lots(call, simd, out, scratch);
+            }
+            explain => {
+                let simd = explain.unwrap_or_else(Simd::best);
+                self.interactions_by_walk(call, simd, out, scratch);
+            }
+        }
+    }
+
+    fn interactions_by_lots<T: Element>(
+        &self,
+        call: &Call<'_>,
+        simd: Simd,
+        out: &mut [T],
+        scratch: &mut Scratch,
+    ) {
+        let (view, asked) = (self.view(), self.view().ranks.asked);
+        let (columns, width) = (self.features() + 1, asked.len() + 1);
+        out.fill(T::of(0.0));
+        for (row, out) in out
+            .chunks_exact_mut(self.groups() * columns * columns)
+            .enumerate()
+        {
+            let keys = self.keys_of_row(call, (row, simd), &mut scratch.kernel);
+            let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
+            let sums = interactions_of_row(view, keys, simd, memory);
+            let groups = out.chunks_exact_mut(columns * columns);
+            for (group, (out, sums)) in groups.zip(sums.chunks_exact(width * width)).enumerate() {
+                for (words, sums) in asked.iter().zip(sums.chunks_exact(width)) {
+                    let out = &mut out[words[0] as usize * columns..][..columns];
+                    for (words, &sum) in asked.iter().zip(sums) {
+                        out[words[0] as usize] = T::of(sum);
+                    }
+                }
+                let bias = shap::bias(view, call.trees.clone(), group);
+                out[columns * columns - 1] = T::of(bias).plus(self.base(call, row, group));
+            }
+        }
+    }
+
+    fn interactions_by_walk<T: Element>(
+        &self,
+        call: &Call<'_>,
+        simd: Simd,
+        out: &mut [T],
+        scratch: &mut Scratch,
+    ) {
         let columns = self.features() + 1;
         let cells = columns * columns;
         scratch.sums.resize(cells, 0.0);
-        let simd = self.tuning().explain.unwrap_or_else(Simd::best);
         for (row, out) in out.chunks_exact_mut(self.groups() * cells).enumerate() {
             let values = call
                 .rows

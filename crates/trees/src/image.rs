@@ -19,17 +19,17 @@ use crate::transform;
 use crate::view::{ALL_GROUPS, EnsembleView, ZERO_MAX, flag};
 
 /// First word of an image: name and version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x05");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x06");
 /// Words of the header.
-pub(crate) const HEADER_WORDS: usize = 32 + TUNING_WORDS;
+pub(crate) const HEADER_WORDS: usize = 33 + TUNING_WORDS;
 /// The words up to here are not part of the checksum.
 pub(crate) const UNCHECKED_WORDS: usize = 3;
 
 /// Lengths of the arrays of the rank form.
-pub(crate) const RANK_COUNTS: usize = 10;
+pub(crate) const RANK_COUNTS: usize = 11;
 
 /// Words at the end of the header that say what was measured, see `tuning`.
-pub(crate) const TUNING_WORDS: usize = 8;
+pub(crate) const TUNING_WORDS: usize = 10;
 
 /// Lengths of the arrays of the lots.
 pub(crate) const LOT_COUNTS: usize = 7;

@@ -10,17 +10,17 @@ pub(crate) mod nodes;
 pub(crate) mod walk;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::limits::BLOCK_ROWS;
 use crate::rows::Rows;
-use crate::simd::Simd;
 use crate::tuning::Tuning;
-use crate::view::EnsembleView;
+use crate::view::{EnsembleView, TreeView};
 use albacore_formats::Library;
+use albacore_simd::Simd;
 
 /// A way to walk trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,8 @@ pub(crate) enum FloatsMut<'a> {
 
 /// A running sum in the library's element type.
 pub(crate) trait Sum: Copy {
+    /// The nearest value of this type.
+    fn of(value: f64) -> Self;
     /// Adds a leaf value.
     fn plus(self, leaf: f64) -> Self;
     /// The sums by their type.
@@ -112,6 +114,11 @@ pub(crate) trait Sum: Copy {
 }
 
 impl Sum for f32 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+
     #[inline]
     fn plus(self, leaf: f64) -> Self {
         // Exact: XGBoost's leaf values are `f32` values.
@@ -128,6 +135,11 @@ impl Sum for f32 {
 }
 
 impl Sum for f64 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value
+    }
+
     #[inline]
     fn plus(self, leaf: f64) -> Self {
         self + leaf
@@ -164,13 +176,25 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// The rows in blocks, and the engine of each.
-    fn blocks(self) -> impl Iterator<Item = (Range<usize>, Engine, Self)> {
+    /// The rows in parts, and the engine of each: blocks, two together where both are worth it.
+    fn parts(self) -> impl Iterator<Item = (Range<usize>, Engine, Self)> {
         let count = self.count();
-        (0..count).step_by(BLOCK_ROWS).map(move |start| {
-            let rows = start..count.min(start + BLOCK_ROWS);
-            let engine = self.tuning.engine(rows.len());
-            (rows.clone(), engine, self.part(rows))
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let left = count - start;
+            let engine = self.tuning.engine(left.min(BLOCK_ROWS));
+            let others = left.saturating_sub(BLOCK_ROWS).min(BLOCK_ROWS);
+            let are_two = matches!(engine, Engine::Blocks(_))
+                && others > 0
+                && self.tuning.engine(others) == engine;
+            let most = if are_two {
+                blocks::ROWS_MAX
+            } else {
+                BLOCK_ROWS
+            };
+            let rows = start..start + left.min(most);
+            start = rows.end;
+            (left > 0).then(|| (rows.clone(), engine, self.part(rows)))
         })
     }
 
@@ -182,7 +206,7 @@ impl<'a> Task<'a> {
         scratch: &mut Scratch,
     ) {
         let groups = self.view.groups;
-        for (rows, engine, part) in self.blocks() {
+        for (rows, engine, part) in self.parts() {
             let margins = &mut margins[rows.start * groups..rows.end * groups];
             let form = &self.view.ranks;
             match (engine, T::floats(margins)) {
@@ -220,10 +244,50 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// What each tree of the range adds, for up to a block of rows: trees x rows, and x groups where
+    /// leaves hold a value for each.
+    pub(crate) fn values<T: Sum>(
+        self,
+        trees: Range<usize>,
+        out: &mut Vec<T>,
+        scratch: &mut Scratch,
+    ) {
+        let (form, count) = (&self.view.ranks, self.count());
+        out.clear();
+        let mut push = |tree: &TreeView<'_>, leaf: usize| {
+            out.extend(tree.leaf_values(leaf).iter().map(|&value| T::of(value)));
+        };
+        match self.tuning.engine(count) {
+            Engine::Walk => {
+                out.resize(trees.len() * count, T::of(0.0));
+                match T::floats(out) {
+                    FloatsMut::Singles(out) => {
+                        walk::values(self, trees, out, f32::from_bits, scratch);
+                    }
+                    FloatsMut::Doubles(out) => {
+                        let value = |leaf: u32| form.leaf_doubles[leaf as usize];
+                        walk::values(self, trees, out, value, scratch);
+                    }
+                }
+            }
+            Engine::Blocks(simd) => {
+                let scratch = &mut scratch.blocks;
+                blocks::for_each_tree(self, simd, trees, scratch, |index, _, reached| {
+                    let tree = self.view.tree(index);
+                    let leaves = &form.leaf_nodes[self.view.leaves_of(index)];
+                    for &leaf in &reached.0[..count] {
+                        push(&tree, leaves[usize::from(leaf)] as usize);
+                    }
+                });
+            }
+            Engine::Nodes => nodes::for_each_leaf(self, trees, |_, _, tree, leaf| push(tree, leaf)),
+        }
+    }
+
     /// The library's names of the leaves that the rows reach: rows x trees of the range.
     pub(crate) fn leaves(self, trees: Range<usize>, leaves: &mut [i32], scratch: &mut Scratch) {
         let width = trees.len();
-        for (rows, engine, part) in self.blocks() {
+        for (rows, engine, part) in self.parts() {
             let leaves = &mut leaves[rows.start * width..rows.end * width];
             match engine {
                 Engine::Blocks(simd) => {

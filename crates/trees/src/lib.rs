@@ -11,11 +11,12 @@
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.
 //! * [`Kernel`]: the ways to walk trees. All give the same bits; [`Choice`] says who takes what.
+//! * [`Portion`], [`Total`]: a call of few rows, divided among threads by trees.
 //! * Inside: `view` is how engines see a compiled model, `ranks` its form for bytes; `kernel` walks
-//!   trees, `shap` explains, `simd` holds the inner loops, `limits` every bound and its reason.
+//!   trees, `shap` explains, the crate `albacore-simd` holds the inner loops, `limits` every bound and its reason.
 //!
 //! Results equal the training library's: margins to the bit, in whatever batches rows come.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod error;
 mod explain;
@@ -24,12 +25,11 @@ mod kernel;
 mod limits;
 mod open;
 mod output;
+mod portions;
 mod predict;
 mod ranks;
 mod rows;
 mod shap;
-#[allow(unsafe_code)]
-mod simd;
 mod transform;
 mod tuning;
 mod view;
@@ -39,6 +39,7 @@ pub use error::{ImageError, PredictError};
 pub use image::Image;
 pub use kernel::Kernel;
 pub use output::{ElementType, Kind, OutputMut};
+pub use portions::{Portion, Total};
 pub use predict::{Options, Predictor, Scratch};
 pub use rows::Rows;
 pub use tuning::Choice;

@@ -7,7 +7,7 @@ pub(crate) use albacore_formats::limits::{
 };
 
 /// Rows that one call to the contribution engine sees: bounds the widened copy of the rows.
-pub(crate) const BLOCK_ROWS: usize = 64;
+pub(crate) use albacore_simd::BLOCK_ROWS;
 
 /// Quadrature points that SHAP carries through a tree together. Four f64 are one AVX register or
 /// two SSE registers, and four points are exact for paths of up to eight distinct features, which
@@ -30,6 +30,10 @@ pub(crate) const TUNING_CALLS_MAX: usize = 64;
 
 /// How long kernels of a model are timed: a tenth of what compiling a large model may take.
 pub(crate) const TUNING_NANOSECONDS_MAX: u64 = 50_000_000;
+
+/// After this, two calls say what threads cannot divide: large models have long calls, and the
+/// machine's disturbances are small beside them.
+pub(crate) const TUNING_UNDIVIDED_NANOSECONDS: u64 = 3_000_000;
 
 /// Models of more features are not timed: a block of their rows is more than 32 MiB.
 pub(crate) const TUNING_FEATURES_MAX: usize = 1 << 16;

@@ -197,6 +197,7 @@ fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked
         leaf_doubles,
         steps,
         planes,
+        levels,
     ] = counts;
     Ok(RankView {
         asked: arrays.take(asked)?,
@@ -209,6 +210,7 @@ fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked
         leaf_doubles: arrays.take(leaf_doubles)?,
         steps: arrays.take(steps)?,
         planes: arrays.take(planes)?,
+        levels: arrays.take(levels)?,
     })
 }
 

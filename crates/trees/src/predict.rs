@@ -12,7 +12,7 @@ use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
 use crate::shap;
 use crate::transform::{apply_f32, apply_f64};
-use crate::tuning::{self, Choice, Tuning};
+use crate::tuning::{self, Choice, Extra, Tuning};
 use crate::view::EnsembleView;
 use albacore_formats::{Library, Transform};
 
@@ -119,7 +119,7 @@ impl<'a> Predictor<'a> {
                 size_of_val(form.steps) + size_of_val(form.leaf_doubles) + keys
             }
             Kernel::Blocks | Kernel::BlocksAvx2 | Kernel::BlocksAvx512 => {
-                size_of_val(form.splits)
+                size_of_val(form.levels)
                     + size_of_val(form.leaf_values)
                     + size_of_val(form.leaf_doubles)
                     + size_of_val(form.tables)
@@ -135,8 +135,30 @@ impl<'a> Predictor<'a> {
     pub fn row_nanoseconds(&self, kind: Kind, rows: usize) -> Option<f64> {
         match kind {
             Kind::Value | Kind::Margin | Kind::Leaf => self.tuning.choice(rows).nanoseconds,
-            _ => self.tuning.contribs,
+            _ => self.tuning.extras[Extra::Contribs as usize],
         }
+    }
+
+    /// What of a row threads cannot divide by trees, in nanoseconds; `None` where it was not
+    /// measured.
+    #[must_use]
+    pub fn undivided_nanoseconds(&self, kind: Kind) -> Option<f64> {
+        let extra = match kind {
+            Kind::Value | Kind::Margin | Kind::Leaf => Extra::Undivided,
+            Kind::Contribs => Extra::UndividedContribs,
+            Kind::Interactions => return None,
+        };
+        self.tuning.extras[extra as usize]
+    }
+
+    /// Whether there are keys of rows: what the walk reads, and the explanation of one row.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.view().ranks.steps.is_empty()
+    }
+
+    /// Whether the model can be explained.
+    pub(crate) fn has_covers(&self) -> bool {
+        self.model.has_covers
     }
 
     /// The library that trained the model.
@@ -291,12 +313,7 @@ impl<'a> Predictor<'a> {
         options: &Options<'b>,
         out: &OutputMut<'_>,
     ) -> Result<Call<'b>, PredictError> {
-        let features = self.features();
-        let values = rows.values();
-        if !values.is_multiple_of(features) {
-            return Err(PredictError::Rows { values, features });
-        }
-        let count = values / features;
+        let count = self.rows_of(rows)?;
         let iterations = options.iterations.clone().unwrap_or(0..self.iterations());
         let Range { start, end } = iterations;
         let Some(trees) = self.model.view.trees_of(iterations) else {
@@ -323,28 +340,12 @@ impl<'a> Predictor<'a> {
                 });
             }
         }
-        let (found, expected) = (out.element(), self.output_element(kind));
-        if found != expected {
-            return Err(PredictError::OutputElement {
-                found,
-                expected,
-                kind,
-            });
-        }
         let width = if kind == Kind::Leaf {
             trees.len()
         } else {
             self.output_width(kind)
         };
-        let (found, expected) = (out.len(), count.saturating_mul(width));
-        if found != expected {
-            return Err(PredictError::OutputLength {
-                found,
-                expected,
-                rows: count,
-                kind,
-            });
-        }
+        self.check_output(kind, (count, width), out)?;
         let base_margin = options.base_margin;
         Ok(Call {
             rows,
@@ -355,7 +356,53 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    fn task<'b>(&'b self, rows: Rows<'b>) -> Task<'b> {
+    /// The number of rows.
+    pub(crate) fn rows_of(&self, rows: Rows<'_>) -> Result<usize, PredictError> {
+        let (values, features) = (rows.values(), self.features());
+        match values.is_multiple_of(features) {
+            true => Ok(values / features),
+            false => Err(PredictError::Rows { values, features }),
+        }
+    }
+
+    pub(crate) fn check_output(
+        &self,
+        kind: Kind,
+        (rows, width): (usize, usize),
+        out: &OutputMut<'_>,
+    ) -> Result<(), PredictError> {
+        let (found, expected) = (out.element(), self.output_element(kind));
+        if found != expected {
+            return Err(PredictError::OutputElement {
+                found,
+                expected,
+                kind,
+            });
+        }
+        let (found, expected) = (out.len(), rows.saturating_mul(width));
+        if found != expected {
+            return Err(PredictError::OutputLength {
+                found,
+                expected,
+                rows,
+                kind,
+            });
+        }
+        Ok(())
+    }
+
+    /// A call of all trees, without base margins of its own.
+    pub(crate) fn whole_call(&self, count: usize) -> Call<'static> {
+        Call {
+            rows: Rows::F32(&[]),
+            count,
+            trees: 0..self.trees(),
+            iterations: self.iterations(),
+            base_margin: None,
+        }
+    }
+
+    pub(crate) fn task<'b>(&'b self, rows: Rows<'b>) -> Task<'b> {
         Task {
             view: &self.model.view,
             library: self.model.library,
@@ -400,7 +447,7 @@ impl<'a> Predictor<'a> {
 
     /// Turns the margins of a row into values. LightGBM averages random forests only here: their
     /// raw scores and contributions are sums.
-    fn values<T: Element>(&self, call: &Call<'_>, row: &mut [T]) {
+    pub(crate) fn values<T: Element>(&self, call: &Call<'_>, row: &mut [T]) {
         if self.model.view.is_averaged {
             for margin in row.iter_mut() {
                 *margin = margin.divided(call.iterations.max(1) as f64);
@@ -432,7 +479,6 @@ impl<'a> Predictor<'a> {
 
 /// The library's arithmetic: `f32` for XGBoost, `f64` for LightGBM.
 pub(crate) trait Element: Sum {
-    fn of(value: f64) -> Self;
     fn widened(self) -> f64;
     fn divided(self, divisor: f64) -> Self;
     fn apply(transform: Transform, row: &mut [Self]);
@@ -440,10 +486,6 @@ pub(crate) trait Element: Sum {
 }
 
 impl Element for f32 {
-    fn of(value: f64) -> Self {
-        value as Self
-    }
-
     fn widened(self) -> f64 {
         f64::from(self)
     }
@@ -462,10 +504,6 @@ impl Element for f32 {
 }
 
 impl Element for f64 {
-    fn of(value: f64) -> Self {
-        value
-    }
-
     fn widened(self) -> f64 {
         self
     }

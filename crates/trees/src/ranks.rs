@@ -11,7 +11,8 @@
 //! So every split of every model is "the byte of my column is at most mine".
 //!
 //! Two kernels read the form:
-//! * all nodes of a tree at once, for a block of [`BLOCK_ROWS`] rows: [`Split`]s in pre-order;
+//! * all nodes of a tree at once, for a block of [`BLOCK_ROWS`] rows: [`Split`]s level by level, and in
+//!   pre-order for contributions;
 //! * rows down trees: [`Step`]s in order of levels, two children side by side, over *keys*: `f32`
 //!   values as unsigned numbers of the same order, missing ones at an end. Where splits of a model
 //!   differ in what they take for missing, its rows have a *plane* of keys for each.
@@ -23,39 +24,21 @@
 //! where a cut lies between, see `keys`; only one does where no two cuts round up to the same.
 //!
 //! **Limits.** Trees of up to [`LEAVES_MAX`] leaves (leaf numbers are bytes, too), fewer than 2^16
-//! columns, no NaN thresholds. A model beyond them has no rank form and is walked node by node. There
-//! are no steps where two cuts of a feature round up to the same `f32`, or keys are 2^16 or more.
+//! columns, no NaN thresholds. A model with larger trees has steps only, and one beyond the other
+//! limits is walked node by node. There are no steps where two cuts of a feature round up to the same
+//! `f32`, keys are 2^16 or more, or a level of a tree is as wide.
 
 pub(crate) mod check;
 pub(crate) mod form;
 pub(crate) mod keys;
 pub(crate) mod quantize;
 
-use crate::limits::BLOCK_ROWS;
+pub(crate) use albacore_simd::{Bytes, COLUMN_CUTS, LEAVES_MAX, Split, TABLE, key_of};
+
 use crate::view::flag;
 
-/// Leaves of a tree in rank form: the numbers of leaves are bytes.
-pub(crate) const LEAVES_MAX: usize = 256;
-/// Cuts of a column: ranks 0 to 255 fit a byte.
-pub(crate) const COLUMN_CUTS: usize = 255;
 /// Leaf values behind the last tree's, so that a kernel can load a whole tree's table of values.
 pub(crate) const LEAF_PADDING: usize = LEAVES_MAX;
-/// Entries of the first stage of a search for a rank in `f32`; see [`Asked::shift`].
-pub(crate) const TABLE: usize = 32;
-
-/// The bytes of a column, or the leaf numbers of a tree, for a block of rows. On a cache line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(align(64))]
-pub(crate) struct Bytes(pub(crate) [u8; BLOCK_ROWS]);
-
-impl Bytes {
-    pub(crate) const ZERO: Self = Self([0; BLOCK_ROWS]);
-}
-
-/// A split: column, largest byte that goes left, left slot, right slot. Slots of a tree are its
-/// splits in pre-order and behind them its leaves, from left to right.
-pub(crate) type Split = [u16; 4];
-
 /// A node of the walk: the largest key that goes left, and its column of keys with the way to the
 /// left child above it (16 bits each); the right child is the next node. A leaf is its own left
 /// child, asks column 0, which is never above anything, and has what it adds in the place of the
@@ -172,6 +155,9 @@ pub(crate) struct RankView<'a> {
     pub(crate) leaf_doubles: &'a [f64],
     /// All trees' nodes for the walk; empty where there is none.
     pub(crate) steps: &'a [Step],
+    /// The splits again, and their slots, level by level, so that what a split needs of its children
+    /// was not worked out just before; behind them the twins: splits with two leaves.
+    pub(crate) levels: &'a [Split],
     /// Of each plane of keys: what it takes for missing, as [`Column::flags`] say.
     pub(crate) planes: &'a [u32],
 }
@@ -197,18 +183,6 @@ pub(crate) fn key_of_cut(cut: f64) -> u32 {
         // No value reaches it.
         true => KEY_MISSING[0],
         false => key_of(rounded_up(cut)),
-    }
-}
-
-/// An unsigned number in the order of the values, equal for equal values; not for NaN.
-#[inline]
-pub(crate) fn key_of(x: f32) -> u32 {
-    // Adding 0 makes one zero of the two.
-    let bits = (x + 0.0).to_bits();
-    if bits >> 31 == 1 {
-        !bits
-    } else {
-        bits | 1 << 31
     }
 }
 

@@ -8,15 +8,18 @@ use crate::error::PredictError;
 use crate::image::TUNING_WORDS;
 use crate::kernel::{Engine, Kernel};
 use crate::limits::{BLOCK_ROWS, TUNING_CALLS, TUNING_CALLS_MAX, TUNING_FEATURES_MAX};
-use crate::limits::{TUNING_KERNEL_NANOSECONDS, TUNING_NANOSECONDS_MAX};
-use crate::output::{Kind, OutputMut};
+use crate::limits::{
+    TUNING_KERNEL_NANOSECONDS, TUNING_NANOSECONDS_MAX, TUNING_UNDIVIDED_NANOSECONDS,
+};
+use crate::output::{ElementType, Kind, OutputMut};
+use crate::portions::{Portion, Total};
 use crate::predict::{Predictor, Scratch};
 use crate::ranks::Asked;
 use crate::rows::Rows;
 use crate::shap::blocks::can_explain;
-use crate::simd::Simd;
 use crate::view::EnsembleView;
 use albacore_formats::Library;
+use albacore_simd::Simd;
 
 /// Numbers of rows that are told apart: each stands for itself and what is below the next.
 pub(crate) const SIZES: [usize; 7] = [1, 2, 4, 8, 16, 32, BLOCK_ROWS];
@@ -58,9 +61,22 @@ pub(crate) struct Tuning {
     engines: [Engine; SIZES.len()],
     /// How contributions are explained in blocks; `None`: row by row.
     pub(crate) explain: Option<Simd>,
-    /// What contributions of a row took, in nanoseconds, if that was measured.
-    pub(crate) contribs: Option<f64>,
+    /// What else was measured of a row, in nanoseconds; see [`Extra`].
+    pub(crate) extras: [Option<f64>; EXTRAS],
 }
+
+/// Times of one row beside those of the choices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Extra {
+    /// Its contributions.
+    Contribs,
+    /// What of its margins one thread must do where threads divide the trees.
+    Undivided,
+    /// The same of contributions.
+    UndividedContribs,
+}
+
+const EXTRAS: usize = TUNING_WORDS - SIZES.len();
 
 impl Tuning {
     /// The choices by rule.
@@ -69,6 +85,7 @@ impl Tuning {
             Kernel::BlocksAvx512,
             Kernel::BlocksAvx2,
             Kernel::Blocks,
+            Kernel::Walk,
             Kernel::Nodes,
         ];
         let mut tuning = Self::only(Kernel::Nodes, Engine::Nodes, view);
@@ -100,12 +117,12 @@ impl Tuning {
                 Engine::Blocks(simd) => can_explain(view).then_some(simd),
                 Engine::Nodes | Engine::Walk => None,
             },
-            contribs: None,
+            extras: [None; EXTRAS],
         }
     }
 
-    /// The choices as words of an image: the time as `f32` and the kernel's number for each size, and
-    /// the time of contributions. 0: not measured.
+    /// What was measured, as words of an image: the time as `f32` and the kernel's number for each
+    /// size, and the other times. 0: not measured.
     pub(crate) fn words(&self) -> [u64; TUNING_WORDS] {
         let word = |time: f64, number: u64| u64::from((time as f32).to_bits()) << 32 | number;
         std::array::from_fn(|place| match self.choices.get(place) {
@@ -116,7 +133,7 @@ impl Tuning {
                 let number = number.map_or(0, |number| number as u64 + 1);
                 choice.nanoseconds.map_or(0, |time| word(time, number))
             }
-            None => self.contribs.map_or(0, |time| word(time, 1)),
+            None => self.extras[place - SIZES.len()].map_or(0, |time| word(time, 1)),
         })
     }
 
@@ -133,8 +150,8 @@ impl Tuning {
             let (Some(&kernel), true) = (kernel, time >= 0.0) else {
                 continue;
             };
-            if place >= SIZES.len() {
-                self.contribs = Some(time);
+            if let Some(extra) = place.checked_sub(SIZES.len()) {
+                self.extras[extra] = Some(time);
             } else if let Some(engine) = kernel.engine(view) {
                 self.set(place, kernel, engine, Some(time));
             }
@@ -170,7 +187,8 @@ impl Tuning {
 /// Measures the kernels of a model, with a clock in nanoseconds that starts anywhere.
 pub(crate) fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> Tuning {
     let (view, mut tuning) = (predictor.view(), predictor.tuning());
-    if view.features > TUNING_FEATURES_MAX || view.ranks.leaf_nodes.is_empty() {
+    let has_form = !view.ranks.leaf_nodes.is_empty() || !view.ranks.steps.is_empty();
+    if view.features > TUNING_FEATURES_MAX || !has_form {
         return tuning;
     }
     // Where there are vectors, plain code for blocks is no candidate.
@@ -193,7 +211,13 @@ pub(crate) fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64)
         start: clock(),
         clock,
     };
-    tuning.contribs = bench.time_contribs(predictor);
+    tuning.extras[Extra::Contribs as usize] = bench.time_contribs(predictor);
+    for (extra, kind) in [
+        (Extra::Undivided, Kind::Margin),
+        (Extra::UndividedContribs, Kind::Contribs),
+    ] {
+        tuning.extras[extra as usize] = bench.time_undivided(predictor, kind);
+    }
     for (place, &rows) in SIZES.iter().enumerate() {
         let mut best = (u64::MAX, Kernel::Nodes, Engine::Nodes);
         let mut times = Vec::new();
@@ -286,6 +310,48 @@ impl Bench<'_> {
             shortest = shortest.min((self.clock)().saturating_sub(before));
         }
         Some(shortest as f64)
+    }
+
+    /// What of a row is done by one thread, or by each, where threads divide the trees: a portion of
+    /// no trees, and the sums of a portion of all.
+    fn time_undivided(&mut self, predictor: &Predictor<'_>, kind: Kind) -> Option<f64> {
+        let (units, row) = (predictor.units(kind, 1), ..predictor.features());
+        if units == 0 || predictor.output_width(kind) > CONTRIBS_MAX {
+            return None;
+        }
+        let rows = match predictor.library() {
+            Library::Xgboost => Rows::F32(&self.singles[row]),
+            Library::Lightgbm | Library::Sklearn => Rows::F64(&self.sample[row]),
+        };
+        let (mut portion, mut total) = (Portion::default(), Total::default());
+        let width = predictor.output_width(kind);
+        let (mut floats, mut doubles) = (vec![0.0; width], vec![0.0; width]);
+        let mut shortest = [u64::MAX; 2];
+        let first = (self.clock)();
+        for call in 0..TUNING_CALLS {
+            let before = (self.clock)();
+            if call > 1 && before.saturating_sub(first) > TUNING_UNDIVIDED_NANOSECONDS {
+                break;
+            }
+            let scratch = &mut self.scratch;
+            predictor
+                .note(kind, rows, 0..0, &mut portion, scratch)
+                .ok()?;
+            shortest[0] = shortest[0].min((self.clock)().saturating_sub(before));
+            predictor
+                .note(kind, rows, 0..units, &mut portion, scratch)
+                .ok()?;
+            let before = (self.clock)();
+            let out = match predictor.output_element(kind) {
+                ElementType::F64 => OutputMut::F64(&mut doubles),
+                ElementType::F32 | ElementType::I32 => OutputMut::F32(&mut floats),
+            };
+            predictor.start(kind, 1, &mut total).ok()?;
+            predictor.add(&mut total, &portion).ok()?;
+            predictor.finish(&mut total, out).ok()?;
+            shortest[1] = shortest[1].min((self.clock)().saturating_sub(before));
+        }
+        Some(shortest.iter().sum::<u64>() as f64)
     }
 
     /// Each call has other rows while there are some: a cpu learns the branches of rows that come

@@ -32,6 +32,7 @@ use crate::ranks::keys::Keys;
 use crate::ranks::{Column, RankView};
 use crate::rows::Row;
 use crate::shap::lots::LotsView;
+use crate::shap::paths::NONE;
 
 pub(crate) use albacore_formats::flag;
 
@@ -106,14 +107,13 @@ impl<'a> EnsembleView<'a> {
     /// The tree of this index, which must be below [`trees`](Self::trees).
     pub(crate) fn tree(&self, index: usize) -> TreeView<'a> {
         let nodes = self.node_starts[index] as usize..self.node_starts[index + 1] as usize;
-        let group = self.tree_groups[index];
-        let stride = if group == ALL_GROUPS { self.groups } else { 1 };
+        let target = self.target(index);
+        let stride = match target {
+            Target::All => self.groups,
+            Target::Group(_) => 1,
+        };
         TreeView {
-            target: if group == ALL_GROUPS {
-                Target::All
-            } else {
-                Target::Group(group as usize)
-            },
+            target,
             depth: self.depths[index] as usize,
             path_features: self.path_features[index] as usize,
             expected: &self.expected[index * stride..(index + 1) * stride],
@@ -130,6 +130,27 @@ impl<'a> EnsembleView<'a> {
             groups: self.groups,
             sets: self.sets(),
         }
+    }
+
+    /// What the leaves of a tree add to.
+    pub(crate) fn target(&self, tree: usize) -> Target {
+        match self.tree_groups[tree] {
+            ALL_GROUPS => Target::All,
+            group => Target::Group(group as usize),
+        }
+    }
+
+    /// Of the trees of a lot, in the order of the lot: the group, and what its splits add to.
+    pub(crate) fn adds_of(&self, lot: usize) -> impl Iterator<Item = (usize, &'a [u32])> {
+        let (view, form) = (*self, self.lots);
+        let mut adds = &form.adds[form.lots[lot][4] as usize..];
+        let trees = form.trees[lot].iter().filter(|&&tree| tree != NONE);
+        trees.map(move |&tree| {
+            let tree = tree as usize;
+            let (own, rest) = adds.split_at(view.splits_of(tree).len());
+            adds = rest;
+            (view.tree_groups[tree] as usize, own)
+        })
     }
 
     /// The sets that categorical splits ask for.

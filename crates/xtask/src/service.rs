@@ -1,5 +1,6 @@
 //! `albacore run` as a child: started, watched by its event lines, steered by its file, stopped.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,12 @@ pub struct Service {
     births: usize,
     is_ready: bool,
     placed: Option<Placed>,
+    /// The last things it told, oldest first.
+    told: VecDeque<Value>,
 }
+
+/// Last events that a failure is told with.
+const TOLD_MAX: usize = 20;
 
 /// One thread of a `placed` event.
 #[derive(Clone, Debug)]
@@ -125,6 +131,7 @@ impl Service {
             births: 0,
             is_ready: false,
             placed: None,
+            told: VecDeque::new(),
         })
     }
 
@@ -284,15 +291,22 @@ impl Service {
 
     fn next(&mut self, deadline: Instant) -> Result<Value> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let event = self
-            .events
-            .recv_timeout(left)
-            .context("albacore run told nothing in time")?;
+        let event = self.events.recv_timeout(left).with_context(|| {
+            let told: Vec<String> = self.told.iter().map(Value::to_string).collect();
+            format!(
+                "albacore run told this last, and not in time what was waited for:\n{}",
+                told.join("\n")
+            )
+        })?;
         self.note(&event);
         Ok(event)
     }
 
     fn note(&mut self, event: &Value) {
+        self.told.push_back(event.clone());
+        if self.told.len() > TOLD_MAX {
+            self.told.pop_front();
+        }
         match event["event"].as_str() {
             Some("worker_born") => {
                 let pair = (event["worker"].as_u64(), event["pid"].as_u64());

@@ -21,6 +21,10 @@
 //! Whether deferring gathers anything is tried ([`trial`]): clients that wait for their answers
 //! before they ask again are answered at once.
 //!
+//! All that is for [`Prefers::IdleWorkers`]. With [`Prefers::ShortWaits`] nothing is deferred as long
+//! as it loses no more requests than if it were, which all queues find out together ([`strain`]);
+//! from then on they do as above. Queues with bursts are never deferred then.
+//!
 //! The window opens a little before frontrun in any case: where alpha is small it would otherwise
 //! be so short that no worker becomes free in it.
 //!
@@ -33,13 +37,15 @@
 //! after so many. Before [`ARRIVALS_MIN`] a queue is eager. The constants were found by
 //! simulation on the article's settings (`cargo bench -p albacore-simulator`).
 
+mod strain;
 mod tide;
 mod trial;
 
-pub use self::tide::Tide;
+use self::strain::Strain;
+use self::tide::Tide;
 use self::trial::Trial;
 use super::queue_part::QueueRules;
-use super::rules::{DropRule, Target};
+use super::rules::{DropRule, Prefers, Release, Target};
 use crate::Nanos;
 
 /// Arrivals that are remembered: with bursts of c2 = 20 the rate is then known to 7 %.
@@ -70,6 +76,32 @@ const BURSTY: f64 = 4.0;
 /// Nobody waits for longer than so many times beta.
 pub(super) const PATIENCE: u64 = 32;
 
+/// What the queues under [`Release::Auto`] know together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Together {
+    tide: Tide,
+    strain: Strain,
+}
+
+impl Together {
+    /// A request that would have come to a queue with these rules was refused before.
+    pub fn refused(&mut self, rules: &QueueRules, rows: u32, now: Nanos) {
+        if rules.release.prefers() == Some(Prefers::ShortWaits) {
+            self.strain.arrived(work_of(rules) * f64::from(rows), now);
+            self.strain.lost(now);
+        }
+    }
+}
+
+/// What a row costs in batches that take half of the objective, nanoseconds.
+fn work_of(rules: &QueueRules) -> f64 {
+    let rows = DropRule::Window {
+        target: Target::Half,
+    }
+    .target_rows(&rules.cost, rules.objective, 0.0);
+    rules.cost.of(rows).0 as f64 / rows as f64
+}
+
 /// What one queue knows of its arrivals, and what it makes of it.
 #[derive(Clone, Debug)]
 pub(super) struct Learned {
@@ -82,8 +114,10 @@ pub(super) struct Learned {
     eagerness: f64,
     trial: Trial,
     is_bursty: bool,
+    /// What a row costs in good batches, as of the last plan.
+    row_work: f64,
     /// As of the queues before this one was last asked.
-    tide: Tide,
+    together: Together,
     plan: Plan,
 }
 
@@ -109,7 +143,8 @@ impl Default for Learned {
             eagerness: 0.0,
             trial: Trial::default(),
             is_bursty: false,
-            tide: Tide::default(),
+            row_work: 0.0,
+            together: Together::default(),
             plan: Plan {
                 enough: 1,
                 early: Nanos(0),
@@ -124,19 +159,27 @@ impl Learned {
         &self.plan
     }
 
-    pub(super) fn tide(&self) -> Tide {
-        self.tide
+    pub(super) fn together(&self) -> Together {
+        self.together
     }
 
-    pub(super) fn set_tide(&mut self, tide: Tide) {
-        self.tide = tide;
+    pub(super) fn set_together(&mut self, together: Together) {
+        self.together = together;
     }
 
     /// A request was given up.
-    pub(super) fn dropped(&mut self) {
-        self.eagerness = (self.eagerness + STEP).min(1.0);
+    pub(super) fn dropped(&mut self, release: Release, now: Nanos) {
+        let strain = &mut self.together.strain;
+        let is_at_once = release.prefers() == Some(Prefers::ShortWaits) && !strain.is_deferring();
+        if release.prefers() == Some(Prefers::ShortWaits) && !self.is_bursty {
+            strain.lost(now);
+        }
+        // What is lost although nothing is deferred is no reason to be more eager.
+        if !is_at_once {
+            self.eagerness = (self.eagerness + STEP).min(1.0);
+        }
         if self.is_bursty {
-            self.tide.dropped();
+            self.together.tide.dropped();
         }
     }
 
@@ -152,23 +195,41 @@ impl Learned {
         self.rows += (f64::from(rows) - self.rows) * weight;
         self.eagerness = (self.eagerness - STEP * DROPS_BEARABLE).max(0.0);
         if self.is_bursty {
-            self.tide.arrived();
+            self.together.tide.arrived();
         }
-        self.trial.arrived(gap);
+        let prefers_short_waits = rules.release.prefers() == Some(Prefers::ShortWaits);
+        match prefers_short_waits {
+            true => self.tell_strain(rules, rows, now),
+            false => self.trial.arrived(gap),
+        }
         let is_due = self.arrivals.is_multiple_of(PLAN_EVERY) && self.arrivals >= ARRIVALS_MIN;
         if is_due && rules.objective < Nanos::MAX {
-            self.trial.decide(self.eagerness > 0.0);
+            if !prefers_short_waits {
+                self.trial.decide(self.eagerness > 0.0);
+            }
             self.judge_bursts();
             self.plan = self.plan_for(rules);
         }
         is_due
     }
 
+    /// Queues with bursts lose requests far below the peak, and are eager in any case.
+    fn tell_strain(&mut self, rules: &QueueRules, rows: u32, now: Nanos) {
+        if self.is_bursty {
+            return;
+        }
+        if self.arrivals % PLAN_EVERY == 1 {
+            self.row_work = work_of(rules);
+        }
+        let work = self.row_work * f64::from(rows);
+        self.together.strain.arrived(work, now);
+    }
+
     fn judge_bursts(&mut self) {
         let is_bursty = self.variation() > BURSTY;
         match (self.is_bursty, is_bursty) {
-            (false, true) => self.tide.join(),
-            (true, false) => self.tide.leave(),
+            (false, true) => self.together.tide.join(),
+            (true, false) => self.together.tide.leave(),
             _ => {}
         }
         self.is_bursty = is_bursty;
@@ -196,14 +257,21 @@ impl Learned {
             early,
             target: Some(target),
         };
-        if self.trial.is_eager() {
-            return at_once(rows_of(Target::Half));
+        let half = rows_of(Target::Half) as f64;
+        // In bursts a batch is half as large again: what comes together is served together.
+        let eager = half * (1.5 - 0.5 / self.variation());
+        match rules.release.prefers() {
+            Some(Prefers::ShortWaits) if self.is_bursty || !self.together.strain.is_deferring() => {
+                return at_once(eager.min(own as f64).max(half).round() as u64);
+            }
+            Some(Prefers::IdleWorkers) if self.trial.is_eager() => return at_once(half as u64),
+            _ => {}
         }
         if in_a_beta * (PATIENCE as f64) < 1.0 {
             return at_once(own);
         }
         let eagerness = match self.is_bursty {
-            true => self.tide.eagerness(),
+            true => self.together.tide.eagerness(),
             false => self.eagerness,
         };
         if worth >= own as f64 || eagerness <= 0.0 {
@@ -215,9 +283,6 @@ impl Learned {
         }
         let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * eagerness;
         let least = (WORTHS * worth).min(own as f64);
-        let half = rows_of(Target::Half) as f64;
-        // In bursts a batch is half as large again: what comes together is served together.
-        let eager = half * (1.5 - 0.5 / self.variation());
         Plan {
             // At least 1: even a queue that is fully eager needs something to dispatch.
             enough: between(own as f64, least).ceil().max(1.0) as u64,
@@ -230,7 +295,6 @@ impl Learned {
 #[cfg(test)]
 mod tests {
     use super::super::cost::Cost;
-    use super::super::rules::Release;
     use super::*;
 
     fn rules(alpha_ms: f64, beta_ms: f64, objective_ms: u64) -> QueueRules {
@@ -238,7 +302,9 @@ mod tests {
         QueueRules {
             cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
             objective: Nanos(objective_ms * 1_000_000),
-            release: Release::Auto,
+            release: Release::Auto {
+                prefers: Prefers::IdleWorkers,
+            },
             drop: DropRule::Window { target },
             rate: 0.0,
             rows_max: u64::MAX,
@@ -254,7 +320,7 @@ mod tests {
             now += gap;
             learned.arrived(rules, Nanos(now), 1);
         }
-        (0..drops).for_each(|_| learned.dropped());
+        (0..drops).for_each(|_| learned.dropped(rules.release, Nanos(now)));
         for gap in gaps.iter().cycle().take(16) {
             now += gap;
             learned.arrived(rules, Nanos(now), 1);

@@ -21,10 +21,10 @@ mod rules;
 mod scheduler;
 mod tournament;
 
-pub use auto::Tide;
+pub use auto::Together;
 pub use cost::Cost;
 pub use learner::{CostEstimate, CostLearner};
 pub use queue_part::{Candidate, Departure, Member, QueuePart, QueueRules};
 pub use rank_part::{Decision, RankPart};
-pub use rules::{Delays, DropRule, Release, Target};
+pub use rules::{Delays, DropRule, Prefers, Release, Target};
 pub use scheduler::{Actions, Completion, Config, Dispatch, Dropped, Event, Scheduler};

@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use super::auto::{Learned, PATIENCE, Tide};
+use super::auto::{Learned, PATIENCE, Together};
 use super::cost::Cost;
 use super::rules::{Delays, DropRule, Release, Target};
 use crate::{Nanos, RequestKey};
@@ -141,7 +141,7 @@ impl QueuePart {
         self.target = rules
             .drop
             .target_rows(&rules.cost, rules.objective, rules.rate);
-        if rules.release == Release::Auto {
+        if rules.release.prefers().is_some() {
             // What was learned holds until the next plan.
             self.follow_plan();
         }
@@ -155,14 +155,14 @@ impl QueuePart {
 
     /// What the queues under [`Release::Auto`] know together, with what this one did to it since.
     #[must_use]
-    pub fn tide(&self) -> Tide {
-        self.learned.tide()
+    pub fn together(&self) -> Together {
+        self.learned.together()
     }
 
     /// Tells it what the others know. To be called before each call that changes the queue; a queue
     /// that is never told goes by its own knowledge.
-    pub fn set_tide(&mut self, tide: Tide) {
-        self.learned.set_tide(tide);
+    pub fn set_together(&mut self, together: Together) {
+        self.learned.set_together(together);
     }
 
     /// Requests that wait.
@@ -192,7 +192,7 @@ impl QueuePart {
     /// Takes in a request behind those whose deadlines are no later; the candidate must be asked for
     /// again.
     pub fn push(&mut self, member: Member, now: Nanos) {
-        if self.rules.release == Release::Auto
+        if self.rules.release.prefers().is_some()
             && self.learned.arrived(&self.rules, now, member.rows)
         {
             self.follow_plan();
@@ -275,7 +275,7 @@ impl QueuePart {
     fn early(&self, rows: u64) -> Option<Nanos> {
         match self.rules.release {
             Release::Deferred { early } => Some(early),
-            Release::Auto => {
+            Release::Auto { .. } => {
                 let plan = self.learned.plan();
                 (rows < plan.enough).then_some(plan.early)
             }
@@ -286,7 +286,9 @@ impl QueuePart {
     /// How long the oldest request waits at most for others to join it.
     fn patience(&self) -> Nanos {
         match self.rules.release {
-            Release::Auto => Nanos((self.rules.cost.beta_ns() as u64).saturating_mul(PATIENCE)),
+            Release::Auto { .. } => {
+                Nanos((self.rules.cost.beta_ns() as u64).saturating_mul(PATIENCE))
+            }
             _ => Nanos::MAX,
         }
     }
@@ -385,7 +387,7 @@ impl QueuePart {
                 return;
             }
             dropped.push(head.member);
-            self.learned.dropped();
+            self.learned.dropped(self.rules.release, opening.now);
             self.wide -= usize::from(head.member.rows != 1);
             self.entries.pop_front();
         }

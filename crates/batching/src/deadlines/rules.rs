@@ -12,7 +12,10 @@ pub enum Release {
         early: Nanos,
     },
     /// As `Deferred`, as far as that raises goodput: learned from arrivals and drops.
-    Auto,
+    Auto {
+        /// What to do where it does not.
+        prefers: Prefers,
+    },
     /// At once.
     Eager,
     /// When the oldest request has waited for `delay`, even if that is too late for some.
@@ -20,6 +23,27 @@ pub enum Release {
         /// How long the oldest request waits.
         delay: Nanos,
     },
+}
+
+/// What [`Release::Auto`] does at loads that workers carry whether batches are deferred or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefers {
+    /// Defers: batches are large, and workers are idle in proportion to the load, so that others can
+    /// be taken away. Requests wait for most of their objective.
+    IdleWorkers,
+    /// Dispatches at once until that loses requests: answers come as soon as they can.
+    ShortWaits,
+}
+
+impl Release {
+    /// What `Auto` prefers; `None` for the others.
+    #[must_use]
+    pub fn prefers(&self) -> Option<Prefers> {
+        match *self {
+            Self::Auto { prefers } => Some(prefers),
+            Self::Deferred { .. } | Self::Eager | Self::Timeout { .. } => None,
+        }
+    }
 }
 
 /// What is given up so that the rest can be in time.

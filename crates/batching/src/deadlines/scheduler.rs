@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::auto::Tide;
+use super::auto::Together;
 use super::queue_part::{Departure, Member, QueuePart, QueueRules};
 use super::rank_part::{Decision, RankPart};
 use super::rules::Delays;
@@ -137,7 +137,7 @@ pub struct Scheduler {
     queues: Vec<QueuePart>,
     rank: RankPart,
     /// What queues under `Release::Auto` know together.
-    tide: Tide,
+    together: Together,
     now: Nanos,
 }
 
@@ -148,7 +148,7 @@ impl Scheduler {
         Self {
             rank: RankPart::new(0, config.workers, config.delays),
             queues: Vec::new(),
-            tide: Tide::default(),
+            together: Together::default(),
             now: Nanos(0),
             config,
         }
@@ -206,6 +206,14 @@ impl Scheduler {
         self.set_timer(actions);
     }
 
+    /// A request for this queue was refused before it came here: for `Auto` it is lost as one that
+    /// is given up.
+    pub fn refused(&mut self, queue: QueueIndex, rows: u32, now: Nanos) {
+        if let Some(part) = self.queues.get(queue.0) {
+            self.together.refused(part.rules(), rows, now);
+        }
+    }
+
     /// Takes an event in at `now` (a time before the last one counts as the last one) and writes
     /// what is to be done into `actions`.
     pub fn step(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
@@ -226,9 +234,9 @@ impl Scheduler {
                         arrival: self.now.saturating_sub(less),
                         rows: rows.max(1),
                     };
-                    part.set_tide(self.tide);
+                    part.set_together(self.together);
                     part.push(member, self.now);
-                    self.tide = part.tide();
+                    self.together = part.together();
                     self.offer(queue, actions);
                 }
             }
@@ -260,9 +268,9 @@ impl Scheduler {
     /// Asks a queue for its candidate and tells the rank part.
     fn offer(&mut self, queue: QueueIndex, actions: &mut Actions) {
         if let Some(part) = self.queues.get_mut(queue.0) {
-            part.set_tide(self.tide);
+            part.set_together(self.together);
             let candidate = part.candidate(self.now, &mut actions.dropped);
-            self.tide = part.tide();
+            self.together = part.together();
             self.rank.inform(queue, candidate);
             actions.file_drops(queue);
         }
@@ -292,10 +300,10 @@ impl Scheduler {
             return;
         };
         let first = actions.members.len();
-        part.set_tide(self.tide);
+        part.set_together(self.together);
         let departure = part.granted(self.now, free, &mut actions.members, &mut actions.dropped);
         let next = part.candidate(self.now, &mut actions.dropped);
-        self.tide = part.tide();
+        self.together = part.together();
         let free = match departure {
             None => Some(free),
             Some(departure) => match self.config.completion {

@@ -15,6 +15,8 @@ fn load(pods: u32, bad_rate: f64, idle_share: f64) -> Load {
         pods,
         requests: 1_000_000,
         bad: (bad_rate * 1e6) as u64,
+        recent_requests: 0,
+        recent_bad: 0,
         idle_share,
         bad_rate_allowed: 0.01,
     }
@@ -61,9 +63,73 @@ fn one_overload_is_answered_once_a_window() {
     // Four pods report all the time: what they ask for is there after the first step.
     assert_eq!(grown, [(0, 7)]);
     let advice = rule.advise(at(140), &BOUNDS, 7, &load(7, 0.4, 0.0));
+    assert_eq!(
+        (advice.replicas, advice.cause),
+        (7, Cause::Growing),
+        "the window is older than they"
+    );
+    let advice = rule.advise(at(200), &BOUNDS, 7, &load(7, 0.4, 0.0));
     assert_eq!((advice.replicas, advice.cause), (12, Cause::BadRate));
-    let advice = rule.advise(at(150), &BOUNDS, 12, &load(12, 0.4, 0.0));
+    let advice = rule.advise(at(210), &BOUNDS, 12, &load(7, 0.9, 0.0));
     assert_eq!((advice.replicas, advice.cause), (12, Cause::Growing));
+}
+
+#[test]
+fn a_rush_is_answered_by_what_it_is_and_not_by_its_mean_with_the_minute_before() {
+    let rush = |pods, bad| Load {
+        recent_requests: 10_000,
+        recent_bad: bad,
+        ..load(pods, 0.1, 0.0)
+    };
+    let mut rule = Autoscaler::default();
+    let mut advise = |second, size, load: Load| {
+        let advice = rule.advise(at(second), &BOUNDS, size, &load);
+        (advice.replicas, advice.cause)
+    };
+    assert_eq!(advise(0, 6, rush(6, 0)), (6, Cause::Steady));
+    assert_eq!(advise(10, 6, rush(6, 5000)), (12, Cause::BadRate));
+    // While the new ones start six report still: what they ask for is not asked for twice.
+    assert_eq!(advise(20, 12, rush(6, 5000)), (14, Cause::BadRate));
+    assert_eq!(advise(25, 14, rush(6, 5000)), (14, Cause::Steady));
+    assert_eq!(advise(30, 14, rush(6, 6000)), (17, Cause::BadRate));
+    // They are there; what is bad was so before.
+    assert_eq!(advise(40, 17, rush(17, 3000)), (17, Cause::Growing));
+    assert_eq!(advise(60, 17, rush(17, 3000)), (17, Cause::Growing));
+    assert_eq!(advise(70, 17, rush(17, 0)), (17, Cause::Steady));
+    // A pod that was silent for a moment is no new one.
+    assert_eq!(advise(80, 17, rush(16, 0)), (17, Cause::Steady));
+    assert_eq!(advise(90, 17, rush(17, 3000)), (27, Cause::BadRate));
+}
+
+#[test]
+fn what_was_idle_while_requests_were_bad_stays_idle_and_is_an_alert() {
+    let small = |pods, bad_rate, idle| Load {
+        recent_requests: 10_000,
+        recent_bad: (bad_rate * 1e4) as u64,
+        ..load(pods, bad_rate, idle)
+    };
+    let shrunk = |first: Load| {
+        let mut rule = Autoscaler::default();
+        rule.advise(at(0), &BOUNDS, 10, &first);
+        let last = (10..=400).step_by(10).map(|second| {
+            let advice = rule.advise(at(second), &BOUNDS, 10, &small(10, 0.0, 0.5));
+            advice.replicas
+        });
+        last.last()
+    };
+    assert_eq!(shrunk(small(10, 0.0, 0.2)), Some(6));
+    assert_eq!(shrunk(small(10, 0.006, 0.2)), Some(7), "0.23 stay idle");
+    assert_eq!(
+        shrunk(small(10, 0.006, 0.5)),
+        Some(6),
+        "it was not the load"
+    );
+    let mut rule = Autoscaler::default();
+    let mut advise = |second, load| rule.advise(at(second), &BOUNDS, 10, &load).cause;
+    assert_eq!(advise(0, small(10, 0.003, 0.2)), Cause::Steady);
+    assert_eq!(advise(10, small(10, 0.006, 0.2)), Cause::BadRate);
+    assert_eq!(advise(100, small(10, 0.003, 0.2)), Cause::BadRate);
+    assert_eq!(advise(200, small(10, 0.003, 0.4)), Cause::Steady);
 }
 
 #[test]
@@ -107,11 +173,14 @@ fn a_size_outside_its_bounds_is_brought_back_at_once() {
 }
 
 fn any_load() -> impl Strategy<Value = Load> {
-    (0..50u32, 0..1000u64, 0..1200u64, -0.5..1.5f64, 0.0..0.5f64).prop_map(
-        |(pods, requests, bad, idle_share, bad_rate_allowed)| Load {
+    let counts = (0..1000u64, 0..1200u64, 0..2000u64, 0..30u64);
+    (0..50u32, counts, -0.5..1.5f64, 0.0..0.5f64).prop_map(
+        |(pods, (requests, bad, recent_requests, recent_bad), idle_share, bad_rate_allowed)| Load {
             pods,
             requests,
             bad,
+            recent_requests,
+            recent_bad,
             idle_share,
             bad_rate_allowed,
         },
@@ -127,16 +196,22 @@ proptest! {
     ) {
         let bounds = ReplicaBounds { min, max: min + more };
         let (mut rule, mut now, mut size) = (Autoscaler::default(), 0, min);
-        let mut grown: Option<u64> = None;
+        let (mut grown, mut last): (Option<u64>, Option<u32>) = (None, None);
         for (mut load, pause) in history {
             now += pause;
             load.pods = load.pods.min(size);
+            let has_more = last.is_some() && load.pods > rule.most.min(size);
+            last = (load.pods > 0).then_some(load.pods).or(last);
             let advice = rule.advise(at(now), &bounds, size, &load);
             prop_assert!((bounds.min..=bounds.max).contains(&advice.replicas));
             prop_assert!(advice.replicas <= (2 * size).max(size + GROWTH_PODS_FREE));
             if advice.replicas > size {
-                prop_assert!(load.bad > 0);
-                prop_assert!(grown.is_none_or(|then| at(now - then) >= GROWTH_PAUSE));
+                prop_assert!(load.bad > 0 || load.recent_bad > 0);
+                let is_by_newest = load.is_recent_enough();
+                let pause = grown.is_none_or(|then| at(now - then) >= GROWTH_PAUSE);
+                prop_assert!(is_by_newest || pause);
+                // Bad requests from before new pods were there are not answered by still more.
+                prop_assert!(!has_more);
                 grown = Some(now);
             }
             if advice.replicas < size {

@@ -246,12 +246,54 @@ fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
     assert_eq!(admit(&driver, 2, 1), Ok(()), "they have run for a while");
     driver.arrive(0, 10);
     assert_eq!(admit(&driver, 1, 1), Err(Nanos(2 * MS)));
+    // With ten more, half of what waits and runs is 13 ms for each worker: nothing that is due behind it can be
+    // answered sooner. What is due at 12 ms might overtake it, for all that is known before its rows are read.
+    (0..10).for_each(|_| drop(driver.arrive(0, 10)));
+    let knock = |ms| driver.scheduler.knock(Nanos(ms * MS), Nanos(MS));
+    assert_eq!((knock(12), knock(11)), (Err(Nanos(MS)), Ok(())));
+    assert_eq!((knock(5), knock(4)), (Ok(()), Err(Nanos(MS))), "two run");
     let free = Ok(());
     let other = (QueueIndex(1), 1);
     let other = driver
         .scheduler
         .admit(other, Ahead::All, Nanos(1), Nanos(0));
     assert_eq!(other, free, "nothing is known of its costs");
+}
+
+#[test]
+fn the_door_does_not_count_what_is_due_later_in_another_queue() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    let objective = Some(Nanos(1000 * MS));
+    let profile = Profile {
+        objective,
+        ..driver.scheduler.profile(QueueIndex(0))
+    };
+    driver.scheduler.set_profile(QueueIndex(1), profile);
+    driver.arrive(1, 0);
+    for _ in 0..10 {
+        driver.arrive(1, 0);
+    }
+    let admit = |queue, ms| {
+        let asked = (QueueIndex(queue), 1);
+        let scheduler = &driver.scheduler;
+        scheduler.admit(asked, Ahead::InTime, Nanos(ms * MS), Nanos(0))
+    };
+    // 6 ms run, 15 ms wait and are due in a second.
+    assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
+    assert_eq!(admit(1, 1000), Ok(()));
+    let knock = |ms| driver.scheduler.knock(Nanos(ms * MS), Nanos(0));
+    assert_eq!((knock(6), knock(5)), (Ok(()), Err(Nanos(MS))));
+    // Who is due after them comes after them.
+    assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(21 * MS));
+    let needed = |ms| {
+        let asked = (QueueIndex(0), 1);
+        let scheduler = &driver.scheduler;
+        scheduler.needed(asked, Ahead::InTime, Nanos(ms * MS), Nanos(0))
+    };
+    assert_eq!(
+        (needed(999), needed(1000)),
+        (Nanos(12 * MS), Nanos(27 * MS))
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! (`make soak`).
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueRules, Release, Target};
+use albacore_batching::deadlines::{Cost, Delays, DropRule, Prefers, QueueRules, Release, Target};
 
 use crate::driver::{Driver, Input};
 use crate::slow::{self, Done, Request, Slow};
@@ -32,7 +32,12 @@ impl Random {
 fn draw_rules(random: &mut Random) -> QueueRules {
     let objective = 20 + random.below(200);
     let release = match random.below(5) {
-        4 => Release::Auto,
+        4 => Release::Auto {
+            prefers: match random.is_one_in(3) {
+                true => Prefers::ShortWaits,
+                false => Prefers::IdleWorkers,
+            },
+        },
         0 => Release::Eager,
         1 => Release::Timeout {
             delay: Nanos(random.below(objective)),
@@ -82,7 +87,9 @@ fn slow_rules(rules: &QueueRules) -> slow::Rules {
             Release::Deferred { early } => slow::Release::Deferred {
                 early: early.0.into(),
             },
-            Release::Auto => slow::Release::Auto,
+            Release::Auto { prefers } => slow::Release::Auto {
+                is_short: prefers == Prefers::ShortWaits,
+            },
             Release::Eager => slow::Release::Timeout { delay: 0 },
             Release::Timeout { delay } => slow::Release::Timeout {
                 delay: delay.0.into(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use albacore_batching::Nanos;
 use albacore_batching::RequestKey;
 use albacore_batching::deadlines::{
-    Cost, Delays, DropRule, Member, QueuePart, QueueRules, Release, Target,
+    Cost, Delays, DropRule, Member, Prefers, QueuePart, QueueRules, Release, Target,
 };
 use proptest::prelude::*;
 
@@ -14,7 +14,8 @@ use crate::slow::Done;
 
 fn releases() -> impl Strategy<Value = Release> {
     prop_oneof![
-        Just(Release::Auto),
+        prop_oneof![Just(Prefers::IdleWorkers), Just(Prefers::ShortWaits)]
+            .prop_map(|prefers| Release::Auto { prefers }),
         Just(Release::Eager),
         (0_u64..5_000_000).prop_map(|early| Release::Deferred {
             early: Nanos(early)

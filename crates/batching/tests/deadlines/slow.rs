@@ -18,11 +18,17 @@ pub(crate) struct Rules {
     pub(crate) requests_max: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Release {
-    Auto,
+    Auto { is_short: bool },
     Deferred { early: i128 },
     Timeout { delay: i128 },
+}
+
+impl Release {
+    fn is_auto(&self) -> bool {
+        matches!(self, Self::Auto { .. })
+    }
 }
 
 /// Something that is done.
@@ -121,7 +127,8 @@ impl Slow {
                 break;
             }
             self.queues[queue].remove(0);
-            self.history.dropped(queue);
+            let is_short = self.rules[queue].release == Release::Auto { is_short: true };
+            self.history.dropped(queue, is_short);
             self.done.push(Done::Drop {
                 at: now,
                 queue,
@@ -152,9 +159,11 @@ impl Slow {
                 _ if requests < waiting.len() && rows + waiting[requests].rows > rules.rows_max => {
                     earliest
                 }
-                Release::Deferred { .. } | Release::Auto if requests < waiting.len() => earliest,
+                Release::Deferred { .. } | Release::Auto { .. } if requests < waiting.len() => {
+                    earliest
+                }
                 Release::Deferred { early } => deadline - self.l(queue, rows + 1) - early,
-                Release::Auto => match self.plans[queue] {
+                Release::Auto { .. } => match self.plans[queue] {
                     Some(plan) if plan.enough.is_none_or(|enough| rows < enough) => {
                         let frontrun = deadline - self.l(queue, rows + 1);
                         (frontrun - plan.early).min(head.arrival + 32 * rules.beta)
@@ -176,10 +185,10 @@ impl Slow {
     /// A request arrives; its time has been reached.
     pub(crate) fn arrive(&mut self, queue: usize, request: Request) {
         let rules = &self.rules[queue];
-        if matches!(rules.release, Release::Auto) {
+        if let Release::Auto { is_short } = rules.release {
             let costs = (rules.alpha, rules.beta, rules.objective);
-            let (at, rows) = (request.arrival, request.rows);
-            let plan = self.history.arrived(queue, costs, at, rows);
+            let now_and_rows = (request.arrival, request.rows);
+            let plan = self.history.arrived(queue, costs, is_short, now_and_rows);
             if let Some(plan) = plan {
                 self.plans[queue] = Some(plan);
                 if rules.is_target_learned {
@@ -193,9 +202,7 @@ impl Slow {
 
     pub(crate) fn set_rules(&mut self, queue: usize, rules: Rules, now: i128) {
         self.targets[queue] = match self.plans[queue] {
-            Some(plan) if rules.is_target_learned && matches!(rules.release, Release::Auto) => {
-                plan.target
-            }
+            Some(plan) if rules.is_target_learned && rules.release.is_auto() => plan.target,
             _ => rules.target,
         };
         self.rules[queue] = rules;

@@ -9,8 +9,15 @@ const PLAN_EVERY: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 enum Happened {
-    Arrival { gap: f64, rows: f64 },
-    Drop,
+    /// `is_short`: of a queue that prefers short waits at that time.
+    Arrival {
+        gap: f64,
+        rows: f64,
+        is_short: bool,
+    },
+    Drop {
+        is_short: bool,
+    },
 }
 
 /// What a queue does by what it learned.
@@ -58,14 +65,16 @@ impl Known {
         self.arrivals >= ARRIVALS_MIN && self.arrivals.is_multiple_of(PLAN_EVERY)
     }
 
-    fn arrive(&mut self, gap: f64, rows: f64) {
+    fn arrive(&mut self, gap: f64, rows: f64, is_short: bool) {
         self.arrivals += 1;
         let share = 1.0 / self.arrivals.min(MEMORY) as f64;
         self.gap_mean += (gap - self.gap_mean) * share;
         self.square_mean += (gap * gap - self.square_mean) * share;
         self.rows_mean += (rows - self.rows_mean) * share;
         self.eagerness = (self.eagerness - 0.02 * 0.002).max(0.0);
-        self.turn.push(gap);
+        if !is_short {
+            self.turn.push(gap);
+        }
     }
 
     /// Of an eager turn the fastest 768 gaps in a row, without the first.
@@ -126,7 +135,7 @@ struct Tide {
 
 impl Tide {
     fn mark(&self) -> f64 {
-        50.0 * f64::from(self.queues.max(1))
+        35.0 * f64::from(self.queues.max(1))
     }
 
     fn drop(&mut self) {
@@ -135,7 +144,7 @@ impl Tide {
 
     fn arrive(&mut self) {
         let part = (self.level / (2.0 * self.mark())).min(1.0);
-        self.level = (self.level - (0.01 + (0.003 - 0.01) * part)).max(0.0);
+        self.level = (self.level - (0.009 + (0.003 - 0.009) * part)).max(0.0);
     }
 }
 
@@ -147,8 +156,8 @@ impl History {
         }
     }
 
-    pub(crate) fn dropped(&mut self, queue: usize) {
-        self.happened.push((queue, Happened::Drop));
+    pub(crate) fn dropped(&mut self, queue: usize, is_short: bool) {
+        self.happened.push((queue, Happened::Drop { is_short }));
     }
 
     /// A new plan, if it is time for one.
@@ -156,12 +165,17 @@ impl History {
         &mut self,
         queue: usize,
         costs: (i128, i128, i128),
-        now: i128,
-        rows: i128,
+        is_short: bool,
+        (now, rows): (i128, i128),
     ) -> Option<Plan> {
         let (gap, rows) = ((now - self.last[queue]) as f64, rows as f64);
         self.last[queue] = now;
-        self.happened.push((queue, Happened::Arrival { gap, rows }));
+        let arrival = Happened::Arrival {
+            gap,
+            rows,
+            is_short,
+        };
+        self.happened.push((queue, arrival));
         let arrival = |h: &&(usize, Happened)| matches!(h.1, Happened::Arrival { .. });
         let arrivals = self
             .happened
@@ -169,35 +183,61 @@ impl History {
             .filter(|h| h.0 == queue)
             .filter(arrival);
         let count = arrivals.count();
-        (count >= ARRIVALS_MIN && count % PLAN_EVERY == 0).then(|| self.plan(queue, costs))
+        (count >= ARRIVALS_MIN && count % PLAN_EVERY == 0)
+            .then(|| self.plan(queue, costs, is_short))
     }
 
-    fn plan(&self, queue: usize, costs: (i128, i128, i128)) -> Plan {
+    fn plan(&self, queue: usize, costs: (i128, i128, i128), is_short: bool) -> Plan {
         let mut all = vec![Known::default(); self.last.len()];
         let mut tide = Tide::default();
         for &(queue, happened) in &self.happened {
             let known = &mut all[queue];
             match happened {
-                Happened::Drop => {
-                    known.eagerness = (known.eagerness + 0.02).min(1.0);
+                Happened::Drop { is_short } => {
+                    // These traces are too short for anything to be deferred.
+                    if !is_short {
+                        known.eagerness = (known.eagerness + 0.02).min(1.0);
+                    }
                     if known.is_bursty {
                         tide.drop();
                     }
                 }
-                Happened::Arrival { gap, rows } => {
-                    known.arrive(gap, rows);
+                Happened::Arrival {
+                    gap,
+                    rows,
+                    is_short,
+                } => {
+                    known.arrive(gap, rows, is_short);
                     if known.is_bursty {
                         tide.arrive();
                     }
                     if known.is_due() {
-                        known.next_turn();
+                        if !is_short {
+                            known.next_turn();
+                        }
                         known.is_bursty = known.variation() > 4.0;
                         tide.queues = all.iter().filter(|known| known.is_bursty).count() as u32;
                     }
                 }
             }
         }
-        plan_of(&all[queue], &tide, costs)
+        match is_short {
+            true => short_plan_of(&all[queue], costs),
+            false => plan_of(&all[queue], &tide, costs),
+        }
+    }
+}
+
+/// Of a queue that prefers short waits, as long as nothing is deferred.
+fn short_plan_of(known: &Known, (alpha, beta, objective): (i128, i128, i128)) -> Plan {
+    let rate = known.rows_mean * 1e9 / known.gap_mean.max(1.0);
+    let own = own(alpha, beta, objective, rate) as f64;
+    let half = half(alpha, beta, objective) as f64;
+    let target = (half * (1.5 - 0.5 / known.variation())).min(own).max(half);
+    Plan {
+        enough: Some(1),
+        early: (objective as f64 * 0.05 - alpha as f64).max(0.0) as i128,
+        target: target.round() as i128,
     }
 }
 

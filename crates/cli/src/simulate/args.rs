@@ -32,8 +32,8 @@ pub(crate) struct SimulateArgs {
     /// Run policies side by side over the load: goodput, bad rate, idle share, sizes of batches
     #[arg(long = "compare", group = "what")]
     pub(crate) is_compare: bool,
-    /// What --compare compares: auto, deferred, eager or timeout=10%, each also with /own, /half,
-    /// /head or /N for the drop rule
+    /// What --compare compares: auto, auto=idle_workers, auto=short_waits, deferred, eager or
+    /// timeout=10%, each also with /own, /half, /head or /N for the drop rule
     #[arg(
         long,
         value_name = "LIST",

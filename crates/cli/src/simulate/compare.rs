@@ -1,6 +1,6 @@
 //! Policies side by side over the load.
 
-use albacore_batching::deadlines::{DropRule, Target};
+use albacore_batching::deadlines::{DropRule, Prefers, Target};
 use albacore_simulator::{Figures, Policy, Scenario, Wait, goodput, run as simulate};
 use serde_json::json;
 
@@ -39,7 +39,8 @@ fn scenarios(scenario: &Scenario, names: &[String]) -> Result<Vec<(String, Scena
         .map(|name| {
             let named = named(scenario, name.trim()).ok_or_else(|| {
                 let what =
-                    "write auto, deferred, eager or timeout=10%, with /own, /half, /head or /N";
+                    "write auto, auto=idle_workers, auto=short_waits, deferred, eager or timeout=10%, with /own, \
+                     /half, /head or /N";
                 Failure::Usage(format!("--policies {name}: {what}"))
             })?;
             Ok((name.trim().to_owned(), named))
@@ -52,7 +53,7 @@ fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
     let (policy, drop) = name.split_once('/').unwrap_or((name, ""));
     let window = |target| DropRule::Window { target };
     let drop = match drop {
-        "" if policy == "auto" => window(Target::Auto),
+        "" if policy.starts_with("auto") => window(Target::Auto),
         "" => scenario.drop,
         "own" => window(Target::Own),
         "half" => window(Target::Half),
@@ -61,7 +62,12 @@ fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
     };
     let policy = match policy.split_once('=') {
         None if policy == "deferred" => Policy::Deferred,
-        None if policy == "auto" => Policy::Auto,
+        None if policy == "auto" => Policy::Auto(match scenario.policy {
+            Policy::Auto(prefers) => prefers,
+            _ => Prefers::IdleWorkers,
+        }),
+        Some(("auto", "idle_workers")) => Policy::Auto(Prefers::IdleWorkers),
+        Some(("auto", "short_waits")) => Policy::Auto(Prefers::ShortWaits),
         None if policy == "eager" => Policy::Eager,
         Some(("timeout", share)) => {
             let percent: f64 = share.strip_suffix('%')?.parse().ok()?;
@@ -79,7 +85,7 @@ fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
 }
 
 pub(super) fn run(scenario: &Scenario, names: &[String], is_picture: bool) -> Result<(), Failure> {
-    let mut progress = Progress::new(None);
+    let mut progress = Progress::new();
     let mut all = Vec::new();
     for (name, scenario) in scenarios(scenario, names)? {
         let goodput = goodput(&scenario, &mut |requests| progress.add(requests));

@@ -11,7 +11,7 @@ use crate::print::print;
 use albacore_simulator::chart::{Chart, Line, draw};
 
 pub(super) fn run(scenario: &Scenario, seconds: u64, is_picture: bool) -> Result<(), Failure> {
-    let mut progress = Progress::new(None);
+    let mut progress = Progress::new();
     let length = Nanos(seconds * 1_000_000_000);
     let both = days(scenario, length, &mut |requests| progress.add(requests));
     drop(progress);
@@ -44,6 +44,7 @@ fn as_json(day: &Day) -> serde_json::Value {
         "bad_rate": round(day.bad_rate(), 6),
         "worker_seconds": day.worker_seconds(),
         "lag_seconds": day.lag_seconds(),
+        "longest_lag_seconds": day.longest_lag_seconds(),
         "intervals": intervals.collect::<Vec<_>>(),
     })
 }
@@ -54,10 +55,11 @@ fn name(day: &Day) -> String {
         _ => "by busy time (target 70 %)",
     };
     format!(
-        "{by}: {:.1} worker hours, {:.2} % bad, {:.0} s above 1 %",
+        "{by}: {:.1} worker hours, {:.2} % bad, {:.0} s above 1 % ({:.0} s at once)",
         day.worker_seconds() / 3600.0,
         day.bad_rate() * 100.0,
-        day.lag_seconds()
+        day.lag_seconds(),
+        day.longest_lag_seconds()
     )
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
 }
 
 fn find_goodput(scenario: &Scenario, seeds: u32) -> serde_json::Value {
-    let mut progress = Progress::new(None);
+    let mut progress = Progress::new();
     let found: Vec<f64> = (0..u64::from(seeds))
         .map(|n| {
             let seed = scenario.seed + n;
@@ -85,7 +85,8 @@ fn find_goodput(scenario: &Scenario, seeds: u32) -> serde_json::Value {
 struct Shown(Progress, u64);
 
 impl Watcher for Shown {
-    fn goes_on(&mut self, arrived: u64, _of: u64, _bad: &[u64]) -> bool {
+    fn goes_on(&mut self, arrived: u64, of: u64, _bad: &[u64]) -> bool {
+        self.0.set_total(of);
         self.0.add(arrived - self.1);
         self.1 = arrived;
         true
@@ -93,11 +94,7 @@ impl Watcher for Shown {
 }
 
 fn run_once(scenario: &Scenario) -> Figures {
-    let requests = match scenario.source {
-        Source::Drawn { requests, .. } | Source::Closed { requests, .. } => Some(requests),
-        Source::Listed(_) => None,
-    };
-    run_watched(scenario, &mut Shown(Progress::new(requests), 0))
+    run_watched(scenario, &mut Shown(Progress::new(), 0))
 }
 
 fn json_of(figures: &Figures) -> serde_json::Value {

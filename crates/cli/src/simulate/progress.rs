@@ -22,14 +22,19 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(of: Option<u64>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             begun: Instant::now(),
             told: None,
             requests: 0,
-            of,
+            of: None,
             is_terminal: std::io::stderr().is_terminal(),
         }
+    }
+
+    /// So many there will be, those included that are not measured.
+    pub(super) fn set_total(&mut self, of: u64) {
+        self.of = Some(of);
     }
 
     /// So many more.

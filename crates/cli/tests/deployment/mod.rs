@@ -10,6 +10,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use albacore_load::Request;
 
@@ -75,6 +76,16 @@ impl Folder {
 
     /// gunicorn with tests/servers/preload_app.py, two workers of two threads.
     pub(crate) fn gunicorn(&self, port: u16, more_args: &[&str]) -> PathBuf {
+        self.gunicorn_that_imports(Duration::ZERO, port, more_args)
+    }
+
+    /// The same, whose master imports the application for so much longer.
+    pub(crate) fn gunicorn_that_imports(
+        &self,
+        longer: Duration,
+        port: u16,
+        more_args: &[&str],
+    ) -> PathBuf {
         let servers = root().join("tests/servers");
         let mut args = vec![
             "-m".to_owned(),
@@ -90,6 +101,8 @@ impl Folder {
             format!("127.0.0.1:{port}"),
             "--log-level".to_owned(),
             "critical".to_owned(),
+            // All gunicorns of a user share one by default, and tests run side by side.
+            "--no-control-socket".to_owned(),
         ];
         args.extend(more_args.iter().map(|arg| (*arg).to_owned()));
         args.push("preload_app:app".to_owned());
@@ -100,7 +113,9 @@ impl Folder {
              metadata: {{name: gunicorn}}\nspec:\n  workers: 2\n  threads: 2\n  mode: Scatter\n\
              \x20 template:\n    spec:\n      containers:\n      - name: server\n\
              \x20       command: [{python:?}]\n        args: {args:?}\n\
-             \x20       env:\n        - {{name: MODEL, value: {model:?}}}\n",
+             \x20       env:\n        - {{name: MODEL, value: {model:?}}}\n\
+             \x20       - {{name: IMPORT_SECONDS, value: \"{}\"}}\n",
+            longer.as_secs_f64()
         ))
     }
 }

@@ -22,6 +22,8 @@ pub(crate) fn load_of(spec: &InferenceDeploymentSpec, pods: &[PodSeen]) -> Load 
         pods: 0,
         requests: 0,
         bad: 0,
+        recent_requests: 0,
+        recent_bad: 0,
         idle_share: 0.0,
         bad_rate_allowed: bad_rate_allowed(spec),
     };
@@ -30,6 +32,9 @@ pub(crate) fn load_of(spec: &InferenceDeploymentSpec, pods: &[PodSeen]) -> Load 
         load.pods += 1;
         load.requests = load.requests.saturating_add(state.requests.all());
         load.bad = load.bad.saturating_add(state.requests.bad());
+        let newest = &state.requests_newest;
+        load.recent_requests = load.recent_requests.saturating_add(newest.all());
+        load.recent_bad = load.recent_bad.saturating_add(newest.bad());
         load.idle_share += state.idle_share;
     }
     load.idle_share /= f64::from(load.pods.max(1));

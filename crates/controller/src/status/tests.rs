@@ -81,6 +81,7 @@ fn state(alive: u32) -> ServerState {
             shed: 0,
             failed: 0,
         },
+        requests_newest: Requests::default(),
     }
 }
 

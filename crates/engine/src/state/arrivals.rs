@@ -46,7 +46,13 @@ impl State {
         let parts = rows.div_ceil(self.batch_rows_max);
         self.next_key += parts as u64;
         self.counters.submitted(model, rows);
-        self.pending.insert(id, Pending { parts, ..pending });
+        let free_before = self.free.until(now);
+        let pending = Pending {
+            parts,
+            free_before,
+            ..pending
+        };
+        self.pending.insert(id, pending);
         for (index, first_row) in (0..rows).step_by(self.batch_rows_max).enumerate() {
             let rows = self.batch_rows_max.min(rows - first_row);
             let key = RequestKey(id + index as u64);
@@ -90,7 +96,9 @@ impl State {
                     .within
                     .map_or(objective, |within| within.min(objective));
                 let after = ahead_of(pending.priority);
-                let needed = self.scheduler.needed(queue, pending.rows, after, now);
+                let needed = self
+                    .scheduler
+                    .needed((queue, pending.rows), after, time, now);
                 let time = Nanos(time.0 / 2).max(needed.min(time));
                 Order::Ahead(objective.saturating_sub(time))
             }

@@ -65,14 +65,15 @@ struct Stage {
 
 impl Stage {
     fn new(workers: usize) -> Self {
-        let mut state = State::new(Config {
+        let config = Config {
             queues: 0,
             workers,
             policy: Policy::Eager,
             batch_rows_max: 4,
             batch_requests_max: 8,
             queue_rows_max: 64,
-        });
+        };
+        let mut state = State::new(config, 1);
         assert_eq!(state.declare("m", None), Ok(0));
         let memory = SharedMemory::create("test", 1 << 20).unwrap();
         let mut stage = Self {
@@ -118,6 +119,7 @@ impl Stage {
                 features: 1,
                 outputs: Vec::new(),
             },
+            kernels: Default::default(),
             image: SharedMemory::holding("test", b"image").unwrap(),
         });
         let (reply, installed) = oneshot::channel();
@@ -193,6 +195,8 @@ impl Stage {
                 reply,
                 submitted: now,
                 first_dispatch: None,
+                free_before: Nanos(0),
+                deferred: Nanos(0),
                 compute_nanos: 0,
                 failure: None,
                 within: None,

@@ -1,12 +1,12 @@
 //! One thread's computing: rows of a batch in, results out, both in place.
 
 use albacore_os::Extent;
-use albacore_trees::{ElementType, Kind, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{ElementType, Kind, OutputMut, Portion, PredictError, Rows, Scratch, Total};
 
-use super::models::Table;
-use crate::KindSet;
+use super::models::{Served, Table};
 use crate::layout::Layout;
 use crate::ring::Segment;
+use crate::{KindSet, OutputInfo};
 
 /// What one thread computes with. Each thread maps the results for itself, so that each has an
 /// exclusive view; threads and workers write disjoint bytes.
@@ -14,6 +14,8 @@ pub(super) struct Hands<'a> {
     rows: &'a [u8],
     results: Extent,
     scratch: Scratch,
+    /// The sums of an output whose trees are divided.
+    total: Total,
     /// The batch, read from the ring.
     pub(super) segments: Vec<Segment>,
 }
@@ -24,6 +26,7 @@ impl<'a> Hands<'a> {
             rows,
             results,
             scratch: Scratch::default(),
+            total: Total::default(),
             segments: Vec::new(),
         }
     }
@@ -36,42 +39,127 @@ impl<'a> Hands<'a> {
         from: usize,
         to: usize,
     ) -> Result<(), String> {
-        let served = models.get(segment.edition).ok_or("no such model")?;
+        let served = models.get(segment.edition).ok_or(NO_MODEL)?;
         let kinds = KindSet::from_bits(segment.kinds);
-        let layout = Layout::new(&served.outputs, kinds, segment.request_rows)
-            .ok_or("the outputs are too large")?;
-        let element = if segment.is_double {
-            ElementType::F64
-        } else {
-            ElementType::F32
-        };
-        let row_bytes = served.predictor.features() * element.bytes();
-        let (first, rows) = (segment.first_row + from, to - from);
-        let input = part(segment.input_offset, first, rows, row_bytes)
-            .and_then(|range| self.rows.get(range))
-            .ok_or("the rows are outside of the shared memory")?;
-        for output in served
-            .outputs
-            .iter()
-            .filter(|output| kinds.contains(output.kind))
-        {
-            let start = segment
-                .results_offset
-                .saturating_add(layout.offset(output.kind));
-            let out = part(start, first, rows, output.row_bytes())
-                .and_then(|range| self.results.as_mut_slice().get_mut(range))
-                .ok_or("the results are outside of the shared memory")?;
-            let (kind, to) = (output.kind, output.element);
-            predict(
-                &served.predictor,
-                kind,
-                (element, input),
-                (to, out),
-                &mut self.scratch,
-            )?;
+        let place = (segment.first_row + from, to - from);
+        let rows = input(self.rows, served, segment, place)?;
+        let outputs = served.outputs.iter();
+        for output in outputs.filter(|output| kinds.contains(output.kind)) {
+            let out = results(&mut self.results, served, segment, (output, place))?;
+            served
+                .predictor
+                .predict(output.kind, rows, out, &mut self.scratch)
+                .map_err(|error| error.to_string())?;
         }
         Ok(())
     }
+
+    /// Notes what a part of the trees adds to one output of a segment.
+    pub(super) fn note(
+        &mut self,
+        models: &Table,
+        (segment, kind): (&Segment, Kind),
+        (part, parts): (u32, u32),
+        portion: &mut Portion,
+    ) -> Result<(), String> {
+        let served = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let rows = input(
+            self.rows,
+            served,
+            segment,
+            (segment.first_row, segment.rows),
+        )?;
+        let units = served.predictor.units(kind, segment.rows);
+        let at = |part: u32| units * part as usize / parts as usize;
+        served
+            .predictor
+            .note(
+                kind,
+                rows,
+                at(part)..at(part + 1),
+                portion,
+                &mut self.scratch,
+            )
+            .map_err(|error| error.to_string())
+    }
+
+    /// Adds what a part of the trees adds, in the order of the parts, and with the last one writes
+    /// the output.
+    pub(super) fn join(
+        &mut self,
+        models: &Table,
+        (segment, kind): (&Segment, Kind),
+        (part, parts): (u32, u32),
+        portion: &Portion,
+    ) -> Result<(), String> {
+        let served = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let (predictor, total) = (&served.predictor, &mut self.total);
+        let described = |error: PredictError| error.to_string();
+        if part == 0 {
+            predictor
+                .start(kind, segment.rows, total)
+                .map_err(described)?;
+        }
+        predictor.add(total, portion).map_err(described)?;
+        if part + 1 < parts {
+            return Ok(());
+        }
+        let output = served.outputs.iter().find(|output| output.kind == kind);
+        let output = output.ok_or("the model does not give this output")?;
+        let place = (segment.first_row, segment.rows);
+        let out = results(&mut self.results, served, segment, (output, place))?;
+        predictor.finish(total, out).map_err(described)
+    }
+}
+
+const NO_MODEL: &str = "no such model";
+
+fn misaligned<E>(_: E) -> &'static str {
+    "the shared memory is not aligned"
+}
+
+/// Rows of a request, from the first of so many on.
+fn input<'a>(
+    memory: &'a [u8],
+    served: &Served<'_>,
+    segment: &Segment,
+    (first, rows): (usize, usize),
+) -> Result<Rows<'a>, String> {
+    let element = match segment.is_double {
+        true => ElementType::F64,
+        false => ElementType::F32,
+    };
+    let row_bytes = served.predictor.features() * element.bytes();
+    let bytes = part(segment.input_offset, first, rows, row_bytes)
+        .and_then(|range| memory.get(range))
+        .ok_or("the rows are outside of the shared memory")?;
+    Ok(match segment.is_double {
+        true => Rows::F64(bytemuck::try_cast_slice(bytes).map_err(misaligned)?),
+        false => Rows::F32(bytemuck::try_cast_slice(bytes).map_err(misaligned)?),
+    })
+}
+
+/// Where an output of such rows lies.
+fn results<'a>(
+    memory: &'a mut Extent,
+    served: &Served<'_>,
+    segment: &Segment,
+    (output, (first, rows)): (&OutputInfo, (usize, usize)),
+) -> Result<OutputMut<'a>, String> {
+    let kinds = KindSet::from_bits(segment.kinds);
+    let layout = Layout::new(&served.outputs, kinds, segment.request_rows)
+        .ok_or("the outputs are too large")?;
+    let start = segment
+        .results_offset
+        .saturating_add(layout.offset(output.kind));
+    let out = part(start, first, rows, output.row_bytes())
+        .and_then(|range| memory.as_mut_slice().get_mut(range))
+        .ok_or("the results are outside of the shared memory")?;
+    Ok(match output.element {
+        ElementType::F32 => OutputMut::F32(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
+        ElementType::F64 => OutputMut::F64(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
+        ElementType::I32 => OutputMut::I32(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
+    })
 }
 
 /// The bytes of `rows` rows from row `first` of an array that starts at `start`.
@@ -83,28 +171,4 @@ fn part(
 ) -> Option<std::ops::Range<usize>> {
     let from = start.checked_add(first.checked_mul(row_bytes)?)?;
     Some(from..from.checked_add(rows.checked_mul(row_bytes)?)?)
-}
-
-fn predict(
-    predictor: &Predictor<'_>,
-    kind: Kind,
-    (element, rows): (ElementType, &[u8]),
-    (to, out): (ElementType, &mut [u8]),
-    scratch: &mut Scratch,
-) -> Result<(), String> {
-    let misaligned = |_| "the shared memory is not aligned".to_owned();
-    let rows = match element {
-        ElementType::F64 => Rows::F64(bytemuck::try_cast_slice(rows).map_err(misaligned)?),
-        ElementType::F32 | ElementType::I32 => {
-            Rows::F32(bytemuck::try_cast_slice(rows).map_err(misaligned)?)
-        }
-    };
-    let out = match to {
-        ElementType::F32 => OutputMut::F32(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
-        ElementType::F64 => OutputMut::F64(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
-        ElementType::I32 => OutputMut::I32(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
-    };
-    predictor
-        .predict(kind, rows, out, scratch)
-        .map_err(|error| error.to_string())
 }

@@ -6,8 +6,10 @@
 //! its batch elsewhere.
 
 mod compute;
+mod cut;
 mod inherited;
 mod models;
+mod notes;
 mod team;
 
 use std::process::ExitCode;

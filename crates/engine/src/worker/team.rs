@@ -7,8 +7,9 @@
 //! waits at the end only for pieces that somebody has claimed. The claim word holds the generation
 //! of the batch and the next piece, so that a peer which comes late claims nothing.
 //!
-//! Whether sharing pays is a matter of times: what a row of the model took when it was loaded, and
-//! what it takes here until a sleeping peer runs, which rank 0 measures before the first batch.
+//! Pieces are rows or, where there are few rows, trees: see `cut`. What trees add is added up by
+//! rank 0, see `notes`. How long it takes until a sleeping peer runs, rank 0 measures before the
+//! first batch.
 //!
 //! **Proof sketch.** A claim succeeds only while the word holds the generation that the peer saw
 //! and a piece below its count. Rank 0 leaves the batch only when all pieces are finished, and
@@ -22,13 +23,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use albacore_os::futex::{self, Reach};
-use albacore_trees::Kind;
 
 use super::compute::Hands;
+use super::cut::{Cut, Times};
 use super::models::{Models, Table};
-use crate::KindSet;
+use super::notes::{Joined, Notes};
 use crate::limits::{DRILL_PATIENCE, DRILL_PAUSE, DRILLS};
-use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARING_PAYS};
 use crate::ring::{Ring, Segment};
 
 /// No piece can be claimed.
@@ -53,97 +53,17 @@ pub(super) struct Team {
     answers: AtomicU32,
     /// How long it takes to wake a peer, in nanoseconds.
     waking: AtomicU64,
+    /// What pieces add where trees are divided.
+    notes: Notes,
 }
 
 /// The batch that threads share, as one of them has read it.
-struct Shared<'a> {
-    generation: u32,
-    cut: Cut,
-    ring: &'a Ring,
-    models: &'a Table,
-    segments: &'a [Segment],
-}
-
-/// How a batch is cut: pieces of `rows` rows, counted over all segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cut {
-    rows: usize,
-    pieces: u32,
-}
-
-/// What is known of the time of a batch.
-struct Times<'a> {
-    models: &'a Table,
-    /// How long it takes to wake a peer, in nanoseconds.
-    waking: f64,
-}
-
-impl Times<'_> {
-    /// Of a row of a segment, in nanoseconds; `None` where a kind was not measured.
-    fn row(&self, segment: &Segment) -> Option<f64> {
-        let predictor = &self.models.get(segment.edition)?.predictor;
-        let kinds = KindSet::from_bits(segment.kinds);
-        let times = kinds
-            .iter()
-            .map(|kind| predictor.row_nanoseconds(kind, segment.rows));
-        times.sum()
-    }
-
-    /// Of all segments.
-    fn batch(&self, segments: &[Segment]) -> Option<f64> {
-        let times = segments
-            .iter()
-            .map(|it| Some(self.row(it)? * it.rows as f64));
-        times.sum()
-    }
-}
-
-impl Cut {
-    /// `None`: not worth sharing.
-    fn new(segments: &[Segment], threads: usize, times: &Times<'_>) -> Option<Self> {
-        let total: usize = segments.iter().fold(0, |sum, s| sum.saturating_add(s.rows));
-        if threads < 2 || total < 2 {
-            return None;
-        }
-        match times.batch(segments) {
-            Some(time) => Self::by_time(total, threads, time, times.waking),
-            None => Self::by_rule(segments, threads, total),
-        }
-    }
-
-    /// A batch of `total` rows that takes so many nanoseconds.
-    fn by_time(total: usize, threads: usize, time: f64, waking: f64) -> Option<Self> {
-        if time < SHARING_PAYS * waking {
-            return None;
-        }
-        // No piece is shorter than it takes to wake somebody for it.
-        let pieces = (time / waking.max(1.0)) as usize;
-        let pieces = pieces.clamp(threads, threads * PIECES_PER_THREAD);
-        Self::of(total.div_ceil(pieces), total)
-    }
-
-    /// Without measurements: by numbers of rows.
-    fn by_rule(segments: &[Segment], threads: usize, total: usize) -> Option<Self> {
-        let is_shap = segments
-            .iter()
-            .map(|segment| KindSet::from_bits(segment.kinds))
-            .any(|kinds| kinds.contains(Kind::Contribs) || kinds.contains(Kind::Interactions));
-        let (worthwhile, piece_min) = if is_shap {
-            (PARALLEL_SHAP_ROWS, 1)
-        } else {
-            (PARALLEL_ROWS, PARALLEL_ROWS / 4)
-        };
-        if total < worthwhile {
-            return None;
-        }
-        let rows = total.div_ceil(threads * PIECES_PER_THREAD).max(piece_min);
-        Self::of(rows, total)
-    }
-
-    fn of(rows: usize, total: usize) -> Option<Self> {
-        let pieces = u32::try_from(total.div_ceil(rows)).ok()?;
-        Some(Self { rows, pieces })
-    }
+pub(super) struct Shared<'a> {
+    pub(super) generation: u32,
+    pub(super) cut: Cut,
+    pub(super) ring: &'a Ring,
+    pub(super) models: &'a Table,
+    pub(super) segments: &'a [Segment],
 }
 
 impl Team {
@@ -157,7 +77,13 @@ impl Team {
             is_drill: AtomicBool::new(false),
             answers: AtomicU32::new(0),
             waking: AtomicU64::new(0),
+            notes: Notes::new(threads),
         }
+    }
+
+    /// How many threads may compute the batch in the ring: the front knows who else is busy.
+    fn threads_for(&self, ring: &Ring) -> usize {
+        ring.threads().min(self.threads)
     }
 
     fn times<'a>(&self, models: &'a Table) -> Times<'a> {
@@ -208,9 +134,10 @@ impl Team {
         if !ring.read(&mut segments) {
             segments.clear();
         }
-        match Cut::new(&segments, self.threads, &self.times(models)) {
+        match Cut::new(&segments, self.threads_for(ring), &self.times(models)) {
             None => compute_rows(ring, models, hands, &segments, 0..usize::MAX),
             Some(cut) => {
+                ring.set_sharing(cut.sharing());
                 self.finished.store(0, Ordering::Relaxed);
                 let generation =
                     self.generation.load(Ordering::Relaxed).wrapping_add(1) % DISMISSED;
@@ -218,18 +145,21 @@ impl Team {
                     .store(u64::from(generation) << 32, Ordering::Release);
                 self.generation.store(generation, Ordering::Release);
                 // infallible: at most THREADS_MAX.
-                futex::wake(Reach::Process, &self.generation, self.threads as u32 - 1);
-                self.work(
-                    &Shared {
-                        generation,
-                        cut,
-                        ring,
-                        models,
-                        segments: &segments,
-                    },
-                    hands,
-                );
+                let peers = self.threads_for(ring) as u32 - 1;
+                futex::wake(Reach::Process, &self.generation, peers);
+                let batch = Shared {
+                    generation,
+                    cut,
+                    ring,
+                    models,
+                    segments: &segments,
+                };
+                let mut joined = Joined::default();
+                self.work(&batch, hands, |hands| {
+                    self.join(&batch, (&mut joined, false), hands);
+                });
                 self.wait_for_pieces(cut);
+                self.join(&batch, (&mut joined, true), hands);
                 self.claim.store(
                     u64::from(generation) << 32 | u64::from(CLOSED),
                     Ordering::Release,
@@ -265,7 +195,7 @@ impl Team {
             let mut segments = std::mem::take(&mut hands.segments);
             let table = models.table();
             if ring.read(&mut segments)
-                && let Some(cut) = Cut::new(&segments, self.threads, &self.times(&table))
+                && let Some(cut) = Cut::new(&segments, self.threads_for(ring), &self.times(&table))
             {
                 self.work(
                     &Shared {
@@ -276,6 +206,7 @@ impl Team {
                         segments: &segments,
                     },
                     hands,
+                    |_| {},
                 );
             }
             hands.segments = segments;
@@ -288,7 +219,13 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    fn work(&self, batch: &Shared<'_>, hands: &mut Hands<'_>) {
+    /// Computes pieces while there are any, and calls `between` after each.
+    fn work<'a>(
+        &self,
+        batch: &Shared<'_>,
+        hands: &mut Hands<'a>,
+        mut between: impl FnMut(&mut Hands<'a>),
+    ) {
         let Shared {
             generation,
             cut,
@@ -296,12 +233,25 @@ impl Team {
             models,
             segments,
         } = *batch;
-        while let Some(piece) = self.claim_piece(generation, cut.pieces) {
-            let from = piece as usize * cut.rows;
-            compute_rows(ring, models, hands, segments, from..from + cut.rows);
-            if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == cut.pieces {
+        while let Some(piece) = self.claim_piece(generation, cut.pieces()) {
+            match cut {
+                Cut::Rows { rows, .. } => {
+                    let from = piece as usize * rows;
+                    compute_rows(ring, models, hands, segments, from..from + rows);
+                }
+                Cut::Trees { parts, .. } => self.notes.fill(batch, (piece, parts), hands),
+            }
+            if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == cut.pieces() {
                 futex::wake(Reach::Process, &self.finished, 1);
             }
+            between(hands);
+        }
+    }
+
+    /// Adds up what the pieces of divided trees add.
+    fn join(&self, batch: &Shared<'_>, progress: (&mut Joined, bool), hands: &mut Hands<'_>) {
+        if let Cut::Trees { parts, .. } = batch.cut {
+            self.notes.join(batch, parts, progress, hands);
         }
     }
 
@@ -320,7 +270,7 @@ impl Team {
         // bound: one pass for each piece that others have claimed; they compute without waiting.
         loop {
             let finished = self.finished.load(Ordering::Acquire);
-            if finished >= cut.pieces {
+            if finished >= cut.pieces() {
                 return;
             }
             futex::wait(Reach::Process, &self.finished, finished, None);

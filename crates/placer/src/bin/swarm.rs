@@ -186,6 +186,9 @@ fn worker(arguments: &[String]) -> io::Result<()> {
             Some("helper") => {
                 Command::new("sleep")
                     .arg("300")
+                    // It may outlive whoever reads what this process says.
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
                     .stdin(Stdio::null())
                     .spawn()?;
             }

@@ -5,7 +5,7 @@ use albacore_topology::{Topology, parse_synthetic};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::LONER_AGE_MICROS;
+use crate::limits::{LONER_AGE_MICROS, SETTLING_MICROS};
 use crate::{LintError, MainThread, Source, Tid, lint, thread_name};
 
 /// A server of named workers, as a value that tests change; masks are what the last plan wrote.
@@ -216,6 +216,7 @@ fn each_way_to_drift_has_its_cause() {
     world.thread_mut(thread).mask = CpuSet::new();
     assert_eq!(causes(&world.run()), [Cause::Hotplug]);
     assert_eq!(world.mask(thread), planned);
+    world.observation.at.0 += SETTLING_MICROS;
     // Two threads of one worker at once: the worker does it.
     for rank in [0, 3] {
         let thread = world.in_slot(0, rank);
@@ -235,6 +236,40 @@ fn each_way_to_drift_has_its_cause() {
         world.mask(inheriting),
         "both have the worker's set"
     );
+}
+
+#[test]
+fn what_the_kernel_forgets_before_and_after_a_change_is_seen_is_nobodys_doing() {
+    let mut world = named(1, 2);
+    world.run();
+    let threads = [world.in_slot(0, 0), world.in_slot(0, 1)];
+    let whole = world.observation.cpuset.clone();
+    let wiped = |world: &mut World, at: u64| -> Vec<Cause> {
+        world.observation.at.0 += at;
+        for thread in threads {
+            world.thread_mut(thread).mask = whole.clone();
+        }
+        world.run().drifts.iter().map(|d| d.cause).collect()
+    };
+    // Ten changes, each overwriting what was pinned for it, too.
+    for _ in 0..10 {
+        world.observation.cpuset_changes += 1;
+        assert_eq!(wiped(&mut world, 1000), [Cause::CpusetChange; 2]);
+        assert_eq!(wiped(&mut world, 1000), [Cause::CpusetChange; 2]);
+    }
+    // Somebody's narrow mask is somebody's.
+    world.thread_mut(threads[0]).mask = set("6");
+    let causes = |plan: &Plan<Linted>| plan.drifts.iter().map(|d| d.cause).collect::<Vec<_>>();
+    assert_eq!(causes(&world.run()), [Cause::Foreign]);
+    // Wiped masks that are seen before their change do not count against the server.
+    world.observation.at.0 += SETTLING_MICROS;
+    for _ in 0..10 {
+        assert_eq!(wiped(&mut world, 1000), [Cause::SelfPin; 2]);
+        world.observation.cpuset_changes += 1;
+        world.run();
+        world.observation.at.0 += SETTLING_MICROS;
+    }
+    assert_eq!(world.run().ledger().self_pinned().count(), 0);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn observation(source: Source, processes: Vec<Process>) -> Observation {
 }
 
 fn workers(observation: &Observation, before: &Ledger) -> Vec<i32> {
-    let roles = find_roles(observation, before);
+    let roles = find_roles(observation, 1, before);
     let is_worker = |p: &&Process| roles.of(p) == Role::Worker;
     observation
         .processes
@@ -78,6 +78,7 @@ fn wrappers_are_skipped_and_trackers_and_helpers_are_no_workers() {
     assert_eq!(fresh(tree.clone()), [5, 6]);
     let roles = find_roles(
         &observation(Source::PreFork, tree.clone()),
+        2,
         &Ledger::default(),
     );
     let told: Vec<Role> = tree.iter().map(|p| roles.of(p)).collect();
@@ -117,6 +118,16 @@ fn one_worker_of_a_forking_server_is_found_and_a_server_without_forks_is_its_own
 }
 
 #[test]
+fn a_master_that_imports_for_long_is_no_worker_where_several_are_asked_for() {
+    let alone = observation(Source::PreFork, vec![process(1, 0, GUNICORN)]);
+    let is_worker = |asked| {
+        let roles = find_roles(&alone, asked, &Ledger::default());
+        roles.of(&alone.processes[0]) == Role::Worker
+    };
+    assert_eq!([1, 2, 8].map(is_worker), [true, false, false]);
+}
+
+#[test]
 fn a_process_that_may_yet_fork_is_no_worker() {
     let young = Process {
         born: Moment(8_000_000),
@@ -125,7 +136,7 @@ fn a_process_that_may_yet_fork_is_no_worker() {
     assert_eq!(fresh(vec![young.clone()]), [0; 0]);
     // Nor is a master all of whose workers are gone at this moment.
     let whole = vec![process(1, 0, GUNICORN), process(2, 1, GUNICORN)];
-    let roles = find_roles(&observation(Source::PreFork, whole), &Ledger::default());
+    let roles = find_roles(&observation(Source::PreFork, whole), 1, &Ledger::default());
     let ledger = Ledger {
         arbiter: roles.arbiter,
         likeness: roles.likeness,
@@ -133,7 +144,7 @@ fn a_process_that_may_yet_fork_is_no_worker() {
     };
     let alone = observation(Source::PreFork, vec![process(1, 0, GUNICORN)]);
     assert_eq!(workers(&alone, &ledger), [0; 0]);
-    let roles = find_roles(&alone, &ledger);
+    let roles = find_roles(&alone, 1, &ledger);
     assert_eq!(roles.arbiter, ledger.arbiter);
 }
 
@@ -149,7 +160,7 @@ fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() 
             exec(4, 2),
         ],
     );
-    let roles = find_roles(&whole, &Ledger::default());
+    let roles = find_roles(&whole, 1, &Ledger::default());
     let ledger = Ledger {
         arbiter: roles.arbiter,
         likeness: roles.likeness,

@@ -5,6 +5,7 @@
 //! it could be one row or many.
 
 use super::datatype::Datatype;
+use super::limits::{REPLY_BYTES_MAX, TEXT_PER_BYTE};
 use super::refused::{Cause, Refused};
 use albacore_engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
 
@@ -171,6 +172,30 @@ impl<'a> Wants<'a> {
     }
 }
 
+/// Refuses what would make a reply larger than any client should get.
+pub(super) fn check_reply(
+    model: &ModelInfo,
+    rows: usize,
+    wanted: &[Wanted],
+) -> Result<(), Refused> {
+    let sizes = wanted.iter().map(|wanted| {
+        let text = if wanted.binary { 1 } else { TEXT_PER_BYTE };
+        let row = model.output(wanted.kind).map_or(0, OutputInfo::row_bytes);
+        row.saturating_mul(rows).saturating_mul(text)
+    });
+    let bytes = sizes.fold(0, usize::saturating_add);
+    if bytes <= REPLY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Refused::new(
+        Cause::TooLarge,
+        format!(
+            "the reply to {rows} rows would have some {bytes} bytes, more than {REPLY_BYTES_MAX}: \
+             send fewer rows at once, or ask for binary data, which takes a third"
+        ),
+    ))
+}
+
 /// The start of a text that a client sent, short enough for an error message.
 pub(super) fn brief(text: &str) -> String {
     const SHOWN_CHARS: usize = 64;
@@ -178,96 +203,4 @@ pub(super) fn brief(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use albacore_engine::ElementType;
-
-    fn model() -> ModelInfo {
-        let output = |kind, row_shape: &[usize]| OutputInfo {
-            kind,
-            element: ElementType::F32,
-            row_shape: row_shape.to_vec(),
-        };
-        ModelInfo {
-            name: "m".to_owned(),
-            platform: "xgboost_ubj".to_owned(),
-            features: 3,
-            outputs: vec![output(Kind::Value, &[]), output(Kind::Contribs, &[4])],
-        }
-    }
-
-    fn check(name: &str, datatype: &str, shape: &[i64]) -> Result<(Datatype, usize), Refused> {
-        check_input(
-            &model(),
-            &Declared {
-                name,
-                datatype,
-                shape,
-            },
-        )
-    }
-
-    #[test]
-    fn only_two_dimensions_with_rows_are_taken() {
-        assert_eq!(check("input", "FP32", &[2, 3]), Ok((Datatype::Fp32, 2)));
-        for shape in [
-            &[3][..],
-            &[],
-            &[0, 3],
-            &[-1, 3],
-            &[2, 4],
-            &[2, 3, 1],
-            &[i64::MAX, 3],
-            &[i64::MIN, 3],
-        ] {
-            let said = check("input", "FP32", shape).unwrap_err().to_string();
-            assert!(said.contains("takes [rows, 3]"), "{said}");
-        }
-    }
-
-    #[test]
-    fn names_and_types_are_case_sensitive() {
-        assert!(
-            check("Input", "FP32", &[1, 3])
-                .unwrap_err()
-                .message
-                .contains("one input")
-        );
-        for datatype in ["fp32", "BYTES", "", "FP8"] {
-            assert!(
-                check("input", datatype, &[1, 3])
-                    .unwrap_err()
-                    .message
-                    .contains("it takes")
-            );
-        }
-    }
-
-    #[test]
-    fn outputs_keep_their_order_and_value_is_the_default() {
-        let model = model();
-        let mut wants = Wants::of(&model);
-        wants.add("contribs", true).unwrap();
-        wants.add("output", false).unwrap();
-        assert!(wants.add("output", false).is_err());
-        assert!(wants.add("leaf", false).is_err());
-        let (wanted, kinds) = wants.or_value(false);
-        assert_eq!(
-            wanted[0],
-            Wanted {
-                kind: Kind::Contribs,
-                binary: true
-            }
-        );
-        assert_eq!(wanted.len(), 2);
-        assert!(kinds.contains(Kind::Value) && !kinds.contains(Kind::Leaf));
-        let (wanted, _) = Wants::of(&model).or_value(true);
-        assert_eq!(
-            wanted,
-            [Wanted {
-                kind: Kind::Value,
-                binary: true
-            }]
-        );
-    }
-}
+mod tests;

@@ -17,9 +17,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::bounds::Reached;
 use crate::told::Desk;
-use albacore_batching::LatencyLine;
-use albacore_engine::{Engine, Histogram, KindSet, Load, ModelStats, Stats, kind_name};
+use albacore_batching::deadlines::CostEstimate;
+use albacore_engine::{
+    Engine, Histogram, KindSet, KindStats, Left, Load, ModelStats, Sharing, Stats, kind_name,
+};
 
 /// The media type of [`Metrics::print`].
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -75,7 +78,7 @@ pub(super) struct Metrics {
 
 impl Metrics {
     /// Metrics of `engine` and of requests to come.
-    pub(super) fn new(engine: Arc<Engine>, desk: Arc<Desk>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, desk: Arc<Desk>, reached: Reached) -> Self {
         let mut registry = Registry::with_prefix("albacore");
         let finished = Family::<Finished, Counter>::default();
         registry.register("requests", "Finished infer calls", finished.clone());
@@ -88,6 +91,7 @@ impl Metrics {
         );
         registry.register_collector(Box::new(FromEngine(engine)));
         registry.register_collector(Box::new(FromDesk(desk)));
+        registry.register_collector(Box::new(reached));
         Self {
             registry,
             finished,
@@ -153,6 +157,7 @@ impl Collector for FromEngine {
         whole_server(&mut encoder, &stats)?;
         of_the_window(&mut encoder, &stats.load)?;
         per_model(&mut encoder, &stats.models)?;
+        per_kind(&mut encoder, &stats.models)?;
         learned(&mut encoder, &stats.models)
     }
 }
@@ -300,25 +305,39 @@ fn of_the_window(encoder: &mut DescriptorEncoder<'_>, load: &Load) -> Result<(),
 
 /// What batches cost, l(b) = alpha b + beta, by the costliest kind of their requests.
 fn learned(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
-    type Part = fn(&LatencyLine) -> f64;
-    let gauges: [(&str, &str, Part); 3] = [
-        ("batch_alpha", "Learned time of a row in a batch", |line| {
-            line.alpha
-        }),
-        ("batch_beta", "Learned time of a dispatch", |line| line.beta),
+    type Part = fn(&CostEstimate) -> f64;
+    let gauges: [(&str, &str, Option<&Unit>, Part); 4] = [
         (
-            "batch_residual",
-            "Standard deviation of batches from alpha b + beta",
-            |line| line.deviation,
+            "batch_alpha",
+            "Learned time of a row in a batch",
+            Some(&Unit::Seconds),
+            |learned| learned.line.alpha_ns() / 1e9,
+        ),
+        (
+            "batch_beta",
+            "Learned time of a dispatch",
+            Some(&Unit::Seconds),
+            |learned| learned.line.beta_ns() / 1e9,
+        ),
+        (
+            "batch_margin",
+            "Measured over learned time that the objective's percentile of batches keeps to",
+            None,
+            |learned| learned.margin,
+        ),
+        (
+            "batch_error",
+            "Mean distance of batches from alpha b + beta, as a share of it",
+            None,
+            |learned| learned.error,
         ),
     ];
-    for (name, help, part) in gauges {
-        let unit = Some(&Unit::Seconds);
+    for (name, help, unit, part) in gauges {
         let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
         for model in models {
-            for (kind, line) in &model.latency {
+            for (kind, learned) in &model.latency {
                 let labels = [("model", model.name.as_str()), ("kind", kind_name(*kind))];
-                ConstGauge::new(part(line) / 1e9).encode(family.encode_family(&labels)?)?;
+                ConstGauge::new(part(learned)).encode(family.encode_family(&labels)?)?;
             }
         }
     }
@@ -327,12 +346,15 @@ fn learned(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result
 
 fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Count = fn(&ModelStats) -> u64;
-    let counters: [(&str, &str, Count); 8] = [
+    let counters: [(&str, &str, Count); 9] = [
         ("accepted_requests", "Requests submitted", |m| {
             m.requests_total
         }),
         ("rows", "Rows submitted", |m| m.rows_total),
         ("answered", "Requests answered", |m| m.answered_total),
+        ("good", "Requests answered in time", |m| {
+            m.answered_total.saturating_sub(m.late_total)
+        }),
         ("late", "Answered after the objective", |m| m.late_total),
         ("failed", "Accepted requests that failed", |m| {
             m.failed_total
@@ -352,34 +374,84 @@ fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resu
             ConstCounter::new(count(model)).encode(family.encode_family(&labels)?)?;
         }
     }
-    type Of = fn(&ModelStats) -> &Histogram;
-    let histograms: [(&str, &str, Option<&Unit>, Of); 4] = [
+    Ok(())
+}
+
+/// Durations, sizes and ways of batches by model and by the costliest kind of output that was asked for.
+fn per_kind(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    type Of = fn(&KindStats) -> &Histogram;
+    let seconds = Some(&Unit::Seconds);
+    let histograms: [(&str, &str, Option<&Unit>, Of); 5] = [
+        ("queue_duration", "Submit to dispatch", seconds, |of| {
+            &of.queue_nanos
+        }),
         (
-            "queue_duration",
-            "Submit to dispatch",
-            Some(&Unit::Seconds),
-            |m| &m.queue_nanos,
+            "defer_duration",
+            "Of queue_duration, while a worker was free: waited on purpose",
+            seconds,
+            |of| &of.defer_nanos,
         ),
-        (
-            "compute_duration",
-            "In compute threads",
-            Some(&Unit::Seconds),
-            |m| &m.compute_nanos,
-        ),
-        (
-            "total_duration",
-            "Submit to reply ready",
-            Some(&Unit::Seconds),
-            |m| &m.total_nanos,
-        ),
-        ("batch_rows", "Rows of a batch", None, |m| &m.batch_rows),
+        ("compute_duration", "In compute threads", seconds, |of| {
+            &of.compute_nanos
+        }),
+        ("total_duration", "Submit to reply ready", seconds, |of| {
+            &of.total_nanos
+        }),
+        ("batch_rows", "Rows of a batch", None, |of| &of.batch_rows),
     ];
     for (name, help, unit, histogram) in histograms {
         let per_unit = if unit.is_some() { 1e9 } else { 1.0 };
         let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
-        for model in models {
-            let labels = [("model", model.name.as_str())];
-            encode_histogram(family.encode_family(&labels)?, histogram(model), per_unit)?;
+        for (model, of) in kinds(models) {
+            let labels = [("model", model), ("kind", kind_name(of.kind))];
+            encode_histogram(family.encode_family(&labels)?, histogram(of), per_unit)?;
+        }
+    }
+    let left = Left::ALL.map(Left::name);
+    let help =
+        "Batches by why they left: full, a request arrived, due, a worker became free, replay";
+    by_label(
+        encoder,
+        models,
+        ("batches_left", help, "cause"),
+        (&left, |of| &of.left),
+    )?;
+    let shared = Sharing::ALL.map(Sharing::name);
+    let help = "Batches done, by how the threads of their worker shared them";
+    by_label(
+        encoder,
+        models,
+        ("batches_shared", help, "by"),
+        (&shared, |of| &of.shared),
+    )
+}
+
+fn kinds(models: &[ModelStats]) -> impl Iterator<Item = (&str, &KindStats)> {
+    models.iter().flat_map(|model| {
+        let kinds = model.kinds.iter();
+        kinds.map(|kind| (model.name.as_str(), kind))
+    })
+}
+
+/// What a kind of output counts of batches, by a label's values.
+type Counts<const N: usize> = fn(&KindStats) -> &[u64; N];
+
+/// Counters of batches with one more label.
+fn by_label<const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    models: &[ModelStats],
+    (name, help, label): (&str, &str, &str),
+    (values, counts): (&[&str; N], Counts<N>),
+) -> Result<(), Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (model, of) in kinds(models) {
+        for (value, count) in values.iter().zip(counts(of)) {
+            let labels = [
+                ("model", model),
+                ("kind", kind_name(of.kind)),
+                (label, value),
+            ];
+            ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
         }
     }
     Ok(())

@@ -1,25 +1,39 @@
-//! The front: speaks the Open Inference Protocol v2 over HTTP/1.1 and gRPC and hands rows to the
-//! engine.
+//! The front: speaks the Open Inference Protocol v2 over HTTP and gRPC and hands rows to the engine.
 //!
-//! `http` and `grpc` know their wire; `ask` checks what a request asks for, `numbers` and `raw`
+//! `door` lets connections in and shows them out, `seat` is what each is at, `talk` runs one; the
+//! bounds of all are in `limits`, how often they were reached in `bounds`. `http` and `grpc` know
+//! their wire, `body` and `coding` what both have in common; `ask` checks what a request asks for, `numbers` and `raw`
 //! write its rows straight into the engine's shared memory through `cell`; `terms` is what it says
 //! about its own time; `refused` is every failure with both its codes.
 
 mod ask;
+mod body;
+mod bounds;
 mod cell;
+mod coding;
 mod datatype;
+mod door;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzed;
 mod grpc;
 mod http;
-mod limits;
+pub mod limits;
 mod metadata;
 mod metrics;
 mod numbers;
+mod outgoing;
 mod raw;
 mod refused;
+#[cfg(any(test, fuzzing))]
+mod sample;
+mod seat;
 mod state;
+mod talk;
 mod terms;
+mod wire;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,16 +43,19 @@ use tokio::sync::watch;
 use crate::live::Board;
 use crate::told::Desk;
 use albacore_engine::{Engine, KindSet, ModelHandle, Reply, Timing};
+use body::Arriving;
+use bounds::Reached;
 use datatype::Datatype;
+use grpc::Grpc;
+use http::Http;
 use metrics::Metrics;
 use refused::Refused;
+use seat::Room;
+use talk::Services;
 
 /// Why the front stopped before it was told to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrontError {
-    /// The gRPC server gave up.
-    #[error("the gRPC server stopped")]
-    Grpc(#[from] tonic::transport::Error),
     /// The reflection service does not accept the descriptors of this build.
     #[error("the descriptors of the gRPC services cannot be served")]
     Descriptors(#[from] tonic_reflection::server::Error),
@@ -74,8 +91,9 @@ impl Front {
 fn server_timing(timing: Timing) -> String {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     format!(
-        "queue;dur={:.3}, run;dur={:.3}",
+        "queue;dur={:.3}, defer;dur={:.3}, run;dur={:.3}",
         ms(timing.queue),
+        ms(timing.deferred),
         ms(timing.compute)
     )
 }
@@ -89,7 +107,7 @@ const SERVER_TIMING: &str = "server-timing";
 /// once.
 ///
 /// # Errors
-/// [`FrontError`]; the other protocol is stopped then, too.
+/// [`FrontError`].
 pub(crate) async fn serve(
     engine: Arc<Engine>,
     (board, desk): (Arc<Board>, Arc<Desk>),
@@ -97,29 +115,38 @@ pub(crate) async fn serve(
     grpc: TcpListener,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
-    let metrics = Metrics::new(Arc::clone(&engine), Arc::clone(&desk));
+    let reached = Reached::default();
+    let metrics = Metrics::new(Arc::clone(&engine), Arc::clone(&desk), reached.clone());
     let front = Arc::new(Front {
         engine,
         board,
         desk,
         metrics,
     });
+    let arriving = Arriving::default();
+    let services = Arc::new(Services {
+        grpc: Grpc::new(Arc::clone(&front), arriving.clone())?,
+        http: Http { front, arriving },
+    });
     let (stop, stopped) = watch::channel(false);
-    let serving = async {
-        let http = http::serve(Arc::clone(&front), http, stopped.clone());
-        let grpc = grpc::serve(Arc::clone(&front), grpc, stopped.clone());
-        let ((), served) = tokio::join!(http, async {
-            let served = grpc.await;
-            stop.send_replace(true); // an error here ends HTTP as well
-            served
-        });
-        served
+    let port = |listener| {
+        let room = Arc::new(Room::new(reached.clone()));
+        let services = Arc::clone(&services);
+        door::serve(listener, room, stopped.clone(), move |stream, seat| {
+            talk::converse(Arc::clone(&services), stream, seat)
+        })
     };
-    tokio::pin!(serving);
+    let serving = async { tokio::join!(port(http), port(grpc)) };
+    let mut serving = pin!(serving);
     tokio::select! {
-        served = &mut serving => return served,
+        _ = &mut serving => return Ok(()),
+        () = services.grpc.report_health() => return Ok(()),
         () = shutdown => {}
     }
     stop.send_replace(true);
-    serving.await
+    tokio::select! {
+        _ = serving => {}
+        () = services.grpc.report_health() => {} // until the end: no more requests, it says
+    }
+    Ok(())
 }

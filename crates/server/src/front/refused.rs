@@ -36,6 +36,8 @@ pub(super) enum Cause {
     Expired,
     /// Accepted, and failed all the same.
     Failed,
+    /// A call or a coding that this server does not have.
+    Unimplemented,
 }
 
 impl Cause {
@@ -52,6 +54,7 @@ impl Cause {
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Expired => StatusCode::GATEWAY_TIMEOUT,
             Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
         }
     }
 
@@ -60,7 +63,7 @@ impl Cause {
         match self {
             Self::Invalid | Self::TooLarge | Self::MediaType => Code::InvalidArgument,
             Self::NotFound => Code::NotFound,
-            Self::Method => Code::Unimplemented,
+            Self::Method | Self::Unimplemented => Code::Unimplemented,
             Self::Slow | Self::Expired => Code::DeadlineExceeded,
             Self::Overloaded => Code::ResourceExhausted,
             Self::Unavailable => Code::Unavailable,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::live::{Notice, Posted, Progress};
 use crate::told::Link;
 use albacore_batching::Policy;
-use albacore_engine::{ModelStats, Rules, Stats, kind_name};
+use albacore_engine::{Engine, Kernels, ModelStats, Outcomes, Rules, kind_name};
 
 /// This server.
 #[derive(Debug, Serialize)]
@@ -36,6 +36,8 @@ pub(super) struct State {
     latency_p50_ms: Option<f64>,
     latency_p99_ms: Option<f64>,
     requests: Requests,
+    /// Those of the last 15 to 20 s.
+    requests_newest: Requests,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,6 +90,19 @@ struct Model {
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_unix_ms: Option<u64>,
     latency: Vec<Latency>,
+    /// What computes predictions of so many rows on this cpu; empty while nothing is served.
+    kernels: Vec<KernelOf>,
+}
+
+/// The kernel for batches of up to so many rows, above those of the one before.
+#[derive(Debug, Serialize)]
+struct KernelOf {
+    /// Null: of any size.
+    rows_max: Option<usize>,
+    kernel: &'static str,
+    /// What a row took when the model was loaded: the fastest. Null: chosen by rule.
+    row_ns: Option<f64>,
+    reads_bytes: usize,
 }
 
 /// A batch of b rows takes alpha b + beta on one worker.
@@ -101,10 +116,11 @@ struct Latency {
 
 /// Describes the server.
 pub(super) fn describe(
-    stats: &Stats,
+    engine: &Engine,
     posted: Posted,
     (rules, link): (Rules, Option<Link>),
 ) -> State {
+    let (stats, editions) = (&engine.stats(), engine.models());
     let load = &stats.load;
     let outcomes = load.outcomes;
     let millis = |nanos: f64| nanos / 1e6;
@@ -126,7 +142,13 @@ pub(super) fn describe(
             generation: link.generation,
             refused: link.refused,
         }),
-        models: models.map(|notice| model(notice, &stats.models)).collect(),
+        models: models
+            .map(|notice| {
+                let served = editions.iter().find(|it| it.info().name == notice.name);
+                let kernels = served.map(|edition| kernels(edition.kernels()));
+                model(notice, &stats.models, kernels.unwrap_or_default())
+            })
+            .collect(),
         window_seconds: load.window_seconds,
         goodput_per_second: load.goodput_per_second,
         bad_rate: load.bad_rate,
@@ -134,12 +156,17 @@ pub(super) fn describe(
         load_factor: load.factor,
         latency_p50_ms: load.latency_p50_nanos.map(millis),
         latency_p99_ms: load.latency_p99_nanos.map(millis),
-        requests: Requests {
-            good: outcomes.good,
-            late: outcomes.late,
-            shed: outcomes.shed,
-            failed: outcomes.failed,
-        },
+        requests: requests(outcomes),
+        requests_newest: requests(load.newest),
+    }
+}
+
+fn requests(outcomes: Outcomes) -> Requests {
+    Requests {
+        good: outcomes.good,
+        late: outcomes.late,
+        shed: outcomes.shed,
+        failed: outcomes.failed,
     }
 }
 
@@ -157,17 +184,29 @@ fn batching(rules: Rules) -> Batching {
     }
 }
 
-fn model(notice: Notice, stats: &[ModelStats]) -> Model {
+fn kernels(known: &Kernels) -> Vec<KernelOf> {
+    let last = known.choices.len().saturating_sub(1);
+    let choices = known.choices.iter().enumerate();
+    let choices = choices.map(|(at, choice)| KernelOf {
+        rows_max: (at < last).then_some(choice.rows),
+        kernel: choice.kernel,
+        row_ns: choice.nanoseconds,
+        reads_bytes: choice.reads_bytes,
+    });
+    choices.collect()
+}
+
+fn model(notice: Notice, stats: &[ModelStats], kernels: Vec<KernelOf>) -> Model {
     let learned = stats.iter().find(|model| model.name == notice.name);
     let learned = learned.map(|model| model.latency.as_slice());
     let latency = learned
         .unwrap_or_default()
         .iter()
-        .map(|(kind, line)| Latency {
+        .map(|(kind, cost)| Latency {
             kind: kind_name(*kind),
-            alpha_us: line.alpha / 1e3,
-            beta_us: line.beta / 1e3,
-            samples: line.samples,
+            alpha_us: cost.line.alpha_ns() / 1e3,
+            beta_us: cost.line.beta_ns() / 1e3,
+            samples: cost.samples,
         });
     Model {
         name: notice.name,
@@ -181,5 +220,6 @@ fn model(notice: Notice, stats: &[ModelStats]) -> Model {
         error: notice.error,
         loaded_at_unix_ms: notice.serving.map(|(_, at)| at),
         latency: latency.collect(),
+        kernels,
     }
 }

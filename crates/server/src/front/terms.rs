@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hyper::HeaderMap;
 
 use super::ask::brief;
-use super::refused::Refused;
+use super::refused::{Cause, Refused};
 use albacore_engine::{ModelHandle, Priority};
 
 /// The header of both protocols.
@@ -107,6 +107,26 @@ impl Terms {
         match self.timeout {
             None => model,
             Some(timeout) => model.within(timeout.saturating_sub(self.arrival.elapsed())),
+        }
+    }
+}
+
+impl Terms {
+    /// Waits for `reply` for as long as the request's own time lasts.
+    pub(super) async fn bound<T>(
+        &self,
+        reply: impl Future<Output = Result<T, Refused>>,
+    ) -> Result<T, Refused> {
+        let Some(timeout) = self.timeout else {
+            return reply.await;
+        };
+        let left = timeout.saturating_sub(self.arrival.elapsed());
+        match tokio::time::timeout(left, reply).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Refused::new(
+                Cause::Expired,
+                format!("the request's own time of {timeout:?} was over before its answer"),
+            )),
         }
     }
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use albacore_storage::Storage;
 
 pub(crate) use board::{Board, Notice, Posted, Progress};
-pub(crate) use read::{InForce, read};
+pub(crate) use read::{InForce, objective_of, read};
 
 use crate::told::Desk;
 use albacore_engine::{Engine, NoSlot};

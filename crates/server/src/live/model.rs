@@ -224,10 +224,7 @@ mod tests {
         assert!(model.due(now).is_some(), "what is wanted was not tried");
         attempt(&mut model, Ok(Digest([2; 32])), now);
         let mut with_slo = self::model("/b");
-        with_slo.slo = Some(settings::Slo {
-            latency: Duration::from_millis(1),
-            percentile: 99.0,
-        });
+        with_slo.slo = Some(settings::Slo::of_all(Duration::from_millis(1), 99.0));
         assert!(!model.change(with_slo), "an objective is no reason to load");
         assert_eq!(model.due(now), None);
     }

@@ -60,8 +60,15 @@ pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<InForce, String> {
 
 /// The objective of a model.
 pub(super) fn objective(model: &settings::Model) -> Option<Objective> {
-    model.slo.map(|slo| Objective {
+    model.slo.as_ref().map(objective_of)
+}
+
+/// What the engine is told of an objective.
+pub(crate) fn objective_of(slo: &settings::Slo) -> Objective {
+    Objective {
         latency: slo.latency,
         percentile: slo.percentile,
-    })
+        contribs: slo.contribs,
+        interactions: slo.interactions,
+    }
 }

@@ -24,3 +24,15 @@ pub(crate) use desk::{Desk, Link, Objectives};
 pub(crate) use follow::follow;
 pub use place::Place;
 pub(crate) use take::policy_of;
+
+/// A message of the stream, for fuzz targets: read and checked, its rules as the engine takes them.
+#[cfg(any(test, fuzzing))]
+pub fn fuzzed(bytes: &[u8]) {
+    use prost::Message as _;
+    if bytes.len() > crate::limits::PARAMS_BYTES_MAX {
+        return;
+    }
+    if let Ok(message) = albacore_proto::params::Parameters::decode(bytes) {
+        let _ = take::Told::of(&message);
+    }
+}

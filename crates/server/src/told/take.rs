@@ -8,6 +8,8 @@ use albacore_proto::params as proto;
 use albacore_settings as settings;
 use albacore_settings::feed;
 
+use crate::live::objective_of;
+
 /// What this server was told, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
@@ -27,13 +29,10 @@ impl Told {
     pub(super) fn of(message: &proto::Parameters) -> Result<Self, String> {
         let parameters = read(message)?;
         parameters.check().map_err(|error| error.to_string())?;
-        let objectives = parameters.slo.into_iter().map(|entry| {
-            let objective = Objective {
-                latency: entry.slo.latency,
-                percentile: entry.slo.percentile,
-            };
-            (entry.model, objective)
-        });
+        let objectives = parameters
+            .slo
+            .into_iter()
+            .map(|entry| (entry.model, objective_of(&entry.slo)));
         Ok(Self {
             rules: Rules {
                 policy: policy_of(parameters.batching.policy),
@@ -122,6 +121,8 @@ fn objective(objective: &proto::Objective) -> feed::Objective {
         slo: settings::Slo {
             latency: Duration::from_micros(objective.latency_us),
             percentile: objective.percentile,
+            contribs: objective.contribs_us.map(Duration::from_micros),
+            interactions: objective.interactions_us.map(Duration::from_micros),
         },
     }
 }

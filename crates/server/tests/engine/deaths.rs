@@ -5,6 +5,9 @@ use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
+/// Its interactions take long enough to be killed in the middle.
+pub(crate) const SLOW: [&str; 1] = ["main_medium_d6.ubj"];
+
 /// Kills under load.
 const KILLS: usize = 100;
 
@@ -59,12 +62,26 @@ fn interactions() -> KindSet {
     KindSet::only(Kind::Interactions)
 }
 
-pub(crate) async fn kill_while_busy(started: &Started, with: &str, restarts: u64) {
+/// Stops the only worker in the middle of a batch.
+async fn stop_while_busy(started: &Started) -> i32 {
     started
         .until("it runs", |engine| engine.stats().workers_busy == 1)
         .await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    signal(with, started.pids()[0]);
+    let worker = started.pids()[0];
+    signal("-STOP", worker);
+    assert_eq!(
+        started.engine.stats().workers_busy,
+        1,
+        "the batch was over too soon"
+    );
+    worker
+}
+
+pub(crate) async fn kill_while_busy(started: &Started, with: &str, restarts: u64) {
+    let worker = stop_while_busy(started).await;
+    signal(with, worker);
+    // What is stopped takes no signal but SIGKILL before it goes on.
+    signal("-CONT", worker);
     started
         .until("it died", |engine| {
             engine.stats().worker_restarts_total > restarts
@@ -74,7 +91,7 @@ pub(crate) async fn kill_while_busy(started: &Started, with: &str, restarts: u64
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_crashes_two_workers_fails_and_the_next_one_runs() {
-    let started = start(config(1, 1), &SMALL).await;
+    let started = start(config(1, 1), &SLOW).await;
     let call = tokio::spawn(started.submit(0, interactions(), &long_rows(&started)));
     kill_while_busy(&started, "-ABRT", 0).await;
     kill_while_busy(&started, "-ABRT", 1).await;
@@ -103,7 +120,7 @@ async fn a_batch_that_crashes_two_workers_fails_and_the_next_one_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_was_killed_from_outside_is_run_again_until_it_is_done() {
-    let started = start(config(1, 2), &SMALL).await;
+    let started = start(config(1, 2), &SLOW).await;
     let rows = long_rows(&started);
     let call = tokio::spawn(started.submit(0, interactions(), &rows));
     for restarts in 0..3 {
@@ -117,19 +134,17 @@ async fn a_batch_that_was_killed_from_outside_is_run_again_until_it_is_done() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_away_is_forgotten_in_the_queue_in_the_batch_and_after_a_death() {
-    let started = start(config(1, 1), &SMALL).await;
+    let started = start(config(1, 1), &SLOW).await;
     let rows = long_rows(&started);
     let running = tokio::spawn(started.submit(0, interactions(), &rows));
-    started
-        .until("it runs", |engine| engine.stats().workers_busy == 1)
-        .await;
+    let worker = stop_while_busy(&started).await;
     let waiting = started.submit(0, value(), &rows);
     assert_eq!(started.engine.stats().queue_rows, 1000);
     drop(waiting);
     assert_eq!(started.engine.stats().queue_rows, 0);
     running.abort();
     assert!(running.await.is_err());
-    signal("-KILL", started.pids()[0]);
+    signal("-KILL", worker);
     started
         .until("memory comes back", |engine| {
             engine.stats().arena_used_bytes == 0

@@ -10,6 +10,7 @@ mod processes;
 mod results;
 #[path = "../running/mod.rs"]
 mod running;
+mod sharing;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -48,10 +49,15 @@ pub(crate) fn model(name: &str, file: &str) -> LoadedModel {
 }
 
 pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
-    let load = |file: &&str| model(file, file);
+    let read = |file: &&str| ((*file).to_owned(), std::fs::read(zoo(file)).unwrap());
+    start_with(config, files.iter().map(read).collect()).await
+}
+
+/// With models by their names and the bytes of their files.
+pub(crate) async fn start_with(config: EngineConfig, files: Vec<(String, Vec<u8>)>) -> Started {
+    let load = |(name, bytes): &(String, Vec<u8>)| LoadedModel::compile(name, bytes).unwrap();
     let models: Vec<_> = files.iter().map(load).collect();
-    let compile =
-        |file: &&str| Image::compile(&Model::parse(&std::fs::read(zoo(file)).unwrap()).unwrap());
+    let compile = |(_, bytes): &(String, Vec<u8>)| Image::compile(&Model::parse(bytes).unwrap());
     let images = files.iter().map(compile).collect();
     let events = Arc::new(Mutex::new(Vec::new()));
     let observer = Observer(Box::new({

@@ -23,10 +23,7 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
         ..config(1, 1)
     };
     let started = start(config, &SMALL).await;
-    let objective = Objective {
-        latency: Duration::from_secs(2),
-        percentile: 99.0,
-    };
+    let objective = Objective::of_all(Duration::from_secs(2), 99.0);
     started
         .engine
         .declare(&[(SMALL[0], Some(objective))])
@@ -57,6 +54,16 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
     let refusal = within(Duration::from_millis(20)).unwrap_err();
     assert!(matches!(refusal, Refusal::Late { .. }), "{refusal}");
     drop(within(Duration::from_secs(3600)).unwrap());
+    let knock = |seconds| {
+        started
+            .model(0)
+            .within(Duration::from_secs(seconds))
+            .knock()
+    };
+    assert_eq!(knock(3600), Ok(()));
+    let soon = started.model(0).within(Duration::from_millis(1));
+    let refusal = soon.knock().unwrap_err();
+    assert!(matches!(refusal, Refusal::Late { .. }), "{refusal}");
     started
         .reserve(0, 1000, ElementType::F32, kinds)
         .map(drop)
@@ -76,7 +83,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
     let stats = started.engine.stats();
     assert_eq!(
         (stats.models[0].shed_total, stats.models[0].late_total),
-        (1, 1)
+        (2, 1)
     );
     assert_eq!((stats.queue_rows, stats.arena_used_bytes), (0, 0));
 }
@@ -90,7 +97,7 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
         policy,
         ..config(1, 1)
     };
-    let started = start(config, &SMALL).await;
+    let started = start(config, &deaths::SLOW).await;
     let rows = started.rows(0, 500, 3);
     let kinds = KindSet::only(Kind::Interactions);
     let expected = started.expected(0, Kind::Interactions, &rows);
@@ -118,10 +125,7 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
         ..config(1, 1)
     };
     let started = start(config, &SMALL).await;
-    let objective = Objective {
-        latency: Duration::from_secs(3600),
-        percentile: 99.0,
-    };
+    let objective = Objective::of_all(Duration::from_secs(3600), 99.0);
     started
         .engine
         .declare(&[(SMALL[0], Some(objective))])
@@ -178,4 +182,34 @@ async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_lat
     long.await.unwrap();
     let stats = &started.engine.stats().models[0];
     assert_eq!((stats.shed_total, stats.abandoned_total), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contributions_and_interactions_have_objectives_of_their_own() {
+    let started = start(config(1, 1), &SMALL).await;
+    let objective = Objective {
+        contribs: Some(Duration::from_secs(3600)),
+        interactions: Some(Duration::from_secs(7200)),
+        ..Objective::of_all(Duration::from_nanos(1), 99.0)
+    };
+    started
+        .engine
+        .declare(&[(SMALL[0], Some(objective))])
+        .unwrap();
+    let row = started.rows(0, 1, 1);
+    let late = || started.engine.stats().models[0].late_total;
+    for (kind, is_late) in [
+        (Kind::Contribs, 0),
+        (Kind::Interactions, 0),
+        (Kind::Value, 1),
+        (Kind::Margin, 2),
+    ] {
+        started.submit(0, KindSet::only(kind), &row).await.unwrap();
+        assert_eq!(late(), is_late, "{kind}");
+    }
+    assert_eq!(
+        started.model(0).knock(),
+        Ok(()),
+        "it may ask for interactions"
+    );
 }

@@ -128,5 +128,12 @@ async fn timeout_gathers_requests_into_one_batch() {
         assert!(call.await.unwrap().timing().queue >= Duration::from_millis(1));
     }
     let stats = &started.engine.stats().models[0];
-    assert_eq!((stats.batches_total, stats.batch_rows.sum), (1, 10));
+    let of = &stats.kinds[0];
+    assert_eq!((stats.batches_total, of.batch_rows.sum), (1, 10));
+    // One worker was free all the time: what was waited was waited on purpose.
+    assert_eq!(
+        (of.kind, of.defer_nanos.sum),
+        (Kind::Value, of.queue_nanos.sum)
+    );
+    assert_eq!(of.left[albacore_engine::Left::Due as usize], 1);
 }

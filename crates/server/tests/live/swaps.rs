@@ -162,10 +162,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
     );
     assert!(before["load_factor"].as_f64().unwrap() < 1.0, "{before:#}");
     // No reply is that fast.
-    slow.slo = Some(Slo {
-        latency: Duration::from_micros(1),
-        percentile: 99.0,
-    });
+    slow.slo = Some(Slo::of_all(Duration::from_micros(1), 99.0));
     let text = settings(vec![slow], Policy::Auto, 4);
     volume.update(&text.replace("max_rows: 65536", "max_rows: 4"));
     let after = until_in_force(&server, &volume);
@@ -180,6 +177,12 @@ fn objectives_and_bounds_change_without_loading_anything() {
     let state = state(&server);
     assert_eq!(state["requests"]["late"], 1, "{state:#}");
     assert_eq!(state["load_factor"], 2.0, "one of two was bad");
+    let kernels = state["models"][0]["kernels"].as_array().unwrap();
+    let last = kernels.last().unwrap();
+    assert!(
+        last["rows_max"].is_null() && last["kernel"].is_string(),
+        "{kernels:?}"
+    );
     let latency = &state["models"][0]["latency"][0];
     assert_eq!(
         (&latency["kind"], &latency["samples"]),

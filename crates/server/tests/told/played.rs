@@ -94,6 +94,8 @@ fn queue_and_objectives_are_those_that_are_told() {
         model: "m".to_owned(),
         latency_us: 10,
         percentile: 99.0,
+        contribs_us: None,
+        interactions_us: None,
     }];
     strict.batching.as_mut().unwrap().max_delay_us = Some(5);
     teller.say(Ok(strict));

@@ -78,11 +78,15 @@ fn of_parameters(parameters: &Parameters) -> Value {
     let slo: Vec<Value> = slo
         .iter()
         .map(|entry| {
-            json!({
-                "model": entry.model,
-                "latency": print_timespan(entry.slo.latency),
-                "percentile": entry.slo.percentile,
-            })
+            let mut fields = Map::new();
+            fields.insert("model".to_owned(), entry.model.as_str().into());
+            let latency = print_timespan(entry.slo.latency);
+            fields.insert("latency".to_owned(), latency.into());
+            fields.insert("percentile".to_owned(), entry.slo.percentile.into());
+            for (name, span) in entry.slo.costlier() {
+                fields.insert(name.to_owned(), print_timespan(span).into());
+            }
+            fields.into()
         })
         .collect();
     let mut fields = Map::new();

@@ -7,7 +7,7 @@ mod node;
 mod tables;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Delays, DropRule, Target};
+use albacore_batching::deadlines::{Delays, DropRule, Prefers, Target};
 
 pub use self::invalid::{Invalid, Place};
 pub use self::tables::{read_arrivals, read_profiles};
@@ -241,14 +241,20 @@ fn popularity(arrivals: &mut Fields) -> Result<Popularity, Invalid> {
 }
 
 fn policy(file: &mut Fields) -> Result<Policy, Invalid> {
+    let wishes = [
+        ("idle_workers", Prefers::IdleWorkers),
+        ("short_waits", Prefers::ShortWaits),
+    ];
+    let wish = file.take("prefers");
+    let prefers = wish.map_or(Ok(Prefers::IdleWorkers), |f| f.word(&wishes))?;
     let words = [
         ("deferred", Policy::Deferred),
-        ("auto", Policy::Auto),
+        ("auto", Policy::Auto(prefers)),
         ("eager", Policy::Eager),
         ("timeout", Policy::Timeout(Wait::Fixed(Nanos(0)))),
     ];
     let policy = file.take("policy");
-    let policy = policy.map_or(Ok(Policy::Auto), |f| f.word(&words))?;
+    let policy = policy.map_or(Ok(Policy::Auto(prefers)), |f| f.word(&words))?;
     let timeout = file.take("timeout");
     if !matches!(policy, Policy::Timeout(_)) {
         return Ok(policy);
@@ -266,12 +272,13 @@ fn policy(file: &mut Fields) -> Result<Policy, Invalid> {
 fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropRule, Invalid> {
     let rule = fields.take("rule");
     let is_head = rule.map_or(Ok(false), |f| f.word(&[("window", false), ("head", true)]))?;
+    let is_auto = matches!(policy, Policy::Auto(_));
     let target = match fields.take("target") {
-        None if policy == Policy::Auto => Target::Auto,
+        None if is_auto => Target::Auto,
         None => Target::Own,
         Some(field) => match field.text()?.as_str() {
             "own" => Target::Own,
-            "auto" if policy == Policy::Auto => Target::Auto,
+            "auto" if is_auto => Target::Auto,
             "half" => Target::Half,
             text if text.parse::<f64>().is_ok() => Target::Rows(field.count(1, TARGET_MAX)?),
             text => {

@@ -41,14 +41,17 @@ impl Node {
         let options = serde_saphyr::options! { budget: budget, with_snippet: false };
         serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let error = error.without_snippet();
-            let line = error.location().map_or(1, |location| location.line());
+            let place = error.location();
+            let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
             let problem = error.to_string();
-            let problem = problem.lines().next().unwrap_or_default().to_owned();
-            Invalid::new(
-                Place::Line(line),
-                "the file",
-                format!("is not YAML: {problem}"),
-            )
+            let problem = problem.lines().next().unwrap_or_default();
+            match key_before(text, line, column) {
+                Some(key) => Invalid::new(Place::Line(line), key, problem),
+                None => {
+                    let problem = format!("is not YAML: {problem}");
+                    Invalid::new(Place::Line(line), "the file", problem)
+                }
+            }
         })
     }
 
@@ -91,6 +94,16 @@ impl Node {
             Kind::Null | Kind::Number(_) | Kind::Text(_) => {}
         }
     }
+}
+
+/// The key of the value at a place of the text, if one stands before it in its line.
+fn key_before(text: &str, line: u64, column: u64) -> Option<&str> {
+    let line = text.lines().nth(line.checked_sub(1)? as usize)?;
+    let end = line.char_indices().nth(column.checked_sub(1)? as usize);
+    let before = &line[..end.map_or(line.len(), |(at, _)| at)];
+    let (key, _) = before.rsplit_once(':')?;
+    let key = key.rsplit([' ', '{', ',']).next()?;
+    (!key.is_empty()).then_some(key)
 }
 
 impl<'de> Deserialize<'de> for Node {

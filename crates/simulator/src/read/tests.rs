@@ -44,6 +44,21 @@ fn read_with(text: &str, sets: &[&str]) -> Result<Scenario, ScenarioError> {
 }
 
 #[test]
+fn what_auto_prefers_is_read() {
+    let text = GOOD.replace("timeout: 10%\n", "");
+    let policy = |sets: &[&str]| read_with(&text, sets).unwrap().policy;
+    let idle = Policy::Auto(Prefers::IdleWorkers);
+    assert_eq!(policy(&["policy=auto"]), idle);
+    assert_eq!(
+        policy(&["policy=auto", "prefers=short_waits"]),
+        Policy::Auto(Prefers::ShortWaits)
+    );
+    let refused = read_with(&text, &["policy=auto", "prefers=speed"]);
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("\"speed\" is none of idle_workers, short_waits"));
+}
+
+#[test]
 fn clients_that_wait_are_read() {
     let text = GOOD.replace("rate: 5000\n", "");
     let sets = [
@@ -124,12 +139,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "beta: 5.072",
         "beta: .nan",
-        "line 5: the file: is not YAML: non-finite float",
+        "line 5: beta: non-finite float",
     ),
     (
         "beta: 5.072",
         "beta: .inf",
-        "line 5: the file: is not YAML: non-finite float",
+        "line 5: beta: non-finite float",
     ),
     (
         "slo: 25",
@@ -197,7 +212,8 @@ const WRONG: &[(&str, &str, &str)] = &[
         "line 24: early: \"120%\" is not 0% to 100%",
     ),
     ("timeout: 10%\n", "", "timeout: is missing"),
-    ("rate: 5000", "rate: [", "is not YAML"),
+    ("slo: 59}", "slo: .inf}", "line 7: slo: non-finite float"),
+    ("rate: 5000", "rate: [", "line 1"),
     ("seed: 7", "rate: 7", "duplicate mapping key: rate"),
 ];
 

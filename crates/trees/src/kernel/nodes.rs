@@ -39,7 +39,7 @@ pub(crate) fn leaves(task: Task<'_>, trees: Range<usize>, leaves: &mut [i32]) {
 
 /// Calls `visit` with row, index of the tree, tree and leaf, for every row and tree; for each row
 /// in the order of the trees.
-fn for_each_leaf<'a>(
+pub(super) fn for_each_leaf<'a>(
     task: Task<'a>,
     trees: Range<usize>,
     visit: impl FnMut(usize, usize, &TreeView<'a>, usize),

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A stream of numbers from a seed (SplitMix64).
-struct Stream(u64);
+pub(crate) struct Stream(pub(crate) u64);
 
 impl Stream {
     fn next(&mut self) -> u64 {
@@ -21,7 +21,7 @@ impl Stream {
         x ^ x >> 31
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
@@ -60,23 +60,24 @@ impl Stream {
 
 /// What a random model looks like.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
-    library: Library,
-    features: usize,
-    groups: usize,
-    trees: usize,
-    leaves: usize,
+pub(crate) struct Shape {
+    pub(crate) library: Library,
+    pub(crate) features: usize,
+    pub(crate) groups: usize,
+    pub(crate) trees: usize,
+    pub(crate) leaves: usize,
     /// Percent of splits that are categorical.
-    categorical: usize,
-    has_vectors: bool,
+    pub(crate) categorical: usize,
+    pub(crate) has_vectors: bool,
 }
 
 fn threshold(library: Library, numbers: &mut Stream) -> f64 {
     // bound: a random number is rarely NaN.
     let x = std::iter::repeat_with(|| numbers.number()).find(|x| !x.is_nan());
     match library {
-        Library::Xgboost => f64::from(x.unwrap_or(0.0) as f32),
-        Library::Lightgbm | Library::Sklearn => x.unwrap_or(0.0),
+        // Of scikit-learn here, so that large models have keys, too.
+        Library::Xgboost | Library::Sklearn => f64::from(x.unwrap_or(0.0) as f32),
+        Library::Lightgbm => x.unwrap_or(0.0),
     }
 }
 
@@ -84,10 +85,11 @@ fn split_flags(shape: Shape, is_categorical: bool, numbers: &mut Stream) -> u8 {
     let mut flags = numbers.pick(&[0, flag::DEFAULT_LEFT]);
     flags |= match shape.library {
         Library::Xgboost => flag::MISSING_NAN,
-        Library::Lightgbm | Library::Sklearn => {
+        Library::Lightgbm => {
             let missing = [0, flag::MISSING_NAN, flag::MISSING_NAN | flag::MISSING_ZERO];
             flag::INCLUSIVE | numbers.pick(&missing)
         }
+        Library::Sklearn => flag::INCLUSIVE | numbers.pick(&[0, flag::MISSING_NAN]),
     };
     flags | if is_categorical { flag::CATEGORICAL } else { 0 }
 }
@@ -146,7 +148,7 @@ fn tree(shape: Shape, group: usize, numbers: &mut Stream) -> Tree {
     Tree::build(raw).expect("a tree")
 }
 
-fn model(shape: Shape, numbers: &mut Stream) -> Model {
+pub(crate) fn model(shape: Shape, numbers: &mut Stream) -> Model {
     let trees: Vec<Tree> = (0..shape.trees)
         .map(|index| tree(shape, index % shape.groups, numbers))
         .collect();
@@ -172,7 +174,7 @@ fn model(shape: Shape, numbers: &mut Stream) -> Model {
 }
 
 /// Values around what the model asks: thresholds, their neighbors in both precisions, categories.
-fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
+pub(crate) fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
     let mut asked = vec![Vec::new(); model.features()];
     for node in model.parts().trees.iter().flat_map(Tree::nodes) {
         if node.flags & (flag::LEAF | flag::CATEGORICAL) == 0 {
@@ -200,7 +202,7 @@ fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
 }
 
 /// The bits of what a kernel gives.
-fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
+pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
     let length = rows.values() / predictor.features() * predictor.output_width(kind);
     let mut scratch = Scratch::default();
     let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
@@ -279,6 +281,11 @@ fn compare_contribs(shape: Shape, count: usize, seed: u64) {
         }
     }
     let reference = predictor.with_kernel(Kernel::Nodes).expect("the reference");
+    assert_near(shape, &expected, &explain(&reference, count), seed);
+}
+
+/// Compares what was summed up in another order.
+fn assert_near(shape: Shape, got: &[u64], expected: &[u64], seed: u64) {
     let of_bits = |bits: u64| match shape.library {
         Library::Xgboost => f64::from(f32::from_bits(bits as u32)),
         Library::Lightgbm | Library::Sklearn => f64::from_bits(bits),
@@ -287,11 +294,30 @@ fn compare_contribs(shape: Shape, count: usize, seed: u64) {
         Library::Xgboost => 1e-5,
         Library::Lightgbm | Library::Sklearn => 1e-10,
     };
-    for (got, expected) in expected.into_iter().zip(explain(&reference, count)) {
+    for (&got, &expected) in got.iter().zip(expected) {
         let (got, expected) = (of_bits(got), of_bits(expected));
         let distance = (got - expected).abs();
         assert!(distance < tolerance, "{got} {expected} {shape:?} {seed}");
     }
+}
+
+/// Compares interactions: any width's bit for bit, and with those of the reference.
+fn compare_interactions(shape: Shape, seed: u64) {
+    let mut numbers = Stream(seed);
+    let model = model(shape, &mut numbers);
+    let image = Image::compile(&model);
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let rows = rows(&model, 3, &mut numbers);
+    let explain =
+        |predictor: &Predictor<'_>| answer(predictor, Kind::Interactions, Rows::F64(&rows));
+    let expected = explain(&predictor);
+    for kernel in [Kernel::Blocks, Kernel::BlocksAvx2, Kernel::BlocksAvx512] {
+        if let Some(predictor) = predictor.with_kernel(kernel) {
+            assert!(explain(&predictor) == expected, "{kernel} {shape:?} {seed}");
+        }
+    }
+    let reference = predictor.with_kernel(Kernel::Nodes).expect("the reference");
+    assert_near(shape, &expected, &explain(&reference), seed);
 }
 
 proptest! {
@@ -334,6 +360,22 @@ proptest! {
     }
 
     #[test]
+    fn interactions_do_not_depend_on_the_kernel(
+        library in 0..3_usize,
+        features in 1..20_usize,
+        groups in 1..4_usize,
+        trees in 1..20_usize,
+        leaves in 1..40_usize,
+        categorical in prop_oneof![Just(0), Just(30)],
+        seed in any::<u64>(),
+    ) {
+        let library = [Library::Xgboost, Library::Lightgbm, Library::Sklearn][library];
+        let has_vectors = false;
+        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
+        compare_interactions(shape, seed);
+    }
+
+    #[test]
     fn a_feature_may_have_more_cuts_than_a_byte_counts(
         is_xgboost in any::<bool>(),
         leaves in 200..257_usize,
@@ -349,18 +391,24 @@ proptest! {
 }
 
 #[test]
-fn a_model_beyond_the_rank_form_is_walked_node_by_node() {
-    let shape = Shape {
-        library: Library::Xgboost,
-        features: 3,
-        groups: 1,
-        trees: 2,
-        leaves: 4000,
-        categorical: 0,
-        has_vectors: false,
-    };
-    let found: Vec<usize> = (0..8).map(|seed| compare(shape, 70, seed)).collect();
-    assert!(found.contains(&0), "{found:?}");
+fn large_and_deep_trees_are_walked_by_keys_or_node_by_node() {
+    for library in [Library::Xgboost, Library::Lightgbm, Library::Sklearn] {
+        for categorical in [0, 10] {
+            let shape = Shape {
+                library,
+                features: 3,
+                groups: 1,
+                trees: 2,
+                leaves: 4000,
+                categorical,
+                has_vectors: false,
+            };
+            let found: Vec<usize> = (0..4).map(|seed| compare(shape, 70, seed)).collect();
+            // The walk alone: no blocks. Thousands of doubles share keys, so LightGBM's has none.
+            let has_keys = library != Library::Lightgbm;
+            assert_eq!(found.contains(&1), has_keys, "{library:?} {found:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Checks a rank form when an image is opened: after that no kernel meets an index out of range.
 
-use super::{Asked, COLUMN_CUTS, Column, LEAF_PADDING, LEAVES_MAX, RankView};
+use super::{Asked, COLUMN_CUTS, Column, LEAF_PADDING, LEAVES_MAX, RankView, Split};
 use crate::error::ImageError;
 use crate::view::{EnsembleView, Target, flag};
 use albacore_formats::Library;
@@ -17,7 +17,7 @@ pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     if form.splits.is_empty() && form.leaf_nodes.is_empty() {
         return match form.steps.is_empty() && form.planes.is_empty() {
             true => Ok(()),
-            false => out_of_range("steps", 0),
+            false => check_walk(view, library),
         };
     }
     check_columns(view)?;
@@ -38,9 +38,11 @@ pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     if !has_steps && !form.planes.is_empty() {
         return out_of_range("planes", 0);
     }
-    // Places of keys are 16 bits.
-    if has_steps && view.key_count() > usize::from(u16::MAX) {
-        return out_of_range("planes", 0);
+    if has_steps {
+        check_keys(view)?;
+    }
+    if form.levels.len() != form.splits.len() {
+        return out_of_range("splits", 0);
     }
     if nodes != form.splits.len() + leaves || leaves != form.splits.len() + view.trees() {
         return out_of_range("splits", 0);
@@ -53,6 +55,35 @@ pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
         }
     }
     Ok(())
+}
+
+/// Checks the form of a model with trees of more leaves, which can be walked only.
+fn check_walk(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
+    let form = &view.ranks;
+    check_columns(view)?;
+    check_keys(view)?;
+    let nodes = view.flags.len();
+    let doubles = match library {
+        Library::Xgboost => 0,
+        Library::Lightgbm | Library::Sklearn => (nodes + view.trees()) / 2 + LEAF_PADDING,
+    };
+    let is_walk = form.steps.len() == nodes
+        && form.leaf_doubles.len() == doubles
+        && form.leaf_values.is_empty()
+        && form.levels.is_empty();
+    if !is_walk {
+        return out_of_range("steps", 0);
+    }
+    let mut depths = Vec::new();
+    (0..view.trees()).try_for_each(|tree| check_steps(view, tree, &mut depths))
+}
+
+/// Places of keys are 16 bits.
+fn check_keys(view: &EnsembleView<'_>) -> Checked<()> {
+    match view.key_count() > usize::from(u16::MAX) {
+        true => out_of_range("planes", 0),
+        false => Ok(()),
+    }
 }
 
 fn check_columns(view: &EnsembleView<'_>) -> Checked<()> {
@@ -100,9 +131,26 @@ fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Che
         return out_of_range("slots", tree);
     }
     let (splits, leaves) = (view.splits_of(tree), view.leaves_of(tree));
+    for splits in [&form.splits[splits.clone()], &form.levels[splits]] {
+        check_splits(form, splits, tree, seen)?;
+    }
+    let view = view.tree(tree);
+    let is_leaf = |&node: &u32| (node as usize) < nodes && view.is_leaf(node as usize);
+    match form.leaf_nodes[leaves].iter().all(is_leaf) {
+        true => Ok(()),
+        false => out_of_range("leaves", tree),
+    }
+}
+
+fn check_splits(
+    form: &RankView<'_>,
+    splits: &[Split],
+    tree: usize,
+    seen: &mut Vec<bool>,
+) -> Checked<()> {
     seen.clear();
-    seen.resize(nodes, false);
-    for (index, &[column, byte, left, right]) in form.splits[splits].iter().enumerate() {
+    seen.resize(2 * splits.len() + 1, false);
+    for (index, &[column, byte, left, right]) in splits.iter().enumerate() {
         if usize::from(column) >= form.columns.len() || usize::from(byte) >= COLUMN_CUTS {
             return out_of_range("splits", tree);
         }
@@ -115,12 +163,7 @@ fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Che
             }
         }
     }
-    let view = view.tree(tree);
-    let is_leaf = |&node: &u32| (node as usize) < nodes && view.is_leaf(node as usize);
-    match form.leaf_nodes[leaves].iter().all(is_leaf) {
-        true => Ok(()),
-        false => out_of_range("leaves", tree),
-    }
+    Ok(())
 }
 
 /// Checks that ways lead to nodes of the tree, columns are among the keys, leaves have values, and

@@ -42,6 +42,7 @@ pub(crate) struct RankForm {
     pub(crate) leaf_doubles: Vec<f64>,
     pub(crate) steps: Vec<Step>,
     pub(crate) planes: Vec<u32>,
+    pub(crate) levels: Vec<Split>,
 }
 
 impl RankForm {
@@ -63,6 +64,7 @@ impl RankForm {
             self.leaf_doubles.len(),
             self.steps.len(),
             self.planes.len(),
+            self.levels.len(),
         ]
         .map(|count| count as u64)
     }
@@ -80,6 +82,7 @@ impl RankForm {
             leaf_doubles: &self.leaf_doubles,
             steps: &self.steps,
             planes: &self.planes,
+            levels: &self.levels,
         }
     }
 
@@ -95,13 +98,14 @@ impl RankForm {
         image.push(&self.leaf_doubles);
         image.push(&self.steps);
         image.push(&self.planes);
+        image.push(&self.levels);
     }
 
     fn try_build(source: &Source<'_>) -> Option<Self> {
         let is_small = |tree: &Range<usize>| tree.len() < 2 * LEAVES_MAX;
         let nodes = 0..source.flags.len();
         let has_nan = |node: usize| source.is_ordered(node) && source.value[node].is_nan();
-        if !source.trees().all(|tree| is_small(&tree)) || nodes.into_iter().any(has_nan) {
+        if nodes.into_iter().any(has_nan) {
             return None;
         }
         let mut form = Self::default();
@@ -110,21 +114,26 @@ impl RankForm {
         if form.columns.len() > usize::from(u16::MAX) {
             return None;
         }
-        for tree in source.trees() {
-            form.push_splits(source, tree);
+        let has_blocks = source.trees().all(|tree| is_small(&tree));
+        if has_blocks {
+            for tree in source.trees() {
+                form.push_splits(source, tree);
+            }
         }
-        if source.is_single {
+        if source.is_single && has_blocks {
+            form.leaf_values = source.leaves().map(|leaf| leaf as f32).collect();
             form.leaf_values
                 .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
         }
         if source.is_double {
-            form.leaf_doubles
-                .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
+            form.leaf_doubles = source.leaves().collect();
+            let leaves = form.leaf_doubles.len();
+            form.leaf_doubles.resize(leaves + LEAF_PADDING, 0.0);
         }
         if source.is_single || source.is_double {
             form.push_steps(source);
         }
-        Some(form)
+        (has_blocks || !form.steps.is_empty()).then_some(form)
     }
 
     /// Features, their cuts and search tables.
@@ -217,20 +226,46 @@ impl RankForm {
             *slot = *next;
             *next += 1;
         }
+        let first = self.splits.len();
         for node in tree.clone() {
             if source.is_leaf(node) {
                 self.leaf_nodes.push((node - tree.start) as u32);
-                if source.is_single {
-                    self.leaf_values.push(source.value[node] as f32);
-                }
-                if source.is_double {
-                    self.leaf_doubles.push(source.value[node]);
-                }
                 continue;
             }
             let (column, byte) = self.column_of(source, node);
             let [left, right] = source.children(node).map(|child| slots[child]);
             self.splits.push([self.place_of(column), byte, left, right]);
+        }
+        self.push_levels(first);
+    }
+
+    /// The splits of the last tree, which begin with `first`, in the order of [`RankView::levels`].
+    fn push_levels(&mut self, first: usize) {
+        let splits = &self.splits[first..];
+        let is_split = |slot: u16| usize::from(slot) < splits.len();
+        let mut order: Vec<u16> = splits.first().map(|_| 0).into_iter().collect();
+        let mut at = 0;
+        while let Some(&split) = order.get(at) {
+            let [.., left, right] = splits[usize::from(split)];
+            order.extend([left, right].into_iter().filter(|&slot| is_split(slot)));
+            at += 1;
+        }
+        // A stable sort: all but the twins stay in their levels.
+        order.sort_by_key(|&split| {
+            let [.., left, right] = splits[usize::from(split)];
+            !is_split(left) && !is_split(right)
+        });
+        let mut slots = vec![0_u16; splits.len()];
+        for (slot, &split) in (0..).zip(&order) {
+            slots[usize::from(split)] = slot;
+        }
+        for split in order {
+            let [column, byte, left, right] = splits[usize::from(split)];
+            let moved = |slot: u16| match is_split(slot) {
+                true => slots[usize::from(slot)],
+                false => slot,
+            };
+            self.levels.push([column, byte, moved(left), moved(right)]);
         }
     }
 
@@ -257,45 +292,40 @@ impl RankForm {
             return;
         }
         self.planes = planes;
-        let mut leaves = 0;
-        let mut order = Vec::new();
+        let (mut leaves, mut order, mut words) = (0_u32, Vec::new(), Vec::new());
         for tree in source.trees() {
+            // What a leaf adds, in the place of a key. Leaves are numbered in the order of the nodes.
+            words.clear();
+            for node in tree.clone() {
+                words.push(match source.is_single {
+                    true => (source.value[node] as f32).to_bits(),
+                    false => leaves,
+                });
+                leaves += u32::from(source.is_leaf(node));
+            }
             order.clear();
             order.push(tree.start);
             let mut at = 0;
             while let Some(&node) = order.get(at) {
                 let step = if source.is_leaf(node) {
-                    [self.leaf_word(source, (node, &tree), leaves), 0]
+                    [words[node - tree.start], 0]
                 } else {
-                    let way = (order.len() - at) as u32;
+                    let way = order.len() - at;
+                    if way > usize::from(u16::MAX) {
+                        (self.steps, self.planes) = Default::default();
+                        return;
+                    }
                     let children = source.children(node);
                     order.extend(children.map(|child| tree.start + child));
                     let (column, byte) = self.column_of(source, node);
                     let [key, place] = self.ask(keys, &sets, column, byte);
                     // infallible: places were counted above.
-                    [key - 1, place | way << 16]
+                    [key - 1, place | (way as u32) << 16]
                 };
                 self.steps.push(step);
                 at += 1;
             }
-            leaves += tree.len().div_ceil(2);
         }
-    }
-
-    /// What a leaf adds, in the place of a key; `leaves` are those of the trees before.
-    fn leaf_word(
-        &self,
-        source: &Source<'_>,
-        (node, tree): (usize, &Range<usize>),
-        leaves: usize,
-    ) -> u32 {
-        if source.is_single {
-            return (source.value[node] as f32).to_bits();
-        }
-        let own = &self.leaf_nodes[leaves..leaves + tree.len().div_ceil(2)];
-        // Leaves are numbered in the order of the nodes.
-        let number = own.partition_point(|&leaf| (leaf as usize) < node - tree.start);
-        (leaves + number) as u32
     }
 
     /// The smallest key that goes right, and its place, for a split by its column and byte there.
@@ -328,6 +358,12 @@ impl Source<'_> {
 
     fn splits(&self) -> impl Iterator<Item = usize> {
         (0..self.flags.len()).filter(|&node| !self.is_leaf(node))
+    }
+
+    /// Values of the leaves.
+    fn leaves(&self) -> impl Iterator<Item = f64> {
+        let leaves = (0..self.flags.len()).filter(|&node| self.is_leaf(node));
+        leaves.map(|node| self.value[node])
     }
 
     fn is_ordered(&self, node: usize) -> bool {

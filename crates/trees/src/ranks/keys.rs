@@ -1,9 +1,11 @@
 //! The keys of a row: what the walk and the explanation of one row compare, see `ranks`.
 
+use albacore_simd::{Simd, Special};
+
 use super::{Asked, Column, KEY_MISSING, KEY_ZERO};
 use crate::ranks::quantize::{byte_of, rank_of};
 use crate::rows::Rows;
-use crate::simd::Simd;
+
 use crate::view::{EnsembleView, ZERO_MAX, flag};
 use albacore_formats::Library;
 
@@ -46,32 +48,20 @@ impl Keys {
     }
 }
 
-/// What keys of missing values and of zeros are in a plane.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Special {
-    /// Values up to this magnitude are zeros.
-    pub(crate) zero: f32,
-    /// The key of NaN.
-    pub(crate) of_nan: u32,
-    /// The key of a zero.
-    pub(crate) of_zero: u32,
-}
-
-impl Special {
-    /// `zero` is the magnitude up to which values are zeros.
-    fn new(zero: f32, plane: u32) -> Self {
-        let has = |bits: u8| plane & u32::from(bits) != 0;
-        let missing = KEY_MISSING[usize::from(has(flag::DEFAULT_LEFT))];
-        let is_nan_missing = has(flag::MISSING_NAN | flag::MISSING_ZERO);
-        Self {
-            zero,
-            // NaN counts as 0 where it is not missing.
-            of_nan: if is_nan_missing { missing } else { KEY_ZERO },
-            of_zero: match has(flag::MISSING_ZERO) {
-                true => missing,
-                false => KEY_ZERO,
-            },
-        }
+/// What keys of missing values and of zeros are in a plane; `zero` is the magnitude up to which
+/// values are zeros.
+fn special(zero: f32, plane: u32) -> Special {
+    let has = |bits: u8| plane & u32::from(bits) != 0;
+    let missing = KEY_MISSING[usize::from(has(flag::DEFAULT_LEFT))];
+    let is_nan_missing = has(flag::MISSING_NAN | flag::MISSING_ZERO);
+    Special {
+        zero,
+        // NaN counts as 0 where it is not missing.
+        of_nan: if is_nan_missing { missing } else { KEY_ZERO },
+        of_zero: match has(flag::MISSING_ZERO) {
+            true => missing,
+            false => KEY_ZERO,
+        },
     }
 }
 
@@ -119,7 +109,7 @@ pub(crate) fn fill_keys(
     let (planes, sets) = keys.split_at_mut(layout.sets());
     let planes = planes[1..].chunks_exact_mut(width.max(1));
     for (out, &plane) in planes.zip(form.planes) {
-        simd.keys(values, Special::new(zero, plane), out);
+        simd.keys(values, special(zero, plane), out);
     }
     if view.has_sets() {
         let columns = form.columns.iter().map(|&words| Column::of_words(words));

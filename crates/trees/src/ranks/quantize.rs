@@ -3,9 +3,9 @@
 use super::{Asked, Bytes, COLUMN_CUTS, Column};
 use crate::limits::BLOCK_ROWS;
 use crate::rows::Rows;
-use crate::simd::Simd;
 use crate::view::{EnsembleView, ZERO_MAX, flag};
 use albacore_formats::Library;
+use albacore_simd::Simd;
 
 /// The memory of a block, reused from call to call.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Block {
                 let asked = Asked::of_words(words);
                 let values = &self.singles[first.map_or(place, |first| asked.feature - first)];
                 let table = &form.tables[asked.table..][..asked.table_length()];
-                simd.ranks(values, table, &mut self.ranks);
+                simd.ranks(values, (table, asked.count), &mut self.ranks);
                 while let Some((bytes, words)) = columns.next_if(|(_, words)| words[0] == index) {
                     let column = Column::of_words(*words);
                     if is_plain(column) {

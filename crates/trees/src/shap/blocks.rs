@@ -29,11 +29,12 @@ use std::ops::Range;
 use crate::ranks::quantize::Block;
 use crate::shap::descent::{self, Stack};
 use crate::shap::lots::points_of;
+use crate::shap::pairs::Pairs;
 use crate::shap::paths::NONE;
 use crate::shap::quadrature::Rules;
 use crate::shap::{one, rows};
-use crate::simd::Simd;
 use crate::view::EnsembleView;
+use albacore_simd::Simd;
 
 /// Points of the largest rule: paths of 16 distinct features.
 pub(crate) const POINTS_MAX: usize = 8;
@@ -59,6 +60,7 @@ pub(crate) struct Scratch {
     pub(super) alive: Vec<u8>,
     pub(super) parts: Vec<f64>,
     pub(super) places: Stack<one::Open>,
+    pub(super) pairs: Pairs,
 }
 
 /// Whether the model can be explained here.
@@ -77,31 +79,37 @@ pub(crate) fn contribs_of_row<'a>(
     simd: Simd,
     (rules, scratch): (&mut Rules, &'a mut Scratch),
 ) -> &'a [f64] {
-    let form = &view.lots;
     let asked = view.ranks.asked.len();
     scratch.sums.clear();
     scratch.sums.resize(view.groups * asked, 0.0);
-    for (lot, trees) in form.trees.iter().enumerate() {
-        simd.run(one::Explain {
-            form,
-            lot,
-            keys,
-            rule: rules.exactly(form.lots[lot][0] as usize),
-            scratch,
-        });
-        let mut adds = &form.adds[form.lots[lot][4] as usize..];
-        for &tree in trees.iter().filter(|&&tree| tree != NONE) {
-            let tree = tree as usize;
-            let (own, rest) = adds.split_at(view.splits_of(tree).len());
-            let group = view.tree_groups[tree] as usize;
+    for lot in 0..view.lots.trees.len() {
+        parts_of_lot(view, (keys, lot), simd, (rules, scratch));
+        for (group, adds) in view.adds_of(lot) {
             let sums = &mut scratch.sums[group * asked..][..asked];
-            for add in own {
+            for add in adds {
                 sums[(add & 0xffff) as usize] += scratch.parts[(add >> 16) as usize];
             }
-            adds = rest;
         }
     }
     &scratch.sums
+}
+
+/// What each place and lane of a lot contributes to one row.
+pub(crate) fn parts_of_lot<'a>(
+    view: &EnsembleView<'_>,
+    (keys, lot): (&[u32], usize),
+    simd: Simd,
+    (rules, scratch): (&mut Rules, &'a mut Scratch),
+) -> &'a [f64] {
+    let form = &view.lots;
+    simd.run(one::Explain::<false> {
+        form,
+        lot,
+        keys,
+        rule: rules.exactly(form.lots[lot][0] as usize),
+        scratch,
+    });
+    &scratch.parts
 }
 
 /// The rows of a block, in rank form.

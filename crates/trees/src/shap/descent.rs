@@ -8,8 +8,8 @@
 use crate::ranks::LEAVES_MAX;
 use crate::shap::one;
 use crate::shap::rows::Rows;
-use crate::simd::Lanes;
 use crate::view::TreeView;
+use albacore_simd::Lanes;
 
 /// Numbers in a cache line.
 const LINE: usize = 8;

@@ -2,10 +2,11 @@
 
 use crate::shap::blocks::Scratch;
 use crate::shap::lots::{ABREAST, LotsView, Repeat, Shape, kind, vectors};
-use crate::simd::{Lanes, Work};
+use crate::shap::pairs::Pairs;
+use albacore_simd::{Lanes, Work};
 
-/// A lot, for one row.
-pub(super) struct Explain<'a> {
+/// A lot, for one row; with `PAIRS`, pairs of its splits, too.
+pub(super) struct Explain<'a, const PAIRS: bool> {
     pub(super) form: &'a LotsView<'a>,
     pub(super) lot: usize,
     /// The keys of the row.
@@ -16,7 +17,7 @@ pub(super) struct Explain<'a> {
     pub(super) scratch: &'a mut Scratch,
 }
 
-impl Work for Explain<'_> {
+impl<const PAIRS: bool> Work for Explain<'_, PAIRS> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         match self.rule.len() {
@@ -34,7 +35,7 @@ impl Work for Explain<'_> {
     }
 }
 
-impl Explain<'_> {
+impl<const PAIRS: bool> Explain<'_, PAIRS> {
     #[inline(always)]
     fn with<L: Lanes, const N: usize>(self, lanes: L) {
         let Some(rule) = self.rule.first_chunk::<N>() else {
@@ -53,17 +54,21 @@ impl Explain<'_> {
             parts,
             frames,
             places,
+            pairs,
             ..
         } = self.scratch;
         follow(shapes, asks, &form.repeats[range(3)], keys, (firsts, alive));
         parts.resize(shapes.len() * ABREAST, 0.0);
         let depth = this[5] as usize;
-        let length = (depth + 1) * 2 * N * L::WIDTH;
+        let length = (depth + 1) * vectors_of_level(PAIRS) * N * L::WIDTH;
         if frames.len() < length {
             frames.resize(length, 0.0);
         }
+        if PAIRS {
+            pairs.reserve(shapes.len(), depth);
+        }
         for first in (0..ABREAST).step_by(L::WIDTH) {
-            let descent = Descent::<L, N> {
+            let descent = Descent::<L, N, PAIRS> {
                 lanes,
                 shapes,
                 numbers: &form.numbers[range(2)],
@@ -75,6 +80,7 @@ impl Explain<'_> {
                 frames,
                 stack: &mut places.0,
                 parts,
+                pairs,
             };
             descent.run(rule.map(|(_, weight)| lanes.splat(weight)));
         }
@@ -110,6 +116,12 @@ fn follow(
     }
 }
 
+/// What a level keeps for each point: the product above, the sum of the first side, and what the
+/// edge below changes g by.
+const fn vectors_of_level(has_pairs: bool) -> usize {
+    if has_pairs { 3 } else { 2 }
+}
+
 /// A place whose children are being gone through.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Open {
@@ -125,11 +137,13 @@ struct Factors<L: Lanes, const N: usize> {
     a: [L::Vector; N],
     b: [L::Vector; N],
     c: Option<[L::Vector; N]>,
+    /// 1 / f, where C is not 1.
+    inverses: [L::Vector; N],
     /// Lanes that contribute.
     alive: u64,
 }
 
-struct Descent<'a, L: Lanes, const N: usize> {
+struct Descent<'a, L: Lanes, const N: usize, const PAIRS: bool> {
     lanes: L,
     shapes: &'a [Shape],
     numbers: &'a [f64],
@@ -142,9 +156,10 @@ struct Descent<'a, L: Lanes, const N: usize> {
     frames: &'a mut [f64],
     stack: &'a mut [Open],
     parts: &'a mut [f64],
+    pairs: &'a mut Pairs,
 }
 
-impl<L: Lanes, const N: usize> Descent<'_, L, N> {
+impl<L: Lanes, const N: usize, const PAIRS: bool> Descent<'_, L, N, PAIRS> {
     #[inline(always)]
     fn run(mut self, weights: [L::Vector; N]) {
         let lanes = self.lanes;
@@ -157,7 +172,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
             numbers += vectors(shape, N) * ABREAST;
             let factors = self.factors(place, shape, own);
             if shape[0] == kind::TWIN {
-                let mut below = self.twin(place, own, &factors, &above);
+                let mut below = self.twin((place, depth), own, &factors, &above);
                 place += 1;
                 self.go_up(&mut below, &mut above, &mut depth);
                 continue;
@@ -169,6 +184,10 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
                 let ratio = lanes.mul(share, factors.a[k]);
                 let ratio = lanes.add_where(goes & factors.alive, ratio, factors.b[k]);
                 *above = lanes.mul(*above, ratio);
+                if PAIRS {
+                    let change = self.change(&factors, (share, goes), (ratio, k));
+                    self.store(depth, 2 * N + k, change);
+                }
             }
             if let Some(open) = self.stack.get_mut(depth) {
                 *open = Open {
@@ -191,30 +210,31 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
 
     #[inline(always)]
     fn load(&self, depth: usize, vector: usize) -> L::Vector {
-        let at = (depth * 2 * N + vector) * L::WIDTH;
+        let at = (depth * vectors_of_level(PAIRS) * N + vector) * L::WIDTH;
         self.lanes.load(&self.frames[at..at + L::WIDTH])
     }
 
     #[inline(always)]
     fn store(&mut self, depth: usize, vector: usize, x: L::Vector) {
-        let at = (depth * 2 * N + vector) * L::WIDTH;
+        let at = (depth * vectors_of_level(PAIRS) * N + vector) * L::WIDTH;
         self.lanes.store(x, &mut self.frames[at..at + L::WIDTH]);
     }
 
     #[inline(always)]
     fn factors(&self, place: usize, shape: Shape, own: usize) -> Factors<L, N> {
         let lanes = self.lanes;
+        let one = lanes.splat(1.0);
         let mut factors = Factors {
             a: self.rest,
             b: self.at,
             c: None,
+            inverses: [one; N],
             alive: u64::MAX,
         };
         if shape[3] == 0 {
             return factors;
         }
         factors.alive = u64::from(self.alive[place] >> self.first);
-        let one = lanes.splat(1.0);
         let from = vectors(shape, N) - N - 1;
         let product = self.number(own, from);
         let mut c = [one; N];
@@ -225,10 +245,49 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
             // A row that has left the path earlier: only the share counts.
             factors.a[k] = lanes.select(factors.alive, a, one);
             factors.b[k] = lanes.mul(inverse, self.at[k]);
+            if PAIRS {
+                factors.inverses[k] = inverse;
+            }
             *c = lanes.mul(scale, inverse);
         }
         factors.c = Some(c);
         factors
+    }
+
+    /// What an edge changes g of its feature by, see `walk`; `ratio` is f' / f of the edge.
+    #[inline(always)]
+    fn change(
+        &self,
+        factors: &Factors<L, N>,
+        (share, goes): (L::Vector, u64),
+        (ratio, k): (L::Vector, usize),
+    ) -> L::Vector {
+        let lanes = self.lanes;
+        let (one, zero) = (lanes.splat(1.0), lanes.splat(0.0));
+        let mut followed = lanes.div(lanes.sub(one, share), ratio);
+        let mut left = lanes.div(lanes.splat(-1.0), self.rest[k]);
+        if let Some(c) = &factors.c {
+            followed = lanes.mul(followed, c[k]);
+            left = lanes.mul(left, factors.inverses[k]);
+        }
+        let change = lanes.select(goes, followed, left);
+        lanes.select(factors.alive, change, zero)
+    }
+
+    /// Pairs of a split with those above it, from what its edges add at each point.
+    #[inline(always)]
+    fn pair_up(&mut self, (place, depth): (usize, usize), integrand: &[L::Vector; N]) {
+        let lanes = self.lanes;
+        for level in 0..depth {
+            let mut sum = lanes.splat(0.0);
+            for (k, &x) in integrand.iter().enumerate() {
+                sum = lanes.mul_add(x, self.load(level, 2 * N + k), sum);
+            }
+            let above = self.stack[level].place;
+            self.pairs.note((place, level, above), |cells| {
+                lanes.store(sum, &mut cells[self.first..self.first + L::WIDTH]);
+            });
+        }
     }
 
     /// What the split contributes, from the sum that is followed and the sum that is expected below
@@ -236,19 +295,25 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
     #[inline(always)]
     fn add_up(
         &mut self,
-        place: usize,
+        (place, depth): (usize, usize),
         factors: &Factors<L, N>,
         [above, followed, expected]: [&[L::Vector; N]; 3],
     ) -> [L::Vector; N] {
         let lanes = self.lanes;
         let zero = lanes.splat(0.0);
         let (mut sum, mut below) = (zero, *expected);
+        let mut integrand = [zero; N];
         for k in 0..N {
             let mut weight = above[k];
             if let Some(c) = &factors.c {
                 weight = lanes.mul(weight, c[k]);
             }
-            sum = lanes.mul_add(weight, lanes.sub(followed[k], expected[k]), sum);
+            let pull = lanes.sub(followed[k], expected[k]);
+            sum = lanes.mul_add(weight, pull, sum);
+            if PAIRS {
+                let x = lanes.mul(weight, pull);
+                integrand[k] = lanes.select(factors.alive, x, zero);
+            }
             let moved = lanes.mul(factors.b[k], followed[k]);
             below[k] = lanes.mul_add(expected[k], factors.a[k], moved);
             if factors.c.is_some() {
@@ -257,6 +322,9 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
         }
         if factors.c.is_some() {
             sum = lanes.select(factors.alive, sum, zero);
+        }
+        if PAIRS {
+            self.pair_up((place, depth), &integrand);
         }
         let at = place * ABREAST + self.first;
         lanes.store(sum, &mut self.parts[at..at + L::WIDTH]);
@@ -267,7 +335,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
     #[inline(always)]
     fn twin(
         &mut self,
-        place: usize,
+        (place, depth): (usize, usize),
         own: usize,
         factors: &Factors<L, N>,
         above: &[L::Vector; N],
@@ -276,7 +344,11 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
         let goes = u64::from(self.firsts[place] >> self.first);
         let leaves = [self.number(own, 1), self.number(own, 2)];
         let followed = self.lanes.select(goes, leaves[0], leaves[1]);
-        self.add_up(place, factors, [above, &[followed; N], &[expected; N]])
+        self.add_up(
+            (place, depth),
+            factors,
+            [above, &[followed; N], &[expected; N]],
+        )
     }
 
     /// Up from a child whose sum is known, until a second child is to be gone down to.
@@ -309,6 +381,10 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
                     self.store(level, N + k, below[k]);
                     let ratio = lanes.mul(share, factors.a[k]);
                     let ratio = lanes.add_where(!goes & factors.alive, ratio, factors.b[k]);
+                    if PAIRS {
+                        let change = self.change(&factors, (share, !goes), (ratio, k));
+                        self.store(level, 2 * N + k, change);
+                    }
                     above[k] = lanes.mul(self.load(level, k), ratio);
                 }
                 self.stack[level].is_second = true;
@@ -339,7 +415,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
                 expected[k] = lanes.add(parts[0], parts[1]);
                 followed[k] = lanes.select(goes, first[k], second[k]);
             }
-            *below = self.add_up(place, &factors, [above, &followed, &expected]);
+            *below = self.add_up((place, level), &factors, [above, &followed, &expected]);
             *depth -= 1;
         }
     }

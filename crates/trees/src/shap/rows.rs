@@ -4,11 +4,11 @@ use crate::ranks::Split;
 use crate::shap::blocks::Scratch;
 use crate::shap::descent::{Descent, frames_length};
 use crate::shap::paths::NONE;
-use crate::simd::{Lanes, Work};
 use crate::view::TreeView;
+use albacore_simd::{Lanes, Work};
 
 /// Rows are filled up to a multiple of this, the widest vector.
-pub(super) const FILL: usize = 8;
+pub(crate) const FILL: usize = 8;
 
 /// One tree, for all rows of a block.
 pub(super) struct Explain<'a> {

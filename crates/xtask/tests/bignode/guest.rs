@@ -205,7 +205,8 @@ fn widens(container: &Path) {
         let is_told = |line: &&str| {
             line.contains(r#""event":"drift""#) && line.contains(r#""cause":"cpuset_change""#)
         };
-        log.lines().filter(is_told).count() == 4
+        // More, where the kernel was still at it when the first of them was pinned again.
+        log.lines().filter(is_told).count() >= 4
     });
 }
 

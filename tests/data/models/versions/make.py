@@ -1,5 +1,6 @@
 """Trains a small model of every kind with the XGBoost or LightGBM of this Python and packs models, rows and what the
-library predicts into LIBRARY-VERSION.zip beside this file. `make.sh` runs it for every version."""
+library predicts into LIBRARY-VERSION.zip beside this file. `make.sh` runs it for every version. With `few` behind the
+library, models are smaller and asked for margins, values and leaves of a few rows only."""
 
 import io
 import json
@@ -18,6 +19,8 @@ ROUNDS = 4
 # SHAP values are checked on these rows only: they are many.
 EXPLAINED = 6
 FLT_MAX = np.finfo(np.float32).max
+# For versions between those that are asked everything.
+IS_FEW = sys.argv[2:] == ["few"]
 
 
 class Archive:
@@ -178,7 +181,7 @@ def xgboost_thresholds(json_text):
 
 def xgboost_case(xgb, archive, case, rng):
     name, parameters, label, x, more, training = case
-    parameters = {"max_depth": 3, "verbosity": 0, "nthread": 1, **parameters}
+    parameters = {"max_depth": 2 if IS_FEW else 3, "verbosity": 0, "nthread": 1, **parameters}
     early = training.get("early")
     matrix = xgb.DMatrix(x, label=label, **{k: v for k, v in more.items() if not k.startswith("label_")})
     for bound in [k for k in more if k.startswith("label_")]:
@@ -186,12 +189,12 @@ def xgboost_case(xgb, archive, case, rng):
     options = {"obj": training["obj"]} if "obj" in training else {}
     if early:
         options.update(evals=[(xgb.DMatrix(x[:60], label=1 - label[:60]), "v")], early_stopping_rounds=2, verbose_eval=False)
-    booster = xgb.train(parameters, matrix, num_boost_round=12 if early else ROUNDS, **options)
+    booster = xgb.train(parameters, matrix, num_boost_round=12 if early else 2 if IS_FEW else ROUNDS, **options)
     facts = {"objective": parameters.get("objective"), "booster": parameters.get("booster", "gbtree"), "errors": {}}
     if early:
         facts["best_iteration"] = booster.best_iteration
     # The same fields in both forms: both are kept of the oldest and the newest version.
-    kept = ("json", "ubj") if xgb.__version__.startswith(("1.7", "3.4")) else ("ubj",)
+    kept = ("json", "ubj") if xgb.__version__.startswith(("1.7", "3.4")) and not IS_FEW else ("ubj",)
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("json", "ubj"):
             booster.save_model(f"{folder}/m.{kind}")
@@ -207,6 +210,8 @@ def xgboost_case(xgb, archive, case, rng):
         rows[:, 0] = rng.integers(0, 44, len(rows))
         rows[:4, 0] = [np.nan, 0, 39, 43]
     kept = {k: v for k, v in more.items() if k in ("feature_types", "enable_categorical", "feature_names")}
+    if IS_FEW:
+        rows = rows[[0, 6, 8, 15, *range(17, len(rows))]]
     archive.array(f"{name}/X.npy", rows)
 
     def put(array, call):
@@ -220,6 +225,12 @@ def xgboost_case(xgb, archive, case, rng):
     put("margin", lambda: booster.predict(whole, output_margin=True))
     put("pred", lambda: booster.predict(whole))
     put("leaf", lambda: booster.predict(whole, pred_leaf=True))
+    if early:
+        best = (0, booster.best_iteration + 1)
+        put("pred_best", lambda: booster.predict(whole, iteration_range=best))
+    if IS_FEW:
+        archive.put(f"{name}/facts.json", json.dumps(facts))
+        return
     put("margin_range_1_3", lambda: booster.predict(whole, output_margin=True, iteration_range=(1, 3)))
     put("pred_range_0_2", lambda: booster.predict(whole, iteration_range=(0, 2)))
     put("leaf_range_1_3", lambda: booster.predict(whole, pred_leaf=True, iteration_range=(1, 3)))
@@ -241,9 +252,6 @@ def xgboost_case(xgb, archive, case, rng):
     infinite[1::2, 1::2] = -np.inf
     archive.array(f"{name}/X_inf.npy", infinite)
     put("inf_margin_inplace", lambda: booster.inplace_predict(infinite, predict_type="margin", missing=np.nan))
-    if early:
-        best = (0, booster.best_iteration + 1)
-        put("pred_best", lambda: booster.predict(whole, iteration_range=best))
     archive.put(f"{name}/facts.json", json.dumps(facts))
 
 

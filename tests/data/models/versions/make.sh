@@ -25,6 +25,14 @@ for library in xgboost==1.7.6 xgboost-cpu==2.1.4 xgboost-cpu==3.0.5 xgboost-cpu=
     need "$old" "$library" "$library"
     PYTHONPATH=$folder/$library:$folder/base-old "$old" "$here/make.py" "$(grep -o 'xgboost\|lightgbm' <<<"$library")"
 done
+for library in xgboost==2.0.3 xgboost-cpu==3.1.3; do
+    need "$old" "$library" "$library"
+    PYTHONPATH=$folder/$library:$folder/base-old "$old" "$here/make.py" xgboost few
+done
+for library in xgboost-cpu==3.3.0 xgboost-cpu==3.4.0; do
+    need "$new" "$library" "$library"
+    PYTHONPATH=$folder/$library:$folder/base-new "$new" "$here/make.py" xgboost few
+done
 need "$new" xgboost-cpu==3.4.1 xgboost-cpu==3.4.1
 PYTHONPATH=$folder/xgboost-cpu==3.4.1:$folder/base-new "$new" "$here/make.py" xgboost
 PYTHONPATH=$folder/base-old "$old" "$here/make.py" sklearn

@@ -1,55 +1,88 @@
 //! `ModelInfer`. A reply carries raw bytes if the request did, or if it asked for them; typed
 //! lists otherwise.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
 use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse};
-use hyper::HeaderMap;
-use prost::bytes::Bytes;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::{HeaderMap, Response};
 use tonic::Code;
 
 use super::super::ask::{self, Declared, VERSION, Wanted, Wants};
+use super::super::bounds::Bound;
 use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
+use super::super::outgoing::Outgoing;
 use super::super::refused::Refused;
+use super::super::seat::Seat;
 use super::super::terms::{PRIORITY, TIMEOUT, Terms};
-use super::super::{Front, metrics, raw};
-use super::Calls;
-use albacore_engine::{ElementType, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply, Timing};
+use super::super::{Front, SERVER_TIMING, body, metrics, raw, server_timing};
+use super::weigh::weigh;
+use super::{Grpc, decoded, unary};
+use albacore_engine::{
+    ElementType, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply, Timing,
+};
 
-impl Calls {
+/// What is known of a call by the time it ends, for the metrics.
+#[derive(Default)]
+struct Known {
+    model: String,
+    kinds: KindSet,
+}
+
+impl Grpc {
     /// Answers one infer call and counts it.
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
-        request: ModelInferRequest,
-    ) -> Result<(ModelInferResponse, Timing), Refused> {
+        body: Incoming,
+        seat: &Seat,
+    ) -> Result<Response<Outgoing>, Refused> {
         let start = Instant::now();
-        let (name, version) = (&request.model_name, &request.model_version);
-        let found = ask::find(&self.front.engine, name, version);
-        let model = found.as_ref().ok().map(ModelHandle::edition);
-        let mut kinds = KindSet::EMPTY;
-        let answered = match found {
-            Ok(model) => match terms(start, headers, &request) {
-                Ok(terms) => results(terms.applied_to(model), request, &mut kinds).await,
-                Err(refused) => Err(refused),
-            },
-            Err(refused) => Err(refused),
-        };
+        let mut known = Known::default();
+        let answered = self
+            .results((headers, start), (body, seat), &mut known)
+            .await;
         let code = answered
             .as_ref()
             .map_or_else(|refused| refused.cause.code(), |_| Code::Ok);
         self.front.metrics.count(metrics::Call {
-            model: model.as_ref().map_or("", |model| &model.info().name),
-            kinds,
+            model: &known.model,
+            kinds: known.kinds,
             protocol: "grpc",
             code: format!("{code:?}"),
             took: start.elapsed(),
         });
-        answered
+        let (response, timing) = answered?;
+        let mut reply = unary::reply(&response);
+        // infallible: digits, letters and punctuation
+        if let Ok(timing) = server_timing(timing).parse() {
+            reply.headers_mut().insert(SERVER_TIMING, timing);
+        }
+        Ok(reply)
+    }
+
+    async fn results(
+        &self,
+        (headers, start): (&HeaderMap, Instant),
+        (body, seat): (Incoming, &Seat),
+        known: &mut Known,
+    ) -> Result<(ModelInferResponse, Timing), Refused> {
+        let bytes = body::read(body, &self.arriving, seat).await?;
+        let bytes = unary::message(headers, bytes)?;
+        weigh(&bytes)?;
+        let request: ModelInferRequest = decoded(bytes)?;
+        let (name, version) = (&request.model_name, &request.model_version);
+        let model = ask::find(&self.front.engine, name, version)?;
+        known.model.clone_from(name);
+        let terms = terms(start, headers, &request)?;
+        let handle = terms.applied_to(model);
+        results(handle, request, (&terms, seat), &mut known.kinds).await
     }
 }
 
@@ -80,30 +113,62 @@ fn terms(
 async fn results(
     handle: ModelHandle,
     request: ModelInferRequest,
+    (terms, seat): (&Terms, &Seat),
     kinds: &mut KindSet,
 ) -> Result<(ModelInferResponse, Timing), Refused> {
     let edition = handle.edition();
     let model = edition.info();
-    let (wanted, asked) = wanted(model, &request)?;
-    *kinds = asked;
-    let input = only_input(model, &request)?;
-    let declared = Declared {
-        name: &input.name,
-        datatype: &input.datatype,
-        shape: &input.shape,
-    };
-    let (datatype, rows) = ask::check_input(model, &declared)?;
-    let data = Data::of(&request, input)?;
-    data.check_length(rows * model.features, datatype)?;
-    let reply = Front::submit(handle, (rows, datatype), asked, |memory| match data {
-        Data::Raw(bytes) => raw::fill_from_bytes(datatype, bytes, memory),
-        Data::Typed(contents) => raw::fill_from_contents(datatype, contents, memory),
-    })?;
+    let asked = Asked::of(model, &request)?;
+    *kinds = asked.kinds;
+    let (rows, datatype) = (asked.rows, asked.datatype);
+    ask::check_reply(model, rows, &asked.wanted).inspect_err(|_| seat.count(Bound::ReplyBytes))?;
+    let reply = Front::submit(handle, (rows, datatype), asked.kinds, |m| asked.fill(m))?;
+    let wanted = asked.wanted;
     let id = request.id;
     drop((request.inputs, request.raw_input_contents)); // the rows are in shared memory now
-    let reply = reply.await?;
-    let response = response(model, id, rows, &wanted, &reply);
-    Ok((response, reply.timing()))
+    let reply = terms.bound(reply).await?;
+    let timing = reply.timing();
+    let response = response(model, id, rows, &wanted, reply);
+    Ok((response, timing))
+}
+
+/// A request that passed all checks but those of its numbers.
+pub(super) struct Asked<'a> {
+    pub(super) rows: usize,
+    pub(super) datatype: Datatype,
+    wanted: Vec<Wanted>,
+    kinds: KindSet,
+    data: Data<'a>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn of(model: &ModelInfo, request: &'a ModelInferRequest) -> Result<Self, Refused> {
+        let (wanted, kinds) = wanted(model, request)?;
+        let input = only_input(model, request)?;
+        let declared = Declared {
+            name: &input.name,
+            datatype: &input.datatype,
+            shape: &input.shape,
+        };
+        let (datatype, rows) = ask::check_input(model, &declared)?;
+        let data = Data::of(request, input)?;
+        data.check_length(rows * model.features, datatype)?;
+        Ok(Self {
+            rows,
+            datatype,
+            wanted,
+            kinds,
+            data,
+        })
+    }
+
+    /// Writes the rows.
+    pub(super) fn fill(&self, memory: &mut [u8]) -> Result<(), Refused> {
+        match self.data {
+            Data::Raw(bytes) => raw::fill_from_bytes(self.datatype, bytes, memory),
+            Data::Typed(contents) => raw::fill_from_contents(self.datatype, contents, memory),
+        }
+    }
 }
 
 /// The outputs of the reply. Either all are raw or none is: the protocol knows no mixture.
@@ -210,13 +275,23 @@ impl<'a> Data<'a> {
     }
 }
 
+/// The bytes of an output where the worker wrote them; the reply's frame has the only copy.
+struct Output(Arc<Reply>, Kind);
+
+impl AsRef<[u8]> for Output {
+    fn as_ref(&self) -> &[u8] {
+        self.0.output(self.1).unwrap_or_default()
+    }
+}
+
 fn response(
     model: &ModelInfo,
     id: String,
     rows: usize,
     wanted: &[Wanted],
-    reply: &Reply,
+    reply: Reply,
 ) -> ModelInferResponse {
+    let reply = Arc::new(reply);
     let mut response = ModelInferResponse {
         model_name: model.name.clone(),
         model_version: VERSION.to_owned(),
@@ -229,9 +304,8 @@ fn response(
             continue;
         };
         let contents = if wanted.binary {
-            response
-                .raw_output_contents
-                .push(Bytes::copy_from_slice(values));
+            let bytes = Bytes::from_owner(Output(Arc::clone(&reply), wanted.kind));
+            response.raw_output_contents.push(bytes);
             None
         } else {
             Some(typed(output.element, values))

@@ -1,212 +1,238 @@
 //! gRPC: the six calls of the protocol, the standard health service, and reflection.
 
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzed;
 mod infer;
+pub(super) mod unary;
+mod weigh;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use albacore_proto::DESCRIPTORS;
-use albacore_proto::inference::grpc_inference_service_server::{
-    GrpcInferenceService, GrpcInferenceServiceServer,
-};
 use albacore_proto::inference::model_metadata_response::TensorMetadata;
 use albacore_proto::inference::{
-    ModelInferRequest, ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse,
-    ModelReadyRequest, ModelReadyResponse, ServerLiveRequest, ServerLiveResponse,
-    ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
+    ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
+    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse,
+    ServerReadyRequest, ServerReadyResponse,
 };
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tonic::codec::CompressionEncoding;
-use tonic::metadata::MetadataValue;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
-use tonic::{Request, Response, Status};
+use hyper::body::Incoming;
+use hyper::{HeaderMap, Request, Response};
+use prost::Message;
+use tonic::codegen::Service;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use super::limits::{BODY_BYTES_MAX, HEALTH_PERIOD, STREAM_WINDOW_BYTES, STREAMS_MAX};
+use super::body::{self, Arriving};
+use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
 use super::metadata::{self, Tensor};
+use super::outgoing::Outgoing;
 use super::refused::{Cause, Refused};
-use super::{Front, FrontError, SERVER_TIMING, ask, server_timing};
+use super::seat::Call;
+use super::{Front, FrontError, ask};
 
-type Service = GrpcInferenceServiceServer<Calls>;
+/// The service's name, and what paths of its calls begin with.
+const SERVICE: &str = "inference.GRPCInferenceService";
+const CALLS: &str = "/inference.GRPCInferenceService/";
 
-/// Serves until `stopped` says so; returns when the last call is answered.
-pub(super) async fn serve(
+type Answer = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>;
+
+/// A service that tonic answers.
+type Beside = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+
+/// What answers.
+pub(super) struct Grpc {
     front: Arc<Front>,
-    listener: TcpListener,
-    mut stopped: watch::Receiver<bool>,
-) -> Result<(), FrontError> {
-    let (reporter, health) = tonic_health::server::health_reporter();
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
-    let calls = Service::new(Calls {
-        front: Arc::clone(&front),
+    arriving: Arriving,
+    /// By the start of their paths.
+    beside: [(&'static str, Beside); 3],
+    reporter: HealthReporter,
+}
+
+/// Makes one function of a service of tonic.
+fn beside<S>(service: S) -> Beside
+where
+    S: Service<Request<Incoming>, Response = Response<tonic::body::Body>>,
+    S: Clone + Send + Sync + 'static,
+    S::Error: Send,
+    S::Future: Send,
+{
+    Box::new(move |request| {
+        let mut service = service.clone();
+        Box::pin(async move {
+            let refused = |_| tonic::Status::internal("the service failed").into_http();
+            service.call(request).await.unwrap_or_else(refused)
+        })
     })
-    .max_decoding_message_size(BODY_BYTES_MAX)
-    .max_encoding_message_size(usize::MAX)
-    .accept_compressed(CompressionEncoding::Gzip)
-    .accept_compressed(CompressionEncoding::Deflate);
-    let server = Server::builder()
-        .max_concurrent_streams(STREAMS_MAX)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(STREAM_WINDOW_BYTES)
-        .add_service(health)
-        .add_service(reflection)
-        .add_service(calls)
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            async move {
-                let _ = stopped.wait_for(|&stopped| stopped).await;
-            },
-        );
-    tokio::select! {
-        served = server => Ok(served?),
-        () = report_health(&front, &reporter) => Ok(()),
-    }
 }
 
-/// Tells the standard health service what the engine says, for as long as the server runs.
-async fn report_health(front: &Front, reporter: &HealthReporter) {
-    let mut period = tokio::time::interval(HEALTH_PERIOD);
-    let mut told = None;
-    loop {
-        // bound: one turn each HEALTH_PERIOD, dropped with the server
-        let is_ready = front.engine.is_ready();
-        if told != Some(is_ready) {
-            let status = if is_ready {
-                ServingStatus::Serving
-            } else {
-                ServingStatus::NotServing
-            };
-            reporter.set_service_status("", status).await;
-            reporter
-                .set_service_status(<Service as tonic::server::NamedService>::NAME, status)
-                .await;
-            told = Some(is_ready);
-        }
-        period.tick().await;
-    }
-}
-
-/// The calls.
-struct Calls {
-    front: Arc<Front>,
-}
-
-impl From<Refused> for Status {
-    fn from(refused: Refused) -> Self {
-        let retry_after = refused.retry_after;
-        let mut status = Self::new(refused.cause.code(), refused.message);
-        if let Some(after) = retry_after {
-            // The standard name of "try again after this long" in gRPC, milliseconds.
-            let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-            status
-                .metadata_mut()
-                .insert("grpc-retry-pushback-ms", MetadataValue::from(millis));
-        }
-        status
-    }
-}
-
-#[tonic::async_trait]
-impl GrpcInferenceService for Calls {
-    async fn server_live(
-        &self,
-        _: Request<ServerLiveRequest>,
-    ) -> Result<Response<ServerLiveResponse>, Status> {
-        Ok(Response::new(ServerLiveResponse { live: true }))
-    }
-
-    async fn server_ready(
-        &self,
-        _: Request<ServerReadyRequest>,
-    ) -> Result<Response<ServerReadyResponse>, Status> {
-        Ok(Response::new(ServerReadyResponse {
-            ready: self.front.engine.is_ready(),
-        }))
-    }
-
-    async fn model_ready(
-        &self,
-        request: Request<ModelReadyRequest>,
-    ) -> Result<Response<ModelReadyResponse>, Status> {
-        let ModelReadyRequest { name, version } = request.get_ref();
-        let is_loaded = match ask::find(&self.front.engine, name, version) {
-            Ok(_) => true,
-            Err(refused) if refused.cause == Cause::Unavailable => false,
-            Err(refused) => return Err(refused.into()),
+impl Grpc {
+    /// Ready to answer, with health as the engine has it.
+    pub(super) fn new(front: Arc<Front>, arriving: Arriving) -> Result<Self, FrontError> {
+        let (reporter, health) = tonic_health::server::health_reporter();
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        Ok(Response::new(ModelReadyResponse {
-            ready: is_loaded && self.front.engine.is_ready(),
-        }))
+        let bytes_max = SMALL_MESSAGE_BYTES_MAX;
+        let health = health.max_decoding_message_size(bytes_max);
+        let of_today = reflection().build_v1()?;
+        // What grpcurl asks for before version 1.8.8, and other tools still do.
+        let of_old = reflection().build_v1alpha()?;
+        Ok(Self {
+            front,
+            arriving,
+            beside: [
+                ("/grpc.health.v1.", beside(health)),
+                (
+                    "/grpc.reflection.v1.",
+                    beside(of_today.max_decoding_message_size(bytes_max)),
+                ),
+                (
+                    "/grpc.reflection.v1alpha.",
+                    beside(of_old.max_decoding_message_size(bytes_max)),
+                ),
+            ],
+            reporter,
+        })
     }
 
-    async fn server_metadata(
+    /// Answers one call.
+    pub(super) async fn answer(
         &self,
-        _: Request<ServerMetadataRequest>,
-    ) -> Result<Response<ServerMetadataResponse>, Status> {
-        let metadata::Server {
-            name,
-            version,
-            extensions,
-        } = metadata::SERVER;
-        Ok(Response::new(ServerMetadataResponse {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            extensions: extensions.map(str::to_owned).to_vec(),
-        }))
-    }
-
-    async fn model_metadata(
-        &self,
-        request: Request<ModelMetadataRequest>,
-    ) -> Result<Response<ModelMetadataResponse>, Status> {
-        let ModelMetadataRequest { name, version } = request.get_ref();
-        let model = ask::find(&self.front.engine, name, version)?;
-        let metadata::Model {
-            name,
-            versions,
-            platform,
-            inputs,
-            outputs,
-        } = metadata::describe(model.info());
-        Ok(Response::new(ModelMetadataResponse {
-            name: name.to_owned(),
-            versions: versions.map(str::to_owned).to_vec(),
-            platform: platform.to_owned(),
-            inputs: inputs.into_iter().map(tensor).collect(),
-            outputs: outputs.into_iter().map(tensor).collect(),
-        }))
-    }
-
-    async fn model_infer(
-        &self,
-        request: Request<ModelInferRequest>,
-    ) -> Result<Response<ModelInferResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let (reply, timing) = self.infer(&metadata.into_headers(), request).await?;
-        let mut reply = Response::new(reply);
-        // infallible: digits, letters and punctuation
-        if let Ok(timing) = server_timing(timing).parse() {
-            reply.metadata_mut().insert(SERVER_TIMING, timing);
+        request: Request<Incoming>,
+        call: &Call,
+    ) -> Response<Outgoing> {
+        let path = request.uri().path();
+        for (start, beside) in &self.beside {
+            if path.starts_with(start) {
+                return beside(request).await.map(Outgoing::stream);
+            }
         }
-        Ok(reply)
+        let (head, body) = request.into_parts();
+        let name = head.uri.path();
+        let answered = match name.strip_prefix(CALLS) {
+            Some("ModelInfer") => self.infer(&head.headers, body, call.seat()).await,
+            Some(name) => self.inform(name, &head.headers, (body, call)).await,
+            None => Err(no_such(name)),
+        };
+        answered.unwrap_or_else(unary::refused)
+    }
+
+    /// Reads the message of a call.
+    async fn message<M: Message + Default>(
+        &self,
+        headers: &HeaderMap,
+        (body, call): (Incoming, &Call),
+    ) -> Result<M, Refused> {
+        let bytes = body::read(body, &self.arriving, call.seat()).await?;
+        decoded(unary::message(headers, bytes)?)
+    }
+
+    /// Every call but infer.
+    async fn inform(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        asked: (Incoming, &Call),
+    ) -> Result<Response<Outgoing>, Refused> {
+        let engine = &self.front.engine;
+        Ok(match name {
+            "ServerLive" => {
+                let ServerLiveRequest {} = self.message(headers, asked).await?;
+                unary::reply(&ServerLiveResponse { live: true })
+            }
+            "ServerReady" => {
+                let ServerReadyRequest {} = self.message(headers, asked).await?;
+                let ready = engine.is_ready();
+                unary::reply(&ServerReadyResponse { ready })
+            }
+            "ModelReady" => {
+                let ModelReadyRequest { name, version } = self.message(headers, asked).await?;
+                let is_loaded = match ask::find(engine, &name, &version) {
+                    Ok(_) => true,
+                    Err(refused) if refused.cause == Cause::Unavailable => false,
+                    Err(refused) => return Err(refused),
+                };
+                let ready = is_loaded && engine.is_ready();
+                unary::reply(&ModelReadyResponse { ready })
+            }
+            "ServerMetadata" => {
+                let ServerMetadataRequest {} = self.message(headers, asked).await?;
+                unary::reply(&server_metadata())
+            }
+            "ModelMetadata" => {
+                let ModelMetadataRequest { name, version } = self.message(headers, asked).await?;
+                let model = ask::find(engine, &name, &version)?;
+                unary::reply(&model_metadata(&metadata::describe(model.info())))
+            }
+            other => return Err(no_such(other)),
+        })
+    }
+
+    /// Tells the standard health service what the engine says, for as long as the server runs.
+    pub(super) async fn report_health(&self) {
+        let mut period = tokio::time::interval(HEALTH_PERIOD);
+        let mut told = None;
+        loop {
+            // bound: one turn each HEALTH_PERIOD, dropped with the server
+            let is_ready = self.front.engine.is_ready();
+            if told != Some(is_ready) {
+                let status = if is_ready {
+                    ServingStatus::Serving
+                } else {
+                    ServingStatus::NotServing
+                };
+                for service in ["", SERVICE] {
+                    self.reporter.set_service_status(service, status).await;
+                }
+                told = Some(is_ready);
+            }
+            period.tick().await;
+        }
     }
 }
 
-fn tensor(
-    Tensor {
+fn decoded<M: Message + Default>(bytes: bytes::Bytes) -> Result<M, Refused> {
+    M::decode(bytes).map_err(|error| {
+        Refused::invalid(format!("the message of the call cannot be read: {error}"))
+    })
+}
+
+fn no_such(name: &str) -> Refused {
+    let message = format!("{:?} is not a call of {SERVICE}", ask::brief(name));
+    Refused::new(Cause::Unimplemented, message)
+}
+
+fn server_metadata() -> ServerMetadataResponse {
+    let metadata::Server {
         name,
-        datatype,
-        shape,
-    }: Tensor,
-) -> TensorMetadata {
-    TensorMetadata {
+        version,
+        extensions,
+    } = metadata::SERVER;
+    ServerMetadataResponse {
         name: name.to_owned(),
-        datatype: datatype.to_owned(),
-        shape,
+        version: version.to_owned(),
+        extensions: extensions.map(str::to_owned).to_vec(),
+    }
+}
+
+fn model_metadata(model: &metadata::Model<'_>) -> ModelMetadataResponse {
+    ModelMetadataResponse {
+        name: model.name.to_owned(),
+        versions: model.versions.map(str::to_owned).to_vec(),
+        platform: model.platform.to_owned(),
+        inputs: model.inputs.iter().map(tensor).collect(),
+        outputs: model.outputs.iter().map(tensor).collect(),
+    }
+}
+
+fn tensor(tensor: &Tensor) -> TensorMetadata {
+    TensorMetadata {
+        name: tensor.name.to_owned(),
+        datatype: tensor.datatype.to_owned(),
+        shape: tensor.shape.clone(),
     }
 }

@@ -6,14 +6,17 @@ use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 
+use super::super::bounds::Bound;
+use super::super::coding::Coding;
 use super::super::metrics;
 use super::super::refused::{Cause, Refused};
+use super::super::seat::Seat;
 use super::super::terms::Terms;
-use super::super::{Front, ask};
-use super::reply::{Coding, HttpReply, JSON_LENGTH, Results};
+use super::super::{Front, ask, body};
+use super::reply::{HttpReply, JSON_LENGTH, Results};
 use super::request::Call;
 use super::route::Named;
-use super::{Http, body, reply};
+use super::{Http, reply};
 use albacore_engine::KindSet;
 
 /// What is known of a call by the time it ends, for the metrics.
@@ -29,12 +32,12 @@ impl Http {
         &self,
         headers: &HeaderMap,
         named: &Named<'_>,
-        body: Incoming,
+        (body, seat): (Incoming, &Seat),
     ) -> HttpReply {
         let start = Instant::now();
         let mut known = Known::default();
         let reply = match self
-            .results((headers, start), named, body, &mut known)
+            .results((headers, start), named, (body, seat), &mut known)
             .await
         {
             Ok(results) => results.into_reply(Coding::wanted(headers)),
@@ -54,7 +57,7 @@ impl Http {
         &self,
         (headers, start): (&HeaderMap, Instant),
         Named { name, version }: &Named<'_>,
-        body: Incoming,
+        (body, seat): (Incoming, &Seat),
         known: &mut Known,
     ) -> Result<Results, Refused> {
         let engine = &self.front.engine;
@@ -68,18 +71,22 @@ impl Http {
             }
         };
         known.model = name.clone().into_owned();
-        let bytes = body::unpack(headers, body::read(body, &self.arriving).await?)?;
+        let bytes = body::read(body, &self.arriving, seat).await?;
         // The model as it is now: it may be another one than when the body began to arrive.
-        let model = ask::find(engine, name, version)?;
+        let model = terms.applied_to(ask::find(engine, name, version)?);
+        model.knock()?;
+        let bytes = body::unpack(headers, bytes, seat)?;
         let edition = model.edition();
         let call = Call::parse(edition.info(), &bytes, json_bytes)?;
         known.kinds = call.kinds;
         call.set(&mut terms)?;
+        ask::check_reply(edition.info(), call.rows, &call.wanted)
+            .inspect_err(|_| seat.count(Bound::ReplyBytes))?;
         let (rows, model) = (call.rows, terms.applied_to(model));
         let reply = Front::submit(model, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
         let (id, wanted) = (call.id, call.wanted);
         drop(bytes); // the rows are in shared memory now
-        let reply = reply.await?;
+        let reply = terms.bound(reply).await?;
         Ok(Results::print(
             edition.info(),
             id.as_deref(),
@@ -93,7 +100,7 @@ impl Http {
 /// How many bytes of the body are JSON, by the headers; `None` for all of them.
 ///
 /// Forms are let through as JSON because `curl -d` calls everything a form.
-fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
+pub(super) fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
     let kind = headers
         .get(CONTENT_TYPE)
         .map(|kind| kind.to_str().unwrap_or("?"));

@@ -1,25 +1,21 @@
 //! Replies over HTTP: JSON always, also for errors; results as text, as bytes behind the JSON, or
 //! both.
 
-use std::io::Write as _;
-
-use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
-use http_body_util::Full;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::{HeaderMap, Response, StatusCode};
+use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::super::ask::{self, VERSION, Wanted};
+use super::super::coding::Coding;
 use super::super::datatype::Datatype;
 use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
+use super::super::outgoing::Outgoing;
 use super::super::refused::Refused;
 use super::super::{SERVER_TIMING, server_timing};
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply, Timing};
 
 /// What this server sends.
-pub(super) type HttpReply = Response<Full<Bytes>>;
+pub(super) type HttpReply = Response<Outgoing>;
 
 /// How many bytes of a body are JSON; the rest is binary tensors.
 pub(super) const JSON_LENGTH: HeaderName =
@@ -37,14 +33,14 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpReply {
 
 /// A reply with a body of this type.
 pub(super) fn with_type(status: StatusCode, kind: HeaderValue, body: Vec<u8>) -> HttpReply {
-    let mut reply = Response::new(Full::new(Bytes::from(body)));
+    let mut reply = Response::new(Outgoing::from(body));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, kind);
     reply
 }
 
 /// The reply for a refused request.
-pub(super) fn refused(refused: &Refused) -> HttpReply {
+pub(in super::super) fn refused(refused: &Refused) -> HttpReply {
     #[derive(Serialize)]
     struct Body<'a> {
         error: &'a str,
@@ -228,62 +224,6 @@ fn number(body: &mut Vec<u8>, value: &impl Serialize) {
     let _ = serde_json::to_writer(body, value);
 }
 
-/// A content coding that is understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
-    /// RFC 1952.
-    Gzip,
-    /// RFC 1950, which is what HTTP calls deflate.
-    Deflate,
-}
-
-impl Coding {
-    /// The name in headers.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Deflate => "deflate",
-        }
-    }
-
-    /// The coding of this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        match name.trim() {
-            name if name.eq_ignore_ascii_case("gzip") => Some(Self::Gzip),
-            name if name.eq_ignore_ascii_case("deflate") => Some(Self::Deflate),
-            _ => None,
-        }
-    }
-
-    /// The coding of a reply: the one that the client names alone.
-    ///
-    /// A client that lists several sends its library's default with every request; packing costs it
-    /// milliseconds and gains nothing inside a cluster. One that names a single coding has asked
-    /// for it.
-    pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
-        headers
-            .get(hyper::header::ACCEPT_ENCODING)
-            .and_then(|value| Self::named(value.to_str().ok()?))
-    }
-
-    /// Packs `body`, fast rather than small.
-    fn pack(self, body: &[u8]) -> Option<Vec<u8>> {
-        let into = Vec::with_capacity(body.len() / 2);
-        match self {
-            Self::Gzip => {
-                let mut encoder = GzEncoder::new(into, Compression::fast());
-                encoder.write_all(body).ok()?;
-                encoder.finish().ok()
-            }
-            Self::Deflate => {
-                let mut encoder = ZlibEncoder::new(into, Compression::fast());
-                encoder.write_all(body).ok()?;
-                encoder.finish().ok()
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -302,23 +242,6 @@ mod tests {
             } else {
                 prop_assert_eq!(text, b"null");
             }
-        }
-    }
-
-    #[test]
-    fn only_a_coding_named_alone_is_used() {
-        let mut headers = HeaderMap::new();
-        for (accept, coding) in [
-            ("gzip", Some(Coding::Gzip)),
-            ("deflate", Some(Coding::Deflate)),
-            ("gzip, deflate", None),
-            ("br", None),
-        ] {
-            headers.insert(
-                hyper::header::ACCEPT_ENCODING,
-                HeaderValue::from_static(accept),
-            );
-            assert_eq!(Coding::wanted(&headers), coding, "{accept}");
         }
     }
 }

@@ -14,6 +14,8 @@ fn message() -> proto::Parameters {
             model: "m".to_owned(),
             latency_us: 25_000,
             percentile: 99.0,
+            contribs_us: Some(80_000),
+            interactions_us: None,
         }],
         window_us: None,
         workers: 2,
@@ -31,10 +33,9 @@ fn a_message_is_taken_in_every_field() {
     assert_eq!(told.rules.batch_rows_max, 512);
     assert_eq!(told.rules.queue_rows_max, 4096);
     let latency = Duration::from_millis(25);
-    let percentile = 99.0;
     let objective = Objective {
-        latency,
-        percentile,
+        contribs: Some(Duration::from_millis(80)),
+        ..Objective::of_all(latency, 99.0)
     };
     assert_eq!(told.objectives, [("m".to_owned(), objective)]);
     assert_eq!((told.generation, told.unused.len()), (7, 0));
@@ -46,7 +47,7 @@ fn a_message_is_taken_in_every_field() {
 #[test]
 fn what_is_wrong_is_refused_by_name() {
     type Change = fn(&mut proto::Parameters, &mut proto::Batching);
-    let cases: [(Change, &str); 14] = [
+    let cases: [(Change, &str); 15] = [
         (|_, b| b.policy = 0, "batching.policy: 0 is no rule"),
         (|_, b| b.policy = 99, "batching.policy: 99 is no rule"),
         (
@@ -80,6 +81,10 @@ fn what_is_wrong_is_refused_by_name() {
             "slo[0].percentile: NaN is not",
         ),
         (|p, _| p.slo[0].latency_us = 0, "slo[0].latency: "),
+        (
+            |p, _| p.slo[0].interactions_us = Some(u64::MAX),
+            "slo[0].interactions: ",
+        ),
         (
             |p, _| p.slo = vec![p.slo[0].clone(); 2],
             "slo[1].model: \"m\" is there twice",

@@ -2,21 +2,12 @@
 
 use proptest::prelude::*;
 
+use super::super::super::sample::sample_model;
 use super::*;
-use albacore_engine::{ElementType, Kind, OutputInfo};
+use albacore_engine::Kind;
 
 fn model() -> ModelInfo {
-    let output = |kind, row_shape: &[usize]| OutputInfo {
-        kind,
-        element: ElementType::F32,
-        row_shape: row_shape.to_vec(),
-    };
-    ModelInfo {
-        name: "m".to_owned(),
-        platform: "xgboost_ubj".to_owned(),
-        features: 2,
-        outputs: vec![output(Kind::Value, &[]), output(Kind::Leaf, &[4])],
-    }
+    sample_model(2, Kind::Leaf)
 }
 
 /// The rows of a body, or the refusal's words.

@@ -1,0 +1,179 @@
+//! Whether the threads of a worker share a batch, and how they cut it: by rows or, where there are
+//! few, by trees.
+//!
+//! It is a matter of times: what rows of the model took when it was loaded, how much of that cannot
+//! be divided by trees, and what it takes here until a sleeping peer runs. Whoever has the same
+//! numbers cuts in the same way.
+
+use albacore_trees::Kind;
+
+use super::models::Table;
+use crate::KindSet;
+use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARING_PAYS};
+use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
+use crate::ring::{Segment, Sharing};
+
+/// How a batch is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Pieces of so many rows, counted over all segments.
+    Rows { rows: usize, pieces: u32 },
+    /// Each job in so many parts of its model's trees.
+    Trees { parts: u32, pieces: u32 },
+}
+
+/// What is computed on its own where trees are divided: an output of a segment.
+pub(super) fn jobs(segments: &[Segment]) -> impl Iterator<Item = (usize, Kind)> {
+    let kinds = |segment: &Segment| KindSet::from_bits(segment.kinds);
+    let segments = segments.iter().enumerate();
+    segments.flat_map(move |(index, segment)| {
+        Kind::ALL
+            .into_iter()
+            .filter(move |&kind| kinds(segment).contains(kind))
+            .map(move |kind| (index, kind))
+    })
+}
+
+/// What is known of the time of a batch.
+pub(super) struct Times<'a> {
+    pub(super) models: &'a Table,
+    /// How long it takes to wake a peer, in nanoseconds.
+    pub(super) waking: f64,
+}
+
+impl Times<'_> {
+    /// Of a row of a segment if so many come together, in nanoseconds; `None` where a kind was not
+    /// measured.
+    fn row(&self, segment: &Segment, together: usize) -> Option<f64> {
+        let predictor = &self.models.get(segment.edition)?.predictor;
+        let kinds = KindSet::from_bits(segment.kinds);
+        let times = kinds
+            .iter()
+            .map(|kind| predictor.row_nanoseconds(kind, together));
+        times.sum()
+    }
+
+    /// Of all segments, if at most so many rows come together.
+    fn batch(&self, segments: &[Segment], together: usize) -> Option<f64> {
+        let times = segments.iter().map(|segment| {
+            Some(self.row(segment, segment.rows.min(together))? * segment.rows as f64)
+        });
+        times.sum()
+    }
+
+    /// Of the thread that takes longest, if rows are divided.
+    fn by_rows(&self, segments: &[Segment], total: usize, threads: usize) -> Option<f64> {
+        let rows = total.div_ceil(threads);
+        Some(self.batch(segments, rows)? * rows as f64 / total as f64)
+    }
+
+    /// The same if trees are divided; `None` where they cannot be.
+    fn by_trees(&self, segments: &[Segment], threads: usize) -> Option<f64> {
+        if jobs(segments).count() > TREE_JOBS_MAX {
+            return None;
+        }
+        let times = jobs(segments).map(|(index, kind)| {
+            let segment = &segments[index];
+            let predictor = &self.models.get(segment.edition)?.predictor;
+            let row = predictor.row_nanoseconds(kind, segment.rows)?;
+            let undivided = predictor.undivided_nanoseconds(kind)?.min(row);
+            let each = undivided + (row - undivided) / threads as f64;
+            (predictor.units(kind, segment.rows) > 0).then_some(each * segment.rows as f64)
+        });
+        times.sum()
+    }
+}
+
+impl Cut {
+    /// `None`: not worth sharing.
+    pub(super) fn new(segments: &[Segment], threads: usize, times: &Times<'_>) -> Option<Self> {
+        let total: usize = segments.iter().fold(0, |sum, s| sum.saturating_add(s.rows));
+        if threads < 2 || total == 0 {
+            return None;
+        }
+        let Some(alone) = times.batch(segments, usize::MAX) else {
+            return Self::by_rule(segments, threads, total);
+        };
+        let each = [
+            times.by_rows(segments, total, threads),
+            times.by_trees(segments, threads),
+        ];
+        match Self::best(
+            alone,
+            each.map(|time| time.unwrap_or(f64::INFINITY)),
+            times.waking,
+        ) {
+            Sharing::Alone => None,
+            Sharing::Rows => Self::by_rows(total, threads, alone, times.waking),
+            Sharing::Trees => Self::by_trees(jobs(segments).count(), threads),
+        }
+    }
+
+    /// The fastest way, from the time of one thread alone, and of each if they share rows or trees.
+    pub(super) fn best(alone: f64, [by_rows, by_trees]: [f64; 2], waking: f64) -> Sharing {
+        if alone < SHARING_PAYS * waking || alone <= by_rows.min(by_trees) + waking {
+            Sharing::Alone
+        } else if by_rows <= by_trees {
+            Sharing::Rows
+        } else {
+            Sharing::Trees
+        }
+    }
+
+    /// A batch of `total` rows that takes so many nanoseconds.
+    pub(super) fn by_rows(total: usize, threads: usize, time: f64, waking: f64) -> Option<Self> {
+        // No piece is shorter than it takes to wake somebody for it.
+        let pieces = (time / waking.max(1.0)) as usize;
+        let pieces = pieces.clamp(threads, threads * PIECES_PER_THREAD);
+        Self::of(total.div_ceil(pieces), total)
+    }
+
+    fn by_trees(jobs: usize, threads: usize) -> Option<Self> {
+        let parts = threads * TREE_PARTS_PER_THREAD;
+        Some(Self::Trees {
+            parts: u32::try_from(parts).ok()?,
+            pieces: u32::try_from(jobs * parts).ok()?,
+        })
+    }
+
+    /// Without measurements: by numbers of rows.
+    fn by_rule(segments: &[Segment], threads: usize, total: usize) -> Option<Self> {
+        let is_shap = segments
+            .iter()
+            .map(|segment| KindSet::from_bits(segment.kinds))
+            .any(|kinds| kinds.contains(Kind::Contribs) || kinds.contains(Kind::Interactions));
+        let (worthwhile, piece_min) = if is_shap {
+            (PARALLEL_SHAP_ROWS, 1)
+        } else {
+            (PARALLEL_ROWS, PARALLEL_ROWS / 4)
+        };
+        if total < worthwhile {
+            return None;
+        }
+        let rows = total.div_ceil(threads * PIECES_PER_THREAD).max(piece_min);
+        Self::of(rows, total)
+    }
+
+    fn of(rows: usize, total: usize) -> Option<Self> {
+        let pieces = u32::try_from(total.div_ceil(rows)).ok()?;
+        Some(Self::Rows { rows, pieces })
+    }
+
+    /// How many pieces there are to claim.
+    pub(super) fn pieces(self) -> u32 {
+        match self {
+            Self::Rows { pieces, .. } | Self::Trees { pieces, .. } => pieces,
+        }
+    }
+
+    /// What it is called.
+    pub(super) fn sharing(self) -> Sharing {
+        match self {
+            Self::Rows { .. } => Sharing::Rows,
+            Self::Trees { .. } => Sharing::Trees,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

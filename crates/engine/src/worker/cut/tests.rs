@@ -1,0 +1,93 @@
+//! When a batch is shared, by rows or by trees, and in what pieces.
+
+use super::*;
+use crate::orders::EditionId;
+
+fn segment(rows: usize, kind: Kind) -> Segment {
+    Segment {
+        edition: EditionId(0),
+        kinds: KindSet::only(kind).bits(),
+        is_double: false,
+        first_row: 0,
+        rows,
+        request_rows: rows,
+        input_offset: 0,
+        results_offset: 0,
+    }
+}
+
+/// Nothing was measured: no model is known.
+fn cut(segments: &[Segment], threads: usize) -> Option<Cut> {
+    let times = Times {
+        models: &Table::default(),
+        waking: 1e4,
+    };
+    Cut::new(segments, threads, &times)
+}
+
+#[test]
+fn small_batches_and_single_threads_do_not_share() {
+    assert_eq!(cut(&[segment(PARALLEL_ROWS - 1, Kind::Value)], 4), None);
+    assert_eq!(cut(&[segment(10_000, Kind::Value)], 1), None);
+    assert_eq!(cut(&[], 4), None);
+}
+
+#[test]
+fn a_batch_is_shared_when_it_takes_longer_than_waking_somebody() {
+    let waking = 20_000.0;
+    let best = |alone: f64| Cut::best(alone, [alone / 2.0, f64::INFINITY], waking);
+    assert_eq!(best(waking), Sharing::Alone);
+    assert_eq!(best(1.5 * waking), Sharing::Alone);
+    assert_eq!(best(SHARING_PAYS * waking), Sharing::Rows);
+    let cut = |time| Cut::by_rows(100, 2, time, waking);
+    let (short, long) = (cut(SHARING_PAYS * waking), cut(100.0 * waking));
+    let pieces = |rows, pieces| Some(Cut::Rows { rows, pieces });
+    assert_eq!((short, long), (pieces(34, 3), pieces(13, 8)));
+}
+
+#[test]
+fn trees_are_divided_where_rows_leave_threads_without_work() {
+    let waking = 20_000.0;
+    // One row: its thread would have all of it.
+    assert_eq!(Cut::best(1e6, [1e6, 6e5], waking), Sharing::Trees);
+    assert_eq!(Cut::best(1e6, [5e5, 6e5], waking), Sharing::Rows);
+    // Too little is left to gain.
+    assert_eq!(Cut::best(1e5, [1e5, 9e4], waking), Sharing::Alone);
+    assert_eq!(Cut::best(4e4, [4e4, 2e4], waking), Sharing::Alone);
+}
+
+#[test]
+fn each_output_of_each_request_is_a_job() {
+    let both = KindSet::only(Kind::Value).with(Kind::Contribs).bits();
+    let segments = [
+        segment(1, Kind::Leaf),
+        Segment {
+            kinds: both,
+            ..segment(2, Kind::Value)
+        },
+    ];
+    let expected = [(0, Kind::Leaf), (1, Kind::Value), (1, Kind::Contribs)];
+    assert_eq!(jobs(&segments).collect::<Vec<_>>(), expected);
+    let cut = Cut::by_trees(3, 2);
+    assert_eq!(
+        cut,
+        Some(Cut::Trees {
+            parts: 4,
+            pieces: 12
+        })
+    );
+}
+
+#[test]
+fn pieces_cover_the_batch() {
+    for rows in 1..2000 {
+        for kind in [Kind::Value, Kind::Contribs] {
+            let cut = cut(&[segment(rows, kind), segment(3, kind)], 3);
+            if let Some(Cut::Rows { rows: each, pieces }) = cut {
+                let pieces = pieces as usize;
+                assert!(each * pieces >= rows + 3);
+                assert!(each * (pieces - 1) < rows + 3);
+            }
+        }
+    }
+}

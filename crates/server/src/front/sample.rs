@@ -1,0 +1,18 @@
+//! A small model as tests and fuzz targets describe it to the readers of requests.
+
+use albacore_engine::{ElementType, Kind, ModelInfo, OutputInfo};
+
+/// Model `m`, rows of so many features: a value, and four numbers of another kind.
+pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
+    let output = |kind, row_shape: &[usize]| OutputInfo {
+        kind,
+        element: ElementType::F32,
+        row_shape: row_shape.to_vec(),
+    };
+    ModelInfo {
+        name: "m".to_owned(),
+        platform: "xgboost_ubj".to_owned(),
+        features,
+        outputs: vec![output(Kind::Value, &[]), output(other, &[4])],
+    }
+}

@@ -1,0 +1,184 @@
+//! The bytes of one connection: tells its seat when some come and when all are gone, and makes the
+//! errors that hyper answers by itself carry a JSON body, as every other error here.
+//!
+//! A head that cannot be parsed never reaches the service; hyper writes a bare `400`, `414` or
+//! `431` and closes. Clients read `error` from the body of any failure, so this wrapper recognizes
+//! that one write (an error status and `content-length: 0`, which no reply of ours has) and sends a
+//! full reply in its place.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+use super::bounds::Bound;
+use super::seat::Seat;
+
+/// The IO object of a connection.
+pub(super) struct Wire<Io> {
+    io: Io,
+    seat: Arc<Seat>,
+    /// What is still to be written in place of a bare head.
+    pending: Vec<u8>,
+}
+
+impl<Io: Write + Unpin> Wire<Io> {
+    /// Wraps `io`.
+    pub(super) fn new(io: Io, seat: Arc<Seat>) -> Self {
+        Self {
+            io,
+            seat,
+            pending: Vec::new(),
+        }
+    }
+
+    fn poll_pending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.pending.is_empty() {
+            let written = ready!(Pin::new(&mut self.io).poll_write(context, &self.pending))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.pending.drain(..written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes a bare error head for a full reply; false for anything else.
+    fn replaces(&mut self, head: &[u8]) -> bool {
+        let Some((reply, bound)) = replacement(head) else {
+            return false;
+        };
+        self.seat.count(bound);
+        self.pending = reply;
+        true
+    }
+}
+
+/// The full reply for a bare error head; `None` for anything else.
+fn replacement(head: &[u8]) -> Option<(Vec<u8>, Bound)> {
+    const LONGEST: usize = 256;
+    if !head.starts_with(b"HTTP/1.1 4") || !head.ends_with(b"\r\n\r\n") || head.len() > LONGEST {
+        return None;
+    }
+    let text = std::str::from_utf8(head).ok()?;
+    if !text
+        .to_ascii_lowercase()
+        .contains("\r\ncontent-length: 0\r\n")
+    {
+        return None;
+    }
+    let (status, sentence, bound) = match text.get(9..12)? {
+        "431" => (
+            "431 Request Header Fields Too Large",
+            "the head of the request is too large",
+            Bound::HeadBytes,
+        ),
+        "414" => (
+            "414 URI Too Long",
+            "the path of the request is too long",
+            Bound::HeadBytes,
+        ),
+        _ => (
+            "400 Bad Request",
+            "this is not an HTTP/1.1 request that can be read",
+            Bound::NotHttp,
+        ),
+    };
+    Some((reply(status, sentence), bound))
+}
+
+/// A whole reply that closes the connection.
+pub(super) fn reply(status: &str, sentence: &str) -> Vec<u8> {
+    let body = format!("{{\"error\":\"{sentence}\"}}");
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+impl<Io: Read + Unpin> Read for Wire<Io> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        self.seat.hears(); // or the other end is gone, which hyper sees next
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<Io: Write + Unpin> Write for Wire<Io> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_pending(context))?;
+        if self.replaces(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_pending(context))?;
+        let mut filled = slices.iter().filter(|slice| !slice.is_empty());
+        if let (Some(only), None) = (filled.next(), filled.next())
+            && self.replaces(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
+        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_pending(context))?;
+        ready!(Pin::new(&mut self.io).poll_flush(context))?;
+        self.seat.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_pending(context))?;
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bare_error_head_is_replaced() {
+        let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
+            content-length: 0\r\n\r\n";
+        let (full, bound) = replacement(bare).unwrap();
+        let full = String::from_utf8(full).unwrap();
+        assert!(
+            full.starts_with("HTTP/1.1 431 ") && full.ends_with("\"}"),
+            "{full}"
+        );
+        assert_eq!(bound, Bound::HeadBytes);
+        for other in [
+            &b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 10\r\n\r\n",
+            b"HTTP/1.1 4",
+            b"",
+        ] {
+            assert_eq!(replacement(other), None);
+        }
+    }
+}

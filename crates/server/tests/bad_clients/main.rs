@@ -1,0 +1,411 @@
+//! Clients that are slow, silent, too many, too large or hostile, by real sockets: good clients are
+//! answered through all of it, memory stays bounded, and each cause is counted.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod frames;
+#[path = "../running/mod.rs"]
+mod running;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use running::{Connection, PATIENCE, Running};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+const INFER: &str = "/v2/models/small/infer";
+const FEATURES: usize = 29;
+
+fn start() -> Running {
+    let models = [("small", "main_small_d6.ubj")];
+    Running::start(&models, &["--workers", "1", "--threads", "1"])
+}
+
+/// One row.
+fn body() -> String {
+    let values = ["0.5"; FEATURES].join(",");
+    format!(
+        r#"{{"inputs":[{{"name":"input","shape":[1,{FEATURES}],"datatype":"FP32","data":[{values}]}}]}}"#
+    )
+}
+
+/// A client that behaves: on a connection that it keeps, and on a new one each time.
+struct Good {
+    is_over: Arc<AtomicBool>,
+    answered: Arc<AtomicU32>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Good {
+    fn start(address: SocketAddr) -> Self {
+        let (is_over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
+        let (over, count, body) = (Arc::clone(&is_over), Arc::clone(&answered), body());
+        let thread = std::thread::spawn(move || {
+            let mut kept = Connection::to(address);
+            while !over.load(Ordering::Relaxed) {
+                for connection in [&mut kept, &mut Connection::to(address)] {
+                    let answer = connection.call("POST", INFER, &[], body.as_bytes());
+                    assert_eq!(answer.status, 200, "{:?}", answer.json());
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self {
+            is_over,
+            answered,
+            thread: Some(thread),
+        }
+    }
+
+    /// Answers that it got; it must not have been failed.
+    fn end(mut self) -> u32 {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().expect("each was a 200");
+        self.answered.load(Ordering::Relaxed)
+    }
+}
+
+/// The value of a metric, by the start of its line.
+fn metric(server: &Running, name: &str) -> u64 {
+    let text = String::from_utf8(server.get("/metrics").body).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.unwrap_or_else(|| panic!("{name} is not in\n{text}"));
+    value.trim().parse().unwrap()
+}
+
+fn reached(server: &Running, bound: &str) -> u64 {
+    metric(
+        server,
+        &format!("albacore_bounds_reached_total{{bound=\"{bound}\"}}"),
+    )
+}
+
+/// Waits until a bound was reached so often.
+async fn wait_for(server: &Running, bound: &str, count: u64) {
+    let start = Instant::now();
+    while reached(server, bound) < count {
+        let have = reached(server, bound);
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{bound} was reached {have} times, not {count}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Resident memory of the front, MiB.
+fn resident(server: &Running) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+}
+
+async fn send(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+/// Reads until the other end closes; what came.
+async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let reading = async {
+        let mut piece = [0; 1 << 16];
+        while let Ok(bytes @ 1..) = stream.read(&mut piece).await {
+            all.extend(&piece[..bytes]);
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .expect("the other end closes");
+    all
+}
+
+/// A head that announces a body.
+fn head(bytes: usize) -> String {
+    format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_half_open_connections_keep_nobody_out_and_memory_stays_bounded() {
+    const FLOOD: usize = 10_000;
+    let server = start();
+    let good = Good::start(server.http);
+    let before = resident(&server);
+    let mut open = Vec::with_capacity(FLOOD);
+    for place in 0..FLOOD {
+        // Most say nothing, some begin a head that never ends, some have been served.
+        let words: &[u8] = match place % 20 {
+            0 | 1 => b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n",
+            2 => b"PRI * HTTP/2.0",
+            3 => b"POST /v2/models/small/infer HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+            _ => b"",
+        };
+        let stream = match TcpStream::connect(server.http).await {
+            Ok(mut stream) => {
+                let _ = stream.write_all(words).await;
+                stream
+            }
+            Err(error) => panic!("connection {place}: {error}"),
+        };
+        open.push(stream);
+    }
+    // Those with half a head may have had their time before.
+    let crowded_out = (FLOOD - 8_192 - FLOOD / 20) as u64;
+    wait_for(&server, "crowded_out", crowded_out).await;
+    // Who is crowded out is counted, and then let go.
+    let start = Instant::now();
+    let mut connections = metric(&server, "albacore_connections ");
+    while connections > 8_192 {
+        assert!(start.elapsed() < PATIENCE, "{connections} are open");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        connections = metric(&server, "albacore_connections ");
+    }
+    assert_eq!(reached(&server, "connections"), 0, "nobody was turned away");
+    let grown = resident(&server) - before;
+    println!("{connections} connections: {grown} MiB more resident");
+    assert!(grown < 256, "{grown} MiB");
+    let answered = good.end();
+    assert!(answered > 100, "{answered}");
+    drop(open);
+    assert_eq!(
+        server.stop("-TERM"),
+        Some(0),
+        "half-open connections do not hold a drain"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_senders_and_readers_have_their_time_and_no_more() {
+    let server = start();
+    let good = Good::start(server.http);
+    let (http, body) = (server.http, body());
+    let mut slow = JoinSet::new();
+    // One byte a second of a head, of a body, of a chunked body; a body that stops.
+    for (begin, more) in [
+        ("GET /v2 HTTP/1.1\r\nHost: x\r\nX: ".to_owned(), "1"),
+        (head(1_000_000), "1"),
+        (
+            format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            "1\r\n \r\n",
+        ),
+    ] {
+        slow.spawn(async move {
+            let mut stream = send(http, begin.as_bytes()).await;
+            while stream.write_all(more.as_bytes()).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+    slow.spawn(async move {
+        let mut stream = send(http, (head(1_000) + &body[..40]).as_bytes()).await;
+        let answer = rest(&mut stream).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert!(answer.contains("too slow"), "{answer}");
+    });
+    // 6 MB of an answer that nobody reads, over both versions of HTTP.
+    let rows = 15_000;
+    let json = format!(
+        r#"{{"inputs":[{{"name":"input","shape":[{rows},{FEATURES}],"datatype":"FP32","parameters":{{"binary_data_size":{}}}}}],"outputs":[{{"name":"leaf","parameters":{{"binary_data":true}}}}]}}"#,
+        rows * FEATURES * 4
+    );
+    let message = [json.as_bytes(), &vec![0; rows * FEATURES * 4]].concat();
+    let length = json.len();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut one = socket.connect(http).await.unwrap();
+    let head = format!(
+        "POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: {length}\r\n\
+         Content-Length: {}\r\n\r\n",
+        message.len()
+    );
+    one.write_all(head.as_bytes()).await.unwrap();
+    one.write_all(&message).await.unwrap();
+    wait_for(&server, "reply_time", 1).await;
+    wait_for(&server, "head_time", 1).await;
+    wait_for(&server, "body_time", 3).await;
+    while let Some(ended) = slow.join_next().await {
+        ended.unwrap();
+    }
+    assert!(good.end() > 100);
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_or_breaks_off_is_refused_and_counted() {
+    let server = start();
+    let good = Good::start(server.http);
+    let http = server.http;
+    // Gone in the middle of a head and of a body, and while it is computed.
+    drop(send(http, b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: ").await);
+    drop(send(http, (head(1_000) + "{").as_bytes()).await);
+    wait_for(&server, "broken_off", 2).await;
+    // A head of 40 KB, a body of 65 MiB.
+    let long = format!("GET /v2 HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(40_000));
+    let answer = rest(&mut send(http, long.as_bytes()).await).await;
+    assert!(answer.starts_with(b"HTTP/1.1 431 "));
+    let mut stream = send(http, head(65 << 20).as_bytes()).await;
+    let mut answer = [0; 13];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413 ");
+    assert_eq!(reached(&server, "head_bytes"), 1);
+    assert_eq!(reached(&server, "body_bytes"), 1);
+    // JSON five million levels deep: skipped where it is unknown, refused where it is not.
+    let deep = "[".repeat(5_000_000) + &"]".repeat(5_000_000);
+    for (place, status) in [("\"x\":", 200), ("\"id\":", 400), ("\"parameters\":", 400)] {
+        let body = body().replacen('{', &format!("{{{place}{deep},"), 1);
+        let answer = tokio::task::block_in_place(|| server.post(INFER, &[], body.as_bytes()));
+        assert_eq!(answer.status, status, "{place}");
+    }
+    // Not HTTP, and a thousand requests at once.
+    let answer = rest(&mut send(http, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await).await;
+    assert!(
+        answer.starts_with(b"HTTP/1.1 400 "),
+        "a hello of TLS is told what this is"
+    );
+    assert_eq!(reached(&server, "not_http"), 1);
+    let many = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1_000);
+    let mut stream = send(http, many.as_bytes()).await;
+    stream
+        .write_all(b"GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let answers = rest(&mut stream).await;
+    assert_eq!(
+        String::from_utf8_lossy(&answers)
+            .matches("HTTP/1.1 200 ")
+            .count(),
+        1_001
+    );
+    assert!(good.end() > 1);
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_frames_end_their_connection_and_no_other() {
+    let server = start();
+    let good = Good::start(server.http);
+    for address in [server.http, server.grpc] {
+        let counted = |bound: &str| reached(&server, bound);
+        let (resets, floods) = (counted("resets"), counted("flood"));
+        // Calls begun and reset, a hundred in one packet.
+        let rapid = (0..1_000).flat_map(|call| {
+            let call = 2 * call + 1;
+            let fields = frames::request("POST", INFER);
+            [
+                frames::headers(call, &fields, (true, false)),
+                frames::reset(call),
+            ]
+            .concat()
+        });
+        let rapid: Vec<u8> = rapid.collect();
+        let mut stream = send(address, &frames::opening()).await;
+        let _ = stream.write_all(&rapid).await;
+        rest(&mut stream).await;
+        wait_for(&server, "flood", floods + 1).await;
+        // The same, slowly enough to be looked at one by one.
+        let mut stream = send(address, &frames::opening()).await;
+        for call in 0..1_000 {
+            let call = 2 * call + 1;
+            let fields = frames::request("POST", INFER);
+            let begun = frames::headers(call, &fields, (true, false));
+            if stream.write_all(&begun).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_micros(500)).await;
+            if stream.write_all(&frames::reset(call)).await.is_err() {
+                break;
+            }
+        }
+        rest(&mut stream).await;
+        wait_for(&server, "resets", resets + 1).await;
+        // Headers that never end.
+        let mut stream = send(address, &frames::opening()).await;
+        let fields = frames::request("GET", "/v2");
+        let _ = stream
+            .write_all(&frames::headers(1, &fields, (false, true)))
+            .await;
+        let more = frames::continuation(1, &frames::field("x", &"y".repeat(8_000)));
+        for _ in 0..10_000 {
+            if stream.write_all(&more).await.is_err() {
+                break;
+            }
+        }
+        rest(&mut stream).await;
+        wait_for(&server, "flood", floods + 2).await;
+    }
+    assert!(good.end() > 1);
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+/// Settings and pings by the hundred thousand.
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_whose_answers_nobody_reads_take_no_memory() {
+    let server = start();
+    let good = Good::start(server.http);
+    let before = resident(&server);
+    let mut floods = JoinSet::new();
+    for flood in [frames::settings(&[(3, 100)]), frames::ping()] {
+        let address = server.http;
+        floods.spawn(async move {
+            let mut stream = send(address, &frames::opening()).await;
+            let many = flood.repeat(1_000);
+            for _ in 0..500 {
+                let writing = stream.write_all(&many);
+                if !matches!(
+                    tokio::time::timeout(Duration::from_secs(1), writing).await,
+                    Ok(Ok(()))
+                ) {
+                    break;
+                }
+            }
+        });
+    }
+    while let Some(ended) = floods.join_next().await {
+        ended.unwrap();
+    }
+    let grown = resident(&server).saturating_sub(before);
+    assert!(grown < 64, "{grown} MiB");
+    assert!(good.end() > 1);
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_good_request_over_http_2_is_answered_on_either_port() {
+    let server = start();
+    for address in [server.http, server.grpc] {
+        let fields = [
+            frames::request("POST", INFER),
+            frames::field("content-type", "application/json"),
+        ];
+        let mut stream = send(address, &frames::opening()).await;
+        let call = frames::headers(1, &fields.concat(), (true, false));
+        stream.write_all(&call).await.unwrap();
+        let body = body();
+        stream
+            .write_all(&frames::data(1, body.as_bytes(), true))
+            .await
+            .unwrap();
+        let mut seen = Vec::new();
+        let mut piece = [0; 4096];
+        while !String::from_utf8_lossy(&seen).contains("\"outputs\":[") {
+            let bytes = stream.read(&mut piece).await.unwrap();
+            assert!(bytes > 0, "{seen:?}");
+            seen.extend(&piece[..bytes]);
+        }
+        // By HTTP/1.1, too; an offer to change to HTTP/2 in its old way is passed over.
+        let old = "GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+            Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+        let mut connection = Connection::to(address);
+        connection.send(old.as_bytes());
+        assert_eq!(connection.answer().json()["name"], "albacore-server");
+    }
+}

@@ -1,0 +1,429 @@
+//! The inner loops in AVX-512: a register holds one byte of all 64 rows of a block.
+
+use std::arch::x86_64::*;
+
+use crate::columns::{BLOCK_ROWS, Bytes, LEAVES_MAX, Special, Split, TABLE};
+use crate::lanes::{Lanes, Work};
+use crate::{Slots, plain};
+
+/// Lanes of 4 bytes.
+const LANES: usize = 16;
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn bytes(column: &Bytes) -> __m512i {
+    // SAFETY: a column is 64 bytes on a boundary of 64.
+    unsafe { _mm512_load_si512(column.0.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store_bytes(column: &mut Bytes, x: __m512i) {
+    // SAFETY: a column is 64 bytes on a boundary of 64.
+    unsafe { _mm512_store_si512(column.0.as_mut_ptr().cast(), x) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn singles(values: &[f32; LANES]) -> __m512 {
+    // SAFETY: the array is 64 bytes; the load asks for no boundary.
+    unsafe { _mm512_loadu_ps(values.as_ptr()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn words(values: &[u32; LANES]) -> __m512i {
+    // SAFETY: the array is 64 bytes; the load asks for no boundary.
+    unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store(values: &mut [f32; LANES], x: __m512) {
+    // SAFETY: the array is 64 bytes; the store asks for no boundary.
+    unsafe { _mm512_storeu_ps(values.as_mut_ptr(), x) }
+}
+
+/// Transposes 4 x 4 lanes in each quarter, then quarters: 16 rows of 16 features at a time.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn transpose(
+    rows: &[f32],
+    features: usize,
+    first: usize,
+    out: &mut [[f32; BLOCK_ROWS]; LANES],
+) {
+    for part in 0..BLOCK_ROWS / LANES {
+        let mut a = [_mm512_setzero_ps(); LANES];
+        for (row, a) in a.iter_mut().enumerate() {
+            let start = (part * LANES + row) * features + first;
+            if let Some(values) = rows[start..].first_chunk() {
+                *a = singles(values);
+                // What is asked for next: no cpu guesses so many rows at once. A prefetch may go
+                // anywhere.
+                let next = values.as_ptr().wrapping_add(2 * LANES - 1);
+                _mm_prefetch::<_MM_HINT_T0>(next.cast());
+            }
+        }
+        let mut b = [_mm512_setzero_ps(); LANES];
+        for i in 0..LANES / 4 {
+            let [r0, r1, r2, r3] = [a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]];
+            let (x, y) = (_mm512_unpacklo_ps(r0, r1), _mm512_unpackhi_ps(r0, r1));
+            let (z, w) = (_mm512_unpacklo_ps(r2, r3), _mm512_unpackhi_ps(r2, r3));
+            b[4 * i] = _mm512_shuffle_ps::<0x44>(x, z);
+            b[4 * i + 1] = _mm512_shuffle_ps::<0xee>(x, z);
+            b[4 * i + 2] = _mm512_shuffle_ps::<0x44>(y, w);
+            b[4 * i + 3] = _mm512_shuffle_ps::<0xee>(y, w);
+        }
+        for j in 0..4 {
+            // b[4 i + j], quarter q: feature 4 q + j of rows 4 i to 4 i + 3.
+            let (x, y) = (
+                _mm512_shuffle_f32x4::<0x88>(b[j], b[4 + j]),
+                _mm512_shuffle_f32x4::<0xdd>(b[j], b[4 + j]),
+            );
+            let (z, w) = (
+                _mm512_shuffle_f32x4::<0x88>(b[8 + j], b[12 + j]),
+                _mm512_shuffle_f32x4::<0xdd>(b[8 + j], b[12 + j]),
+            );
+            let features = [
+                _mm512_shuffle_f32x4::<0x88>(x, z),
+                _mm512_shuffle_f32x4::<0x88>(y, w),
+                _mm512_shuffle_f32x4::<0xdd>(x, z),
+                _mm512_shuffle_f32x4::<0xdd>(y, w),
+            ];
+            for (quarter, x) in features.into_iter().enumerate() {
+                let (parts, _) = out[4 * quarter + j].as_chunks_mut::<LANES>();
+                store(&mut parts[part], x);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+    plain::keys(values, special, out);
+}
+
+/// Every second of 64 cuts.
+#[target_feature(enable = "avx512f")]
+fn firsts_of_pairs(cuts: &[f32]) -> [__m512; 2] {
+    let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    let (parts, _) = cuts.as_chunks::<LANES>();
+    let pair = |place: usize| match parts.get(place..place + 2) {
+        Some([a, b]) => _mm512_permutex2var_ps(singles(a), even, singles(b)),
+        _ => _mm512_set1_ps(f32::NAN),
+    };
+    [pair(0), pair(2)]
+}
+
+/// Up to this many cuts are compared one by one: a search takes as long.
+const ONE_BY_ONE: usize = 8;
+
+/// Ranks by all cuts of a feature.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn count(values: &[f32; BLOCK_ROWS], cuts: &[f32], ranks: &mut [u32; BLOCK_ROWS]) {
+    let (values, _) = values.as_chunks::<LANES>();
+    let (ranks, _) = ranks.as_chunks_mut::<LANES>();
+    let one = _mm512_set1_epi32(1);
+    let mut sums = [_mm512_setzero_si512(); BLOCK_ROWS / LANES];
+    for &cut in cuts {
+        let cut = _mm512_set1_ps(cut);
+        for (sum, x) in sums.iter_mut().zip(values) {
+            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, singles(x));
+            *sum = _mm512_mask_add_epi32(*sum, is_up, *sum, one);
+        }
+    }
+    for (rank, sum) in ranks.iter_mut().zip(sums) {
+        // SAFETY: the array is 64 bytes; the store asks for no boundary.
+        unsafe { _mm512_storeu_si512(rank.as_mut_ptr().cast(), sum) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
+pub(super) fn ranks(
+    values: &[f32; BLOCK_ROWS],
+    (table, cuts): (&[f32], usize),
+    ranks: &mut [u32; BLOCK_ROWS],
+) {
+    if cuts <= ONE_BY_ONE {
+        return count(values, &table[..cuts], ranks);
+    }
+    let (table, all) = table.split_at(TABLE);
+    let (table, _) = table.as_chunks::<LANES>();
+    let (low, high) = (singles(&table[0]), singles(&table[1]));
+    // Entries per entry of the first stage.
+    let step = (all.len() / TABLE).max(1) as u32;
+    let firsts = (step == 2).then(|| firsts_of_pairs(all));
+    let (values, _) = values.as_chunks::<LANES>();
+    let (ranks, _) = ranks.as_chunks_mut::<LANES>();
+    for (rank, x) in ranks.iter_mut().zip(values) {
+        let x = singles(x);
+        let mut place = _mm512_setzero_si512();
+        for half in [16, 8, 4, 2, 1] {
+            let last = _mm512_add_epi32(place, _mm512_set1_epi32(half - 1));
+            let cut = _mm512_permutex2var_ps(low, last, high);
+            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half));
+        }
+        if let Some([low, high]) = firsts {
+            // Two cuts are left, of which the first is asked.
+            let cut = _mm512_permutex2var_ps(low, place, high);
+            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            place = _mm512_add_epi32(place, place);
+            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(1));
+        } else {
+            place = _mm512_mullo_epi32(place, _mm512_set1_epi32(step as i32));
+        }
+        let mut half = step / 2;
+        while half >= LANES as u32 {
+            let last = _mm512_add_epi32(place, _mm512_set1_epi32(half as i32 - 1));
+            // SAFETY: places are below 31 steps and the halves before, together below 32 steps.
+            let cut = unsafe { _mm512_i32gather_ps::<4>(last, all.as_ptr()) };
+            let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
+            place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half as i32));
+            half /= 2;
+        }
+        // SAFETY: the array is 64 bytes; the store asks for no boundary.
+        unsafe { _mm512_storeu_si512(rank.as_mut_ptr().cast(), place) }
+    }
+    if step <= 2 {
+        return;
+    }
+    let values = values.as_flattened().iter();
+    let places = ranks.as_flattened_mut().iter_mut().zip(values);
+    if step == 8 {
+        // The cuts that are left for a value all at once, faster than a gather for each half.
+        let (cuts, _) = all.as_chunks::<8>();
+        for (rank, &x) in places {
+            if let Some(cuts) = cuts.get((*rank / 8) as usize) {
+                // SAFETY: the array is 32 bytes; the load asks for no boundary.
+                let cuts = unsafe { _mm256_loadu_ps(cuts.as_ptr()) };
+                let up = _mm256_cmp_ps::<_CMP_LE_OQ>(cuts, _mm256_set1_ps(x));
+                *rank += _mm256_movemask_ps(up).count_ones();
+            }
+        }
+        return;
+    }
+    // Up to 16 of them.
+    let inside = ((1_u32 << step.min(LANES as u32)) - 1) as u16;
+    for (rank, &x) in places {
+        // SAFETY: places are multiples of the cuts that are left, below 32 steps; no other lane is
+        // read.
+        let cuts = unsafe { _mm512_maskz_loadu_ps(inside, all.as_ptr().add(*rank as usize)) };
+        let up = _mm512_mask_cmp_ps_mask::<_CMP_LE_OQ>(inside, cuts, _mm512_set1_ps(x));
+        *rank += u32::from(up).count_ones();
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn column(
+    values: &[f32; BLOCK_ROWS],
+    ranks: &[u32; BLOCK_ROWS],
+    (start, missing): (u32, u8),
+    out: &mut Bytes,
+) {
+    let start = _mm512_set1_epi32(start as i32);
+    let missing = _mm_set1_epi8(missing as i8);
+    let (values, _) = values.as_chunks::<LANES>();
+    let (ranks, _) = ranks.as_chunks::<LANES>();
+    let (out, _) = out.0.as_chunks_mut::<LANES>();
+    for ((out, rank), x) in out.iter_mut().zip(ranks).zip(values) {
+        let x = singles(x);
+        // Ranks are far below 2^31.
+        let above = _mm512_max_epi32(_mm512_sub_epi32(words(rank), start), _mm512_setzero_si512());
+        let is_missing = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        let byte = _mm512_cvtusepi32_epi8(above);
+        // The bytes of 16 rows: their mask's bits as a mask of bytes.
+        let wide = _mm512_mask_mov_epi8(
+            _mm512_castsi128_si512(byte),
+            u64::from(is_missing),
+            _mm512_castsi128_si512(missing),
+        );
+        // SAFETY: the array is 16 bytes; the store asks for no boundary.
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_castsi512_si128(wide)) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,fma")]
+pub(super) fn run(lanes: Eight, work: impl Work) {
+    work.run(lanes);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+    for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
+        let x = bytes(&columns[usize::from(column)]);
+        *out = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
+    }
+}
+
+/// From the last split to the first: which leaf rows reach is that of the child they go to.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+    let slots = &mut slots.reached[0][LEAVES_MAX - splits.len()..];
+    for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
+        let x = bytes(&columns[usize::from(column)]);
+        let goes_left = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
+        let [left, right] = [left, right].map(|child| bytes(&slots[usize::from(child)]));
+        let reached = _mm512_mask_mov_epi8(right, goes_left, left);
+        store_bytes(&mut slots[split], reached);
+    }
+    *out = slots[0];
+}
+
+/// Slots are below their number, a power of two.
+const SLOT: usize = 2 * LEAVES_MAX - 1;
+
+/// As `leaves`. Reading a split takes more instructions than what it does to a block.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn leaves_of_two(
+    [columns, others]: [&[Bytes]; 2],
+    splits: &[Split],
+    slots: &mut Slots,
+    out: &mut [Bytes; 2],
+) {
+    let before = LEAVES_MAX.saturating_sub(splits.len());
+    // Of the same length: one check is enough for both.
+    let others = &others[..columns.len()];
+    let [slots, other_slots] = &mut slots.reached;
+    let is_twin = |&&[_, _, left, right]: &&Split| {
+        usize::from(left) >= splits.len() && usize::from(right) == usize::from(left) + 1
+    };
+    // Of the twins the right leaf is known by its slot, and the left one is before it.
+    let (one, ahead) = (_mm512_set1_epi8(1), _mm512_set1_epi8(splits.len() as i8));
+    let twins = splits.iter().rev().take_while(is_twin).count();
+    let (splits, twins) = splits.split_at(splits.len() - twins);
+    for (index, &[column, byte, _, right]) in twins.iter().enumerate() {
+        let own = (before + splits.len() + index) & SLOT;
+        let byte = _mm512_set1_epi8(byte as i8);
+        let right = _mm512_sub_epi8(_mm512_set1_epi8(right as i8), ahead);
+        let x = bytes(&columns[usize::from(column)]);
+        let goes_left = _mm512_cmple_epu8_mask(x, byte);
+        let reached = _mm512_mask_sub_epi8(right, goes_left, right, one);
+        store_bytes(&mut slots[own], reached);
+        let y = bytes(&others[usize::from(column)]);
+        let goes_left = _mm512_cmple_epu8_mask(y, byte);
+        let reached = _mm512_mask_sub_epi8(right, goes_left, right, one);
+        store_bytes(&mut other_slots[own], reached);
+    }
+    for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
+        let byte = _mm512_set1_epi8(byte as i8);
+        let x = bytes(&columns[usize::from(column)]);
+        let y = bytes(&others[usize::from(column)]);
+        let [own, left, right] =
+            [split, usize::from(left), usize::from(right)].map(|slot| (before + slot) & SLOT);
+        let goes_left = _mm512_cmple_epu8_mask(x, byte);
+        let reached = _mm512_mask_mov_epi8(bytes(&slots[right]), goes_left, bytes(&slots[left]));
+        store_bytes(&mut slots[own], reached);
+        let goes_left = _mm512_cmple_epu8_mask(y, byte);
+        let [left, right] = [left, right].map(|slot| bytes(&other_slots[slot]));
+        store_bytes(
+            &mut other_slots[own],
+            _mm512_mask_mov_epi8(right, goes_left, left),
+        );
+    }
+    *out = [slots[before & SLOT], other_slots[before & SLOT]];
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn add(values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f32; BLOCK_ROWS]) {
+    let (tables, _) = values.as_chunks::<LANES>();
+    let (reached, _) = reached.0.as_chunks::<LANES>();
+    let (sums, _) = sums.as_chunks_mut::<LANES>();
+    let parts = leaves.div_ceil(2 * LANES).max(1);
+    for (sum, reached) in sums.iter_mut().zip(reached) {
+        // SAFETY: the array is 16 bytes; the load asks for no boundary.
+        let leaf = unsafe { _mm_loadu_si128(reached.as_ptr().cast()) };
+        let leaf = _mm512_cvtepu8_epi32(leaf);
+        let part_of = _mm512_srli_epi32::<5>(leaf);
+        let mut value = _mm512_permutex2var_ps(singles(&tables[0]), leaf, singles(&tables[1]));
+        for part in 1..parts {
+            let [low, high] = [&tables[2 * part], &tables[2 * part + 1]];
+            let there = _mm512_permutex2var_ps(singles(low), leaf, singles(high));
+            let is_there = _mm512_cmpeq_epi32_mask(part_of, _mm512_set1_epi32(part as i32));
+            value = _mm512_mask_mov_ps(value, is_there, there);
+        }
+        let total = _mm512_add_ps(singles(sum), value);
+        store(sum, total);
+    }
+}
+
+/// Eight numbers, one register of AVX-512.
+#[derive(Clone, Copy)]
+pub(super) struct Eight(());
+
+impl Eight {
+    /// # Safety
+    /// The cpu must have the instructions.
+    #[inline(always)]
+    pub(super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Lanes for Eight {
+    const WIDTH: usize = 8;
+    type Vector = __m512d;
+
+    #[inline(always)]
+    fn splat(self, x: f64) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_set1_pd(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f64]) -> __m512d {
+        let from: &[f64; 8] = from.first_chunk().unwrap_or(&[0.0; 8]);
+        // SAFETY: as above; the array holds a vector, and the load asks for no boundary.
+        unsafe { _mm512_loadu_pd(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, x: __m512d, to: &mut [f64]) {
+        if let Some(to) = to.first_chunk_mut::<8>() {
+            // SAFETY: as above; the array holds a vector, and the store asks for no boundary.
+            unsafe { _mm512_storeu_pd(to.as_mut_ptr(), x) }
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_add_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_mul_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_sub_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_div_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512d, b: __m512d, c: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_fmadd_pd(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn add_where(self, bits: u64, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_mask_add_pd(a, bits as u8, a, b) }
+    }
+
+    #[inline(always)]
+    fn select(self, bits: u64, yes: __m512d, no: __m512d) -> __m512d {
+        // SAFETY: this value exists, so the cpu has the instructions.
+        unsafe { _mm512_mask_mov_pd(no, bits as u8, yes) }
+    }
+}

@@ -1,0 +1,90 @@
+//! The inner loops in plain Rust: for every cpu, and the oracle of the others.
+
+use crate::Slots;
+use crate::columns::{BLOCK_ROWS, Bytes, COLUMN_CUTS, LEAVES_MAX, Special, Split, TABLE, key_of};
+
+pub(super) fn transpose(
+    rows: &[f32],
+    features: usize,
+    first: usize,
+    out: &mut [[f32; BLOCK_ROWS]; 16],
+) {
+    for (row, values) in rows.chunks_exact(features).take(BLOCK_ROWS).enumerate() {
+        for (out, &x) in out.iter_mut().zip(&values[first..first + 16]) {
+            out[row] = x;
+        }
+    }
+}
+
+/// Translated once for each set of instructions: plain code that a compiler makes vectors of.
+#[inline(always)]
+pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+    for (key, &x) in out.iter_mut().zip(values) {
+        let ordered = match x.abs() <= special.zero {
+            true => special.of_zero,
+            false => key_of(x),
+        };
+        *key = if x.is_nan() { special.of_nan } else { ordered };
+    }
+}
+
+pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32; BLOCK_ROWS]) {
+    let (table, all) = table.split_at(TABLE);
+    let cuts = if all.is_empty() { table } else { all };
+    for (rank, &x) in ranks.iter_mut().zip(values) {
+        *rank = cuts.partition_point(|&cut| cut <= x) as u32;
+    }
+}
+
+pub(super) fn column(
+    values: &[f32; BLOCK_ROWS],
+    ranks: &[u32; BLOCK_ROWS],
+    (start, missing): (u32, u8),
+    out: &mut Bytes,
+) {
+    for ((byte, &rank), x) in out.0.iter_mut().zip(ranks).zip(values) {
+        let rank = rank.saturating_sub(start).min(COLUMN_CUTS as u32) as u8;
+        *byte = if x.is_nan() { missing } else { rank };
+    }
+}
+
+pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+    for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
+        *out = goes_left(&columns[usize::from(column)], byte);
+    }
+}
+
+fn goes_left(column: &Bytes, byte: u16) -> u64 {
+    let rows = column.0.iter().enumerate();
+    rows.fold(0, |mask, (row, &x)| {
+        mask | u64::from(u16::from(x) <= byte) << row
+    })
+}
+
+pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+    let masks = &mut slots.bits;
+    masks[0] = u64::MAX;
+    for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
+        let goes_left = goes_left(&columns[usize::from(column)], byte);
+        let reached = masks[split];
+        masks[usize::from(left)] = reached & goes_left;
+        masks[usize::from(right)] = reached & !goes_left;
+    }
+    for (leaf, &mask) in masks[splits.len()..=2 * splits.len()].iter().enumerate() {
+        let mut rest = mask;
+        while rest != 0 {
+            out.0[rest.trailing_zeros() as usize] = leaf as u8;
+            rest &= rest - 1;
+        }
+    }
+}
+
+pub(super) fn add(values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f32; BLOCK_ROWS]) {
+    debug_assert!(leaves <= LEAVES_MAX);
+    let Some(values) = values.first_chunk::<LEAVES_MAX>() else {
+        return;
+    };
+    for (sum, &leaf) in sums.iter_mut().zip(&reached.0) {
+        *sum += values[usize::from(leaf)];
+    }
+}

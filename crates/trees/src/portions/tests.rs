@@ -1,0 +1,151 @@
+//! Divided trees give the bits of one thread, however they are cut, and refuse what does not fit.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::kernel::Kernel;
+use crate::kernel::tests::{Shape, Stream, answer, model, rows};
+use crate::{Image, Library};
+
+/// The bits of what portions give that are cut anywhere and computed in any order.
+fn divided(
+    predictor: &Predictor<'_>,
+    kind: Kind,
+    rows: Rows<'_>,
+    numbers: &mut Stream,
+) -> Option<Vec<u64>> {
+    let count = predictor.rows_of(rows).expect("whole rows");
+    let units = predictor.units(kind, count);
+    if units == 0 {
+        return None;
+    }
+    let mut cuts: Vec<usize> = (0..numbers.below(7))
+        .map(|_| numbers.below(units + 1))
+        .chain([0, units])
+        .collect();
+    cuts.sort_unstable();
+    let mut portions: Vec<(Range<usize>, Portion)> = cuts
+        .windows(2)
+        .map(|pair| (pair[0]..pair[1], Portion::default()))
+        .collect();
+    let mut order: Vec<usize> = (0..portions.len()).collect();
+    order.sort_by_key(|_| numbers.below(1000));
+    let mut scratch = Scratch::default();
+    for place in order {
+        let (units, portion) = &mut portions[place];
+        predictor
+            .note(kind, rows, units.clone(), portion, &mut scratch)
+            .expect("units of the call");
+    }
+    let mut total = Total::default();
+    predictor.start(kind, count, &mut total).expect("divisible");
+    for (_, portion) in &portions {
+        predictor.add(&mut total, portion).expect("in order");
+    }
+    let length = count * predictor.output_width(kind);
+    let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
+    let element = predictor.output_element(kind);
+    let out = match element {
+        ElementType::F32 => OutputMut::F32(&mut f32s),
+        ElementType::F64 => OutputMut::F64(&mut f64s),
+        ElementType::I32 => OutputMut::I32(&mut i32s),
+    };
+    predictor.finish(&mut total, out).expect("an output");
+    Some(match element {
+        ElementType::F32 => f32s.iter().map(|x| u64::from(x.to_bits())).collect(),
+        ElementType::F64 => f64s.iter().map(|x| x.to_bits()).collect(),
+        ElementType::I32 => i32s.iter().map(|&x| x as u64).collect(),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn divided_trees_give_the_bits_of_one_thread(
+        library in 0..3_usize,
+        features in 1..40_usize,
+        groups in 1..4_usize,
+        trees in 1..60_usize,
+        leaves in 1..60_usize,
+        categorical in prop_oneof![Just(0), Just(30)],
+        has_vectors in prop::bool::weighted(0.1),
+        count in prop_oneof![1..6_usize, 1..65_usize],
+        seed in any::<u64>(),
+    ) {
+        let library = [Library::Xgboost, Library::Lightgbm, Library::Sklearn][library];
+        let has_vectors = has_vectors && library == Library::Xgboost;
+        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
+        let mut numbers = Stream(seed);
+        let model = model(shape, &mut numbers);
+        let image = Image::compile(&model);
+        let fresh = Predictor::open(image.bytes()).expect("a fresh image");
+        let doubles = rows(&model, count, &mut numbers);
+        let singles: Vec<f32> = doubles.iter().map(|&x| x as f32).collect();
+        let kernels = Kernel::ALL.iter().filter_map(|&kernel| fresh.with_kernel(kernel));
+        for predictor in [fresh].into_iter().chain(kernels) {
+            for kind in Kind::ALL {
+                for rows in [Rows::F32(&singles), Rows::F64(&doubles)] {
+                    if let Some(got) = divided(&predictor, kind, rows, &mut numbers) {
+                        prop_assert_eq!(got, answer(&predictor, kind, rows), "{} {:?}", kind, shape);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn small() -> Image {
+    let shape = Shape {
+        library: Library::Xgboost,
+        features: 3,
+        groups: 1,
+        trees: 20,
+        leaves: 8,
+        categorical: 0,
+        has_vectors: false,
+    };
+    Image::compile(&model(shape, &mut Stream(1)))
+}
+
+#[test]
+fn what_can_be_divided_is_known_before() {
+    let image = small();
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let units = |kind, rows| predictor.units(kind, rows);
+    assert_eq!([units(Kind::Value, 1), units(Kind::Leaf, 64)], [3, 3]);
+    assert_eq!([units(Kind::Value, 0), units(Kind::Value, 65)], [0, 0]);
+    assert!(units(Kind::Contribs, FEW) > 0);
+    assert_eq!(units(Kind::Contribs, FEW + 1), 0);
+    assert_eq!(units(Kind::Interactions, 1), 0);
+    let refused = predictor.start(Kind::Interactions, 1, &mut Total::default());
+    assert!(matches!(refused, Err(PredictError::Divided { .. })));
+}
+
+#[test]
+fn portions_that_do_not_fit_together_are_refused() {
+    let image = small();
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let (row, mut scratch) = ([0.5_f32; 3], Scratch::default());
+    let mut note = |kind, units| {
+        let mut portion = Portion::default();
+        let noted = predictor.note(kind, Rows::F32(&row), units, &mut portion, &mut scratch);
+        noted.map(|()| portion)
+    };
+    let first = note(Kind::Margin, 0..1).expect("a unit");
+    let second = note(Kind::Margin, 1..3).expect("two units");
+    let other = note(Kind::Leaf, 0..1).expect("a unit");
+    assert!(note(Kind::Margin, 1..4).is_err());
+    let mut total = Total::default();
+    assert!(predictor.add(&mut total, &first).is_err(), "not started");
+    predictor
+        .start(Kind::Margin, 1, &mut total)
+        .expect("a call");
+    assert!(predictor.add(&mut total, &second).is_err(), "out of order");
+    assert!(predictor.add(&mut total, &other).is_err(), "of leaves");
+    predictor.add(&mut total, &first).expect("the first");
+    let mut out = [0.0];
+    let finished = predictor.finish(&mut total, OutputMut::F32(&mut out));
+    let reason = "a portion is missing";
+    assert_eq!(finished, Err(PredictError::Divided { reason }));
+}

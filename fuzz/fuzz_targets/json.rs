@@ -1,0 +1,6 @@
+//! Infer calls as JSON: a body ends in rows of numbers or in a refusal, in time linear in its length.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| albacore_server::fuzzed::infer(bytes, None));

@@ -1,0 +1,15 @@
+//! Batching parameters from outside: a message of the stream as the server takes it, a line of the agent's feed as
+//! `albacore-params` does. A line that is read is written and read again as the same.
+#![no_main]
+
+use albacore_settings::feed::FeedLine;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    albacore_server::fuzzed::parameters(bytes);
+    if let Ok(decoded) = FeedLine::decode(bytes) {
+        let line = decoded.snapshot.encode().expect("what is read can be written");
+        let again = FeedLine::decode(line.as_bytes()).expect("what is written can be read");
+        assert_eq!(again.snapshot, decoded.snapshot);
+    }
+});

@@ -1,0 +1,7 @@
+//! Infer calls over gRPC: frames, packed and not, and messages with typed and with raw tensors. What a message may
+//! grow to in memory is bounded (libFuzzer's `-malloc_limit_mb`).
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| albacore_server::fuzzed::call(bytes));
