@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use super::Observer;
+use super::delivery::Delivery;
 use super::memory::{Files, Memory};
 use super::state::{Outbox, State};
 
@@ -35,6 +36,7 @@ pub(super) struct Shared {
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
     pub(super) changed: Notify,
+    pub(super) delivery: Delivery,
     /// The bound of rows reserved or waiting, to be read without the lock.
     queue_rows_max: AtomicUsize,
     alarm: Alarm,
@@ -53,6 +55,7 @@ impl Shared {
             supervise: Wake::new()?,
             observer,
             changed: Notify::new(),
+            delivery: Delivery::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
             alarm: Alarm::new()?,
             state: Mutex::new(state),
@@ -84,12 +87,15 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, then does what follows from it outside of the lock.
+    /// Changes the state, then does what follows from it outside of the lock. What workers are done with
+    /// and what is due is taken in before: while requests crowd the front's threads, the task that
+    /// waits for it has to wait behind them, and a worker would be idle for so long.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T) -> T {
         let mut out = Outbox::default();
         let result = {
             let mut state = self.state();
             let now = self.now();
+            state.catch_up(now, &mut out);
             let result = change(&mut state, now, &mut out);
             state.tend(now, &mut out);
             if let Some(at) = out.alarm {
@@ -124,7 +130,7 @@ impl Shared {
                 .for_each(|extent| memory.free_results(extent));
         }
         for (reply, answer) in answers {
-            if let Err(Ok((results, _))) = reply.send(answer) {
+            if let Err(Ok((results, ..))) = reply.send(answer) {
                 // The client went away in this very moment.
                 self.free_results(results);
             }

@@ -134,3 +134,23 @@ pub const DRILL_PATIENCE: Duration = Duration::from_millis(2);
 /// By how much a request of high priority overtakes where no objective says what is urgent: far more
 /// than a batch takes, and nobody waits noticeably longer for it.
 pub const HEAD_START: Nanos = Nanos(100_000_000);
+
+/// After so long without a reply half of what replies took is forgotten: about the time in which a crowd of
+/// requests is answered or refused.
+pub const DELIVERY_HALF_LIFE: Duration = Duration::from_millis(25);
+
+/// Of so many requests of a model, the last ones that were read, the cheapest says what one costs that was not read ...
+pub const UNREAD_WINDOW: usize = 32;
+
+/// ... but one of so many is read whatever they say.
+pub const UNREAD_SAMPLE: usize = 8;
+
+/// A request that has waited for the front for less than this has its model's whole objective: most have, and a
+/// queue of requests with one objective is in order by itself.
+pub const WAITED_MIN: Duration = Duration::from_micros(500);
+
+/// Requests queue up before the front if none of the last interval and the one before ...
+pub const STANDING_INTERVAL: Duration = Duration::from_millis(10);
+
+/// ... had waited for less than one part of so many of its time.
+pub const STANDING_SHARE: u64 = 16;

@@ -4,19 +4,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use albacore_batching::Nanos;
+use albacore_batching::{Nanos, Profile};
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
 use super::hold::Shared;
+use super::least::Least;
 use super::model::Edition;
+use super::standing::Standing;
 use super::queues::{queue_of, queues_of};
 use super::state::{Answer, Pending, Phase, ahead_of};
 use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Priority, Refusal};
 use crate::layout::Layout;
-use crate::limits::{RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES};
+use crate::limits::{RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES, STANDING_SHARE, WAITED_MIN};
 
 /// A model as it was when it was asked for. Keeps that edition open in the workers: drop it soon, or
 /// make a request of it.
@@ -28,22 +30,26 @@ pub struct ModelHandle {
     is_pinned: bool,
     /// When the request that is made of it should be answered, if it says so.
     by: Option<Nanos>,
+    /// When it was there.
+    since: Nanos,
     priority: Priority,
 }
 
 impl ModelHandle {
     pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Result<Self, Absent> {
-        let mut state = shared.state();
-        let slot = state.catalog.slot_of(name).ok_or(Absent::Unknown)?;
-        let current = state.catalog.current_of(slot);
-        let edition = Arc::clone(current.ok_or(Absent::NotLoaded)?);
-        state.catalog.pin(edition.id);
-        drop(state);
+        let edition = shared.change(|state, _, _| {
+            let slot = state.catalog.slot_of(name).ok_or(Absent::Unknown)?;
+            let current = state.catalog.current_of(slot);
+            let edition = Arc::clone(current.ok_or(Absent::NotLoaded)?);
+            state.catalog.pin(edition.id);
+            Ok(edition)
+        })?;
         Ok(Self {
             shared: Arc::clone(shared),
             edition,
             is_pinned: true,
             by: None,
+            since: shared.now(),
             priority: Priority::default(),
         })
     }
@@ -57,6 +63,15 @@ impl ModelHandle {
         self
     }
 
+    /// The request that is made of it had arrived at this time: what it has waited for the front since then is part of
+    /// its time.
+    #[must_use]
+    pub fn since(mut self, arrival: Instant) -> Self {
+        let waited = Nanos(u64::try_from(arrival.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.since = self.shared.now().saturating_sub(waited);
+        self
+    }
+
     /// The request that is made of it runs before or after others of its model.
     #[must_use]
     pub fn at(mut self, priority: Priority) -> Self {
@@ -64,8 +79,9 @@ impl ModelHandle {
         self
     }
 
-    /// Refuses at once what could not be in time even if it cost nothing: what waits, can be in time and is
-    /// due before it takes longer. Its rows need not be read then, which is most of what a refusal costs.
+    /// Refuses at once what could not be in time even if it cost no more than the cheapest of the last
+    /// ones: what waits, can be in time and is due before it takes longer. Its rows need not be read
+    /// then, which is most of what a refusal costs.
     ///
     /// # Errors
     /// [`Refusal::Late`]; it is counted.
@@ -73,21 +89,57 @@ impl ModelHandle {
         let (slot, now) = (self.edition.slot, self.shared.now());
         let mut state = self.shared.state();
         let queue = queue_of(slot, KindSet::EMPTY);
-        let own = self.by.map(|by| by.saturating_sub(now));
         // What it asks for is not known yet: the longest objective counts.
         let objectives = queues_of(slot).map(|queue| state.scheduler.profile(queue).objective);
-        let times = [objectives.max().flatten(), own];
-        // What has no time left is told so when its rows are to be reserved.
-        let time = times.into_iter().flatten().min();
-        let Some(time) = time.filter(|time| time.0 > 0) else {
+        let Some(time) = self.time(objectives.max().flatten()) else {
             return Ok(());
         };
-        let Err(over) = state.scheduler.knock(time, now) else {
+        // What has no time left by its own terms is told so when its rows are to be reserved.
+        if self.by.is_some_and(|by| by <= now) {
+            return Ok(());
+        }
+        let least = state.least(slot).map_or(Nanos(0), Least::of_unread);
+        let knocked = self
+            .left(&mut state.standing, time, now)
+            .and_then(|left| state.scheduler.knock(left.saturating_sub(least), now));
+        let Err(over) = knocked else {
             return Ok(());
         };
         state.scheduler.refused(queue, 1, now);
         state.counters.shed(slot, now);
         Err(Refusal::late(over, time))
+    }
+
+    /// From its arrival until it should be answered, with this objective.
+    fn time(&self, objective: Option<Nanos>) -> Option<Nanos> {
+        let own = self.by.map(|by| by.saturating_sub(self.since));
+        [objective, own].into_iter().flatten().min()
+    }
+
+    /// The time that is left of its own, or of the objective if it has waited long enough to be told apart.
+    fn within_from(&self, objective: Option<Nanos>, now: Nanos) -> Option<Nanos> {
+        let waited = now.saturating_sub(self.since);
+        let has_waited = waited.0 >= WAITED_MIN.as_nanos() as u64;
+        let objective = objective.filter(|_| has_waited);
+        let left = objective.map(|objective| objective.saturating_sub(waited));
+        let own = self.by.map(|by| by.saturating_sub(now));
+        [left, own].into_iter().flatten().min()
+    }
+
+    /// What the front leaves of that time to who computes: it has waited for the front, and its reply will.
+    ///
+    /// # Errors
+    /// The front takes more than half, or requests queue up before it: then it is what is overloaded, though a worker
+    /// be idle. How much more.
+    fn left(&self, standing: &mut Standing, time: Nanos, now: Nanos) -> Result<Nanos, Nanos> {
+        let waited = now.saturating_sub(self.since);
+        let taken = waited.saturating_add(self.shared.delivery.expected(now));
+        let stands = standing.note(waited, now);
+        let stands = stands.saturating_sub(Nanos(time.0 / STANDING_SHARE));
+        match taken.saturating_sub(Nanos(time.0 / 4)).max(stands) {
+            Nanos(0) => Ok(time.saturating_sub(taken)),
+            over => Err(over),
+        }
     }
 
     /// What it is.
@@ -200,6 +252,8 @@ impl Reservation {
         self.model.is_pinned = false;
         let name = self.room.take().map(|(input, results)| {
             shared.change(|state, now, out| {
+                let queue = queue_of(edition.slot, self.kinds);
+                let objective = state.scheduler.profile(queue).objective;
                 let pending = Pending {
                     model: edition.slot,
                     edition: edition.id,
@@ -215,7 +269,7 @@ impl Reservation {
                     deferred: Nanos(0),
                     compute_nanos: 0,
                     failure: None,
-                    within: self.model.by.map(|by| by.saturating_sub(now)),
+                    within: self.model.within_from(objective, now),
                     priority: self.model.priority,
                     parts: 0,
                     is_wanted: true,
@@ -273,10 +327,15 @@ fn admit(model: &ModelHandle, rows: usize, kinds: KindSet) -> Result<Duration, R
         state.counters.shed(slot, now);
         return Err(Refusal::Expired);
     }
-    let times = [state.scheduler.profile(queue).objective, own];
+    let Profile { objective, cost, .. } = state.scheduler.profile(queue);
+    if let (Some(cost), Some(least)) = (cost, state.least(slot)) {
+        least.note(cost.of(rows as u64));
+    }
     let after = ahead_of(model.priority);
-    if let Some(time) = times.into_iter().flatten().min()
-        && let Err(over) = state.scheduler.admit((queue, rows), after, time, now)
+    if let Some(time) = model.time(objective)
+        && let Err(over) = model
+            .left(&mut state.standing, time, now)
+            .and_then(|left| state.scheduler.admit((queue, rows), after, left, now))
     {
         state.counters.shed(slot, now);
         state.scheduler.refused(queue, rows, now);
@@ -361,7 +420,7 @@ impl Future for Submitted {
         };
         self.name = None;
         Poll::Ready(match answer {
-            Ok(Ok((results, timing))) => Ok(Reply {
+            Ok(Ok((results, timing, answered))) => Ok(Reply {
                 shared: Arc::clone(&self.shared),
                 results: Some(results),
                 layout: self.layout,
@@ -369,6 +428,7 @@ impl Future for Submitted {
                 edition: Arc::clone(&self.edition),
                 rows: self.rows,
                 timing,
+                answered,
             }),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::Stopped),
@@ -382,7 +442,7 @@ impl Drop for Submitted {
         self.shared
             .change(|state, now, out| state.withdraw(name, now, out));
         self.receiver.close();
-        if let Ok(Ok((results, _))) = self.receiver.try_recv() {
+        if let Ok(Ok((results, ..))) = self.receiver.try_recv() {
             self.shared.free_results(results);
         }
     }
@@ -409,7 +469,8 @@ impl Timing {
     }
 }
 
-/// The results of one request, in shared memory. Dropping it gives the memory back.
+/// The results of one request, in shared memory. Dropping it gives the memory back, and says that the reply
+/// is written: how long that took, requests that come later are told.
 #[derive(Debug)]
 pub struct Reply {
     shared: Arc<Shared>,
@@ -419,6 +480,8 @@ pub struct Reply {
     edition: Arc<Edition>,
     rows: usize,
     timing: Timing,
+    /// When the engine had the results.
+    answered: Nanos,
 }
 
 impl Reply {
@@ -449,5 +512,8 @@ impl Drop for Reply {
         if let Some(results) = self.results.take() {
             self.shared.free_results(results);
         }
+        let now = self.shared.now();
+        let took = now.saturating_sub(self.answered);
+        self.shared.delivery.note(took, now);
     }
 }

@@ -12,6 +12,8 @@ use tokio::sync::oneshot;
 
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
+use super::least::Least;
+use super::standing::Standing;
 use super::queues::{Queues, slot_of};
 use super::tend::{Candidate, Installed};
 use super::{Failure, Kind, KindSet, ModelStats, Objective, Priority, Rules};
@@ -22,8 +24,8 @@ use crate::ring::{Ring, Segment, SegmentState};
 /// The signal that nobody can catch.
 const SIGKILL: i32 = 9;
 
-/// What a request's future receives: its results and how long it waited and ran.
-pub(super) type Answer = Result<(Extent, super::Timing), Failure>;
+/// What a request's future receives: its results, how long it waited and ran, and when it was done.
+pub(super) type Answer = Result<(Extent, super::Timing, Nanos), Failure>;
 
 /// A request that was submitted and not answered.
 #[derive(Debug)]
@@ -174,6 +176,10 @@ pub(super) struct State {
     /// Cpus that this process may use.
     cpus: usize,
     free: FreeTime,
+    /// How long requests wait for the front.
+    pub(super) standing: Standing,
+    /// By slot.
+    least: Vec<Least>,
 }
 
 impl State {
@@ -182,6 +188,8 @@ impl State {
             threads,
             cpus: usize::MAX,
             free: FreeTime::default(),
+            standing: Standing::default(),
+            least: Vec::new(),
             phase: Phase::Starting,
             counters: Counters::new(),
             seats: (0..config.workers).map(|_| Seat::default()).collect(),
@@ -210,6 +218,8 @@ impl State {
         self.queues
             .grow_to(self.catalog.slots(), &mut self.scheduler);
         if is_new {
+            self.least.resize_with(self.catalog.slots(), Least::default);
+            self.least[slot] = Least::default();
             self.counters.start_slot(slot, name);
             self.queues.forget(slot, &mut self.scheduler);
         }
@@ -242,6 +252,11 @@ impl State {
     /// So many cpus may be used from now on.
     pub(super) fn set_cpus(&mut self, cpus: usize) {
         self.cpus = cpus.max(1);
+    }
+
+    /// What requests of this model cost at least.
+    pub(super) fn least(&mut self, slot: usize) -> Option<&mut Least> {
+        self.least.get_mut(slot)
     }
 
     /// Requests that are not answered.
@@ -370,6 +385,23 @@ impl State {
         }
     }
 
+    /// Takes in batches that are done and a timer that is over, without being told of them. Costs a look
+    /// at each worker.
+    pub(super) fn catch_up(&mut self, now: Nanos, out: &mut Outbox) {
+        for worker in 0..self.seats.len() {
+            let is_done = self.seats.get(worker).is_some_and(|seat| {
+                let ring = seat.life.as_ref().map(|life| &life.ring);
+                seat.batch.is_some() && ring.is_some_and(|ring| ring.is_finished(seat.sequence))
+            });
+            if is_done {
+                self.collect(worker, now, out);
+            }
+        }
+        if self.armed.is_some_and(|due| due <= now) {
+            self.timer(now, out);
+        }
+    }
+
     /// The timer fired.
     pub(super) fn timer(&mut self, now: Nanos, out: &mut Outbox) {
         self.armed = None;
@@ -488,7 +520,7 @@ impl State {
                 let kind = pending.kinds.costliest().unwrap_or(Kind::Value);
                 self.counters
                     .answered(pending.model, (kind, timing), (total, is_late), now);
-                Ok((pending.results, timing))
+                Ok((pending.results, timing, now))
             }
         };
         out.answers.push((pending.reply, answer));

@@ -3,6 +3,7 @@
 //! Readers are rooted at a [`HostRoot`] value, so that they run on recorded trees as well as on the live machine.
 
 mod alarm;
+mod arrival;
 mod cgroup;
 mod channel;
 mod child;
@@ -37,6 +38,7 @@ mod uevent;
 mod usage;
 
 pub use alarm::Alarm;
+pub use arrival::{ArrivalReader, Arrived};
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
 pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
@@ -56,7 +58,7 @@ pub use mask::{MaskError, read_mask, write_mask};
 pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
 pub use poll::{Key, Poll, Wake};
-pub use priority::{Favor, favor_this_thread};
+pub use priority::{Favor, favor_this_thread, shorten_slice};
 pub use probe::{UserMasks, probe_user_masks, probe_user_masks_by};
 pub use process::{
     Family, LastPid, Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_family,

@@ -68,6 +68,10 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(FRONT_THREADS)
         .thread_name("albf.io")
+        .on_thread_start(|| {
+            // Workers hold their cpus for milliseconds; what goes through the front waits for it.
+            albacore_os::shorten_slice();
+        })
         .enable_all()
         .build()
         .context("the front's threads cannot be started")?;

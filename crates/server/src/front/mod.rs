@@ -28,6 +28,7 @@ mod refused;
 mod sample;
 mod seat;
 mod state;
+mod stream;
 mod talk;
 mod terms;
 mod wire;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -150,6 +150,8 @@ pub(super) struct Seat {
     given_up: AtomicU32,
     /// HTTP/2: replies that are not sent, of even and of odd eras.
     unsent: [AtomicU32; 2],
+    /// Microseconds that what was read last had waited for it.
+    waited: AtomicU32,
     told: Mutex<Option<Told>>,
     wake: Notify,
     _open: Open,
@@ -169,6 +171,7 @@ impl Seat {
             begun: AtomicU32::new(0),
             given_up: AtomicU32::new(0),
             unsent: [AtomicU32::new(0), AtomicU32::new(0)],
+            waited: AtomicU32::new(0),
             told: Mutex::new(None),
             wake: Notify::new(),
             _open: open,
@@ -207,6 +210,19 @@ impl Seat {
         if matches!(self.seen().phase(), Phase::Fresh | Phase::Idle) && !self.is_two() {
             self.enter(Phase::Head, Some(HEAD_TIME_MAX));
         }
+    }
+
+    /// Bytes were read that had been there for so long.
+    pub(super) fn read(&self, waited: Duration) {
+        let micros = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
+        self.waited.store(micros, Ordering::Relaxed);
+    }
+
+    /// When the bytes that were read last had arrived.
+    pub(super) fn arrival(&self) -> Instant {
+        let waited = Duration::from_micros(self.waited.load(Ordering::Relaxed).into());
+        let now = Instant::now();
+        now.checked_sub(waited).unwrap_or(now)
     }
 
     /// More of the body of its request is awaited, or all is there.

@@ -25,6 +25,7 @@ use super::limits::{
 use super::outgoing::Outgoing;
 use super::refused::{Cause, Refused};
 use super::seat::{Call, Phase, Seat, Told};
+use super::stream::Stream;
 use super::wire::Wire;
 
 /// The opening words of HTTP/2.
@@ -49,6 +50,9 @@ pub(super) async fn converse(services: Arc<Services>, stream: TcpStream, seat: A
     }
     let Some((opening, is_stopping)) = heard(&stream, &seat).await else {
         return;
+    };
+    let Ok(stream) = Stream::new(stream, Arc::clone(&seat)) else {
+        return; // already closed
     };
     let wire = Wire::new(TokioIo::new(stream), Arc::clone(&seat));
     let own = Arc::clone(&seat);

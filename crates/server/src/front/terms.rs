@@ -31,6 +31,8 @@ pub(super) const PRIORITY: &str = "priority";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     arrival: Instant,
+    /// When all of it was there, as far as is known.
+    whole: Instant,
     timeout: Option<Duration>,
     priority: Priority,
 }
@@ -40,6 +42,7 @@ impl Terms {
     pub(super) fn of(arrival: Instant, headers: &HeaderMap) -> Result<Self, Refused> {
         let mut terms = Self {
             arrival,
+            whole: arrival,
             timeout: None,
             priority: Priority::default(),
         };
@@ -64,6 +67,11 @@ impl Terms {
             })?);
         }
         Ok(terms)
+    }
+
+    /// All of it was there at this time.
+    pub(super) fn set_whole(&mut self, whole: Instant) {
+        self.whole = whole;
     }
 
     fn shorten(&mut self, timeout: Duration) {
@@ -103,7 +111,7 @@ impl Terms {
 
     /// The model with the terms of the request that is made of it.
     pub(super) fn applied_to(&self, model: ModelHandle) -> ModelHandle {
-        let model = model.at(self.priority);
+        let model = model.at(self.priority).since(self.whole);
         match self.timeout {
             None => model,
             Some(timeout) => model.within(timeout.saturating_sub(self.arrival.elapsed())),

@@ -66,6 +66,65 @@ async fn a_worker_stopped_in_the_middle_of_a_long_batch_is_replaced_and_the_batc
     assert_eq!(stats.models[0].failed_total, 0);
 }
 
+/// A jump to itself.
+#[cfg(target_arch = "x86_64")]
+const ENDLESS: [u8; 2] = [0xeb, 0xfe];
+#[cfg(target_arch = "aarch64")]
+const ENDLESS: [u8; 4] = [0x00, 0x00, 0x00, 0x14];
+
+/// Makes the main thread of a stopped process loop for ever where it is.
+fn make_endless(pid: i32) {
+    use std::os::unix::fs::FileExt as _;
+    // The numbers of a call, its arguments, stack and place; -1, stack and place outside of a call. "running" until
+    // it has stopped.
+    let place = (0..1000).find_map(|_| {
+        let seen = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+        let place = seen.trim().rsplit(' ').next()?.strip_prefix("0x")?.to_owned();
+        u64::from_str_radix(&place, 16).ok()
+    });
+    let memory = std::fs::File::options()
+        .write(true)
+        .open(format!("/proc/{pid}/mem"))
+        .unwrap();
+    memory.write_all_at(&ENDLESS, place.unwrap()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_in_an_endless_loop_is_replaced_and_its_batch_runs_again() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    for _ in 0..8 {
+        started.submit(0, kinds, &rows).await.unwrap();
+    }
+    // Idle it goes on in the loop when it is called; busy in the middle of its batch.
+    for is_busy in [false, true] {
+        let worker = started.pids()[0];
+        let call = is_busy.then(|| tokio::spawn(started.submit(0, kinds, &rows)));
+        if is_busy {
+            started
+                .until("it runs", |engine| engine.stats().workers_busy == 1)
+                .await;
+        }
+        signal("-STOP", worker);
+        make_endless(worker);
+        signal("-CONT", worker);
+        let call = call.unwrap_or_else(|| tokio::spawn(started.submit(0, kinds, &rows)));
+        let reply = call.await.unwrap().unwrap();
+        assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+        assert!(!is_alive(worker), "it ran for ever");
+        started
+            .until("another one is up", |engine| {
+                engine.stats().workers_ready == 1
+            })
+            .await;
+    }
+    let stats = started.engine.stats();
+    assert_eq!(stats.models[0].failed_total, 0);
+    assert!(stats.worker_hangs_total >= 2, "{stats:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_front_that_was_stopped_itself_ends_nobody() {
     // The front is this process: a helper stops it for longer than any patience, and lets it go on.

@@ -43,7 +43,7 @@ impl Grpc {
         body: Incoming,
         seat: &Seat,
     ) -> Result<Response<Outgoing>, Refused> {
-        let start = Instant::now();
+        let start = seat.arrival();
         let mut known = Known::default();
         let answered = self
             .results((headers, start), (body, seat), &mut known)
@@ -74,13 +74,15 @@ impl Grpc {
         known: &mut Known,
     ) -> Result<(ModelInferResponse, Timing), Refused> {
         let bytes = body::read(body, &self.arriving, seat).await?;
+        let whole = seat.arrival();
         let bytes = unary::message(headers, bytes)?;
         weigh(&bytes)?;
         let request: ModelInferRequest = decoded(bytes)?;
         let (name, version) = (&request.model_name, &request.model_version);
         let model = ask::find(&self.front.engine, name, version)?;
         known.model.clone_from(name);
-        let terms = terms(start, headers, &request)?;
+        let mut terms = terms(start, headers, &request)?;
+        terms.set_whole(whole);
         let handle = terms.applied_to(model);
         results(handle, request, (&terms, seat), &mut known.kinds).await
     }

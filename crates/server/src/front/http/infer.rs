@@ -34,7 +34,7 @@ impl Http {
         named: &Named<'_>,
         (body, seat): (Incoming, &Seat),
     ) -> HttpReply {
-        let start = Instant::now();
+        let start = seat.arrival();
         let mut known = Known::default();
         let reply = match self
             .results((headers, start), named, (body, seat), &mut known)
@@ -61,8 +61,13 @@ impl Http {
         known: &mut Known,
     ) -> Result<Results, Refused> {
         let engine = &self.front.engine;
-        let found = ask::find(engine, name, version).map(drop);
-        let head = found.and_then(|()| Ok((json_bytes(headers)?, Terms::of(start, headers)?)));
+        let head = ask::find(engine, name, version).and_then(|model| {
+            let (json_bytes, terms) = (json_bytes(headers)?, Terms::of(start, headers)?);
+            known.model = name.clone().into_owned();
+            // Before the body is read: that is most of what a refusal would cost.
+            terms.applied_to(model).knock()?;
+            Ok((json_bytes, terms))
+        });
         let (json_bytes, mut terms) = match head {
             Ok(head) => head,
             Err(refused) => {
@@ -70,11 +75,10 @@ impl Http {
                 return Err(refused);
             }
         };
-        known.model = name.clone().into_owned();
         let bytes = body::read(body, &self.arriving, seat).await?;
+        terms.set_whole(seat.arrival());
         // The model as it is now: it may be another one than when the body began to arrive.
         let model = terms.applied_to(ask::find(engine, name, version)?);
-        model.knock()?;
         let bytes = body::unpack(headers, bytes, seat)?;
         let edition = model.edition();
         let call = Call::parse(edition.info(), &bytes, json_bytes)?;

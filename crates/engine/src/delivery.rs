@@ -1,0 +1,85 @@
+//! What the front adds to the time of a request: from the moment when the engine has its results until the
+//! reply is written.
+//!
+//! **Problem.** The door knows what workers have to do. Where replies are long, or many requests come
+//! that are refused, not the workers are busy but the front, and what is let in is answered late.
+//!
+//! **Approach.** Each reply says how long it took from the workers to its text. The estimate follows longer times
+//! at once by half, as one may be a stall, and forgets them soon: while everything is refused nothing
+//! teaches it that the crowd is gone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use albacore_batching::Nanos;
+
+use crate::limits::DELIVERY_HALF_LIFE;
+
+/// The share of a shorter time in the estimate: one of so many.
+const SHORTER: u64 = 16;
+
+/// The estimate. Written without a lock: of two threads that write at once one is not heard.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    nanos: AtomicU64,
+    at: AtomicU64,
+}
+
+impl Delivery {
+    /// A reply took so long.
+    pub(super) fn note(&self, took: Nanos, now: Nanos) {
+        let known = self.expected(now).0;
+        let next = match took.0.checked_sub(known) {
+            Some(longer) => known + longer / 2,
+            None => known - (known - took.0) / SHORTER,
+        };
+        self.nanos.store(next, Ordering::Relaxed);
+        self.at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// How long a reply of now should take.
+    pub(super) fn expected(&self, now: Nanos) -> Nanos {
+        let nanos = self.nanos.load(Ordering::Relaxed);
+        let age = now.0.saturating_sub(self.at.load(Ordering::Relaxed));
+        let half_life = DELIVERY_HALF_LIFE.as_nanos() as u64;
+        let halves = age / half_life;
+        if halves >= u64::from(u64::BITS) {
+            return Nanos(0);
+        }
+        // Between two halves a straight line.
+        let whole = nanos >> halves;
+        let part = whole / 2 * (age % half_life) / half_life;
+        Nanos(whole - part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn it_follows_a_crowd_at_once_and_forgets_it_soon() {
+        let delivery = Delivery::default();
+        let at = |ms| delivery.expected(Nanos(ms * MS)).0;
+        assert_eq!(at(0), 0);
+        for _ in 0..5 {
+            delivery.note(Nanos(8 * MS), Nanos(MS));
+        }
+        assert_eq!(at(1), 7_750_000);
+        let half_life = DELIVERY_HALF_LIFE.as_millis() as u64;
+        assert_eq!(at(1 + half_life), 3_875_000);
+        assert!(at(1 + half_life / 2) < 7 * MS && at(1 + half_life / 2) > 4 * MS);
+        assert_eq!(at(1 + 1000 * half_life), 0);
+    }
+
+    #[test]
+    fn short_replies_bring_it_down_slowly() {
+        let delivery = Delivery::default();
+        delivery.note(Nanos(16 * MS), Nanos(0));
+        let before = delivery.expected(Nanos(0)).0;
+        delivery.note(Nanos(0), Nanos(0));
+        assert_eq!(before, 8 * MS);
+        assert_eq!(delivery.expected(Nanos(0)).0, before - before / SHORTER);
+    }
+}

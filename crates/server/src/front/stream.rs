@@ -1,0 +1,103 @@
+//! The socket of a connection; its seat is told how long what is read had waited for the front.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use albacore_os::{ArrivalReader, OsError};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::seat::Seat;
+
+/// The socket.
+pub(super) struct Stream {
+    socket: TcpStream,
+    reader: ArrivalReader,
+    seat: Arc<Seat>,
+}
+
+impl Stream {
+    /// Of this connection.
+    ///
+    /// # Errors
+    /// The kernel does not stamp what arrives.
+    pub(super) fn new(socket: TcpStream, seat: Arc<Seat>) -> Result<Self, OsError> {
+        let reader = ArrivalReader::new(&socket)?;
+        Ok(Self {
+            socket,
+            reader,
+            seat,
+        })
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self {
+            socket,
+            reader,
+            seat,
+        } = self.get_mut();
+        let room = buffer.initialize_unfilled();
+        loop {
+            // bound: each turn but the last one finds that the socket was not readable after all.
+            ready!(socket.poll_read_ready(context))?;
+            let mut arrived = None;
+            let tried = socket.try_io(Interest::READABLE, || {
+                let read = reader.receive(socket, room)?;
+                arrived = Some(read);
+                match read.bytes {
+                    0 => Ok(()),
+                    // There is no more: said now, it saves the call that would find nothing.
+                    few if few < room.len() => Err(io::ErrorKind::WouldBlock.into()),
+                    _ => Ok(()),
+                }
+            });
+            if let Some(arrived) = arrived {
+                seat.read(arrived.waited.unwrap_or_default());
+                buffer.advance(arrived.bytes);
+                return Poll::Ready(Ok(()));
+            }
+            match tried {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+}
