@@ -13,12 +13,15 @@ use tokio::sync::oneshot;
 use super::hold::Shared;
 use super::least::Least;
 use super::model::Edition;
-use super::standing::Standing;
 use super::queues::{queue_of, queues_of};
+use super::standing::Standing;
 use super::state::{Answer, Pending, Phase, ahead_of};
 use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Priority, Refusal};
 use crate::layout::Layout;
-use crate::limits::{RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES, STANDING_SHARE, WAITED_MIN};
+use crate::limits::{
+    RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES, STANDING_SHARE,
+    WAITED_MIN,
+};
 
 /// A model as it was when it was asked for. Keeps that edition open in the workers: drop it soon, or
 /// make a request of it.
@@ -327,7 +330,9 @@ fn admit(model: &ModelHandle, rows: usize, kinds: KindSet) -> Result<Duration, R
         state.counters.shed(slot, now);
         return Err(Refusal::Expired);
     }
-    let Profile { objective, cost, .. } = state.scheduler.profile(queue);
+    let Profile {
+        objective, cost, ..
+    } = state.scheduler.profile(queue);
     if let (Some(cost), Some(least)) = (cost, state.least(slot)) {
         least.note(cost.of(rows as u64));
     }

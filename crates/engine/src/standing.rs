@@ -28,7 +28,11 @@ impl Standing {
             self.least = self.least.min(waited);
         } else {
             // Of a longer pause nothing is known.
-            self.before = if age < 2 * interval { self.least } else { Nanos(0) };
+            self.before = if age < 2 * interval {
+                self.least
+            } else {
+                Nanos(0)
+            };
             (self.began, self.least) = (now, waited);
         }
         self.before.min(self.least)
@@ -45,7 +49,8 @@ mod tests {
     fn only_what_lasts_for_two_intervals_stands() {
         let interval = STANDING_INTERVAL.as_millis() as u64;
         let mut standing = Standing::default();
-        let mut note = |at: u64, waited: u64| standing.note(Nanos(waited * MS), Nanos(at * MS)).0 / MS;
+        let mut note =
+            |at: u64, waited: u64| standing.note(Nanos(waited * MS), Nanos(at * MS)).0 / MS;
         assert_eq!(note(interval, 9), 0, "a burst");
         assert_eq!(note(interval + 1, 8), 0);
         assert_eq!(note(2 * interval, 7), 7, "it goes on");

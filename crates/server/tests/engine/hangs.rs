@@ -79,7 +79,12 @@ fn make_endless(pid: i32) {
     // it has stopped.
     let place = (0..1000).find_map(|_| {
         let seen = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
-        let place = seen.trim().rsplit(' ').next()?.strip_prefix("0x")?.to_owned();
+        let place = seen
+            .trim()
+            .rsplit(' ')
+            .next()?
+            .strip_prefix("0x")?
+            .to_owned();
         u64::from_str_radix(&place, 16).ok()
     });
     let memory = std::fs::File::options()
