@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn the_cheapest_of_the_last_ones_counts_and_some_are_read_all_the_same() {
         let mut least = Least::default();
-        let mut seen = |least: &mut Least| {
+        let seen = |least: &mut Least| {
             let seen: Vec<_> = (0..UNREAD_SAMPLE).map(|_| least.of_unread().0).collect();
             seen
         };
