@@ -52,9 +52,8 @@ mod tests {
     #[test]
     fn the_cheapest_of_the_last_ones_counts_and_some_are_read_all_the_same() {
         let mut least = Least::default();
-        let seen = |least: &mut Least| {
-            let seen: Vec<_> = (0..UNREAD_SAMPLE).map(|_| least.of_unread().0).collect();
-            seen
+        let seen = |least: &mut Least| -> Vec<u64> {
+            (0..UNREAD_SAMPLE).map(|_| least.of_unread().0).collect()
         };
         assert!(seen(&mut least).iter().all(|&cost| cost == 0));
         (0..UNREAD_WINDOW).for_each(|_| least.note(Nanos(5)));
