@@ -6,9 +6,11 @@
 //!
 //! **Approach.** Each reply says how long it took from the workers to its text. The estimate follows longer times
 //! at once by half, as one may be a stall, and forgets them soon: while everything is refused nothing
-//! teaches it that the crowd is gone.
+//! teaches it that the crowd is gone. While no request is on its way the front cannot be crowded by
+//! what was let in: then one is let in whatever the estimate says.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use albacore_batching::Nanos;
 
@@ -22,9 +24,32 @@ const SHORTER: u64 = 16;
 pub(super) struct Delivery {
     nanos: AtomicU64,
     at: AtomicU64,
+    /// Requests that were let in and whose reply is not written.
+    on_the_way: AtomicUsize,
+}
+
+/// A request from the moment when it was let in until its reply is written.
+#[derive(Debug)]
+pub(super) struct OnTheWay(Arc<Delivery>);
+
+impl Drop for OnTheWay {
+    fn drop(&mut self) {
+        self.0.on_the_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Delivery {
+    /// A request is let in.
+    pub(super) fn begin(self: &Arc<Self>) -> OnTheWay {
+        self.on_the_way.fetch_add(1, Ordering::Relaxed);
+        OnTheWay(Arc::clone(self))
+    }
+
+    /// Whether no request is on its way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.on_the_way.load(Ordering::Relaxed) == 0
+    }
+
     /// A reply took so long.
     pub(super) fn note(&self, took: Nanos, now: Nanos) {
         let known = self.expected(now).0;
@@ -71,6 +96,17 @@ mod tests {
         assert_eq!(at(1 + half_life), 3_875_000);
         assert!(at(1 + half_life / 2) < 7 * MS && at(1 + half_life / 2) > 4 * MS);
         assert_eq!(at(1 + 1000 * half_life), 0);
+    }
+
+    #[test]
+    fn it_is_quiet_while_nothing_is_on_its_way() {
+        let delivery = Arc::new(Delivery::default());
+        assert!(delivery.is_quiet());
+        let (first, second) = (delivery.begin(), delivery.begin());
+        drop(first);
+        assert!(!delivery.is_quiet());
+        drop(second);
+        assert!(delivery.is_quiet());
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
     pub(super) changed: Notify,
-    pub(super) delivery: Delivery,
+    pub(super) delivery: Arc<Delivery>,
     /// The bound of rows reserved or waiting, to be read without the lock.
     queue_rows_max: AtomicUsize,
     alarm: Alarm,
@@ -55,7 +55,7 @@ impl Shared {
             supervise: Wake::new()?,
             observer,
             changed: Notify::new(),
-            delivery: Delivery::default(),
+            delivery: Arc::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
             alarm: Alarm::new()?,
             state: Mutex::new(state),

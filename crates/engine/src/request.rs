@@ -10,6 +10,7 @@ use albacore_batching::{Nanos, Profile};
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
+use super::delivery::OnTheWay;
 use super::hold::Shared;
 use super::least::Least;
 use super::model::Edition;
@@ -19,8 +20,8 @@ use super::state::{Answer, Pending, Phase, ahead_of};
 use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Priority, Refusal};
 use crate::layout::Layout;
 use crate::limits::{
-    RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES, STANDING_SHARE,
-    WAITED_MIN,
+    FRONT_SHARE, RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES,
+    STANDING_SHARE, WAITED_MIN,
 };
 
 /// A model as it was when it was asked for. Keeps that edition open in the workers: drop it soon, or
@@ -132,14 +133,20 @@ impl ModelHandle {
     /// What the front leaves of that time to who computes: it has waited for the front, and its reply will.
     ///
     /// # Errors
-    /// The front takes more than half, or requests queue up before it: then it is what is overloaded, though a worker
+    /// The front takes more than its share, or requests queue up before it: then it is what is overloaded, though a worker
     /// be idle. How much more.
     fn left(&self, standing: &mut Standing, time: Nanos, now: Nanos) -> Result<Nanos, Nanos> {
         let waited = now.saturating_sub(self.since);
         let taken = waited.saturating_add(self.shared.delivery.expected(now));
         let stands = standing.note(waited, now);
+        if self.shared.delivery.is_quiet() {
+            return Ok(time.saturating_sub(waited));
+        }
         let stands = stands.saturating_sub(Nanos(time.0 / STANDING_SHARE));
-        match taken.saturating_sub(Nanos(time.0 / 4)).max(stands) {
+        match taken
+            .saturating_sub(Nanos(time.0 / FRONT_SHARE))
+            .max(stands)
+        {
             Nanos(0) => Ok(time.saturating_sub(taken)),
             over => Err(over),
         }
@@ -285,6 +292,7 @@ impl Reservation {
             })
         });
         let (layout, kinds, rows) = (self.layout, self.kinds, self.rows);
+        let on_the_way = Some(shared.delivery.begin());
         Submitted {
             shared,
             name,
@@ -293,6 +301,7 @@ impl Reservation {
             kinds,
             edition,
             rows,
+            on_the_way,
         }
     }
 }
@@ -414,6 +423,7 @@ struct Submitted {
     kinds: KindSet,
     edition: Arc<Edition>,
     rows: usize,
+    on_the_way: Option<OnTheWay>,
 }
 
 impl Future for Submitted {
@@ -434,6 +444,7 @@ impl Future for Submitted {
                 rows: self.rows,
                 timing,
                 answered,
+                _on_the_way: self.on_the_way.take(),
             }),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::Stopped),
@@ -487,6 +498,7 @@ pub struct Reply {
     timing: Timing,
     /// When the engine had the results.
     answered: Nanos,
+    _on_the_way: Option<OnTheWay>,
 }
 
 impl Reply {

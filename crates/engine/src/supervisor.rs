@@ -67,6 +67,10 @@ impl Supervisor {
     pub(super) fn run(mut self) -> Result<(), OsError> {
         // bound: one pass for each end of a worker, each due start, each wake, and each look.
         loop {
+            // Before the first workers are up: batches are shared by what is known of the cpus.
+            if let Some(cpus) = self.cpus.look() {
+                self.shared.state().set_cpus(cpus);
+            }
             self.start_what_is_due();
             if self.lives.iter().all(|life| matches!(life, Stage::Over)) {
                 return Ok(());
@@ -77,9 +81,6 @@ impl Supervisor {
                     Ok(index) if index < self.lives.len() => self.look_at(index)?,
                     _ => self.shared.supervise.clear(),
                 }
-            }
-            if let Some(cpus) = self.cpus.look() {
-                self.shared.state().set_cpus(cpus);
             }
             if self.shared.state().phase >= Phase::Stopping {
                 self.stop();
