@@ -10,6 +10,15 @@ use nix::sys::time::TimeSpec;
 
 use crate::OsError;
 
+/// From now on the kernel stamps what arrives at `socket`, or at those that it accepts.
+///
+/// # Errors
+/// It is no socket.
+pub fn stamp_arrivals(socket: &impl AsFd) -> Result<(), OsError> {
+    setsockopt(&socket.as_fd(), ReceiveTimestampns, &true)
+        .map_err(|e| OsError::call("setsockopt(SO_TIMESTAMPNS)", e))
+}
+
 /// Reads a stream socket whose bytes are stamped.
 #[derive(Debug)]
 pub struct ArrivalReader {
@@ -26,19 +35,15 @@ pub struct Arrived {
     pub waited: Option<Duration>,
 }
 
-impl ArrivalReader {
-    /// From now on the kernel stamps what arrives at `socket`.
-    ///
-    /// # Errors
-    /// It is no socket.
-    pub fn new(socket: &impl AsFd) -> Result<Self, OsError> {
-        setsockopt(&socket.as_fd(), ReceiveTimestampns, &true)
-            .map_err(|e| OsError::call("setsockopt(SO_TIMESTAMPNS)", e))?;
-        Ok(Self {
+impl Default for ArrivalReader {
+    fn default() -> Self {
+        Self {
             control: nix::cmsg_space!(TimeSpec),
-        })
+        }
     }
+}
 
+impl ArrivalReader {
     /// Reads what is there, as `recv` does.
     ///
     /// # Errors
@@ -77,9 +82,10 @@ mod tests {
     #[test]
     fn what_lay_there_for_a_while_says_so() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        stamp_arrivals(&listener).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        let mut reader = ArrivalReader::new(&server).unwrap();
+        let mut reader = ArrivalReader::default();
         let mut buffer = [0; 16];
         let pause = Duration::from_millis(30);
         // The first stamps of a machine are switched on a moment after they are asked for.
@@ -94,13 +100,12 @@ mod tests {
         drop(client);
         let end = reader.receive(&server, &mut buffer).unwrap();
         assert_eq!(end.bytes, 0);
-        server.set_nonblocking(true).unwrap();
     }
 
     #[test]
     fn what_is_no_socket_cannot_be_stamped() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        let error = ArrivalReader::new(&file).unwrap_err().to_string();
+        let error = stamp_arrivals(&file).unwrap_err().to_string();
         assert!(error.contains("SO_TIMESTAMPNS"), "{error}");
     }
 }

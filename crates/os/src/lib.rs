@@ -38,7 +38,7 @@ mod uevent;
 mod usage;
 
 pub use alarm::Alarm;
-pub use arrival::{ArrivalReader, Arrived};
+pub use arrival::{ArrivalReader, Arrived, stamp_arrivals};
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
 pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};

@@ -203,3 +203,24 @@ async fn what_cannot_be_in_time_for_its_own_deadline_is_refused_over_both_protoc
         call.await.unwrap().unwrap();
     }
 }
+
+#[tokio::test]
+async fn the_time_that_a_request_lay_in_the_socket_is_part_of_its_time() {
+    let server = start();
+    assert_eq!(post(&server, None, json!({})).status, 200);
+    let front = server.pid().to_string();
+    let tell = |signal: &str| {
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.args([signal, &front]).status().unwrap().success());
+    };
+    tell("-STOP");
+    let late = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| post(&server, Some("150"), json!({})));
+        std::thread::sleep(Duration::from_millis(400));
+        tell("-CONT");
+        asked.join().unwrap()
+    });
+    assert_eq!(late.status, 504, "{:?}", late.json());
+    let answer = post(&server, Some("60000"), json!({}));
+    assert_eq!(answer.status, 200, "{:?}", answer.json());
+}

@@ -60,6 +60,9 @@ pub(crate) enum FrontError {
     /// The reflection service does not accept the descriptors of this build.
     #[error("the descriptors of the gRPC services cannot be served")]
     Descriptors(#[from] tonic_reflection::server::Error),
+    /// The kernel does not say when requests arrive.
+    #[error("requests cannot be timed")]
+    Stamps(#[from] albacore_os::OsError),
 }
 
 /// What all connections share.
@@ -116,6 +119,8 @@ pub(crate) async fn serve(
     grpc: TcpListener,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
+    albacore_os::stamp_arrivals(&http)?;
+    albacore_os::stamp_arrivals(&grpc)?;
     let reached = Reached::default();
     let metrics = Metrics::new(Arc::clone(&engine), Arc::clone(&desk), reached.clone());
     let front = Arc::new(Front {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use albacore_os::{ArrivalReader, OsError};
+use albacore_os::ArrivalReader;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -19,17 +19,13 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Of this connection.
-    ///
-    /// # Errors
-    /// The kernel does not stamp what arrives.
-    pub(super) fn new(socket: TcpStream, seat: Arc<Seat>) -> Result<Self, OsError> {
-        let reader = ArrivalReader::new(&socket)?;
-        Ok(Self {
+    /// Of this connection, whose listener has its arrivals stamped.
+    pub(super) fn new(socket: TcpStream, seat: Arc<Seat>) -> Self {
+        Self {
             socket,
-            reader,
+            reader: ArrivalReader::default(),
             seat,
-        })
+        }
     }
 }
 

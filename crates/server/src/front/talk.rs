@@ -51,9 +51,7 @@ pub(super) async fn converse(services: Arc<Services>, stream: TcpStream, seat: A
     let Some((opening, is_stopping)) = heard(&stream, &seat).await else {
         return;
     };
-    let Ok(stream) = Stream::new(stream, Arc::clone(&seat)) else {
-        return; // already closed
-    };
+    let stream = Stream::new(stream, Arc::clone(&seat));
     let wire = Wire::new(TokioIo::new(stream), Arc::clone(&seat));
     let own = Arc::clone(&seat);
     let service = service_fn(move |request| {

@@ -213,3 +213,58 @@ async fn contributions_and_interactions_have_objectives_of_their_own() {
         "it may ask for interactions"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_waited_for_the_front_has_less_time_left() {
+    let started = start(config(1, 1), &SMALL).await;
+    let hour = Duration::from_secs(3600);
+    let objective = Objective::of_all(hour, 99.0);
+    started
+        .engine
+        .declare(&[(SMALL[0], Some(objective))])
+        .unwrap();
+    let row = started.rows(0, 1, 1);
+    learn(&started, value(), &row).await;
+    let reserve = |waited| {
+        let model = started.model(0).since(Instant::now() - waited);
+        model.reserve(1, ElementType::F32, value())
+    };
+    let old = Duration::from_secs(3000);
+    drop(reserve(old).unwrap()); // nobody crowds the front, and a worker is free
+    let worker = started.pids()[0];
+    signal("-STOP", worker);
+    let running = started.submit(0, value(), &row);
+    drop(reserve(Duration::from_secs(1)).unwrap());
+    let refusal = reserve(old).unwrap_err();
+    assert!(matches!(refusal, Refusal::Late { .. }), "{refusal}");
+    signal("-CONT", worker);
+    running.await.unwrap();
+    // Late by what it has waited, not by what it takes.
+    let call = reserve(2 * hour).unwrap().submit();
+    call.await.unwrap();
+    assert_eq!(started.engine.stats().models[0].late_total, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_replies_take_long_to_be_written_less_is_let_in() {
+    let started = start(config(1, 1), &SMALL).await;
+    let objective = Objective::of_all(Duration::from_secs(2), 99.0);
+    started
+        .engine
+        .declare(&[(SMALL[0], Some(objective))])
+        .unwrap();
+    let row = started.rows(0, 1, 1);
+    learn(&started, value(), &row).await;
+    let reply = started.submit(0, value(), &row).await.unwrap();
+    let on_its_way = started.submit(0, value(), &row).await.unwrap();
+    assert_eq!(started.model(0).knock(), Ok(()));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    drop(reply);
+    let refused = started.model(0).knock().unwrap_err();
+    assert!(matches!(refused, Refusal::Late { .. }), "{refused}");
+    // It is forgotten soon, and nobody is kept out of a front that has nothing to do.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(started.model(0).knock(), Ok(()));
+    drop(on_its_way);
+    assert_eq!(started.model(0).knock(), Ok(()));
+}
