@@ -46,9 +46,10 @@ async fn killing_workers_under_load_loses_doubles_and_leaks_nothing() {
         (stats.queue_rows, stats.arena_used_bytes, stats.workers_busy),
         (0, 0, 0)
     );
+    // Other tests of this process have some, too; a leak would be one for each death at least.
     let now = open_descriptors();
     assert!(
-        now <= descriptors + 8,
+        now <= descriptors + KILLS / 2,
         "{descriptors} descriptors became {now}"
     );
 }
