@@ -122,7 +122,7 @@ const MATRIX: [Row; 29] = [
         "server",
         &[Async, Grpc, CommandLine],
         &[
-            "batching", "engine", "program", "proto", "settings", "storage",
+            "batching", "engine", "os", "program", "proto", "settings", "storage",
         ],
     ),
     row(
