@@ -158,3 +158,7 @@ pub const STANDING_SHARE: u64 = 16;
 /// The front is crowded if it takes more than one part of so many of a request's time: what its connections wait for
 /// replies, their clients wait to send.
 pub const FRONT_SHARE: u64 = 4;
+
+/// Whoever enters the engine looks what workers say if nobody has for so long. The task that is told of it comes sooner
+/// unless many connections are readable at once; and what comes meanwhile makes one batch.
+pub const CATCH_UP_PERIOD: Duration = Duration::from_millis(1);

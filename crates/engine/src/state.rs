@@ -17,7 +17,7 @@ use super::queues::{Queues, slot_of};
 use super::standing::Standing;
 use super::tend::{Candidate, Installed};
 use super::{Failure, Kind, KindSet, ModelStats, Objective, Priority, Rules};
-use crate::limits::{CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
+use crate::limits::{CATCH_UP_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
 use crate::orders::{EditionId, Orders};
 use crate::ring::{Ring, Segment, SegmentState};
 
@@ -176,6 +176,8 @@ pub(super) struct State {
     /// Cpus that this process may use.
     cpus: usize,
     free: FreeTime,
+    /// When it was last looked what workers say.
+    looked: Nanos,
     /// How long requests wait for the front.
     pub(super) standing: Standing,
     /// By slot.
@@ -188,6 +190,7 @@ impl State {
             threads,
             cpus: usize::MAX,
             free: FreeTime::default(),
+            looked: Nanos(0),
             standing: Standing::default(),
             least: Vec::new(),
             phase: Phase::Starting,
@@ -380,14 +383,19 @@ impl State {
 
     /// Looks at what every worker says.
     pub(super) fn collect_all(&mut self, now: Nanos, out: &mut Outbox) {
+        self.looked = now;
         for worker in 0..self.seats.len() {
             self.collect(worker, now, out);
         }
     }
 
-    /// Takes in batches that are done and a timer that is over, without being told of them. Costs a look
-    /// at each worker.
+    /// Takes in batches that are done and a timer that is over, without being told of them, if nobody has looked for a
+    /// while: sooner it would only make batches smaller.
     pub(super) fn catch_up(&mut self, now: Nanos, out: &mut Outbox) {
+        if now.saturating_sub(self.looked).0 < CATCH_UP_PERIOD.as_nanos() as u64 {
+            return;
+        }
+        self.looked = now;
         for worker in 0..self.seats.len() {
             let is_done = self.seats.get(worker).is_some_and(|seat| {
                 let ring = seat.life.as_ref().map(|life| &life.ring);
