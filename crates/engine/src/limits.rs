@@ -153,11 +153,11 @@ pub const WAITED_MIN: Duration = Duration::from_micros(500);
 pub const STANDING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// ... had waited for less than one part of so many of its time.
-pub const STANDING_SHARE: u64 = 16;
+pub const STANDING_SHARE: u64 = 8;
 
 /// The front is crowded if it takes more than one part of so many of a request's time: what its connections wait for
 /// replies, their clients wait to send.
-pub const FRONT_SHARE: u64 = 4;
+pub const FRONT_SHARE: u64 = 3;
 
 /// Whoever enters the engine looks what workers say if nobody has for so long. The task that is told of it comes sooner
 /// unless many connections are readable at once; and what comes meanwhile makes one batch.
