@@ -6,15 +6,15 @@
 //!
 //! **Approach.** Each reply says how long it took from the workers to its text. The estimate follows longer times
 //! at once by half, as one may be a stall, and forgets them soon: while everything is refused nothing
-//! teaches it that the crowd is gone. While no request is on its way the front cannot be crowded by
-//! what was let in: then one is let in whatever the estimate says.
+//! teaches it that the crowd is gone. While few requests are on their way a long time was a stall, not a
+//! crowd, and says nothing of the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use albacore_batching::Nanos;
 
-use crate::limits::DELIVERY_HALF_LIFE;
+use crate::limits::{CROWD_MIN, DELIVERY_HALF_LIFE};
 
 /// The share of a shorter time in the estimate: one of so many.
 const SHORTER: u64 = 16;
@@ -45,9 +45,9 @@ impl Delivery {
         OnTheWay(Arc::clone(self))
     }
 
-    /// Whether no request is on its way.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.on_the_way.load(Ordering::Relaxed) == 0
+    /// Whether so many requests are on their way that they could be in each other's.
+    pub(super) fn is_crowd(&self) -> bool {
+        self.on_the_way.load(Ordering::Relaxed) >= CROWD_MIN
     }
 
     /// A reply took so long.
@@ -99,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_quiet_while_nothing_is_on_its_way() {
+    fn few_that_are_on_their_way_are_no_crowd() {
         let delivery = Arc::new(Delivery::default());
-        assert!(delivery.is_quiet());
-        let (first, second) = (delivery.begin(), delivery.begin());
-        drop(first);
-        assert!(!delivery.is_quiet());
-        drop(second);
-        assert!(delivery.is_quiet());
+        let mut few: Vec<_> = (1..CROWD_MIN).map(|_| delivery.begin()).collect();
+        assert!(!delivery.is_crowd());
+        few.push(delivery.begin());
+        assert!(delivery.is_crowd());
+        few.pop();
+        assert!(!delivery.is_crowd());
     }
 
     #[test]

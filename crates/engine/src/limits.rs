@@ -155,6 +155,9 @@ pub const STANDING_INTERVAL: Duration = Duration::from_millis(10);
 /// ... had waited for less than one part of so many of its time.
 pub const STANDING_SHARE: u64 = 8;
 
+/// So many requests on their way are a crowd: fewer are printed within a millisecond or two.
+pub const CROWD_MIN: usize = 16;
+
 /// The front is crowded if it takes more than one part of so many of a request's time: what its connections wait for
 /// replies, their clients wait to send.
 pub const FRONT_SHARE: u64 = 3;

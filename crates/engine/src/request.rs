@@ -139,7 +139,7 @@ impl ModelHandle {
         let waited = now.saturating_sub(self.since);
         let taken = waited.saturating_add(self.shared.delivery.expected(now));
         let stands = standing.note(waited, now);
-        if self.shared.delivery.is_quiet() {
+        if !self.shared.delivery.is_crowd() {
             return Ok(time.saturating_sub(waited));
         }
         let stands = stands.saturating_sub(Nanos(time.0 / STANDING_SHARE));

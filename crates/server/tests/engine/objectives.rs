@@ -6,6 +6,9 @@ use super::*;
 
 const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 
+/// So many requests on their way may be in each other's.
+const CROWD: usize = 32;
+
 /// So many batches teach what a batch costs.
 const LESSONS: usize = 8;
 
@@ -235,12 +238,16 @@ async fn what_has_waited_for_the_front_has_less_time_left() {
     drop(reserve(old).unwrap()); // nobody crowds the front, and a worker is free
     let worker = started.pids()[0];
     signal("-STOP", worker);
-    let running = started.submit(0, value(), &row);
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| started.submit(0, value(), &row))
+        .collect();
     drop(reserve(Duration::ZERO).unwrap());
     let refused = matches!(reserve(old), Err(Refusal::Late { .. }));
     assert!(refused, "it has waited for most of its time");
     signal("-CONT", worker);
-    running.await.unwrap();
+    for running in crowd {
+        running.await.unwrap();
+    }
     // Late by what it has waited, not by what it takes.
     let call = reserve(2 * second).unwrap().submit();
     call.await.unwrap();
@@ -258,15 +265,35 @@ async fn while_replies_take_long_to_be_written_less_is_let_in() {
     let row = started.rows(0, 1, 1);
     learn(&started, value(), &row).await;
     let reply = started.submit(0, value(), &row).await.unwrap();
-    let on_its_way = started.submit(0, value(), &row).await.unwrap();
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        crowd.push(started.submit(0, value(), &row).await.unwrap());
+    }
     assert_eq!(started.model(0).knock(), Ok(()));
     tokio::time::sleep(Duration::from_secs(4)).await;
     drop(reply);
     let refused = started.model(0).knock().unwrap_err();
     assert!(matches!(refused, Refusal::Late { .. }), "{refused}");
-    // It is forgotten soon, and nobody is kept out of a front that has nothing to do.
+    // It is forgotten soon.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(started.model(0).knock(), Ok(()));
-    drop(on_its_way);
+    drop(crowd);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_reply_that_took_long_keeps_nobody_out() {
+    let started = start(config(1, 1), &SMALL).await;
+    let objective = Objective::of_all(Duration::from_millis(200), 99.0);
+    started
+        .engine
+        .declare(&[(SMALL[0], Some(objective))])
+        .unwrap();
+    let row = started.rows(0, 1, 1);
+    learn(&started, value(), &row).await;
+    let stalled = started.submit(0, value(), &row).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let other = started.submit(0, value(), &row).await.unwrap();
+    drop(stalled);
     assert_eq!(started.model(0).knock(), Ok(()));
+    drop(other);
 }
