@@ -382,12 +382,21 @@ async fn versions_that_etcd_has_compacted_are_listed_anew() {
     let (watch, told) = start_watch(&cluster, Scope::All, &gates, &shutdown);
     watch.synced().await;
     let lists = bench.lists();
-    let kept = watch.get(&Key::new("default", "kept")).unwrap();
-    let version = kept.resource_version().unwrap();
+    assert!(watch.get(&Key::new("default", "kept")).is_some());
 
     way.is_open.send_replace(false);
     bench.delete("lost");
     bench.resize("kept", "2");
+    // Later than the version of the list that the watch goes on from: when this one is gone, that one is.
+    let get = [
+        "get",
+        "widget",
+        "kept",
+        "--output=jsonpath={.metadata.resourceVersion}",
+    ];
+    let version = bench.plane.kubectl(&get).unwrap().stdout;
+    let version = String::from_utf8_lossy(&version).into_owned();
+    assert!(version.parse::<u64>().is_ok(), "{version}");
     let again = format!(
         "/apis/test.albacore.dev/v1/widgets?watch=1&timeoutSeconds=1&resourceVersion={version}"
     );
