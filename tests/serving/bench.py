@@ -6,6 +6,8 @@ that it reached, and ours at the same rates. Prints a table in Markdown; ratios 
 
     tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--length 3s] [--rounds 1] [--overload] [--apart] [--bin DIR]
 
+OVERLOADS in the environment names other mixes for --overload: OVERLOADS=interactions:10.
+
 The generator shares the cpus with the servers, as the aims of the project have it: what it takes is taken from all.
 With --apart (only with --overload) it shares the last cpu with the server's front, and the workers have the others: what
 refusing takes is then not taken from who computes, as on a machine that has a cpu for the front.
