@@ -42,7 +42,7 @@ bench-trees: tools ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightG
 	$(CARGO) build --release --package albacore-cli
 	tests/trees/bench.sh target/bench-trees.md
 
-bench-serving: build ## goodput of the server beside gunicorn and FastAPI with XGBoost, in one run
+bench-serving: build ## goodput of the server beside gunicorn, FastAPI and MLServer with XGBoost, in one run
 	tests/serving/bench.sh
 
 e2e: build python images ## the release end to end: runs, kills, refusals, real clients, real containers, the demo

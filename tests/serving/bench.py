@@ -4,9 +4,7 @@ Every server has two workers of one compute thread, is asked by `albacore bench 
 for the highest rate at which 99 % of the answers come within the objective. Then each is asked at a tenth of the rate
 that it reached, and ours at the same rates. Prints a table in Markdown; ratios are what should be quoted, not figures.
 
-    tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--length 3s] [--rounds 1] [--overload] [--apart] [--bin DIR]
-
-OVERLOADS in the environment names other mixes for --overload: OVERLOADS=interactions:10.
+    tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--file MODEL] [--length 3s] [--rounds 1] [--overload [MIX,...]] [--apart] [--bin DIR]
 
 The generator shares the cpus with the servers, as the aims of the project have it: what it takes is taken from all.
 With --apart (only with --overload) it shares the last cpu with the server's front, and the workers have the others: what
@@ -30,7 +28,7 @@ ROOT = HERE.parent.parent
 MODELS = {"small": "main_small_d6.ubj", "medium": "main_medium_d6.ubj"}
 CLASSES = {"1 row": "1", "SHAP, 10 rows": "contribs:10"}
 # What computing costs far more than asking: ten times as much of it can still be sent from the same cpus.
-OVERLOADS = os.environ.get("OVERLOADS", "interactions:10,contribs:100").split(",")
+OVERLOADS = "interactions:10,contribs:100"
 # Connections of those runs: all alike, so that memory can be compared, and so many that requests need not wait for one
 # before they are sent, where no server can see them.
 OVERLOAD_CONNECTIONS = "1024"
@@ -56,6 +54,15 @@ def fastapi(model, port, _folder, _args):
     return command, {"MODEL": model}
 
 
+def mlserver(model, port, folder, args):
+    (folder / "settings.json").write_text(json.dumps({
+        "debug": False, "host": "127.0.0.1", "http_port": port, "grpc_port": free_port(), "metrics_port": free_port(),
+        "parallel_workers": 2, "metrics_dir": str(folder), "logging_settings": {"version": 1, "disable_existing_loggers": True}}))
+    (folder / "model-settings.json").write_text(json.dumps({
+        "name": "model", "implementation": "mlserver_xgboost.XGBoostModel", "parameters": {"uri": str(model)}}))
+    return [sys.executable, "-m", "mlserver.cli", "start", str(folder)], {}
+
+
 def albacore(model, port, _folder, args):
     workers = len(CPUS) - 1 if args.apart else 2
     command = [f"{args.bin}/albacore-server", "--http", f"127.0.0.1:{port}", "--grpc", "127.0.0.1:0", "--workers", str(workers),
@@ -63,7 +70,9 @@ def albacore(model, port, _folder, args):
     return command, {}
 
 
-SERVERS = {"albacore": albacore, "gunicorn": gunicorn, "FastAPI": fastapi}
+SERVERS = {"albacore": albacore, "gunicorn": gunicorn, "FastAPI": fastapi, "MLServer": mlserver}
+# MLServer's XGBoost runtime gives no SHAP values.
+VALUES_ONLY = {"MLServer"}
 
 
 class Running:
@@ -72,7 +81,6 @@ class Running:
     def __init__(self, name, model, args):
         self.folder = tempfile.TemporaryDirectory()
         self.port, self.args = free_port(), args
-        self.features = json.loads(model.with_suffix(".meta.json").read_text())["num_feature"]
         folder = pathlib.Path(self.folder.name)
         command, environment = SERVERS[name](model, self.port, folder, args)
         environment = os.environ | environment | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -85,6 +93,12 @@ class Running:
                 self.__exit__()
                 raise SystemExit(f"{name} does not start:\n{text}")
             time.sleep(0.2)
+        meta = model.with_suffix(".meta.json")
+        self.features = json.loads(meta.read_text())["num_feature"] if meta.exists() else self.told_features()
+
+    def told_features(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v2/models/model", timeout=2) as answer:
+            return json.load(answer)["inputs"][0]["shape"][-1]
 
     def is_ready(self):
         try:
@@ -147,9 +161,10 @@ class Running:
 
 def compare(model, mix, args):
     """By server: goodputs, CPU-seconds, and p50 at a tenth of the rate with ours beside it."""
-    found = {name: {"rates": [], "cpu": []} for name in args.only}
+    asked = [name for name in args.only if name not in VALUES_ONLY or "contribs" not in mix]
+    found = {name: {"rates": [], "cpu": []} for name in asked}
     for _ in range(args.rounds):
-        for name in args.only:
+        for name in asked:
             with Running(name, model, args) as server:
                 said = server.ask(mix, "--search")
                 if "error" in said:
@@ -171,30 +186,32 @@ def compare(model, mix, args):
 
 
 def overload(model, mix, args):
-    """Ten times the highest rate: goodput and memory against those at the highest."""
+    """Ten times the highest rate, twice: goodput against that at the highest, memory against that of the first time."""
     with Running("albacore", model, args) as server:
         if args.apart:
             server.set_apart()
         connections = ["--connections", OVERLOAD_CONNECTIONS]
         said = server.ask(mix, "--search", *connections)["highest"]
-        server.ask(mix, "--rate", str(said["rate"] * 2), *connections)
+        at_peak = server.memory()
+        server.ask(mix, "--rate", str(said["rate"] * 10), *connections)
         before = server.memory()
         over = server.ask(mix, "--rate", str(said["rate"] * 10), *connections)["runs"][0]
         after = server.memory()
         good = over["goodput"] / said["goodput"]
         print(f"| {mix} | {said['goodput']:.0f} | {over['rate']:.0f} | {over['goodput']:.0f} | {good:.2f} | {over['shed']} | "
               f"{over['late']} | {over['failed'] + over['unavailable'] + over['unanswered']} | {over['p99_ms']:.1f} | "
-              f"{over['lag_p99_ms']:.1f} | {before / 2**20:.1f} -> {after / 2**20:.1f} |", flush=True)
+              f"{over['lag_p99_ms']:.1f} | {at_peak / 2**20:.1f}, {before / 2**20:.1f} -> {after / 2**20:.1f} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(SERVERS))
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--file", type=pathlib.Path, help="another model, in place of --models")
     parser.add_argument("--length", default="3s")
     parser.add_argument("--objective", default="25ms")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--overload", action="store_true")
+    parser.add_argument("--overload", nargs="?", const=OVERLOADS)
     parser.add_argument("--apart", action="store_true")
     parser.add_argument("--bin", default=f"{os.environ.get('CARGO_TARGET_DIR', ROOT / 'target')}/release")
     args = parser.parse_args()
@@ -202,15 +219,17 @@ def main():
         parser.error("--apart needs --overload and two cpus")
     args.only = args.only.split(",")
     models = {name: ROOT / "tests/data/models" / MODELS[name] for name in args.models.split(",")}
+    if args.file:
+        models = {args.file.stem: args.file.resolve()}
     load = os.getloadavg()[0]
     workers = len(CPUS) - 1 if args.apart else 2
     print(f"W={workers}, T=1, objective {args.objective} for 99 %, Poisson, {args.length} a run, generator on the same "
           f"{os.cpu_count()} cpus; load average before: {load:.1f}\n")
     if args.overload:
-        print("| asked for | peak/s | offered/s | good/s | of the peak | shed | late | failed | p99 ms | lag ms | memory MiB |")
+        print("| asked for | peak/s | offered/s | good/s | of the peak | shed | late | failed | p99 ms | lag ms | memory MiB: peak, x 10 twice |")
         print("|---|---|---|---|---|---|---|---|---|---|---|")
         for model in models.values():
-            for mix in OVERLOADS:
+            for mix in args.overload.split(","):
                 overload(model, mix, args)
         return
     print("| model | asked for | server | good/s | ours is times | cpu s/1,000 rows | p50 ms at 10 % | ours there |")

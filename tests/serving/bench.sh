@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures albacore-server beside gunicorn and FastAPI with XGBoost; see bench.py, whose options it takes.
+# Measures albacore-server beside gunicorn, FastAPI and MLServer with XGBoost; see bench.py, whose options it takes.
 # Needs network once: the peers come from PyPI, and Python 3.12 through uv if there is none. Release builds of `albacore`
 # and `albacore-server` must be there.
 set -euo pipefail
@@ -23,6 +23,8 @@ if [ ! -f "$folder/complete" ]; then
     done
     "$folder/uv/bin/uv" venv --quiet --clear --seed --python "$python" "$folder/python" >&2
     "$folder/uv/bin/uv" pip install --quiet --python "$folder/python" --requirement "$here/requirements.txt" >&2
+    # Without what it depends on: it would bring another build of XGBoost.
+    "$folder/uv/bin/uv" pip install --quiet --python "$folder/python" --no-deps mlserver-xgboost==1.7.1 >&2
     touch "$folder/complete"
 fi
 exec "$folder/python/bin/python" "$here/bench.py" "$@"
