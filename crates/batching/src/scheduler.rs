@@ -449,6 +449,30 @@ impl Scheduler {
         actions.clear();
         self.now = self.now.max(now);
         match event {
+            Event::Arrived { .. } | Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
+                self.arrive(event);
+            }
+            Event::Withdrawn { queue, key } => self.withdraw(queue, key),
+            Event::WorkerReady { worker } => self.welcome(worker),
+            Event::WorkerHeld { worker } => self.hold(worker),
+            Event::BatchDone { worker } => self.finish(worker),
+            Event::WorkerLost { worker, blame } => self.lose(worker, blame, actions),
+            Event::Timer => {}
+        }
+        self.run_replays(actions);
+        self.run_those_that_waited_long(actions);
+        self.run_what_the_core_decides(actions);
+    }
+
+    /// Takes an arrival in and decides nothing: more come at the same time, and [`Event::Timer`] is to
+    /// be sent once they are in. Whatever event comes first decides for all of them.
+    pub fn gather(&mut self, arrival: Event, now: Nanos) {
+        self.now = self.now.max(now);
+        self.arrive(arrival);
+    }
+
+    fn arrive(&mut self, arrival: Event) {
+        match arrival {
             Event::Arrived {
                 queue,
                 key,
@@ -472,19 +496,8 @@ impl Scheduler {
             Event::ArrivedBehind { queue, key, rows } if queue.0 < self.profiles.len() => {
                 self.queue(late(queue.0), key, rows, None);
             }
-            Event::Arrived { .. } | Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
-                debug_assert!(false, "{event:?}");
-            }
-            Event::Withdrawn { queue, key } => self.withdraw(queue, key),
-            Event::WorkerReady { worker } => self.welcome(worker),
-            Event::WorkerHeld { worker } => self.hold(worker),
-            Event::BatchDone { worker } => self.finish(worker),
-            Event::WorkerLost { worker, blame } => self.lose(worker, blame, actions),
-            Event::Timer => {}
+            _ => debug_assert!(false, "{arrival:?}"),
         }
-        self.run_replays(actions);
-        self.run_those_that_waited_long(actions);
-        self.run_what_the_core_decides(actions);
     }
 
     /// Puts a request into a queue of the core.

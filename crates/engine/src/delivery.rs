@@ -8,22 +8,31 @@
 //! at once by half, as one may be a stall, and forgets them soon: while everything is refused nothing
 //! teaches it that the crowd is gone. While few requests are on their way a long time was a stall, not a
 //! crowd, and says nothing of the next one.
+//!
+//! How early the front has to refuse depends on what a refusal saves. Where a reply is printed as fast as a
+//! refusal is, that is nothing: what could still be in time had better be answered. Where it is ten times as long, each
+//! one that is let in keeps many others from being refused in time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use albacore_batching::Nanos;
 
-use crate::limits::{CROWD_MIN, DELIVERY_HALF_LIFE};
+use crate::limits::{CROWD_MIN, DELIVERY_HALF_LIFE, LONG_PRINT_MIN};
 
 /// The share of a shorter time in the estimate: one of so many.
 const SHORTER: u64 = 16;
+
+/// By such a part of itself the usual time of printing moves with each reply.
+const PRINT_STEP: u64 = 16;
 
 /// The estimate. Written without a lock: of two threads that write at once one is not heard.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     nanos: AtomicU64,
     at: AtomicU64,
+    /// How long printing a reply takes: about as many took longer as took less.
+    printing: AtomicU64,
     /// Requests that were let in and whose reply is not written.
     on_the_way: AtomicUsize,
 }
@@ -59,6 +68,22 @@ impl Delivery {
         };
         self.nanos.store(next, Ordering::Relaxed);
         self.at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Printing a reply took so long. One in which the thread lost its cpu counts as any longer one.
+    pub(super) fn note_printing(&self, took: Nanos) {
+        let known = self.printing.load(Ordering::Relaxed);
+        let step = known / PRINT_STEP + 1;
+        let next = match took.0 > known {
+            true => known + step,
+            false => known.saturating_sub(step),
+        };
+        self.printing.store(next, Ordering::Relaxed);
+    }
+
+    /// Whether printing a reply takes the front much longer than a refusal.
+    pub(super) fn is_long_print(&self) -> bool {
+        self.printing.load(Ordering::Relaxed) >= LONG_PRINT_MIN.as_nanos() as u64
     }
 
     /// How long a reply of now should take.
@@ -107,6 +132,26 @@ mod tests {
         assert!(delivery.is_crowd());
         few.pop();
         assert!(!delivery.is_crowd());
+    }
+
+    #[test]
+    fn a_long_print_is_one_that_most_replies_need() {
+        let delivery = Delivery::default();
+        let long = Nanos(LONG_PRINT_MIN.as_nanos() as u64 * 2);
+        for stall in 0..1000 {
+            // One of ten had lost its cpu.
+            let took = if stall % 10 == 0 {
+                Nanos(4 * MS)
+            } else {
+                Nanos(2_000)
+            };
+            delivery.note_printing(took);
+            assert!(!delivery.is_long_print());
+        }
+        (0..100).for_each(|_| delivery.note_printing(long));
+        assert!(delivery.is_long_print());
+        (0..100).for_each(|_| delivery.note_printing(Nanos(2_000)));
+        assert!(!delivery.is_long_print());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The engine as its users see it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use albacore_batching::{Config, Policy};
 use albacore_os::OsError;
 
 use crate::catalog::NoSlot;
+use crate::glance::Glance;
 use crate::load::LoadedModel;
 use crate::model::{Edition, Objective};
 use crate::request::ModelHandle;
@@ -145,6 +146,20 @@ impl Drop for Guard {
     }
 }
 
+/// Tells the engine that the front has read what is there for now. Every thread that submits requests must do it
+/// before it sleeps: small ones wait for that.
+#[derive(Clone, Debug)]
+pub struct Gatherer(Weak<Shared>);
+
+impl Gatherer {
+    /// What was gathered goes to workers. Wakes no task of the runtime.
+    pub fn release(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.release();
+        }
+    }
+}
+
 impl Engine {
     /// Starts the workers and returns at once; [`Engine::started`] waits for them. Call it inside
     /// of a tokio runtime.
@@ -216,6 +231,13 @@ impl Engine {
         })
     }
 
+    /// From now on small requests are gathered until this says that the front has read what is there.
+    #[must_use]
+    pub fn gatherer(&self) -> Gatherer {
+        self.shared.change(|state, _, _| state.gather());
+        Gatherer(Arc::downgrade(&self.shared))
+    }
+
     /// Waits until every worker is ready; from then on the engine is.
     ///
     /// # Errors
@@ -284,6 +306,14 @@ impl Engine {
     /// [`Absent`].
     pub fn model(&self, name: &str) -> Result<ModelHandle, Absent> {
         ModelHandle::new(&self.shared, name)
+    }
+
+    /// The model called `name`, only to ask whether a request of it could be in time.
+    ///
+    /// # Errors
+    /// [`Absent`].
+    pub fn glance(&self, name: &str) -> Result<Glance, Absent> {
+        Glance::new(&self.shared, name)
     }
 
     /// From now on exactly these models are to be served, with these objectives. Those that were not

@@ -4,7 +4,7 @@
 //! Lock order: state, then memory; neither is held while answers are sent.
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub(super) struct Shared {
     pub(super) delivery: Arc<Delivery>,
     /// The bound of rows reserved or waiting, to be read without the lock.
     queue_rows_max: AtomicUsize,
+    /// Requests wait for the front to read what else is there; written under the lock of the state.
+    has_gathered: AtomicBool,
     alarm: Alarm,
     state: Mutex<State>,
     memory: Mutex<Memory>,
@@ -57,6 +59,7 @@ impl Shared {
             changed: Notify::new(),
             delivery: Arc::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
+            has_gathered: AtomicBool::new(false),
             alarm: Alarm::new()?,
             state: Mutex::new(state),
             memory: Mutex::new(memory),
@@ -98,20 +101,45 @@ impl Shared {
             state.catch_up(now, &mut out);
             let result = change(&mut state, now, &mut out);
             state.tend(now, &mut out);
-            if let Some(at) = out.alarm {
-                let delay = Duration::from_nanos(at.saturating_sub(now).0);
-                if let Err(error) = self.alarm.set(delay) {
-                    tracing::error!(%error, "the batch timer cannot be set");
-                }
-            }
+            state.release_stale(now, &mut out);
+            self.leave(&state, now, &out);
             result
         };
         self.send(out);
         result
     }
 
+    /// What has to be known before the lock is given back.
+    fn leave(&self, state: &State, now: Nanos, out: &Outbox) {
+        self.has_gathered
+            .store(state.has_gathered(), Ordering::Release);
+        if let Some(at) = out.alarm {
+            let delay = Duration::from_nanos(at.saturating_sub(now).0);
+            if let Err(error) = self.alarm.set(delay) {
+                tracing::error!(%error, "the batch timer cannot be set");
+            }
+        }
+    }
+
+    /// The front has read what is there for now: what was gathered goes to workers. Answers nobody, so that a thread
+    /// of the runtime may do it on its way to sleep.
+    pub(super) fn release(&self) {
+        if !self.has_gathered.load(Ordering::Acquire) {
+            return;
+        }
+        let mut out = Outbox::default();
+        {
+            let mut state = self.state();
+            let now = self.now();
+            state.release(now, &mut out);
+            self.leave(&state, now, &out);
+        }
+        self.send(out);
+    }
+
     fn send(&self, out: Outbox) {
         let Outbox {
+            wakes,
             answers,
             free_rows,
             free_results,
@@ -119,6 +147,7 @@ impl Shared {
             alarm: _,
             is_changed,
         } = out;
+        wakes.iter().for_each(|life| life.ring.wake());
         // Memory first: who has an answer finds the memory of its rows free.
         if !free_rows.is_empty() || !free_results.is_empty() {
             let mut memory = self.memory();

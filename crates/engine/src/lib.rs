@@ -16,6 +16,7 @@ mod counters;
 mod cpus;
 mod delivery;
 mod engine;
+mod glance;
 mod histogram;
 mod hold;
 mod kind;
@@ -40,8 +41,9 @@ pub mod worker;
 
 pub use catalog::NoSlot;
 pub use engine::{
-    Absent, Engine, EngineConfig, EngineEvent, InstallError, Observer, Rules, StartError,
+    Absent, Engine, EngineConfig, EngineEvent, Gatherer, InstallError, Observer, Rules, StartError,
 };
+pub use glance::Glance;
 pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name};
 pub use load::LoadedModel;

@@ -152,15 +152,29 @@ pub const WAITED_MIN: Duration = Duration::from_micros(500);
 /// Requests queue up before the front if none of the last interval and the one before ...
 pub const STANDING_INTERVAL: Duration = Duration::from_millis(10);
 
-/// ... had waited for less than one part of so many of its time.
-pub const STANDING_SHARE: u64 = 8;
+/// ... had waited for less than one part of so many of its time, where replies are printed fast and where they are
+/// not ([`LONG_PRINT_MIN`]).
+pub const STANDING_SHARES: [u64; 2] = [8, 16];
 
 /// So many requests on their way are a crowd: fewer are printed within a millisecond or two.
 pub const CROWD_MIN: usize = 16;
 
-/// The front is crowded if it takes more than one part of so many of a request's time: what its connections wait for
-/// replies, their clients wait to send.
-pub const FRONT_SHARE: u64 = 3;
+/// The front is crowded if it takes more than one part of so many of a request's time, likewise: what its connections wait
+/// for replies, their clients wait to send.
+pub const FRONT_SHARES: [u64; 2] = [3, 4];
+
+/// Printing a reply takes long from this on: reading a request and refusing it takes about half of it.
+pub const LONG_PRINT_MIN: Duration = Duration::from_micros(20);
+
+/// Requests are gathered while computing all of them takes less than this: about what handing over a batch, waking its
+/// worker and hearing of its end cost. Above it workers had better begin, each with its own.
+pub const GATHERED_COMPUTE_MAX: Duration = Duration::from_micros(20);
+
+/// Nobody waits longer than this for others, whatever the front's threads are at.
+pub const GATHERING_MAX: Duration = Duration::from_micros(100);
+
+/// Reading rows of at least so many bytes takes as long: what was gathered goes before.
+pub const LONG_READ_BYTES: usize = 4 << 10;
 
 /// Whoever enters the engine looks what workers say if nobody has for so long. The task that is told of it comes sooner
 /// unless many connections are readable at once; and what comes meanwhile makes one batch.

@@ -20,8 +20,8 @@ use super::state::{Answer, Pending, Phase, ahead_of};
 use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Priority, Refusal};
 use crate::layout::Layout;
 use crate::limits::{
-    FRONT_SHARE, RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, ROWS_ARENA_BYTES,
-    STANDING_SHARE, WAITED_MIN,
+    FRONT_SHARES, LONG_READ_BYTES, RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
+    ROWS_ARENA_BYTES, STANDING_SHARES, WAITED_MIN,
 };
 
 /// A model as it was when it was asked for. Keeps that edition open in the workers: drop it soon, or
@@ -42,20 +42,25 @@ pub struct ModelHandle {
 impl ModelHandle {
     pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Result<Self, Absent> {
         let edition = shared.change(|state, _, _| {
-            let slot = state.catalog.slot_of(name).ok_or(Absent::Unknown)?;
-            let current = state.catalog.current_of(slot);
-            let edition = Arc::clone(current.ok_or(Absent::NotLoaded)?);
+            let edition = state.catalog.served(name)?;
             state.catalog.pin(edition.id);
             Ok(edition)
         })?;
-        Ok(Self {
+        let mut handle = Self::unpinned(shared, edition);
+        handle.is_pinned = true;
+        Ok(handle)
+    }
+
+    /// Of what may be closed at any time: no request may be made of it.
+    pub(super) fn unpinned(shared: &Arc<Shared>, edition: Arc<Edition>) -> Self {
+        Self {
             shared: Arc::clone(shared),
             edition,
-            is_pinned: true,
+            is_pinned: false,
             by: None,
             since: shared.now(),
             priority: Priority::default(),
-        })
+        }
     }
 
     /// The request that is made of it has only so much time, from now on: it is refused if it could
@@ -142,9 +147,10 @@ impl ModelHandle {
         if !self.shared.delivery.is_crowd() {
             return Ok(time.saturating_sub(waited));
         }
-        let stands = stands.saturating_sub(Nanos(time.0 / STANDING_SHARE));
+        let kind = usize::from(self.shared.delivery.is_long_print());
+        let stands = stands.saturating_sub(Nanos(time.0 / STANDING_SHARES[kind]));
         match taken
-            .saturating_sub(Nanos(time.0 / FRONT_SHARE))
+            .saturating_sub(Nanos(time.0 / FRONT_SHARES[kind]))
             .max(stands)
         {
             Nanos(0) => Ok(time.saturating_sub(taken)),
@@ -216,6 +222,9 @@ impl Reservation {
     ) -> Result<Self, Refusal> {
         let shared = &model.shared;
         let sized = check(shared, model.info(), rows, element, kinds)?;
+        if sized.input_bytes >= LONG_READ_BYTES {
+            shared.release();
+        }
         let slot = model.edition.slot;
         let retry_after = admit(&model, rows, kinds)?;
         let room = shared
@@ -434,6 +443,9 @@ impl Future for Submitted {
             return Poll::Pending;
         };
         self.name = None;
+        if self.shared.delivery.is_long_print() {
+            self.shared.release();
+        }
         Poll::Ready(match answer {
             Ok(Ok((results, timing, answered))) => Ok(Reply {
                 shared: Arc::clone(&self.shared),
@@ -444,6 +456,7 @@ impl Future for Submitted {
                 rows: self.rows,
                 timing,
                 answered,
+                taken: self.shared.now(),
                 _on_the_way: self.on_the_way.take(),
             }),
             Ok(Err(failure)) => Err(failure),
@@ -498,6 +511,8 @@ pub struct Reply {
     timing: Timing,
     /// When the engine had the results.
     answered: Nanos,
+    /// When its request took them.
+    taken: Nanos,
     _on_the_way: Option<OnTheWay>,
 }
 
@@ -529,8 +544,8 @@ impl Drop for Reply {
         if let Some(results) = self.results.take() {
             self.shared.free_results(results);
         }
-        let now = self.shared.now();
-        let took = now.saturating_sub(self.answered);
-        self.shared.delivery.note(took, now);
+        let (now, delivery) = (self.shared.now(), &self.shared.delivery);
+        delivery.note(now.saturating_sub(self.answered), now);
+        delivery.note_printing(now.saturating_sub(self.taken));
     }
 }

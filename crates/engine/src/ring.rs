@@ -167,13 +167,14 @@ impl Ring {
 
     /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, more are cut off. At most so many
     /// threads of the worker are to compute it, and for so long it looks for the next one before it
-    /// sleeps.
+    /// sleeps. Whether it sleeps now: then [`Ring::wake`] has to follow.
+    #[must_use]
     pub(crate) fn submit(
         &self,
         sequence: u32,
         segments: &[Segment],
         (threads, spin): (usize, Duration),
-    ) {
+    ) -> bool {
         let segments = &segments[..segments.len().min(BATCH_REQUESTS_MAX)];
         for (index, segment) in segments.iter().enumerate() {
             let words = self.segment(index);
@@ -196,36 +197,44 @@ impl Ring {
         store(THREADS, threads as u64);
         store(SPIN_NANOS, u64::try_from(spin.as_nanos()).unwrap_or(0));
         store(SHARING, Sharing::Alone as u64);
-        self.hand_over(sequence, segments.len(), false);
+        self.hand_over(sequence, segments.len(), false)
     }
 
     /// Says that orders lie in the channel. What becomes of them is the state of segment 0.
     pub(crate) fn submit_orders(&self, sequence: u32) {
         self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
-        self.hand_over(sequence, 0, true);
+        if self.hand_over(sequence, 0, true) {
+            self.wake();
+        }
     }
 
-    fn hand_over(&self, sequence: u32, segments: usize, is_orders: bool) {
+    fn hand_over(&self, sequence: u32, segments: usize, is_orders: bool) -> bool {
         let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
         store(SEGMENTS, segments as u64);
         store(COMPUTE_NANOS, 0);
         store(REASON_BYTES, 0);
         store(IS_ORDERS, u64::from(is_orders));
-        self.ring_doorbell(sequence);
+        self.ring_doorbell(sequence)
     }
 
     /// Tells the worker to end after its batch.
     pub(crate) fn stop(&self) {
-        self.ring_doorbell(STOP);
+        if self.ring_doorbell(STOP) {
+            self.wake();
+        }
     }
 
-    fn ring_doorbell(&self, value: u32) {
+    /// Whether the worker sleeps.
+    fn ring_doorbell(&self, value: u32) -> bool {
         // The order of "doorbell, then waiting" here and "waiting, then doorbell" in `next_call`
         // lets at least one side see the other: no wake is lost, and none is sent to nobody.
         self.futex(DOORBELL).store(value, Ordering::SeqCst);
-        if self.futex(WAITING).load(Ordering::SeqCst) != 0 {
-            futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
-        }
+        self.futex(WAITING).load(Ordering::SeqCst) != 0
+    }
+
+    /// Wakes the worker. That takes microseconds: no lock should be held.
+    pub(crate) fn wake(&self) {
+        futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
     }
 
     /// Whether the worker says that it is ready.

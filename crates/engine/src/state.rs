@@ -134,6 +134,8 @@ pub(super) enum Phase {
 /// What has to be done once the lock is released.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
+    /// Lives of workers that have a batch and sleep.
+    pub(super) wakes: Vec<Arc<Life>>,
     pub(super) answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     pub(super) free_rows: Vec<Extent>,
     pub(super) free_results: Vec<Extent>,
@@ -147,10 +149,12 @@ pub(super) struct Outbox {
 
 mod arrivals;
 mod dispatches;
+mod gathering;
 mod hangs;
 
 pub(super) use arrivals::ahead_of;
 use dispatches::FreeTime;
+use gathering::Gathering;
 use hangs::Patience;
 
 #[derive(Debug)]
@@ -176,6 +180,7 @@ pub(super) struct State {
     /// Cpus that this process may use.
     cpus: usize,
     free: FreeTime,
+    gathering: Gathering,
     /// When it was last looked what workers say.
     looked: Nanos,
     /// How long requests wait for the front.
@@ -190,6 +195,7 @@ impl State {
             threads,
             cpus: usize::MAX,
             free: FreeTime::default(),
+            gathering: Gathering::default(),
             looked: Nanos(0),
             standing: Standing::default(),
             least: Vec::new(),
@@ -444,6 +450,7 @@ impl State {
             let elapsed = now.saturating_sub(batch.dispatched).0;
             let compute_nanos = ring.compute_nanos().min(elapsed);
             self.counters.batch_done(batch.rows, elapsed);
+            self.gathering.note(batch.queue, batch.rows, compute_nanos);
             let slot = slot_of(batch.queue);
             self.counters.shared(slot, batch.kind, ring.sharing());
             if batch.is_first && batch.is_current {
@@ -537,6 +544,7 @@ impl State {
     pub(super) fn step(&mut self, event: Event, now: Nanos, out: &mut Outbox) {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.step(event, now, &mut actions);
+        self.gathering.decided();
         for abandoned in &actions.abandoned {
             let seat = match event {
                 Event::WorkerLost { worker, .. } => self.seats.get(worker.0),
@@ -550,7 +558,7 @@ impl State {
             self.end_part(abandoned.key.0, Some(failure), now, out);
         }
         for dispatch in &actions.dispatches {
-            self.dispatch(dispatch, actions.members(dispatch), (event, now));
+            self.dispatch(dispatch, actions.members(dispatch), (event, now), out);
         }
         if let Some(timer) = actions.timer.filter(|&timer| self.armed != Some(timer)) {
             self.armed = Some(timer);

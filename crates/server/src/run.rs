@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use albacore_program::{BROKEN, USAGE, arguments, ended, listen, terminated};
 use albacore_storage::Storage;
 use anyhow::Context as _;
+use tokio::task::JoinHandle;
 
 use crate::args::{Args, Served, Settings};
 use crate::events::{Line, say};
@@ -14,7 +15,7 @@ use crate::limits::FRONT_THREADS;
 use crate::live::{Board, InForce, Live, Notice, Posted};
 use crate::told::{Desk, Objectives};
 use crate::{front, live, told};
-use albacore_engine::{Engine, LoadedModel, Observer, Rules, StartError};
+use albacore_engine::{Engine, Gatherer, LoadedModel, Observer, Rules, StartError};
 
 /// Runs the server until a signal ends it.
 #[must_use]
@@ -65,6 +66,8 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
             Plan::Live(file.clone(), Box::new(read?))
         }
     };
+    let gatherer = Arc::new(OnceLock::<Gatherer>::new());
+    let asleep = Arc::clone(&gatherer);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(FRONT_THREADS)
         .thread_name("albf.io")
@@ -72,10 +75,15 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
             // Workers hold their cpus for milliseconds; what goes through the front waits for it.
             albacore_os::shorten_slice();
         })
+        .on_thread_park(move || {
+            if let Some(gatherer) = asleep.get() {
+                gatherer.release();
+            }
+        })
         .enable_all()
         .build()
         .context("the front's threads cannot be started")?;
-    runtime.block_on(serve(settings, plan, storage))
+    runtime.block_on(serve((settings, plan), (storage, &gatherer)))
 }
 
 /// What is to be served, read.
@@ -131,7 +139,16 @@ fn start_engine(settings: &Settings, plan: Plan, storage: Storage) -> anyhow::Re
     }
 }
 
-async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Result<ExitCode> {
+/// Hears from outside what is to be served how, if somebody tells it.
+fn follow_params(settings: &Settings, desk: &Arc<Desk>) -> Option<JoinHandle<()>> {
+    let place = settings.params.clone()?;
+    Some(tokio::spawn(told::follow(place, Arc::clone(desk))))
+}
+
+async fn serve(
+    (settings, plan): (Settings, Plan),
+    (storage, gatherer): (Storage, &OnceLock<Gatherer>),
+) -> anyhow::Result<ExitCode> {
     let http = listen("--http", settings.http).await?;
     let grpc = listen("--grpc", settings.grpc).await?;
     let terminated = terminated().context("SIGTERM cannot be caught")?;
@@ -145,8 +162,8 @@ async fn serve(settings: Settings, plan: Plan, storage: Storage) -> anyhow::Resu
         desk,
         live,
     } = start_engine(&settings, plan, storage)?;
-    let told = settings.params.clone();
-    let told = told.map(|place| tokio::spawn(told::follow(place, Arc::clone(&desk))));
+    let told = follow_params(&settings, &desk);
+    gatherer.get_or_init(|| engine.gatherer());
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let shutdown = async move {
         // An error means that the sender is gone: that is an end, too.

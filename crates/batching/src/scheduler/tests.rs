@@ -126,6 +126,31 @@ fn deferred_batches_leave_when_one_more_would_not_fit() {
 }
 
 #[test]
+fn what_is_gathered_leaves_as_one_batch_once_it_is_said() {
+    for event in [
+        Event::Timer,
+        Event::WorkerReady {
+            worker: WorkerIndex(1),
+        },
+    ] {
+        let mut driver = Driver::new(Policy::Eager, 2);
+        for key in 1..=3 {
+            driver.scheduler.reserve(1).unwrap();
+            let arrival = Event::Arrived {
+                queue: QueueIndex(0),
+                key: RequestKey(key),
+                rows: 1,
+                within: None,
+            };
+            driver.scheduler.gather(arrival, Nanos(0));
+        }
+        assert_eq!(driver.scheduler.busy_workers(), 0);
+        assert_eq!(driver.step(event, 1), [(0, vec![1, 2, 3])]);
+        assert_eq!(driver.step(Event::Timer, 1), []);
+    }
+}
+
+#[test]
 fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
     let mut driver = Driver::new(Policy::Deferred, 1);
     assert_eq!(driver.arrive(0, 1000), []);

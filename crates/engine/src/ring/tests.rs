@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// Hands a batch over as the front does.
+fn handed(front: &Ring, sequence: u32, segments: &[Segment], terms: (usize, Duration)) {
+    if front.submit(sequence, segments, terms) {
+        front.wake();
+    }
+}
+
 fn segment(rows: usize) -> Segment {
     Segment {
         edition: EditionId(3),
@@ -23,7 +30,12 @@ fn a_batch_crosses_the_ring_and_its_states_come_back() {
     worker.set_ready();
     assert!(front.is_ready());
     let sequence = Ring::next_sequence(0);
-    front.submit(sequence, &[segment(1), segment(2)], (3, Duration::ZERO));
+    handed(
+        &front,
+        sequence,
+        &[segment(1), segment(2)],
+        (3, Duration::ZERO),
+    );
     assert_eq!(worker.next_call(0), Call::Run(sequence));
     let mut segments = Vec::new();
     assert!(worker.read(&mut segments));
@@ -71,14 +83,14 @@ fn orders_cross_the_ring_as_a_batch_without_rows() {
         (front.state(0), front.reason()),
         (SegmentState::Failed, "no".to_owned())
     );
-    front.submit(3, &[segment(1)], (1, Duration::ZERO));
+    handed(&front, 3, &[segment(1)], (1, Duration::ZERO));
     assert!(!worker.is_orders());
 }
 
 #[test]
 fn words_of_a_worker_that_went_mad_do_no_harm() {
     let front = Ring::create("test").unwrap();
-    front.submit(1, &[segment(1)], (1, Duration::ZERO));
+    handed(&front, 1, &[segment(1)], (1, Duration::ZERO));
     for word in front.words.words() {
         word.store(u64::MAX, Ordering::Relaxed);
     }
@@ -102,7 +114,7 @@ fn a_sleeping_worker_is_woken() {
     while front.futex(WAITING).load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
-    front.submit(1, &[], (1, Duration::ZERO));
+    handed(&front, 1, &[], (1, Duration::ZERO));
     assert_eq!(sleeper.join().unwrap(), Call::Run(1));
 }
 
@@ -114,7 +126,7 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
     for (spin, sleeps) in [(SPIN_TIME_MAX, false), (Duration::ZERO, true)] {
         let mut was_asleep = Vec::new();
         for sequence in (1..20).step_by(2) {
-            front.submit(sequence, &[segment(1)], (1, spin));
+            handed(&front, sequence, &[segment(1)], (1, spin));
             assert_eq!(worker.next_call(sequence - 1), Call::Run(sequence));
             std::thread::scope(|scope| {
                 let next = scope.spawn(|| worker.next_call(sequence));
@@ -124,7 +136,7 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
                     }
                 }
                 was_asleep.push(is_asleep());
-                front.submit(sequence + 1, &[segment(1)], (1, spin));
+                handed(&front, sequence + 1, &[segment(1)], (1, spin));
                 assert_eq!(next.join().unwrap(), Call::Run(sequence + 1));
             });
         }

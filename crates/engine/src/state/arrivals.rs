@@ -78,7 +78,7 @@ impl State {
                 },
                 Order::Behind => Event::ArrivedBehind { queue, key, rows },
             };
-            self.step(event, now, out);
+            self.arrive(event, (queue, rows), (now, out));
         }
         (id, parts as u64)
     }

@@ -1,5 +1,6 @@
 //! What the scheduler decides goes to a worker, and is counted: why now, and how long it was waited on purpose.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use albacore_batching::{Dispatch, Event, Nanos, RequestKey};
@@ -7,7 +8,7 @@ use albacore_batching::{Dispatch, Event, Nanos, RequestKey};
 use super::super::cpus;
 use super::super::queues::slot_of;
 use super::super::{Kind, KindSet, Left};
-use super::{Running, State};
+use super::{Outbox, Running, State};
 use crate::limits::BATCH_REQUESTS_MAX;
 use crate::ring::{Ring, Segment};
 
@@ -38,6 +39,7 @@ impl State {
         dispatch: &Dispatch,
         keys: &[RequestKey],
         (event, now): (Event, Nanos),
+        out: &mut Outbox,
     ) {
         let worker = dispatch.worker.0;
         let terms = self.terms_of_one();
@@ -92,7 +94,8 @@ impl State {
         seat.sequence = Ring::next_sequence(seat.sequence);
         // A seat without a life is not free, so nothing is dispatched to it.
         if let Some(life) = &seat.life {
-            life.ring.submit(seat.sequence, &self.segments, terms);
+            let sleeps = life.ring.submit(seat.sequence, &self.segments, terms);
+            out.wakes.extend(sleeps.then(|| Arc::clone(life)));
         }
         let left = self.why_it_left(dispatch, keys.len(), event);
         self.counters.dispatched(slot, kind, dispatch.rows, left);
@@ -110,6 +113,7 @@ impl State {
             | Event::BatchDone { .. }
             | Event::WorkerHeld { .. }
             | Event::WorkerLost { .. } => Left::Worker,
+            Event::Timer if self.gathering.is_releasing() => Left::Arrival,
             Event::Withdrawn { .. } | Event::Timer => Left::Due,
         }
     }

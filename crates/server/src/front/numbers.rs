@@ -7,6 +7,7 @@
 
 use super::cell::Cells;
 use super::datatype::Datatype;
+use super::decimal::short_f32;
 use super::refused::Refused;
 
 /// Fills `memory` (rows of `features` values) from the text of a JSON array.
@@ -125,8 +126,9 @@ impl<'a> Reader<'a> {
         }
         loop {
             // bound: each turn consumes at least one byte of the text or ends
-            let token = self.token();
-            put(token, cells)?;
+            if !self.short(cells) {
+                put(self.token(), cells)?;
+            }
             if self.take(b']') {
                 return Ok(());
             }
@@ -134,6 +136,21 @@ impl<'a> Reader<'a> {
                 return Err(cells.refused("the array of data is cut off"));
             }
         }
+    }
+
+    /// Writes the next value if it is a short number of binary32.
+    fn short(&mut self, cells: &mut Cells<'_>) -> bool {
+        if cells.datatype() != Datatype::Fp32 {
+            return false;
+        }
+        self.peek();
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        let Some((value, length)) = short_f32(rest) else {
+            return false;
+        };
+        self.at += length;
+        cells.put_f32(value);
+        true
     }
 
     /// The bytes up to the next separator.

@@ -4,6 +4,7 @@
 mod bounds;
 mod clients;
 mod deaths;
+mod gathering;
 mod hangs;
 mod objectives;
 mod processes;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
 use albacore_engine::{
-    ElementType, Engine, EngineConfig, EngineEvent, Failure, Kind, KindSet, LoadedModel,
+    ElementType, Engine, EngineConfig, EngineEvent, Failure, Gatherer, Kind, KindSet, LoadedModel,
     ModelHandle, Observer, Refusal, Reply, Reservation,
 };
 use albacore_trees::{Image, Model, OutputMut, Predictor, Rows, Scratch};

@@ -1,0 +1,66 @@
+//! Small requests that come together make one batch; what has work for a worker waits for nobody.
+
+use super::*;
+
+const SMALL: [&str; 1] = ["main_small_d6.ubj"];
+
+/// So many batches teach what a row costs.
+const LESSONS: usize = 8;
+
+/// Submits so many calls of `rows` at once; how many batches they were.
+async fn batches_of(started: &Started, kinds: KindSet, (calls, rows): (usize, &[f32])) -> u64 {
+    for _ in 0..LESSONS {
+        started.submit(0, kinds, rows).await.unwrap();
+    }
+    let before = started.engine.stats().models[0].batches_total;
+    let calls: Vec<_> = (0..calls).map(|_| started.submit(0, kinds, rows)).collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    started.engine.stats().models[0].batches_total - before
+}
+
+/// The rest of a request's life: the front's thread goes to sleep, again and again.
+fn release_often(gatherer: Gatherer) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        for _ in 0..400 {
+            std::thread::sleep(Duration::from_millis(5));
+            gatherer.release();
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_requests_that_come_together_share_a_batch() {
+    let started = start(config(4, 1), &SMALL).await;
+    let row = started.rows(0, 1, 1);
+    let released = release_often(started.engine.gatherer());
+    // Else each of the four would have a worker of its own; a busy machine may part them.
+    let mut fewest = u64::MAX;
+    for _ in 0..20 {
+        fewest = fewest.min(batches_of(&started, value(), (4, &row)).await);
+    }
+    assert!(fewest < 4, "{fewest}");
+    released.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_takes_long_goes_to_workers_one_by_one() {
+    let started = start(config(4, 1), &SMALL).await;
+    let rows = started.rows(0, 200, 1);
+    let released = release_often(started.engine.gatherer());
+    let kinds = KindSet::only(Kind::Interactions);
+    assert_eq!(batches_of(&started, kinds, (4, &rows)).await, 4);
+    released.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_releases_leaves_with_the_next_look() {
+    let started = start(config(1, 1), &SMALL).await;
+    let row = started.rows(0, 1, 1);
+    let _gatherer = started.engine.gatherer();
+    for _ in 0..LESSONS {
+        let answered = tokio::time::timeout(PATIENCE, started.submit(0, value(), &row)).await;
+        answered.unwrap().unwrap();
+    }
+}
