@@ -60,7 +60,7 @@ def mlserver(model, port, folder, args):
         "parallel_workers": 2, "metrics_dir": str(folder), "logging_settings": {"version": 1, "disable_existing_loggers": True}}))
     (folder / "model-settings.json").write_text(json.dumps({
         "name": "model", "implementation": "mlserver_xgboost.XGBoostModel", "parameters": {"uri": str(model)}}))
-    return [sys.executable, "-m", "mlserver.cli", "start", str(folder)], {}
+    return [str(pathlib.Path(sys.executable).parent / "mlserver"), "start", str(folder)], {}
 
 
 def albacore(model, port, _folder, args):
