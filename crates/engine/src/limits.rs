@@ -170,7 +170,8 @@ pub const LONG_PRINT_MIN: Duration = Duration::from_micros(20);
 /// worker and hearing of its end cost. Above it workers had better begin, each with its own.
 pub const GATHERED_COMPUTE_MAX: Duration = Duration::from_micros(20);
 
-/// Nobody waits longer than this for others, whatever the front's threads are at.
+/// Who has waited so long for others does not wait on: whoever enters the engine next sees to it, at the latest the
+/// supervisor ([`HANG_LOOK_PERIOD`]).
 pub const GATHERING_MAX: Duration = Duration::from_micros(100);
 
 /// Reading rows of at least so many bytes takes as long: what was gathered goes before.
