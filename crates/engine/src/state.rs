@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
 use super::least::Least;
-use super::queues::{Queues, slot_of};
+use super::queues::{Queues, queues_of, slot_of};
 use super::standing::Standing;
 use super::tend::{Candidate, Installed};
 use super::{Failure, Kind, KindSet, ModelStats, Objective, Priority, Rules};
@@ -230,7 +230,7 @@ impl State {
             self.least.resize_with(self.catalog.slots(), Least::default);
             self.least[slot] = Least::default();
             self.counters.start_slot(slot, name);
-            self.queues.forget(slot, &mut self.scheduler);
+            self.forget_costs(slot);
         }
         self.counters.set_objective(slot, objective);
         self.queues
@@ -248,6 +248,7 @@ impl State {
     /// What was learned of a model is not true of its new edition.
     pub(super) fn forget_costs(&mut self, slot: usize) {
         self.queues.forget(slot, &mut self.scheduler);
+        self.gathering.forget(queues_of(slot));
     }
 
     /// Another release rule and other bounds for what comes from now on and what waits.

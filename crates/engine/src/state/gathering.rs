@@ -44,6 +44,15 @@ impl Gathering {
         };
     }
 
+    /// Another model has these queues now.
+    pub(super) fn forget(&mut self, queues: impl Iterator<Item = QueueIndex>) {
+        for queue in queues {
+            if let Some(row) = self.of_row.get_mut(queue.0) {
+                *row = 0;
+            }
+        }
+    }
+
     /// Whether such a request waits for others.
     fn takes(&mut self, queue: QueueIndex, rows: usize, now: Nanos) -> bool {
         let row = self.of_row.get(queue.0).copied().unwrap_or_default();
@@ -107,5 +116,32 @@ impl State {
         if waited.is_some_and(|waited| waited.0 >= GATHERING_MAX.as_nanos() as u64) {
             self.release(now, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_to_be_small_waits_and_a_new_model_is_not_known() {
+        let (queue, now) = (QueueIndex(3), Nanos(7));
+        let mut gathering = Gathering {
+            is_on: true,
+            ..Gathering::default()
+        };
+        assert!(!gathering.takes(queue, 1, now), "nothing is known");
+        gathering.note(queue, 10, 50_000);
+        assert_eq!(gathering.of_row[3], 5_001);
+        assert!(gathering.takes(queue, 3, now));
+        assert_eq!(gathering.since, Some(now));
+        assert!(!gathering.takes(queue, 1, now), "more than 20 us in all");
+        gathering.decided();
+        assert!(gathering.takes(queue, 1, now));
+        gathering.forget([QueueIndex(3), QueueIndex(99)].into_iter());
+        gathering.decided();
+        assert!(!gathering.takes(queue, 1, now));
+        gathering.note(queue, 1, 1_000_000);
+        assert!(!gathering.takes(queue, 1, now), "it is not small");
     }
 }
