@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::Absent;
 use super::model::Edition;
 use crate::limits::SLOTS_MAX;
 use crate::orders::EditionId;
@@ -82,12 +81,6 @@ impl Catalog {
     /// The current edition of a slot.
     pub(super) fn current_of(&self, slot: usize) -> Option<&Arc<Edition>> {
         self.slots.get(slot)?.current.as_ref()
-    }
-
-    /// The model of this name as it is served now.
-    pub(super) fn served(&self, name: &str) -> Result<Arc<Edition>, Absent> {
-        let slot = self.slot_of(name).ok_or(Absent::Unknown)?;
-        self.current_of(slot).cloned().ok_or(Absent::NotLoaded)
     }
 
     /// Every edition that a batch may name.

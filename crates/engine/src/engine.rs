@@ -9,7 +9,6 @@ use albacore_batching::{Config, Policy};
 use albacore_os::OsError;
 
 use crate::catalog::NoSlot;
-use crate::glance::Glance;
 use crate::load::LoadedModel;
 use crate::model::{Edition, Objective};
 use crate::request::ModelHandle;
@@ -306,14 +305,6 @@ impl Engine {
     /// [`Absent`].
     pub fn model(&self, name: &str) -> Result<ModelHandle, Absent> {
         ModelHandle::new(&self.shared, name)
-    }
-
-    /// The model called `name`, only to ask whether a request of it could be in time.
-    ///
-    /// # Errors
-    /// [`Absent`].
-    pub fn glance(&self, name: &str) -> Result<Glance, Absent> {
-        Glance::new(&self.shared, name)
     }
 
     /// From now on exactly these models are to be served, with these objectives. Those that were not

@@ -16,7 +16,6 @@ mod counters;
 mod cpus;
 mod delivery;
 mod engine;
-mod glance;
 mod histogram;
 mod hold;
 mod kind;
@@ -43,7 +42,6 @@ pub use catalog::NoSlot;
 pub use engine::{
     Absent, Engine, EngineConfig, EngineEvent, Gatherer, InstallError, Observer, Rules, StartError,
 };
-pub use glance::Glance;
 pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name};
 pub use load::LoadedModel;

@@ -42,25 +42,20 @@ pub struct ModelHandle {
 impl ModelHandle {
     pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Result<Self, Absent> {
         let edition = shared.change(|state, _, _| {
-            let edition = state.catalog.served(name)?;
+            let slot = state.catalog.slot_of(name).ok_or(Absent::Unknown)?;
+            let current = state.catalog.current_of(slot);
+            let edition = Arc::clone(current.ok_or(Absent::NotLoaded)?);
             state.catalog.pin(edition.id);
             Ok(edition)
         })?;
-        let mut handle = Self::unpinned(shared, edition);
-        handle.is_pinned = true;
-        Ok(handle)
-    }
-
-    /// Of what may be closed at any time: no request may be made of it.
-    pub(super) fn unpinned(shared: &Arc<Shared>, edition: Arc<Edition>) -> Self {
-        Self {
+        Ok(Self {
             shared: Arc::clone(shared),
             edition,
-            is_pinned: false,
+            is_pinned: true,
             by: None,
             since: shared.now(),
             priority: Priority::default(),
-        }
+        })
     }
 
     /// The request that is made of it has only so much time, from now on: it is refused if it could

@@ -7,7 +7,7 @@
 use super::datatype::Datatype;
 use super::limits::{REPLY_BYTES_MAX, TEXT_PER_BYTE};
 use super::refused::{Cause, Refused};
-use albacore_engine::{Absent, Engine, Glance, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
+use albacore_engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
 
 /// The only input tensor.
 pub(super) const INPUT: &str = "input";
@@ -35,23 +35,7 @@ pub(super) fn input_datatype(model: &ModelInfo) -> Datatype {
 
 /// The model of this name and version; an empty version is any.
 pub(super) fn find(engine: &Engine, name: &str, version: &str) -> Result<ModelHandle, Refused> {
-    let model = engine.model(name);
-    present(model.map_err(|absent| (engine, absent)), name, version)
-}
-
-/// As [`find`], only to ask whether a request could be in time.
-pub(super) fn glance(engine: &Engine, name: &str, version: &str) -> Result<Glance, Refused> {
-    let model = engine.glance(name);
-    present(model.map_err(|absent| (engine, absent)), name, version)
-}
-
-/// A model that was looked for, if it is there and has this version.
-fn present<T>(
-    model: Result<T, (&Engine, Absent)>,
-    name: &str,
-    version: &str,
-) -> Result<T, Refused> {
-    let model = model.map_err(|(engine, absent)| match absent {
+    let model = engine.model(name).map_err(|absent| match absent {
         Absent::NotLoaded => {
             let message = format!("model {name:?} is not loaded yet: send the request again later");
             Refused::new(Cause::Unavailable, message)

@@ -12,7 +12,6 @@ mod bounds;
 mod cell;
 mod coding;
 mod datatype;
-mod decimal;
 mod door;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzed;

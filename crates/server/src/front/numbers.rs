@@ -7,8 +7,8 @@
 
 use super::cell::Cells;
 use super::datatype::Datatype;
-use super::decimal::short_f32;
 use super::refused::Refused;
+use albacore_proto::decimal::short_f32;
 
 /// Fills `memory` (rows of `features` values) from the text of a JSON array.
 pub(super) fn fill_from_json(

@@ -12,7 +12,7 @@ use hyper::HeaderMap;
 
 use super::ask::brief;
 use super::refused::{Cause, Refused};
-use albacore_engine::{Glance, ModelHandle, Priority};
+use albacore_engine::{ModelHandle, Priority};
 
 /// The header of both protocols.
 const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
@@ -107,16 +107,6 @@ impl Terms {
             }
         };
         Ok(())
-    }
-
-    /// Whether a request on these terms could be in time.
-    pub(super) fn knock(&self, model: Glance) -> Result<(), Refused> {
-        let model = model.since(self.whole);
-        let model = match self.timeout {
-            None => model,
-            Some(timeout) => model.within(timeout.saturating_sub(self.arrival.elapsed())),
-        };
-        Ok(model.knock()?)
     }
 
     /// The model with the terms of the request that is made of it.

@@ -77,9 +77,7 @@ fn long_inline_tests_have_a_file_of_their_own() {
 #[test]
 fn crates_are_small() {
     let mut lines = std::collections::BTreeMap::<String, usize>::new();
-    // What fuzz targets call is in no product: see the next law.
-    let is_product = |source: &Source| !source.path.ends_with("/fuzzed.rs");
-    for source in own_sources().into_iter().filter(is_product) {
+    for source in own_sources() {
         *lines.entry(source.krate.clone()).or_default() += product_lines(&source);
     }
     let offences = lines
@@ -91,23 +89,6 @@ fn crates_are_small() {
             Offence::of(format!("crates/{k}"), what)
         });
     assert_kept("Crates are small.", offences);
-}
-
-#[test]
-fn what_fuzz_targets_call_is_in_no_product() {
-    let offences = own_sources().into_iter().flat_map(|source| {
-        let is_free = |index: &usize| {
-            source.code[*index].trim_end().ends_with("mod fuzzed;")
-                && source.lines[index.saturating_sub(1)].trim() != "#[cfg(any(test, fuzzing))]"
-        };
-        let free: Vec<_> = (0..source.lines.len()).filter(is_free).collect();
-        let of = |index: usize| {
-            let place = format!("{}:{}", source.path, index + 1);
-            Offence::of(place, "write #[cfg(any(test, fuzzing))] before it")
-        };
-        free.into_iter().map(of).collect::<Vec<_>>()
-    });
-    assert_kept("Modules for fuzz targets are in no product.", offences);
 }
 
 #[test]

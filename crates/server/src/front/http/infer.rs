@@ -61,11 +61,11 @@ impl Http {
         known: &mut Known,
     ) -> Result<Results, Refused> {
         let engine = &self.front.engine;
-        let head = ask::glance(engine, name, version).and_then(|model| {
+        let head = ask::find(engine, name, version).and_then(|model| {
             let (json_bytes, terms) = (json_bytes(headers)?, Terms::of(start, headers)?);
             known.model = name.clone().into_owned();
             // Before the body is read: that is most of what a refusal would cost.
-            terms.knock(model)?;
+            terms.applied_to(model).knock()?;
             Ok((json_bytes, terms))
         });
         let (json_bytes, mut terms) = match head {
