@@ -22,6 +22,10 @@ use crate::drive::{LoadError, Sample};
 /// How long an answer may take before it counts as none: a server that hangs must not hang the run.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// The least that the generator sleeps. What is due meanwhile is sent together and up to this much late, which its
+/// latency includes: tens of thousands of sleeps in a second would take the cpus from the server.
+const SLEEP_MIN: Duration = Duration::from_micros(50);
+
 /// A request that is to be sent.
 #[derive(Clone, Copy)]
 struct Due {
@@ -89,7 +93,7 @@ impl Run {
         for (index, &intended) in times.iter().enumerate() {
             let left = intended.saturating_sub(self.start.elapsed());
             if !left.is_zero() {
-                alarm.set(left)?;
+                alarm.set(left.max(SLEEP_MIN))?;
                 readable
                     .readable()
                     .await

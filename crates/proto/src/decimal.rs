@@ -19,8 +19,8 @@ const TENS: [f64; 16] = [
 const BEYOND: u64 = (1 << 29) - 1;
 const BETWEEN: u64 = 1 << 28;
 
-/// The number at the start of `text`, and how many bytes it has, if it is one of these: `-`, digits, a
-/// point, digits; and no digit, point or exponent follows.
+/// The number at the start of `text`, and how many bytes it has, if it is one of these, as JSON spells them: `-`, digits
+/// without leading zeros, a point, digits; and no digit, point or exponent follows.
 #[must_use]
 pub fn short_f32(text: &[u8]) -> Option<(f32, usize)> {
     let is_negative = text.first() == Some(&b'-');
@@ -40,7 +40,10 @@ pub fn short_f32(text: &[u8]) -> Option<(f32, usize)> {
         }
         at += 1;
     }
-    if digits == 0 {
+    let start = usize::from(is_negative);
+    let is_padded =
+        text.get(start) == Some(&b'0') && text.get(start + 1).is_some_and(u8::is_ascii_digit);
+    if digits == 0 || is_padded || point.is_some_and(|at| at == 0 || at == digits) {
         return None;
     }
     let behind = digits - point.unwrap_or(digits);
@@ -97,6 +100,11 @@ mod tests {
             ".",
             "null",
             "1.2.3",
+            "1.",
+            ".5",
+            "-.5",
+            "01",
+            "-00.5",
         ] {
             assert_eq!(short_f32(text.as_bytes()), None, "{text}");
         }

@@ -1,6 +1,6 @@
 //! The `data` of a JSON tensor, read straight into rows.
 //!
-//! The caller has checked that the text is JSON; this reads the numbers. Flat (`[1, 2, 3, 4]`) and
+//! Nobody has checked that the text is JSON: what is not is refused. Flat (`[1, 2, 3, 4]`) and
 //! nested (`[[1, 2], [3, 4]]`) data are the same row-major values. `null` is a missing value,
 //! because JSON cannot spell NaN. Nothing recurses and nothing is kept: time is linear in the text,
 //! memory constant.
@@ -8,6 +8,7 @@
 use super::cell::Cells;
 use super::datatype::Datatype;
 use super::refused::Refused;
+use albacore_proto::array::is_number;
 use albacore_proto::decimal::short_f32;
 
 /// Fills `memory` (rows of `features` values) from the text of a JSON array.
@@ -166,13 +167,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes one value.
+/// Writes one value, if it is spelled as JSON spells it.
 fn put(token: &str, cells: &mut Cells<'_>) -> Result<(), Refused> {
     let parsed = match (cells.datatype(), token.as_bytes().first()) {
         (_, Some(b'n')) if token == "null" => {
             cells.put_f32(f32::NAN);
             return Ok(());
         }
+        (_, Some(b'-' | b'0'..=b'9')) if !is_number(token) => None,
         (Datatype::Fp32, Some(b'-' | b'0'..=b'9')) => token
             .parse()
             .ok()

@@ -1,8 +1,8 @@
 //! The body of an HTTP infer call: JSON, then the bytes of binary tensors.
 //!
-//! Two passes over the JSON: the first (serde) finds the structure and checks that it is JSON,
-//! leaving `data` as a piece of text; the second (`numbers`) reads that text straight into the
-//! reservation. Unknown keys are skipped.
+//! The array of `data` is cut out by its brackets, what is left is parsed by serde, and `numbers` reads the
+//! array straight into the reservation: only so is each number looked at once. Where the cut was wrong, the
+//! whole is parsed, and `data` left as a piece of text. Unknown keys are skipped.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
@@ -15,6 +15,7 @@ use super::super::refused::Refused;
 use super::super::terms::{Terms, whole_number};
 use super::super::{numbers, raw};
 use albacore_engine::{KindSet, ModelInfo};
+use albacore_proto::array::Apart;
 
 /// An infer call that passed all checks but those of its numbers.
 #[derive(Debug)]
@@ -31,13 +32,14 @@ pub(super) struct Call<'a> {
     pub(super) id: Option<String>,
     data: Data<'a>,
     features: usize,
-    timeout: Option<&'a str>,
-    priority: Option<&'a str>,
+    timeout: Option<String>,
+    priority: Option<String>,
 }
 
 #[derive(Debug)]
 enum Data<'a> {
-    Text(&'a str),
+    /// An array, and all of the JSON that it is part of.
+    Text(&'a str, &'a [u8]),
     Bytes(&'a [u8]),
 }
 
@@ -60,8 +62,25 @@ impl<'a> Call<'a> {
                     "Inference-Header-Content-Length is {said}, but the body has {have} bytes"
                 ))
             })?;
+        if let Some(apart) = Apart::of(json)
+            && let Ok(document) = serde_json::from_slice::<Document<'_>>(&apart.rest)
+            && document.text().is_some_and(|text| apart.stands_for(text))
+        {
+            return Self::checked(model, document, Some(apart.array), (json, binary));
+        }
         let document: Document<'a> =
             serde_json::from_slice(json).map_err(|error| not_json(json, &error))?;
+        let text = document.text();
+        Self::checked(model, document, text, (json, binary))
+    }
+
+    /// A request whose data, if they are part of the JSON, are `text`.
+    fn checked(
+        model: &ModelInfo,
+        document: Document<'_>,
+        text: Option<&'a str>,
+        (json, binary): (&'a [u8], &'a [u8]),
+    ) -> Result<Self, Refused> {
         let [input] = &document.inputs.0[..] else {
             let inputs = document.inputs.0.len();
             return Err(Refused::invalid(format!(
@@ -76,7 +95,8 @@ impl<'a> Call<'a> {
         };
         let (datatype, rows) = ask::check_input(model, &declared)?;
         let values = rows * model.features;
-        let data = input.data(values, datatype, binary)?;
+        let text = text.map(|text| (text, json));
+        let data = input.data((values, datatype), text, binary)?;
         let (wanted, kinds) = document.wanted(model)?;
         Ok(Self {
             rows,
@@ -85,8 +105,8 @@ impl<'a> Call<'a> {
             kinds,
             data,
             features: model.features,
-            timeout: document.parameter(|all| all.timeout),
-            priority: document.parameter(|all| all.priority),
+            timeout: document.parameter(|all| all.timeout).map(str::to_owned),
+            priority: document.parameter(|all| all.priority).map(str::to_owned),
             id: document.id,
         })
     }
@@ -123,10 +143,10 @@ impl<'a> Call<'a> {
 
     /// Takes what the parameters say about the request's time into `terms`.
     pub(super) fn set(&self, terms: &mut Terms) -> Result<(), Refused> {
-        if let Some(text) = self.timeout {
+        if let Some(text) = &self.timeout {
             terms.set_timeout(whole_number(text))?;
         }
-        if let Some(text) = self.priority {
+        if let Some(text) = &self.priority {
             terms.set_priority(whole_number(text))?;
         }
         Ok(())
@@ -135,7 +155,14 @@ impl<'a> Call<'a> {
     /// Writes the rows.
     pub(super) fn fill(&self, memory: &mut [u8]) -> Result<(), Refused> {
         match self.data {
-            Data::Text(text) => numbers::fill_from_json(self.datatype, self.features, text, memory),
+            Data::Text(text, json) => {
+                let filled = numbers::fill_from_json(self.datatype, self.features, text, memory);
+                // What is no JSON is refused as that, whatever else the numbers have.
+                filled.map_err(|refused| {
+                    let error = serde_json::from_slice::<IgnoredAny>(json).err();
+                    error.map_or(refused, |error| not_json(json, &error))
+                })
+            }
             Data::Bytes(bytes) => raw::fill_from_bytes(self.datatype, bytes, memory),
         }
     }
@@ -191,15 +218,15 @@ struct OutputParameters {
     shared_memory_region: Option<IgnoredAny>,
 }
 
-impl<'a> Input<'a> {
+impl Input<'_> {
     /// Where the values are; sizes are checked here, so that no memory is taken for a shape that
     /// lies.
-    fn data(
+    fn data<'b>(
         &self,
-        values: usize,
-        datatype: Datatype,
-        binary: &'a [u8],
-    ) -> Result<Data<'a>, Refused> {
+        (values, datatype): (usize, Datatype),
+        text: Option<(&'b str, &'b [u8])>,
+        binary: &'b [u8],
+    ) -> Result<Data<'b>, Refused> {
         let parameters = self.parameters.as_ref();
         if parameters.is_some_and(|parameters| parameters.shared_memory_region.is_some()) {
             return Err(Refused::invalid(
@@ -207,7 +234,7 @@ impl<'a> Input<'a> {
             ));
         }
         match (
-            self.data,
+            text,
             parameters.and_then(|parameters| parameters.binary_data_size),
         ) {
             (None, Some(said)) => {
@@ -229,21 +256,28 @@ impl<'a> Input<'a> {
                 "{} bytes follow the JSON, but input \"input\" has no binary_data_size",
                 binary.len()
             ))),
-            (Some(data), None) => {
-                let text = data.get();
+            (Some((text, json)), None) => {
                 // Each value needs a digit and a separator.
                 if text.len() / 2 < values {
                     return Err(Refused::invalid(format!(
                         "input \"input\" has less data than the {values} values of its shape"
                     )));
                 }
-                Ok(Data::Text(text))
+                Ok(Data::Text(text, json))
             }
         }
     }
 }
 
 impl<'a> Document<'a> {
+    /// The data of the input if it is one.
+    fn text(&self) -> Option<&'a str> {
+        match &self.inputs.0[..] {
+            [input] => input.data.map(RawValue::get),
+            _ => None,
+        }
+    }
+
     /// The text of a parameter.
     fn parameter(
         &self,

@@ -159,7 +159,57 @@ fn what_is_wrong_is_said() {
     }
 }
 
+/// Requests whose first array behind `"data":` is not the tensor's, or not an array.
+#[test]
+fn an_array_that_is_not_the_data_is_not_taken_for_it() {
+    let data = r#"{"name":"input","shape":[1,2],"datatype":"FP32","data":[3,4]}"#;
+    for before in [
+        r#""parameters":{"data":[1,2]}"#,
+        r#""x":"\\","data":[1,2]"#,
+        r#""id":"\"data\":[1,2]""#,
+        r#""outputs":[{"name":"output","data":[0,0]}]"#,
+    ] {
+        let body = format!("{{{before},\"inputs\":[{data}]}}");
+        assert_eq!(rows(body.as_bytes(), None).unwrap(), [3.0, 4.0], "{body}");
+    }
+    let twice = format!("{{\"inputs\":[{data},{data}]}}");
+    let said = rows(twice.as_bytes(), None).unwrap_err();
+    assert!(said.contains("2 inputs"), "{said}");
+}
+
+/// Words without numbers: places in the text differ with the spelling of the key.
+fn words(said: &str) -> String {
+    said.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
 proptest! {
+    /// A key that is spelled with an escape keeps the array from being cut out.
+    #[test]
+    fn a_cut_body_is_read_as_the_whole(
+        edits in prop::collection::vec((0_usize..60, "[0-9.eE+,\\[\\]\"\\\\ {}:NInulltrefas-]"), 0..5),
+        is_replaced in any::<bool>(),
+    ) {
+        let mut body = r#""data": [[1.5, -20], [3e1, null]]}], "id": "x"}"#.to_owned();
+        for (at, piece) in edits {
+            let at = "\"data\"".len() + at % (body.len() - "\"data\"".len());
+            let end = if is_replaced { at + 1 } else { at };
+            body.replace_range(at..end, &piece);
+        }
+        let head = r#"{"inputs": [{"name": "input", "shape": [2, 2], "datatype": "FP32", "#;
+        let cut = rows(format!("{head}{body}").as_bytes(), None);
+        let body = body.replacen("\"data\"", "\"d\\u0061ta\"", 1);
+        let whole = rows(format!("{head}{body}").as_bytes(), None);
+        match (cut, whole) {
+            (Ok(cut), Ok(whole)) => prop_assert_eq!(
+                cut.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
+                whole.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
+                "{}", body
+            ),
+            (Err(cut), Err(whole)) => prop_assert_eq!(words(&cut), words(&whole), "{}", body),
+            (cut, whole) => prop_assert!(false, "{body}: {cut:?} where the whole is {whole:?}"),
+        }
+    }
+
     #[test]
     fn arbitrary_bodies_never_panic(
         body in prop::collection::vec(any::<u8>(), 0..200),

@@ -1,0 +1,159 @@
+//! The array of numbers in the JSON of an infer request, apart from the rest.
+//!
+//! Nearly all of such a body is one array. Who looks for its end by a JSON parser and then reads its numbers looks at each
+//! byte twice; its brackets alone tell the end in a small part of that time.
+//!
+//! **Approach.** The array behind the first `"data":` is cut out and a zero put in its place. The rest is short and is parsed
+//! as JSON. Whether that place really was the tensor's data, and not part of a string or of another object, only that parse
+//! knows: [`Apart::stands_for`] compares where the value lies that it found. If it says no, or the rest is no JSON, nothing
+//! is known and the whole has to be parsed.
+//!
+//! **Limits.** The array itself is not looked at but for its brackets: its reader has to refuse all that JSON does
+//! ([`is_number`]).
+
+use memchr::{memchr2_iter, memmem};
+
+const KEY: &[u8] = b"\"data\"";
+
+/// A request whose array was cut out.
+#[derive(Debug)]
+pub struct Apart<'a> {
+    /// The array with its brackets.
+    pub array: &'a str,
+    /// The request with a `0` for it.
+    pub rest: Vec<u8>,
+    /// Where that is in `rest`.
+    at: usize,
+}
+
+impl<'a> Apart<'a> {
+    /// Cuts the array behind the first `"data":` out of `json`; `None` if there is none that is text.
+    #[must_use]
+    pub fn of(json: &'a [u8]) -> Option<Self> {
+        let colon = after_space(json, memmem::find(json, KEY)? + KEY.len());
+        if json.get(colon) != Some(&b':') {
+            return None;
+        }
+        let at = after_space(json, colon + 1);
+        let behind = json.get(at..)?;
+        let length = array_length(behind)?;
+        let (array, end) = behind.split_at_checked(length)?;
+        let rest = [json.get(..at)?, b"0", end].concat();
+        let array = std::str::from_utf8(array).ok()?;
+        Some(Self { array, rest, at })
+    }
+
+    /// Whether `value`, a part of `rest`, is what stands there for the array.
+    #[must_use]
+    pub fn stands_for(&self, value: &str) -> bool {
+        let place = self.rest.get(self.at..).unwrap_or_default();
+        value == "0" && std::ptr::eq(place.as_ptr(), value.as_ptr())
+    }
+}
+
+fn after_space(json: &[u8], from: usize) -> usize {
+    let rest = json.get(from..).unwrap_or_default();
+    let is_space = |byte: &&u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
+    from + rest.iter().take_while(is_space).count()
+}
+
+/// Bytes of the array that `json` begins with, taken that it has no brackets in strings.
+fn array_length(json: &[u8]) -> Option<usize> {
+    if json.first() != Some(&b'[') {
+        return None;
+    }
+    let mut open = 0_usize;
+    for at in memchr2_iter(b'[', b']', json) {
+        open = if json[at] == b'[' { open + 1 } else { open - 1 };
+        if open == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// Whether `text` is a number as JSON spells it (RFC 8259, section 6): no leading zeros, digits on both sides of a point.
+#[must_use]
+pub fn is_number(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let text = text.strip_prefix('-').unwrap_or(text);
+    let (decimal, exponent) = match text.split_once(['e', 'E']) {
+        Some((decimal, exponent)) => (decimal, Some(exponent)),
+        None => (text, None),
+    };
+    let (whole, fraction) = match decimal.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (decimal, None),
+    };
+    let has_sense = exponent.is_none_or(|it| digits(it.strip_prefix(['+', '-']).unwrap_or(it)));
+    has_sense
+        && digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_array_is_apart_from_the_rest() {
+        let json = br#"{"inputs": [{"data" : [[1, 2], [3]], "name": "x"}], "outputs": []}"#;
+        let apart = Apart::of(json).expect("an array");
+        assert_eq!(apart.array, "[[1, 2], [3]]");
+        let rest = r#"{"inputs": [{"data" : 0, "name": "x"}], "outputs": []}"#;
+        assert_eq!(apart.rest, rest.as_bytes());
+        let text = std::str::from_utf8(&apart.rest).expect("text");
+        let zero = text.find('0').expect("a zero");
+        assert!(apart.stands_for(&text[zero..=zero]));
+    }
+
+    #[test]
+    fn another_zero_does_not_stand_for_it() {
+        let json = br#"{"x": 0, "y": "\"data\":[1]", "z": 0}"#;
+        assert_eq!(Apart::of(json).map(|apart| apart.array), None);
+        let json = br#"{"x": 0, "data": [1], "z": 0}"#;
+        let apart = Apart::of(json).expect("an array");
+        let text = std::str::from_utf8(&apart.rest).expect("text");
+        let zeros: Vec<_> = text.match_indices('0').collect();
+        let stands: Vec<_> = zeros
+            .iter()
+            .map(|(_, zero)| apart.stands_for(zero))
+            .collect();
+        assert_eq!(stands, [false, true, false]);
+        assert!(!apart.stands_for("0"));
+    }
+
+    #[test]
+    fn what_has_no_array_is_left_whole() {
+        for json in [
+            "",
+            "{}",
+            r#"{"data"#,
+            r#"{"data":"#,
+            r#"{"data": 1}"#,
+            r#"{"data": [[1]"#,
+            r#""data""#,
+        ] {
+            assert!(Apart::of(json.as_bytes()).is_none(), "{json}");
+        }
+        assert!(Apart::of(b"\"data\":[\xff]").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64), end in "[\\[\\]0-9,\" ]{0,24}") {
+            let whole = [&bytes[..], b"\"data\":[", end.as_bytes()].concat();
+            if let Some(apart) = Apart::of(&whole) {
+                prop_assert_eq!(apart.array.len() + apart.rest.len(), whole.len() + 1);
+            }
+        }
+
+        #[test]
+        fn a_number_is_what_serde_takes_for_one(text in "-?[0-9.eE+-]{0,7}") {
+            prop_assert_eq!(is_number(&text), serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok(), "{}", text);
+        }
+    }
+}
