@@ -1,7 +1,7 @@
 //! Messages and services that cross a process border: the Open Inference Protocol v2 (package
 //! `inference`), and the parameters of serving pods (package `albacore.params.v1`).
 //!
-//! No logic: the wire only, which in the protocol's JSON form is an array (`array`) of decimal numbers (`decimal`). The code is written from `proto/*.proto` by `cargo run -p
+//! Nothing of what messages mean: the wire only, which in the protocol's JSON form is an array (`array`) of decimal numbers (`decimal`). The code is written from `proto/*.proto` by `cargo run -p
 //! albacore-xtask -- proto` and committed, so that neither a build script nor `protoc` is needed; a
 //! test in `xtask` compares.
 #![forbid(unsafe_code)]
