@@ -15,6 +15,9 @@ use memchr::{memchr2_iter, memmem};
 
 const KEY: &[u8] = b"\"data\"";
 
+/// Bytes that the rest may have, which is copied: names and parameters take a few hundred.
+const REST_BYTES_MAX: usize = 16 << 10;
+
 /// A request whose array was cut out.
 #[derive(Debug)]
 pub struct Apart<'a> {
@@ -27,7 +30,7 @@ pub struct Apart<'a> {
 }
 
 impl<'a> Apart<'a> {
-    /// Cuts the array behind the first `"data":` out of `json`; `None` if there is none that is text.
+    /// Cuts the array behind the first `"data":` out of `json`; `None` if there is none that is text, or much beside it.
     #[must_use]
     pub fn of(json: &'a [u8]) -> Option<Self> {
         let colon = after_space(json, memmem::find(json, KEY)? + KEY.len());
@@ -37,6 +40,9 @@ impl<'a> Apart<'a> {
         let at = after_space(json, colon + 1);
         let behind = json.get(at..)?;
         let length = array_length(behind)?;
+        if json.len() - length > REST_BYTES_MAX {
+            return None;
+        }
         let (array, end) = behind.split_at_checked(length)?;
         let rest = [json.get(..at)?, b"0", end].concat();
         let array = std::str::from_utf8(array).ok()?;
@@ -140,6 +146,8 @@ mod tests {
             assert!(Apart::of(json.as_bytes()).is_none(), "{json}");
         }
         assert!(Apart::of(b"\"data\":[\xff]").is_none());
+        let much = [b"\"data\":[1]", &[b' '; REST_BYTES_MAX][..]].concat();
+        assert!(Apart::of(&much).is_none());
     }
 
     proptest! {
