@@ -75,12 +75,16 @@ SERVERS = {"albacore": albacore, "gunicorn": gunicorn, "FastAPI": fastapi, "MLSe
 VALUES_ONLY = {"MLServer"}
 
 
+class NotStarted(Exception):
+    """A server does not start; what it printed last."""
+
+
 class Running:
     """A server that answers; ended with everything that it started."""
 
     def __init__(self, name, model, args):
         self.folder = tempfile.TemporaryDirectory()
-        self.port, self.args = free_port(), args
+        self.name, self.port, self.args = name, free_port(), args
         folder = pathlib.Path(self.folder.name)
         command, environment = SERVERS[name](model, self.port, folder, args)
         environment = os.environ | environment | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -91,7 +95,7 @@ class Running:
             if self.process.poll() is not None or time.monotonic() > end:
                 text = (folder / "log").read_text()[-2000:]
                 self.__exit__()
-                raise SystemExit(f"{name} does not start:\n{text}")
+                raise NotStarted(f"{name} does not start:\n{text}")
             time.sleep(0.2)
         meta = model.with_suffix(".meta.json")
         self.features = json.loads(meta.read_text())["num_feature"] if meta.exists() else self.told_features()
@@ -159,24 +163,35 @@ class Running:
         self.folder.cleanup()
 
 
+def search(server, mix, found):
+    """Adds what one server reaches to what was found of it."""
+    said = server.ask(mix, "--search")
+    if "error" in said:
+        print(f"<!-- {server.name}: {said['error']} -->", flush=True)
+        return
+    found["rates"].append(said["highest"]["goodput"])
+    within = [run for run in said["runs"] if run["rate"] <= said["highest"]["rate"]]
+    if within:
+        found["cpu"].append(within[-1]["cpu_seconds_per_1000_rows"])
+    rate = max(1.0, said["highest"]["rate"] / 10)
+    light = server.ask(mix, "--rate", f"{rate:.1f}")
+    found["light"] = (rate, light["runs"][0]["p50_ms"])
+
+
 def compare(model, mix, args):
-    """By server: goodputs, CPU-seconds, and p50 at a tenth of the rate with ours beside it."""
+    """By server: goodputs, CPU-seconds, and p50 at a tenth of the rate with ours beside it. A peer that does not start
+    is left out, and said."""
     asked = [name for name in args.only if name not in VALUES_ONLY or "contribs" not in mix]
     found = {name: {"rates": [], "cpu": []} for name in asked}
     for _ in range(args.rounds):
         for name in asked:
-            with Running(name, model, args) as server:
-                said = server.ask(mix, "--search")
-                if "error" in said:
-                    print(f"<!-- {name}: {said['error']} -->", flush=True)
-                    continue
-                found[name]["rates"].append(said["highest"]["goodput"])
-                within = [run for run in said["runs"] if run["rate"] <= said["highest"]["rate"]]
-                if within:
-                    found[name]["cpu"].append(within[-1]["cpu_seconds_per_1000_rows"])
-                rate = max(1.0, said["highest"]["rate"] / 10)
-                light = server.ask(mix, "--rate", f"{rate:.1f}")
-                found[name]["light"] = (rate, light["runs"][0]["p50_ms"])
+            try:
+                with Running(name, model, args) as server:
+                    search(server, mix, found[name])
+            except NotStarted as error:
+                if name == "albacore":
+                    raise
+                print(f"<!-- {error} -->", flush=True)
     for name, of in found.items():
         if name != "albacore" and "light" in of and "albacore" in found:
             with Running("albacore", model, args) as server:

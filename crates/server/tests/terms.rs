@@ -4,7 +4,9 @@
 
 mod running;
 
-use std::time::Duration;
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use albacore_proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use albacore_proto::inference::infer_parameter::ParameterChoice;
@@ -12,7 +14,7 @@ use albacore_proto::inference::model_infer_request::{
     InferInputTensor, InferRequestedOutputTensor,
 };
 use albacore_proto::inference::{InferParameter, InferTensorContents, ModelInferRequest};
-use running::{Answer, Running};
+use running::{Answer, PATIENCE, Running};
 use serde_json::json;
 use tonic::Code;
 use tonic::transport::Channel;
@@ -204,9 +206,32 @@ async fn what_cannot_be_in_time_for_its_own_deadline_is_refused_over_both_protoc
     }
 }
 
+/// Waits until the kernel stamps what arrives, which on a busy machine it begins to do a while after it is asked to; it
+/// goes on as long as the socket is open.
+fn stamping() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    albacore_os::stamp_arrivals(&listener).unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (served, _) = listener.accept().unwrap();
+    let mut reader = albacore_os::ArrivalReader::default();
+    let start = Instant::now();
+    let mut is_stamped = || {
+        client.write_all(b"x").unwrap();
+        let arrived = reader.receive(&served, &mut [0; 16]).unwrap();
+        arrived.waited.is_some()
+    };
+    while !is_stamped() {
+        // bound: PATIENCE
+        assert!(start.elapsed() < PATIENCE, "the kernel stamps nothing");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    listener
+}
+
 #[tokio::test]
 async fn the_time_that_a_request_lay_in_the_socket_is_part_of_its_time() {
     let server = start();
+    let _stamping = stamping();
     assert_eq!(post(&server, None, json!({})).status, 200);
     let front = server.pid().to_string();
     let tell = |signal: &str| {
