@@ -8,10 +8,12 @@
 //! knows: [`Apart::stands_for`] compares where the value lies that it found. If it says no, or the rest is no JSON, nothing
 //! is known and the whole has to be parsed.
 //!
-//! **Limits.** The array itself is not looked at but for its brackets: its reader has to refuse all that JSON does
-//! ([`is_number`]).
+//! **Limits.** The array itself is not looked at but for its brackets: who reads it ([`Reader`]) has to refuse all that JSON
+//! does ([`is_number`]).
 
 use memchr::{memchr2_iter, memmem};
+
+use crate::decimal::short_f32;
 
 const KEY: &[u8] = b"\"data\"";
 
@@ -76,6 +78,54 @@ fn array_length(json: &[u8]) -> Option<usize> {
         }
     }
     None
+}
+
+/// A place in the text of an array.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Before the first byte.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The next byte that is not white space.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u8> {
+        self.at = after_space(self.text.as_bytes(), self.at);
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Steps over `byte` if it is next.
+    #[inline]
+    pub fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Steps over the next value if it is a short number of binary32 ([`short_f32`]).
+    pub fn short_f32(&mut self) -> Option<f32> {
+        self.peek();
+        let (value, length) = short_f32(self.text.as_bytes().get(self.at..)?)?;
+        self.at += length;
+        Some(value)
+    }
+
+    /// Steps over the bytes up to the next separator.
+    pub fn token(&mut self) -> &'a str {
+        self.peek();
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let is_end = |byte| matches!(byte, b',' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+        let length = rest.bytes().position(is_end).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length] // the separators are ASCII: a character border
+    }
 }
 
 /// Whether `text` is a number as JSON spells it (RFC 8259, section 6): no leading zeros, digits on both sides of a point.
@@ -148,6 +198,17 @@ mod tests {
         assert!(Apart::of(b"\"data\":[\xff]").is_none());
         let much = [b"\"data\":[1]", &[b' '; REST_BYTES_MAX][..]].concat();
         assert!(Apart::of(&much).is_none());
+    }
+
+    #[test]
+    fn a_reader_steps_over_values_and_separators() {
+        let mut reader = Reader::new(" [1.5 ,null]");
+        assert!(reader.take(b'[') && !reader.take(b','));
+        assert_eq!(reader.short_f32(), Some(1.5));
+        assert!(reader.take(b',') && reader.short_f32().is_none());
+        assert_eq!((reader.token(), reader.peek()), ("null", Some(b']')));
+        assert!(reader.take(b']') && reader.peek().is_none());
+        assert_eq!(reader.token(), "");
     }
 
     proptest! {

@@ -22,7 +22,7 @@ const BETWEEN: u64 = 1 << 28;
 /// The number at the start of `text`, and how many bytes it has, if it is one of these, as JSON spells them: `-`, digits
 /// without leading zeros, a point, digits; and no digit, point or exponent follows.
 #[must_use]
-pub fn short_f32(text: &[u8]) -> Option<(f32, usize)> {
+pub(crate) fn short_f32(text: &[u8]) -> Option<(f32, usize)> {
     let is_negative = text.first() == Some(&b'-');
     let mut at = usize::from(is_negative);
     let (mut whole, mut digits) = (0_u64, 0_u32);

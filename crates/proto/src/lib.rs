@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
-pub mod decimal;
+mod decimal;
 
 /// Messages, client and server of the Open Inference Protocol v2.
 ///

@@ -8,8 +8,7 @@
 use super::cell::Cells;
 use super::datatype::Datatype;
 use super::refused::Refused;
-use albacore_proto::array::is_number;
-use albacore_proto::decimal::short_f32;
+use albacore_proto::array::{Reader, is_number};
 
 /// Fills `memory` (rows of `features` values) from the text of a JSON array.
 pub(super) fn fill_from_json(
@@ -26,14 +25,14 @@ pub(super) fn fill_from_json(
     }
     let rows = memory.len() / (features * datatype.element().bytes()).max(1);
     let mut cells = Cells::new(datatype, memory);
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader::new(text);
     if !reader.take(b'[') {
         return Err(Refused::invalid("input \"input\": data is not an array"));
     }
     if reader.peek() == Some(b'[') {
         nested(&mut reader, &mut cells, Shape { rows, features })?;
     } else {
-        reader.values(&mut cells)?;
+        values(&mut reader, &mut cells)?;
         let (have, need) = (cells.written(), rows * features);
         if have != need {
             return Err(Refused::invalid(format!(
@@ -73,7 +72,7 @@ fn nested(
             )));
         }
         let before = cells.written();
-        reader.values(cells)?;
+        values(reader, cells)?;
         let values = cells.written() - before;
         if values != features {
             return Err(Refused::invalid(format!(
@@ -96,74 +95,24 @@ fn nested(
     Ok(())
 }
 
-/// A place in the text.
-struct Reader<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    /// The next byte that is not white space.
-    fn peek(&mut self) -> Option<u8> {
-        let bytes = self.text.as_bytes();
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(self.at) {
-            self.at += 1;
+/// Reads values up to and over the closing bracket. Those beyond the memory are counted, not written.
+fn values(reader: &mut Reader<'_>, cells: &mut Cells<'_>) -> Result<(), Refused> {
+    if reader.take(b']') {
+        return Ok(());
+    }
+    let is_short = cells.datatype() == Datatype::Fp32;
+    loop {
+        // bound: each turn consumes at least one byte of the text or ends
+        match is_short.then(|| reader.short_f32()).flatten() {
+            Some(value) => cells.put_f32(value),
+            None => put(reader.token(), cells)?,
         }
-        bytes.get(self.at).copied()
-    }
-
-    /// Steps over `byte` if it is next.
-    fn take(&mut self, byte: u8) -> bool {
-        let is_next = self.peek() == Some(byte);
-        self.at += usize::from(is_next);
-        is_next
-    }
-
-    /// Values up to and over the closing bracket. Values beyond the memory are counted, not
-    /// written.
-    fn values(&mut self, cells: &mut Cells<'_>) -> Result<(), Refused> {
-        if self.take(b']') {
+        if reader.take(b']') {
             return Ok(());
         }
-        loop {
-            // bound: each turn consumes at least one byte of the text or ends
-            if !self.short(cells) {
-                put(self.token(), cells)?;
-            }
-            if self.take(b']') {
-                return Ok(());
-            }
-            if !self.take(b',') {
-                return Err(cells.refused("the array of data is cut off"));
-            }
+        if !reader.take(b',') {
+            return Err(cells.refused("the array of data is cut off"));
         }
-    }
-
-    /// Writes the next value if it is a short number of binary32.
-    fn short(&mut self, cells: &mut Cells<'_>) -> bool {
-        if cells.datatype() != Datatype::Fp32 {
-            return false;
-        }
-        self.peek();
-        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let Some((value, length)) = short_f32(rest) else {
-            return false;
-        };
-        self.at += length;
-        cells.put_f32(value);
-        true
-    }
-
-    /// The bytes up to the next separator.
-    fn token(&mut self) -> &'a str {
-        self.peek();
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let length = rest
-            .bytes()
-            .position(|byte| matches!(byte, b',' | b']' | b' ' | b'\n' | b'\r' | b'\t'))
-            .unwrap_or(rest.len());
-        self.at += length;
-        &rest[..length] // the separators are ASCII: a character border
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Findings {
     pub(crate) slo: Duration,
     pub(crate) windows: Vec<Window>,
     pub(crate) kills: Vec<Kill>,
-    pub(crate) answers_during_kills: albacore_load::Summary,
+    pub(crate) during_kills: albacore_load::Report,
     pub(crate) plan_svg: String,
     pub(crate) cpus: usize,
 }
@@ -156,7 +156,7 @@ fn measure(
     }
     deployment.write(Arm::Albacore)?;
     service.policy(Arm::Albacore.policy(), Duration::from_secs(10))?;
-    let (kills, answers_during_kills) = kill_under_load(service, &requests, rate)?;
+    let (kills, during_kills) = kill_under_load(service, &requests, rate)?;
     let cpus = std::thread::available_parallelism()?.get();
     let slo = load::SLO;
     Ok(Findings {
@@ -165,7 +165,7 @@ fn measure(
         slo,
         windows,
         kills,
-        answers_during_kills,
+        during_kills,
         plan_svg,
         cpus,
     })
@@ -175,7 +175,7 @@ fn kill_under_load(
     service: &mut Service,
     requests: &[albacore_load::Request],
     rate: f64,
-) -> Result<(Vec<Kill>, albacore_load::Summary)> {
+) -> Result<(Vec<Kill>, albacore_load::Report)> {
     println!("Killing {KILLS} workers under the same load");
     let pause = Duration::from_millis(500);
     let length = pause * (KILLS as u32 + 2);
@@ -190,7 +190,8 @@ fn kill_under_load(
     let samples = traffic
         .join()
         .map_err(|_| anyhow::anyhow!("the load thread panicked"))??;
-    Ok((kills, albacore_load::summarize(&samples, length, load::SLO)))
+    let during = albacore_load::Report::of(&samples, length, load::SLO);
+    Ok((kills, during))
 }
 
 /// The deployment's file, rewritten with each arm's policy.

@@ -2,7 +2,7 @@
 
 use albacore_load::percentile;
 
-use super::verdict::{births, judge, ms};
+use super::verdict::{births, judge, meanwhile, ms};
 use super::{Findings, SEED, curves};
 
 const STYLE: &str = "\
@@ -34,7 +34,6 @@ pub(crate) fn html(findings: &Findings) -> String {
         .iter()
         .map(|ratio| format!("{ratio:.2}"))
         .collect();
-    let during = findings.answers_during_kills;
     let kills = kill_rows(findings);
     format!(
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' \
@@ -50,8 +49,7 @@ pub(crate) fn html(findings: &Findings) -> String {
          <p><span class='key kernel'>kernel</span> &middot; <span class='key albacore'>albacore\
          </span></p><h2>The windows in their order</h2>{}\
          <h2>Workers killed under the same load</h2><p>From the birth of a thread to its verified \
-         mask: p50 {:.2} ms, p99 {:.2} ms over {} threads. {} of {} requests were answered \
-         meanwhile.</p><table><tr><th>kill</th><th>worker</th><th>threads</th><th>slowest, ms</th>\
+         mask: p50 {:.2} ms, p99 {:.2} ms over {} threads. {}</p><table><tr><th>kill</th><th>worker</th><th>threads</th><th>slowest, ms</th>\
          </tr>{kills}</table><h2>The plan</h2>{}</html>\n",
         findings.cpus,
         findings.rate,
@@ -66,8 +64,7 @@ pub(crate) fn html(findings: &Findings) -> String {
         ms(percentile(&births, 0.50)),
         ms(percentile(&births, 0.99)),
         births.len(),
-        during.ok,
-        during.sent,
+        meanwhile(&findings.during_kills),
         findings.plan_svg,
     )
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use albacore_load::{Sample, Summary, percentile, summarize};
+use albacore_load::{Report, Sample, Summary, percentile, summarize};
 
 use super::{Arm, Findings, WINDOW};
 
@@ -127,17 +127,25 @@ pub(crate) fn print(findings: &Findings) {
     }
     println!("{}", verdict.sentence);
     let births = births(findings);
-    let during = findings.answers_during_kills;
     println!(
-        "{} workers killed: {} threads born again; birth to verified mask p50 {:.2} ms, p99 {:.2} ms; \
-         {} of {} requests answered meanwhile.",
+        "{} workers killed: {} threads born again; birth to verified mask p50 {:.2} ms, p99 {:.2} ms. {}",
         findings.kills.len(),
         births.len(),
         ms(percentile(&births, 0.50)),
         ms(percentile(&births, 0.99)),
-        during.ok,
-        during.sent,
+        meanwhile(&findings.during_kills),
     );
+}
+
+/// What became of the requests that were sent while workers died.
+pub(crate) fn meanwhile(during: &Report) -> String {
+    let answered = during.good + during.late;
+    let refused = during.shed + during.unavailable;
+    let lost = during.failed + during.unanswered;
+    format!(
+        "Of {} requests meanwhile {answered} were answered, {refused} refused at once (429 or 503), {lost} failed or lost.",
+        during.sent
+    )
 }
 
 pub(crate) fn ms(time: Duration) -> f64 {
@@ -147,6 +155,25 @@ pub(crate) fn ms(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_request_is_said_to_be_answered_refused_or_lost() {
+        let during = Report {
+            sent: 21,
+            good: 6,
+            late: 5,
+            shed: 4,
+            unavailable: 3,
+            failed: 2,
+            unanswered: 1,
+            ..Report::default()
+        };
+        let said = meanwhile(&during);
+        assert!(said.starts_with("Of 21 requests"), "{said}");
+        for part in ["11 were answered", "7 refused", "3 failed or lost"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
 
     #[test]
     fn only_agreeing_pairs_make_a_claim() {
