@@ -59,6 +59,7 @@ impl<'a> Apart<'a> {
     }
 }
 
+#[inline]
 fn after_space(json: &[u8], from: usize) -> usize {
     let rest = json.get(from..).unwrap_or_default();
     let is_space = |byte: &&u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
