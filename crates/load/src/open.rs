@@ -23,7 +23,7 @@ use crate::drive::{LoadError, Sample};
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The least that the generator sleeps. What is due meanwhile is sent together and up to this much late, which its
-/// latency includes: tens of thousands of sleeps in a second would take the cpus from the server.
+/// latency includes. That it saves the generator's cpu time was not seen.
 const SLEEP_MIN: Duration = Duration::from_micros(50);
 
 /// A request that is to be sent.

@@ -18,9 +18,9 @@ async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
     }
 }
 
-/// One worker that has learned what a row costs, and a row; such is the objective.
-async fn promised(objective: Duration) -> (Started, Vec<f32>) {
-    let started = start(config(1, 1), &SMALL).await;
+/// A server that has learned what a row costs, and a row; such is the objective.
+async fn promised(config: EngineConfig, objective: Duration) -> (Started, Vec<f32>) {
+    let started = start(config, &SMALL).await;
     let objective = Objective::of_all(objective, 99.0);
     started
         .engine
@@ -38,14 +38,7 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
         policy,
         ..config(1, 1)
     };
-    let started = start(config, &SMALL).await;
-    let objective = Objective::of_all(Duration::from_secs(2), 99.0);
-    started
-        .engine
-        .declare(&[(SMALL[0], Some(objective))])
-        .unwrap();
-    let row = started.rows(0, 1, 1);
-    learn(&started, value(), &row).await;
+    let (started, row) = promised(config, Duration::from_secs(2)).await;
     let before = started.engine.stats().models[0].batches_total;
     let calls: Vec<_> = (0..10).map(|_| started.submit(0, value(), &row)).collect();
     for call in calls {
@@ -233,7 +226,7 @@ async fn contributions_and_interactions_have_objectives_of_their_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_waited_for_the_front_has_less_time_left() {
     let second = Duration::from_secs(1);
-    let (started, row) = promised(second).await;
+    let (started, row) = promised(config(1, 1), second).await;
     // Nothing has arrived before the engine was there.
     tokio::time::sleep(3 * second).await;
     let reserve = |waited| {
@@ -262,7 +255,7 @@ async fn what_has_waited_for_the_front_has_less_time_left() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_replies_take_long_to_be_written_less_is_let_in() {
-    let (started, row) = promised(Duration::from_secs(2)).await;
+    let (started, row) = promised(config(1, 1), Duration::from_secs(2)).await;
     let reply = started.submit(0, value(), &row).await.unwrap();
     let mut crowd = Vec::new();
     for _ in 0..CROWD {
@@ -281,7 +274,7 @@ async fn while_replies_take_long_to_be_written_less_is_let_in() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_single_reply_that_took_long_keeps_nobody_out() {
-    let (started, row) = promised(Duration::from_millis(200)).await;
+    let (started, row) = promised(config(1, 1), Duration::from_millis(200)).await;
     let stalled = started.submit(0, value(), &row).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let other = started.submit(0, value(), &row).await.unwrap();
