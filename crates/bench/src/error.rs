@@ -41,3 +41,13 @@ pub enum BenchError {
     #[error(transparent)]
     Load(#[from] LoadError),
 }
+
+impl From<BenchError> for albacore_command::Failure {
+    fn from(error: BenchError) -> Self {
+        let text = albacore_command::sentence(&error);
+        match error {
+            BenchError::Usage(_) => Self::Usage(text),
+            _ => Self::Failed(text),
+        }
+    }
+}

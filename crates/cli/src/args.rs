@@ -5,14 +5,15 @@ mod plan;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use albacore_command::Output;
+use albacore_lab_commands::bench_scheduler::BenchSchedulerArgs;
+use albacore_lab_commands::bench_serve::BenchServeArgs;
+use albacore_lab_commands::partition::PartitionArgs;
+use albacore_lab_commands::simulate::SimulateArgs;
 use albacore_topology::CpuSet;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::bench_scheduler::BenchSchedulerArgs;
-use crate::bench_serve::BenchServeArgs;
-use crate::partition::PartitionArgs;
 use crate::predict_command::PredictOptions;
-use crate::simulate::SimulateArgs;
 
 pub(crate) use plan::{FileArg, Mode, ObstacleArg, PlanArgs, Policy, Solver, ThreadArg};
 
@@ -222,16 +223,6 @@ pub(crate) enum RunOutput {
     Table,
     /// One JSON object an event, one event a line
     Json,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Output {
-    /// For people
-    Text,
-    /// For programs: one object on one line
-    Json,
-    /// A picture
-    Svg,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use albacore_trees::{Image, Kernel, Kind, Library, OutputMut, Predictor, Rows, Scratch};
 
-use crate::failure::Failure;
 use crate::limits::{BENCH_CALLS_MAX, FILE_BYTES_MAX};
 use crate::model_command::nanoseconds;
 use crate::predict_command::read_model;
-use crate::print::print;
+use albacore_command::Failure;
+use albacore_command::print;
 
 /// A loaded model and its rows.
 struct Loaded {

@@ -10,8 +10,8 @@ use albacore_topology::{CoreKind, Cpu, CpuId, Topology};
 use serde::Serialize;
 
 use crate::args::Solver;
-use crate::failure::Failure;
 use crate::plan_command::Plan;
+use albacore_command::Failure;
 use explanation::ExplanationJson;
 
 pub(crate) use joint::joint;

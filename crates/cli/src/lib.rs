@@ -3,38 +3,33 @@
 
 mod args;
 mod bench_command;
-mod bench_scheduler;
-mod bench_serve;
 mod draw;
-mod failure;
 mod json;
 mod limits;
 mod machine;
 mod model_command;
-mod partition;
 mod plan_command;
 mod predict_command;
-mod print;
 mod restore_command;
 mod restore_node;
 mod run_command;
-mod simulate;
 mod status_command;
 mod topology_command;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use albacore_command::{Failure, report_refused_arguments};
+use albacore_lab_commands::{bench_scheduler, bench_serve, partition, simulate};
 use args::{Args, BenchCommand, Command, ModelCommand};
 use clap::Parser as _;
-use failure::Failure;
 
 /// Runs the command line `arguments` (the program's name first) and says how it ended: 0 done, 1 failed, 64 bad usage,
 /// 70 broken invariant.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Args::try_parse_from(arguments) {
         Ok(args) => dispatch(&args.command),
-        Err(refused) => return failure::report_refused_arguments(&refused),
+        Err(refused) => return report_refused_arguments(&refused),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@ use albacore_os::{HostRoot, read_sysfs};
 use albacore_topology::{CpuSet, Topology, parse_synthetic, parse_sysfs};
 
 use crate::args::MachineArgs;
-use crate::failure::{Failure, sentence};
+use albacore_command::{Failure, sentence};
 
 /// A machine and what of it may be used.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use albacore_trees::{Image, Kernel, Kind, Predictor};
 
-use crate::failure::Failure;
 use crate::predict_command::read_model;
-use crate::print::print;
+use albacore_command::Failure;
+use albacore_command::print;
 
 /// Prints it.
 pub(crate) fn show(path: &Path) -> Result<(), Failure> {

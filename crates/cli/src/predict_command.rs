@@ -13,8 +13,8 @@ use albacore_npy::{Element, Floats, Table};
 use albacore_trees::{ElementType, Image, Kind, Model, OutputMut, Predictor, Rows, Scratch};
 
 use crate::args::{self, PredictArgs};
-use crate::failure::Failure;
 use crate::limits::{FILE_BYTES_MAX, OUTPUT_ELEMENTS_MAX, PREDICT_THREADS_MAX};
+use albacore_command::Failure;
 
 use options::Asked;
 pub(crate) use options::PredictOptions;

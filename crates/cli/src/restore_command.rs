@@ -13,9 +13,9 @@ use albacore_os::{
 use albacore_topology::CpuSet;
 
 use crate::args::RestoreArgs;
-use crate::failure::{Failure, sentence};
 use crate::limits::{RESTORE_LOOKS_MAX, RESTORE_PROCESSES_MAX, RESTORE_TOLD_MAX};
-use crate::print::print;
+use albacore_command::print;
+use albacore_command::{Failure, sentence};
 
 /// Restores, or tells what it would restore.
 pub(crate) fn run(args: &RestoreArgs) -> Result<(), Failure> {

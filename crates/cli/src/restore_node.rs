@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::args::NodeClusterArgs;
-use crate::failure::{Failure, sentence};
 use crate::limits::{NODE_RESTORE_PAUSE, NODE_RESTORE_TIME_MAX};
-use crate::print::print;
+use albacore_command::print;
+use albacore_command::{Failure, sentence};
 
 /// What the agent goes by, and what it then says.
 const ANNOTATION: &str = "albacore.dev/enforcement";

@@ -3,7 +3,7 @@
 use albacore_local::{Options, Shape};
 
 use crate::args::{RunArgs, RunOutput};
-use crate::failure::Failure;
+use albacore_command::Failure;
 
 /// Runs until a signal, the end of the server or an error.
 ///
@@ -20,5 +20,4 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             RunOutput::Json => Shape::Json,
         },
     })
-    .map_err(Failure::from)
 }

@@ -1,10 +1,12 @@
 //! `albacore topology`: shows a machine.
 
-use crate::args::{Output, TopologyArgs};
-use crate::failure::Failure;
+use albacore_command::Output;
+
+use crate::args::TopologyArgs;
 use crate::machine::Machine;
-use crate::print::print;
 use crate::{draw, json};
+use albacore_command::Failure;
+use albacore_command::print;
 
 /// Reads the machine and prints it.
 pub(crate) fn run(args: &TopologyArgs) -> Result<(), Failure> {

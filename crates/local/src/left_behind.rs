@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use albacore_os::{HostRoot, Pid, PidFd, become_subreaper, read_children, reap_orphans};
 
-use crate::failure::{Failure, sentence};
+use albacore_command::{Failure, sentence};
 
 /// How long they may take to notice by themselves that their master is gone.
 const GRACE: Duration = Duration::from_secs(1);

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod events;
-mod failure;
 mod file_watch;
 mod inbox;
 mod left_behind;
@@ -20,5 +19,4 @@ mod settings;
 mod table;
 mod telling;
 
-pub use failure::{Failure, sentence};
 pub use run::{Options, Shape, run};

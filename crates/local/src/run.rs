@@ -16,13 +16,13 @@ use albacore_plan::{Enforcement, Placement, Policy, Source};
 use serde_json::json;
 
 use crate::events::{self, event, policy_name};
-use crate::failure::{Failure, sentence};
 use crate::inbox::{INBOX_MESSAGES_MAX, Inbox};
 use crate::output::Output;
 use crate::placing::{News, Placing};
 use crate::server::Child;
 use crate::serving::Serving;
 use crate::{file_watch, left_behind, server, table};
+use albacore_command::{Failure, sentence};
 
 /// How long the server may drain after SIGTERM before it is killed: the server's own limit and some more.
 const DRAIN: Duration = Duration::from_secs(35);

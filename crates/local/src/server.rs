@@ -15,10 +15,10 @@ use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn, SpawnOutput};
 use serde_json::{Value, json};
 
 use crate::events::event;
-use crate::failure::{Failure, sentence};
 use crate::inbox::Inbox;
 use crate::run::Options;
 use crate::serving::Serving;
+use albacore_command::{Failure, sentence};
 
 /// How long a server that was told to end at a failed start is waited for.
 const FAILED_START: Duration = Duration::from_secs(5);
@@ -181,7 +181,7 @@ impl Child {
             (true, Ok(status)) => {
                 let code = status.code().filter(|code| SPEAKING.contains(code));
                 if let Some(code) = code.and_then(|code| u8::try_from(code).ok()) {
-                    return Failure::Told(code);
+                    return Failure::ServerFailed(code);
                 }
                 ("the server", status)
             }

@@ -9,12 +9,12 @@ use std::sync::mpsc::SyncSender;
 use albacore_api::ServerSettings;
 use albacore_settings::Settings;
 
-use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::private_folder::PrivateFolder;
 use crate::server::program_beside;
 use crate::settings::{feed_line_of, settings_of};
 use crate::telling::Telling;
+use albacore_command::Failure;
 
 /// The built-in server's ears.
 pub(crate) struct Serving {

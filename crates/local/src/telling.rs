@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, Written};
 use albacore_settings::feed::FeedLine;
 
-use crate::failure::{Failure, sentence};
 use crate::inbox::Inbox;
+use albacore_command::{Failure, sentence};
 
 /// How often the present snapshot is told again: the reader calls it stale after a minute.
 const TELL_PERIOD: Duration = Duration::from_secs(10);

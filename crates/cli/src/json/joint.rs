@@ -6,8 +6,8 @@ use super::explanation::{self, ExplanationJson};
 use super::{
     AssignmentJson, CpuJson, MoveJson, RelaxedJson, assignment, cpu, line, one_move, relaxed,
 };
-use crate::failure::Failure;
 use crate::plan_command::{JointPlan, mode_name};
+use albacore_command::Failure;
 
 #[derive(Serialize)]
 struct JointJson<'a> {

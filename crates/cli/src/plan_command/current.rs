@@ -11,8 +11,8 @@ use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
 use albacore_topology::{CpuId, CpuSet};
 use serde_json::Value;
 
-use crate::failure::Failure;
 use crate::limits::PLAN_BYTES_MAX;
+use albacore_command::Failure;
 
 /// What to do about a file that is none.
 const WAY_OUT: &str = "give the JSON that `albacore plan --output json` printed";

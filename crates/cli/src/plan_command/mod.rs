@@ -7,10 +7,12 @@ mod several;
 
 use std::fmt::Display;
 
-use crate::args::{Output, PlanArgs, Policy};
-use crate::failure::Failure;
-use crate::print::print;
+use albacore_command::Output;
+
+use crate::args::{PlanArgs, Policy};
 use crate::{draw, json};
+use albacore_command::Failure;
+use albacore_command::print;
 
 pub(crate) use one::{Change, Plan};
 pub(crate) use several::{JointPlan, mode_name};

@@ -13,9 +13,9 @@ use albacore_topology::{Distances, Topology};
 
 use super::{broken, current};
 use crate::args::{Mode, PlanArgs, Policy, Solver, ThreadArg};
-use crate::failure::Failure;
 use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET, PROGRAM_BUDGET};
 use crate::machine::Machine;
+use albacore_command::Failure;
 
 /// What is printed: question, answer and how long it took.
 #[derive(Debug)]

@@ -16,9 +16,9 @@ use albacore_topology::{CpuSet, Distances, Topology};
 use super::one::{self, Plan};
 use super::{broken, current};
 use crate::args::{FileArg, PlanArgs};
-use crate::failure::{Failure, sentence};
 use crate::limits::PLAN_BUDGET;
 use crate::machine::{Machine, restrict};
+use albacore_command::{Failure, sentence};
 
 /// What is printed: question, answer and how long it took.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use albacore_npy::Floats;
 use albacore_trees::{Options, Predictor};
 
-use crate::failure::Failure;
+use albacore_command::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictOptions {

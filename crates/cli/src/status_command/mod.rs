@@ -18,10 +18,12 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::args::{ClusterArgs, ExplainArgs, Output, StatusArgs};
+use albacore_command::Output;
+
+use crate::args::{ClusterArgs, ExplainArgs, StatusArgs};
 use crate::draw::{self, PodStrip};
-use crate::failure::{Failure, sentence};
-use crate::print::print;
+use albacore_command::print;
+use albacore_command::{Failure, sentence};
 use findings::{Finding, findings};
 use report::{DEPLOYMENT_LABEL, PodReport, Report, Seen};
 

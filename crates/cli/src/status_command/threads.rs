@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::report::{PodReport, Report, ThreadReport};
 use super::typed;
-use crate::failure::sentence;
+use albacore_command::sentence;
 
 /// What the chart calls the pods of agents.
 const AGENTS: &str = "app.kubernetes.io/part-of=albacore,app.kubernetes.io/component=agent";

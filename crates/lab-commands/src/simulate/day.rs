@@ -6,8 +6,7 @@ use serde_json::json;
 
 use super::progress::Progress;
 use super::round;
-use crate::failure::Failure;
-use crate::print::print;
+use albacore_command::{Failure, print, print_json};
 use albacore_simulator::chart::{Chart, Line, draw};
 
 pub(super) fn run(scenario: &Scenario, seconds: u64, is_picture: bool) -> Result<(), Failure> {
@@ -23,7 +22,7 @@ pub(super) fn run(scenario: &Scenario, seconds: u64, is_picture: bool) -> Result
         true => print(&picture(&both)),
         false => {
             let days: Vec<_> = both.iter().map(as_json).collect();
-            print(&format!("{:#}\n", json!({ "days": days })))
+            print_json(&json!({ "days": days }))
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use albacore_command::{Failure, print_json};
 use albacore_partition::{
     Current, Limits, Measure, Method, Model, Problem, Solution, best_random, check, solve,
 };
@@ -12,17 +13,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
-use crate::failure::Failure;
-use crate::print::print;
-
 /// Bytes of a file: a hundred thousand models fit.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// How deep a file may be nested; ours is three deep.
 const DEPTH_MAX: usize = 8;
 
+/// The arguments of `albacore partition`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct PartitionArgs {
+pub struct PartitionArgs {
     /// Models and sub-clusters, see examples/partition.yaml
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -66,8 +65,11 @@ struct FileLimits {
     memory: Option<Spanned<f64>>,
 }
 
-/// Reads, solves, prints.
-pub(crate) fn run(args: &PartitionArgs) -> Result<(), Failure> {
+/// Reads the file, solves, prints.
+///
+/// # Errors
+/// The file is refused, by line and key, or the checker refuses the solution (a bug).
+pub fn run(args: &PartitionArgs) -> Result<(), Failure> {
     let problem = read(&args.file)?;
     let until = |seconds| {
         let end = Instant::now() + Duration::from_secs(seconds);
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &PartitionArgs) -> Result<(), Failure> {
         let random = random.and_then(|places| check(&problem, &places).ok());
         value["random"] = random.map_or(Value::Null, |measure| json_of(&measure));
     }
-    print(&format!("{value:#}\n"))
+    print_json(&value)
 }
 
 fn json_of(measure: &Measure) -> Value {

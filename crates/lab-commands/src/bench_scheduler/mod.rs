@@ -16,12 +16,11 @@ use serde_json::{Value, json};
 
 use self::ring::Ring;
 use self::threads::{Links, ModelThread, RankThread, Taken};
-use crate::failure::Failure;
-use crate::print::print;
+use albacore_command::{Failure, print_json};
 
 /// The arguments of `albacore bench scheduler`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct BenchSchedulerArgs {
+pub struct BenchSchedulerArgs {
     /// Requests a second, all models together, one run each
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           default_value = "100000,250000,500000,1000000,1500000",
@@ -45,10 +44,13 @@ pub(crate) struct BenchSchedulerArgs {
 const WARMUP: Duration = Duration::from_millis(500);
 
 /// Runs each rate and prints a line of JSON for it.
-pub(crate) fn run(args: &BenchSchedulerArgs) -> Result<(), Failure> {
+///
+/// # Errors
+/// A thread of the scheduler panicked (a bug), or standard output cannot be written.
+pub fn run(args: &BenchSchedulerArgs) -> Result<(), Failure> {
     for &rate in &args.rates {
         let line = run_one(args, rate as f64)?;
-        print(&format!("{line}\n"))?;
+        print_json(&line)?;
     }
     Ok(())
 }

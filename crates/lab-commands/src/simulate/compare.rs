@@ -6,8 +6,7 @@ use serde_json::json;
 
 use super::progress::Progress;
 use super::{json_of, round};
-use crate::failure::Failure;
-use crate::print::print;
+use albacore_command::{Failure, print, print_json};
 use albacore_simulator::chart::{Chart, Line, draw};
 
 /// Loads as shares of the best goodput found.
@@ -111,7 +110,7 @@ pub(super) fn run(scenario: &Scenario, names: &[String], is_picture: bool) -> Re
     }
     match is_picture {
         true => print(&picture(&all)),
-        false => print(&format!("{:#}\n", as_json(&all))),
+        false => print_json(&as_json(&all)),
     }
 }
 

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 /// What is asked of a scenario.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SimulateArgs {
+pub struct SimulateArgs {
     /// The scenario: workers, models or profiles, arrivals, rate, requests, policy, drop, delays;
     /// see examples/simulate.yaml
     #[arg(

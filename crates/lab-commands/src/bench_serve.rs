@@ -9,14 +9,11 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use albacore_bench::{Bench, Probe, Schedule, Spec, against, highest, print as drawn};
-
-use crate::args::Output;
-use crate::failure::Failure;
-use crate::print::print;
+use albacore_command::{Failure, Output, print, print_json};
 
 /// The arguments of `albacore bench serve`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct BenchServeArgs {
+pub struct BenchServeArgs {
     /// The server: http://HOST:PORT or grpc://HOST:PORT
     #[arg(value_name = "URL")]
     pub(crate) url: String,
@@ -135,7 +132,10 @@ fn parse_percentile(text: &str) -> Result<f64, String> {
 }
 
 /// Measures each rate, or searches the highest; prints.
-pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
+///
+/// # Errors
+/// Bad options, a server that cannot be reached, or a generator that fell behind its schedule.
+pub fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     let bench = Bench::new(args.spec())?;
     let schedules = bench.schedules()?;
     bench.warm()?;
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
     probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     match args.output {
         Output::Text => print(&drawn::ending(&bench, &probes, found))?,
-        Output::Json => print(&format!("{}\n", drawn::json(&bench, &probes, found)))?,
+        Output::Json => print_json(&drawn::json(&bench, &probes, found))?,
         Output::Svg => print(&drawn::picture(&bench, &probes))?,
     }
     if let Some(file) = &args.picture {
@@ -198,7 +198,7 @@ fn run_against_simulation(
         all.push(beside);
     }
     if output == Output::Json {
-        print(&format!("{:#}\n", against::json(&all)))?;
+        print_json(&against::json(&all))?;
     }
     let behind = all.iter().find(|beside| beside.probe.is_behind);
     behind.map_or(Ok(()), |beside| refuse(&beside.probe))

@@ -10,22 +10,25 @@ mod timeline;
 use std::fs;
 use std::path::Path;
 
+use albacore_command::{Failure, print, print_json};
 use albacore_simulator::{
     Figures, Scenario, ScenarioError, Source, Watcher, goodput, run_watched, trace,
 };
 use serde_json::json;
 
-pub(crate) use self::args::SimulateArgs;
 use self::args::SimulateOutput;
 use self::progress::Progress;
-use crate::failure::Failure;
-use crate::print::print;
+
+pub use self::args::SimulateArgs;
 
 /// Bytes of a scenario or of a file that it names: 50 million arrivals fit.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// Reads, simulates, prints.
-pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
+/// Reads the scenario, simulates, prints.
+///
+/// # Errors
+/// Options that do not fit together, or a scenario that is refused by line and key.
+pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let output = args.output;
     if args.is_example {
         return example::run(output.unwrap_or(SimulateOutput::Text));
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
         true => find_goodput(&scenario, args.seeds),
         false => json_of(&run_once(&scenario)),
     };
-    print(&format!("{value:#}\n"))
+    print_json(&value)
 }
 
 fn find_goodput(scenario: &Scenario, seeds: u32) -> serde_json::Value {

@@ -8,8 +8,7 @@ use serde_json::json;
 
 use super::args::SimulateOutput;
 use super::timeline::{self, Timeline};
-use crate::failure::Failure;
-use crate::print::print;
+use albacore_command::{Failure, print, print_json};
 
 /// Nanoseconds of the article's unit of time, which we take as a millisecond.
 const UNIT: u64 = 1_000_000;
@@ -105,7 +104,7 @@ pub(super) fn run(output: SimulateOutput) -> Result<(), Failure> {
         SimulateOutput::Svg => print(&timeline::svg(&timelines)),
         SimulateOutput::Json => {
             let all: Vec<_> = timelines.iter().map(as_json).collect();
-            print(&format!("{:#}\n", json!({ "timelines": all })))
+            print_json(&json!({ "timelines": all }))
         }
     }
 }
