@@ -5,8 +5,9 @@
 //! it could be one row or many.
 
 use super::datatype::Datatype;
-use super::limits::{REPLY_BYTES_MAX, TEXT_PER_BYTE};
+use super::limits::TEXT_PER_BYTE;
 use super::refused::{Cause, Refused};
+use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
 
 /// The only input tensor.

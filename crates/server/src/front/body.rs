@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use albacore_connections::{ConnState, Limit};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::HeaderMap;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::CONTENT_ENCODING;
 
-use super::bounds::Bound;
 use super::coding::Coding;
 use super::limits::{
     BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_RATE_MIN, BODY_SILENCE_MAX, DISCARDED_BYTES_MAX,
 };
 use super::refused::{Cause, Refused};
-use super::seat::Seat;
 
 /// Bytes of bodies that are arriving, over all connections.
 #[derive(Clone, Debug, Default)]
@@ -63,17 +62,17 @@ impl Drop for Share<'_> {
 pub(super) async fn read(
     mut body: Incoming,
     arriving: &Arriving,
-    seat: &Seat,
+    conn: &ConnState,
 ) -> Result<Bytes, Refused> {
-    seat.awaits_body(true);
+    conn.awaits_body(true);
     let whole = gather(&mut body, arriving).await;
-    seat.awaits_body(false);
+    conn.awaits_body(false);
     if let Err(refused) = &whole {
         match refused.cause {
-            Cause::TooLarge => seat.count(Bound::BodyBytes),
-            Cause::Slow => seat.count(Bound::BodyTime),
-            Cause::Overloaded => seat.count(Bound::BodiesBytes),
-            _ => seat.gave_up(),
+            Cause::TooLarge => conn.count(Limit::BodyBytes),
+            Cause::Slow => conn.count(Limit::BodyTime),
+            Cause::Overloaded => conn.count(Limit::BodiesBytes),
+            _ => conn.gave_up(),
         }
         discard(body);
     }
@@ -179,7 +178,7 @@ pub(super) fn discard(mut body: Incoming) {
 }
 
 /// Undoes the content coding that the headers name.
-pub(super) fn unpack(headers: &HeaderMap, body: Bytes, seat: &Seat) -> Result<Bytes, Refused> {
+pub(super) fn unpack(headers: &HeaderMap, body: Bytes, conn: &ConnState) -> Result<Bytes, Refused> {
     let Some(name) = headers.get(CONTENT_ENCODING) else {
         return Ok(body);
     };
@@ -195,7 +194,7 @@ pub(super) fn unpack(headers: &HeaderMap, body: Bytes, seat: &Seat) -> Result<By
     };
     coding.unpack(&body).inspect_err(|refused| {
         if refused.cause == Cause::TooLarge {
-            seat.count(Bound::BodyBytes);
+            conn.count(Limit::BodyBytes);
         }
     })
 }

@@ -17,9 +17,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::bounds::Reached;
 use crate::told::Desk;
 use albacore_batching::deadlines::CostEstimate;
+use albacore_connections::LimitMetrics;
 use albacore_engine::{
     Engine, Histogram, KindSet, KindStats, Left, Load, ModelStats, Sharing, Stats, kind_name,
 };
@@ -78,7 +78,7 @@ pub(super) struct Metrics {
 
 impl Metrics {
     /// Metrics of `engine` and of requests to come.
-    pub(super) fn new(engine: Arc<Engine>, desk: Arc<Desk>, reached: Reached) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, desk: Arc<Desk>, limit_metrics: LimitMetrics) -> Self {
         let mut registry = Registry::with_prefix("albacore");
         let finished = Family::<Finished, Counter>::default();
         registry.register("requests", "Finished infer calls", finished.clone());
@@ -91,7 +91,7 @@ impl Metrics {
         );
         registry.register_collector(Box::new(FromEngine(engine)));
         registry.register_collector(Box::new(FromDesk(desk)));
-        registry.register_collector(Box::new(reached));
+        registry.register_collector(Box::new(limit_metrics));
         Self {
             registry,
             finished,

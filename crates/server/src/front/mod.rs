@@ -1,18 +1,16 @@
 //! The front: speaks the Open Inference Protocol v2 over HTTP and gRPC and hands rows to the engine.
 //!
-//! `door` lets connections in and shows them out, `seat` is what each is at, `talk` runs one; the
-//! bounds of all are in `limits`, how often they were reached in `bounds`. `http` and `grpc` know
-//! their wire, `body` and `coding` what both have in common; `ask` checks what a request asks for, `numbers` and `raw`
+//! Crate `connections` accepts and bounds connections; `dispatch` sends their requests to `http` or
+//! `grpc`. The bounds of requests are in `limits`. `http` and `grpc` know their wire, `body` and `coding` what both have in common; `ask` checks what a request asks for, `numbers` and `raw`
 //! write its rows straight into the engine's shared memory through `cell`; `terms` is what it says
 //! about its own time; `refused` is every failure with both its codes.
 
 mod ask;
 mod body;
-mod bounds;
 mod cell;
 mod coding;
 mod datatype;
-mod door;
+mod dispatch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzed;
 mod grpc;
@@ -26,12 +24,8 @@ mod raw;
 mod refused;
 #[cfg(any(test, fuzzing))]
 mod sample;
-mod seat;
 mod state;
-mod stream;
-mod talk;
 mod terms;
-mod wire;
 
 use std::future::Future;
 use std::pin::pin;
@@ -43,16 +37,15 @@ use tokio::sync::watch;
 
 use crate::live::Board;
 use crate::told::Desk;
+use albacore_connections::LimitMetrics;
 use albacore_engine::{Engine, KindSet, ModelHandle, Reply, Timing};
 use body::Arriving;
-use bounds::Reached;
 use datatype::Datatype;
+use dispatch::Services;
 use grpc::Grpc;
 use http::Http;
 use metrics::Metrics;
 use refused::Refused;
-use seat::Room;
-use talk::Services;
 
 /// Why the front stopped before it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -121,8 +114,12 @@ pub(crate) async fn serve(
 ) -> Result<(), FrontError> {
     albacore_os::stamp_arrivals(&http)?;
     albacore_os::stamp_arrivals(&grpc)?;
-    let reached = Reached::default();
-    let metrics = Metrics::new(Arc::clone(&engine), Arc::clone(&desk), reached.clone());
+    let limit_metrics = LimitMetrics::default();
+    let metrics = Metrics::new(
+        Arc::clone(&engine),
+        Arc::clone(&desk),
+        limit_metrics.clone(),
+    );
     let front = Arc::new(Front {
         engine,
         board,
@@ -136,11 +133,8 @@ pub(crate) async fn serve(
     });
     let (stop, stopped) = watch::channel(false);
     let port = |listener| {
-        let room = Arc::new(Room::new(reached.clone()));
         let services = Arc::clone(&services);
-        door::serve(listener, room, stopped.clone(), move |stream, seat| {
-            talk::converse(Arc::clone(&services), stream, seat)
-        })
+        albacore_connections::serve(listener, limit_metrics.clone(), stopped.clone(), services)
     };
     let serving = async { tokio::join!(port(http), port(grpc)) };
     let mut serving = pin!(serving);

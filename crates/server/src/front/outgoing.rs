@@ -9,7 +9,7 @@ use hyper::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
 use tonic::Status;
 
-use super::seat::Call;
+use albacore_connections::ActiveRequest;
 
 /// What is sent.
 pub(super) enum Outgoing {
@@ -18,7 +18,7 @@ pub(super) enum Outgoing {
     /// Bit by bit, and the call that it answers.
     Stream {
         body: tonic::body::Body,
-        _call: Option<Call>,
+        _call: Option<ActiveRequest>,
     },
 }
 
@@ -41,7 +41,7 @@ impl Outgoing {
     }
 
     /// Counts it as the answer of `call`; gives the call back if there is no room for it.
-    pub(super) fn counted(self, mut call: Call) -> Result<Self, Call> {
+    pub(super) fn counted(self, mut call: ActiveRequest) -> Result<Self, ActiveRequest> {
         match self {
             Self::Whole(bytes, trailers) => match call.send(bytes.unwrap_or_default()) {
                 Some(bytes) => Ok(Self::Whole(Some(bytes), trailers)),

@@ -14,16 +14,15 @@ use hyper::{HeaderMap, Response};
 use tonic::Code;
 
 use super::super::ask::{self, Declared, VERSION, Wanted, Wants};
-use super::super::bounds::Bound;
 use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::outgoing::Outgoing;
 use super::super::refused::Refused;
-use super::super::seat::Seat;
 use super::super::terms::{PRIORITY, TIMEOUT, Terms};
 use super::super::{Front, SERVER_TIMING, body, metrics, raw, server_timing};
 use super::weigh::weigh;
 use super::{Grpc, decoded, unary};
+use albacore_connections::{ConnState, Limit};
 use albacore_engine::{
     ElementType, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply, Timing,
 };
@@ -41,12 +40,12 @@ impl Grpc {
         &self,
         headers: &HeaderMap,
         body: Incoming,
-        seat: &Seat,
+        conn: &ConnState,
     ) -> Result<Response<Outgoing>, Refused> {
-        let start = seat.arrival();
+        let start = conn.arrival();
         let mut known = Known::default();
         let answered = self
-            .results((headers, start), (body, seat), &mut known)
+            .results((headers, start), (body, conn), &mut known)
             .await;
         let code = answered
             .as_ref()
@@ -70,11 +69,11 @@ impl Grpc {
     async fn results(
         &self,
         (headers, start): (&HeaderMap, Instant),
-        (body, seat): (Incoming, &Seat),
+        (body, conn): (Incoming, &ConnState),
         known: &mut Known,
     ) -> Result<(ModelInferResponse, Timing), Refused> {
-        let bytes = body::read(body, &self.arriving, seat).await?;
-        let whole = seat.arrival();
+        let bytes = body::read(body, &self.arriving, conn).await?;
+        let whole = conn.arrival();
         let bytes = unary::message(headers, bytes)?;
         weigh(&bytes)?;
         let request: ModelInferRequest = decoded(bytes)?;
@@ -84,7 +83,7 @@ impl Grpc {
         let mut terms = terms(start, headers, &request)?;
         terms.set_whole(whole);
         let handle = terms.applied_to(model);
-        results(handle, request, (&terms, seat), &mut known.kinds).await
+        results(handle, request, (&terms, conn), &mut known.kinds).await
     }
 }
 
@@ -115,7 +114,7 @@ fn terms(
 async fn results(
     handle: ModelHandle,
     request: ModelInferRequest,
-    (terms, seat): (&Terms, &Seat),
+    (terms, conn): (&Terms, &ConnState),
     kinds: &mut KindSet,
 ) -> Result<(ModelInferResponse, Timing), Refused> {
     let edition = handle.edition();
@@ -123,7 +122,7 @@ async fn results(
     let asked = Asked::of(model, &request)?;
     *kinds = asked.kinds;
     let (rows, datatype) = (asked.rows, asked.datatype);
-    ask::check_reply(model, rows, &asked.wanted).inspect_err(|_| seat.count(Bound::ReplyBytes))?;
+    ask::check_reply(model, rows, &asked.wanted).inspect_err(|_| conn.count(Limit::ReplyBytes))?;
     let reply = Front::submit(handle, (rows, datatype), asked.kinds, |m| asked.fill(m))?;
     let wanted = asked.wanted;
     let id = request.id;

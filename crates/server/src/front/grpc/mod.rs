@@ -29,8 +29,8 @@ use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
 use super::metadata::{self, Tensor};
 use super::outgoing::Outgoing;
 use super::refused::{Cause, Refused};
-use super::seat::Call;
 use super::{Front, FrontError, ask};
+use albacore_connections::ActiveRequest;
 
 /// The service's name, and what paths of its calls begin with.
 const SERVICE: &str = "inference.GRPCInferenceService";
@@ -103,7 +103,7 @@ impl Grpc {
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
-        call: &Call,
+        call: &ActiveRequest,
     ) -> Response<Outgoing> {
         let path = request.uri().path();
         for (start, beside) in &self.beside {
@@ -114,7 +114,7 @@ impl Grpc {
         let (head, body) = request.into_parts();
         let name = head.uri.path();
         let answered = match name.strip_prefix(CALLS) {
-            Some("ModelInfer") => self.infer(&head.headers, body, call.seat()).await,
+            Some("ModelInfer") => self.infer(&head.headers, body, call.conn()).await,
             Some(name) => self.inform(name, &head.headers, (body, call)).await,
             None => Err(no_such(name)),
         };
@@ -125,9 +125,9 @@ impl Grpc {
     async fn message<M: Message + Default>(
         &self,
         headers: &HeaderMap,
-        (body, call): (Incoming, &Call),
+        (body, call): (Incoming, &ActiveRequest),
     ) -> Result<M, Refused> {
-        let bytes = body::read(body, &self.arriving, call.seat()).await?;
+        let bytes = body::read(body, &self.arriving, call.conn()).await?;
         decoded(unary::message(headers, bytes)?)
     }
 
@@ -136,7 +136,7 @@ impl Grpc {
         &self,
         name: &str,
         headers: &HeaderMap,
-        asked: (Incoming, &Call),
+        asked: (Incoming, &ActiveRequest),
     ) -> Result<Response<Outgoing>, Refused> {
         let engine = &self.front.engine;
         Ok(match name {

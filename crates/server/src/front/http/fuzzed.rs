@@ -1,23 +1,17 @@
 //! HTTP for fuzz targets: the body of an infer call, and a whole connection.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
+use albacore_connections::{ActiveRequest, ConnState, Handler};
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::super::body::{self, Arriving};
-use super::super::bounds::Reached;
 use super::super::coding::Coding;
 use super::super::fuzzed::{memory, model};
-use super::super::limits::HEAD_BYTES_MAX;
-use super::super::seat::{Room, Seat};
+use super::super::outgoing::Outgoing;
 use super::super::terms::Terms;
-use super::super::wire::Wire;
 use super::infer::json_bytes;
 use super::reply::{self, HttpReply};
 use super::request::Call;
@@ -54,28 +48,9 @@ pub fn connection(bytes: &[u8]) {
 }
 
 async fn exchange(bytes: &[u8]) -> Vec<u8> {
-    let seat = Arc::new(Seat::new(Arc::new(Room::new(Reached::default()))));
     let (client, server) = tokio::io::duplex(1 << 16);
-    let wire = Wire::new(TokioIo::new(server), Arc::clone(&seat));
-    let is_two = bytes.starts_with(b"PRI * HTTP/2.0");
-    let service = service_fn(|request| {
-        let seat = Arc::clone(&seat);
-        async move { Ok::<_, Infallible>(answer(request, &seat).await) }
-    });
-    let serving = async {
-        let _ = if is_two {
-            seat.speaks_two();
-            http2::Builder::new(TokioExecutor::new())
-                .max_header_list_size(HEAD_BYTES_MAX)
-                .serve_connection(wire, service)
-                .await
-        } else {
-            http1::Builder::new()
-                .max_header_size(HEAD_BYTES_MAX as usize)
-                .serve_connection(wire, service)
-                .await
-        };
-    };
+    let is_http2 = bytes.starts_with(b"PRI * HTTP/2.0");
+    let serving = albacore_connections::serve_stream(server, is_http2, Arc::new(Reader));
     let (mut reading, mut writing) = tokio::io::split(client);
     let mut replies = Vec::new();
     let asking = async {
@@ -86,18 +61,32 @@ async fn exchange(bytes: &[u8]) -> Vec<u8> {
     replies
 }
 
+/// Answers by reading.
+struct Reader;
+
+impl Handler for Reader {
+    type Body = Outgoing;
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        mut active: ActiveRequest,
+    ) -> HttpReply {
+        active.answered();
+        read(request, active.conn()).await
+    }
+}
+
 /// As the server, up to what only an engine can do.
-async fn answer(request: Request<Incoming>, seat: &Arc<Seat>) -> HttpReply {
-    let mut call = seat.begin();
-    call.answered();
+async fn read(request: Request<Incoming>, conn: &ConnState) -> HttpReply {
     let (head, body) = request.into_parts();
     let _ = route::find(&head.method, head.uri.path());
     let _ = Coding::wanted(&head.headers);
     let read = async {
         let _ = Terms::of(std::time::Instant::now(), &head.headers)?;
         let json_bytes = json_bytes(&head.headers)?;
-        let bytes = body::read(body, &Arriving::default(), seat).await?;
-        let bytes = body::unpack(&head.headers, bytes, seat)?;
+        let bytes = body::read(body, &Arriving::default(), conn).await?;
+        let bytes = body::unpack(&head.headers, bytes, conn)?;
         infer(&bytes, json_bytes);
         Ok(())
     };

@@ -6,17 +6,16 @@ use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 
-use super::super::bounds::Bound;
 use super::super::coding::Coding;
 use super::super::metrics;
 use super::super::refused::{Cause, Refused};
-use super::super::seat::Seat;
 use super::super::terms::Terms;
 use super::super::{Front, ask, body};
 use super::reply::{HttpReply, JSON_LENGTH, Results};
 use super::request::Call;
 use super::route::Named;
 use super::{Http, reply};
+use albacore_connections::{ConnState, Limit};
 use albacore_engine::KindSet;
 
 /// What is known of a call by the time it ends, for the metrics.
@@ -32,12 +31,12 @@ impl Http {
         &self,
         headers: &HeaderMap,
         named: &Named<'_>,
-        (body, seat): (Incoming, &Seat),
+        (body, conn): (Incoming, &ConnState),
     ) -> HttpReply {
-        let start = seat.arrival();
+        let start = conn.arrival();
         let mut known = Known::default();
         let reply = match self
-            .results((headers, start), named, (body, seat), &mut known)
+            .results((headers, start), named, (body, conn), &mut known)
             .await
         {
             Ok(results) => results.into_reply(Coding::wanted(headers)),
@@ -57,7 +56,7 @@ impl Http {
         &self,
         (headers, start): (&HeaderMap, Instant),
         Named { name, version }: &Named<'_>,
-        (body, seat): (Incoming, &Seat),
+        (body, conn): (Incoming, &ConnState),
         known: &mut Known,
     ) -> Result<Results, Refused> {
         let engine = &self.front.engine;
@@ -75,17 +74,17 @@ impl Http {
                 return Err(refused);
             }
         };
-        let bytes = body::read(body, &self.arriving, seat).await?;
-        terms.set_whole(seat.arrival());
+        let bytes = body::read(body, &self.arriving, conn).await?;
+        terms.set_whole(conn.arrival());
         // The model as it is now: it may be another one than when the body began to arrive.
         let model = terms.applied_to(ask::find(engine, name, version)?);
-        let bytes = body::unpack(headers, bytes, seat)?;
+        let bytes = body::unpack(headers, bytes, conn)?;
         let edition = model.edition();
         let call = Call::parse(edition.info(), &bytes, json_bytes)?;
         known.kinds = call.kinds;
         call.set(&mut terms)?;
         ask::check_reply(edition.info(), call.rows, &call.wanted)
-            .inspect_err(|_| seat.count(Bound::ReplyBytes))?;
+            .inspect_err(|_| conn.count(Limit::ReplyBytes))?;
         let (rows, model) = (call.rows, terms.applied_to(model));
         let reply = Front::submit(model, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
         let (id, wanted) = (call.id, call.wanted);

@@ -18,8 +18,8 @@ use super::body::{self, Arriving};
 use super::metadata;
 use super::metrics::MEDIA_TYPE;
 use super::refused::Refused;
-use super::seat::Call;
 use super::{Front, ask, state};
+use albacore_connections::ActiveRequest;
 use reply::HttpReply;
 use route::{Named, Route};
 
@@ -31,11 +31,15 @@ pub(super) struct Http {
 
 impl Http {
     /// Answers one request.
-    pub(super) async fn answer(&self, request: Request<Incoming>, call: &Call) -> HttpReply {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        call: &ActiveRequest,
+    ) -> HttpReply {
         let (head, body) = request.into_parts();
         let route = match route::find(&head.method, head.uri.path()) {
             Ok(Route::Infer(named)) => {
-                return self.infer(&head.headers, &named, (body, call.seat())).await;
+                return self.infer(&head.headers, &named, (body, call.conn())).await;
             }
             other => other,
         };

@@ -1,5 +1,5 @@
-//! The bytes of one connection: tells its seat when some come and when all are gone, and makes the
-//! errors that hyper answers by itself carry a JSON body, as every other error here.
+//! The IO object of one connection: records in its state when bytes arrive and when all are sent,
+//! and gives the errors that hyper answers by itself a JSON body, like every other error.
 //!
 //! A head that cannot be parsed never reaches the service; hyper writes a bare `400`, `414` or
 //! `431` and closes. Clients read `error` from the body of any failure, so this wrapper recognizes
@@ -13,23 +13,23 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use super::bounds::Bound;
-use super::seat::Seat;
+use crate::limit_metrics::Limit;
+use crate::state::ConnState;
 
-/// The IO object of a connection.
-pub(super) struct Wire<Io> {
+/// Wraps the byte stream of a connection.
+pub(crate) struct ConnIo<Io> {
     io: Io,
-    seat: Arc<Seat>,
-    /// What is still to be written in place of a bare head.
+    conn: Arc<ConnState>,
+    /// Bytes to be written in place of a bare head.
     pending: Vec<u8>,
 }
 
-impl<Io: Write + Unpin> Wire<Io> {
+impl<Io: Write + Unpin> ConnIo<Io> {
     /// Wraps `io`.
-    pub(super) fn new(io: Io, seat: Arc<Seat>) -> Self {
+    pub(crate) fn new(io: Io, conn: Arc<ConnState>) -> Self {
         Self {
             io,
-            seat,
+            conn,
             pending: Vec::new(),
         }
     }
@@ -45,19 +45,19 @@ impl<Io: Write + Unpin> Wire<Io> {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes a bare error head for a full reply; false for anything else.
+    /// Replaces a bare error head by a full reply; false for anything else.
     fn replaces(&mut self, head: &[u8]) -> bool {
         let Some((reply, bound)) = replacement(head) else {
             return false;
         };
-        self.seat.count(bound);
+        self.conn.count(bound);
         self.pending = reply;
         true
     }
 }
 
 /// The full reply for a bare error head; `None` for anything else.
-fn replacement(head: &[u8]) -> Option<(Vec<u8>, Bound)> {
+fn replacement(head: &[u8]) -> Option<(Vec<u8>, Limit)> {
     const LONGEST: usize = 256;
     if !head.starts_with(b"HTTP/1.1 4") || !head.ends_with(b"\r\n\r\n") || head.len() > LONGEST {
         return None;
@@ -73,24 +73,24 @@ fn replacement(head: &[u8]) -> Option<(Vec<u8>, Bound)> {
         "431" => (
             "431 Request Header Fields Too Large",
             "the head of the request is too large",
-            Bound::HeadBytes,
+            Limit::HeadBytes,
         ),
         "414" => (
             "414 URI Too Long",
             "the path of the request is too long",
-            Bound::HeadBytes,
+            Limit::HeadBytes,
         ),
         _ => (
             "400 Bad Request",
             "this is not an HTTP/1.1 request that can be read",
-            Bound::NotHttp,
+            Limit::NotHttp,
         ),
     };
     Some((reply(status, sentence), bound))
 }
 
 /// A whole reply that closes the connection.
-pub(super) fn reply(status: &str, sentence: &str) -> Vec<u8> {
+pub(crate) fn reply(status: &str, sentence: &str) -> Vec<u8> {
     let body = format!("{{\"error\":\"{sentence}\"}}");
     let length = body.len();
     format!(
@@ -100,19 +100,19 @@ pub(super) fn reply(status: &str, sentence: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-impl<Io: Read + Unpin> Read for Wire<Io> {
+impl<Io: Read + Unpin> Read for ConnIo<Io> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
-        self.seat.hears(); // or the other end is gone, which hyper sees next
+        self.conn.hears(); // or the other end is gone, which hyper sees next
         Poll::Ready(Ok(()))
     }
 }
 
-impl<Io: Write + Unpin> Write for Wire<Io> {
+impl<Io: Write + Unpin> Write for ConnIo<Io> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -147,7 +147,7 @@ impl<Io: Write + Unpin> Write for Wire<Io> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending(context))?;
         ready!(Pin::new(&mut self.io).poll_flush(context))?;
-        self.seat.flushed();
+        self.conn.flushed();
         Poll::Ready(Ok(()))
     }
 
@@ -171,7 +171,7 @@ mod tests {
             full.starts_with("HTTP/1.1 431 ") && full.ends_with("\"}"),
             "{full}"
         );
-        assert_eq!(bound, Bound::HeadBytes);
+        assert_eq!(bound, Limit::HeadBytes);
         for other in [
             &b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..],
             b"HTTP/1.1 404 Not Found\r\ncontent-length: 10\r\n\r\n",

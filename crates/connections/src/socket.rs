@@ -1,4 +1,5 @@
-//! The socket of a connection; its seat is told how long what is read had waited for the front.
+//! The socket of a connection. It records how long the bytes that were read had waited in the
+//! kernel, which is time that a request has already lost.
 
 use std::io;
 use std::pin::Pin;
@@ -9,27 +10,27 @@ use albacore_os::ArrivalReader;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::seat::Seat;
+use crate::state::ConnState;
 
-/// The socket.
-pub(super) struct Stream {
+/// A socket whose reads are timed.
+pub(crate) struct TimedSocket {
     socket: TcpStream,
     reader: ArrivalReader,
-    seat: Arc<Seat>,
+    conn: Arc<ConnState>,
 }
 
-impl Stream {
-    /// Of this connection, whose listener has its arrivals stamped.
-    pub(super) fn new(socket: TcpStream, seat: Arc<Seat>) -> Self {
+impl TimedSocket {
+    /// `socket` of a listener whose arrivals are stamped.
+    pub(crate) fn new(socket: TcpStream, conn: Arc<ConnState>) -> Self {
         Self {
             socket,
             reader: ArrivalReader::default(),
-            seat,
+            conn,
         }
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for TimedSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -38,7 +39,7 @@ impl AsyncRead for Stream {
         let Self {
             socket,
             reader,
-            seat,
+            conn,
         } = self.get_mut();
         let room = buffer.initialize_unfilled();
         loop {
@@ -56,7 +57,7 @@ impl AsyncRead for Stream {
                 }
             });
             if let Some(arrived) = arrived {
-                seat.read(arrived.waited.unwrap_or_default());
+                conn.read(arrived.waited.unwrap_or_default());
                 buffer.advance(arrived.bytes);
                 return Poll::Ready(Ok(()));
             }
@@ -68,7 +69,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for TimedSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

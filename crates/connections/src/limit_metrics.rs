@@ -1,5 +1,5 @@
-//! Which bounds clients ran into, counted by name: `albacore_bounds_reached_total`, and how many
-//! connections are open.
+//! Counts how often clients ran into each bound (`albacore_bounds_reached_total`), and the open
+//! connections.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A bound of [`super::limits`] that a client can run into, or what else ended its connection.
+/// A bound that a client can run into, or another reason why its connection ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bound {
+pub enum Limit {
     /// Turned away: so many connections are open and all are being served.
     Connections,
     /// Closed to make room for others.
@@ -50,7 +50,7 @@ pub(super) enum Bound {
     BodiesBytes,
 }
 
-impl Bound {
+impl Limit {
     const ALL: [Self; 17] = [
         Self::Connections,
         Self::CrowdedOut,
@@ -95,26 +95,26 @@ impl Bound {
     }
 }
 
-/// The counts. Clones are the same.
+/// The counters of all ports; a clone counts into the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reached(Arc<Counts>);
+pub struct LimitMetrics(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    reached: [AtomicU64; Bound::ALL.len()],
+    reached: [AtomicU64; Limit::ALL.len()],
     open: AtomicU64,
 }
 
-impl Reached {
+impl LimitMetrics {
     /// One client ran into `bound`.
-    pub(super) fn count(&self, bound: Bound) {
+    pub(crate) fn count(&self, bound: Limit) {
         if let Some(count) = self.0.reached.get(bound as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// A connection was let in; it counts until what is returned is dropped.
-    pub(super) fn opened(&self) -> Open {
+    pub(crate) fn opened(&self) -> Open {
         self.0.open.fetch_add(1, Ordering::Relaxed);
         Open(Arc::clone(&self.0))
     }
@@ -122,7 +122,7 @@ impl Reached {
 
 /// A connection that counts as open.
 #[derive(Debug)]
-pub(super) struct Open(Arc<Counts>);
+pub(crate) struct Open(Arc<Counts>);
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -130,7 +130,7 @@ impl Drop for Open {
     }
 }
 
-impl Collector for Reached {
+impl Collector for LimitMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let open = ConstGauge::new(self.0.open.load(Ordering::Relaxed));
         let help = "Open connections of both ports";
@@ -138,7 +138,7 @@ impl Collector for Reached {
         let help = "Clients that ran into a bound of the front, or broke off, by the bound";
         let mut family =
             encoder.encode_descriptor("bounds_reached", help, None, MetricType::Counter)?;
-        for bound in Bound::ALL {
+        for bound in Limit::ALL {
             let reached = self.0.reached.get(bound as usize);
             let count = reached.map_or(0, |count| count.load(Ordering::Relaxed));
             let labels = [("bound", bound.name())];
@@ -154,10 +154,10 @@ mod tests {
 
     #[test]
     fn every_bound_has_a_place_and_a_name_of_its_own() {
-        for (place, bound) in Bound::ALL.into_iter().enumerate() {
+        for (place, bound) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(bound as usize, place);
         }
-        let names: std::collections::BTreeSet<_> = Bound::ALL.map(Bound::name).into();
-        assert_eq!(names.len(), Bound::ALL.len());
+        let names: std::collections::BTreeSet<_> = Limit::ALL.map(Limit::name).into();
+        assert_eq!(names.len(), Limit::ALL.len());
     }
 }
