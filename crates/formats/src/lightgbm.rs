@@ -203,6 +203,7 @@ impl Header<'_> {
                 .map(|tree| tree as u32)
                 .collect(),
             trees,
+            notices: Vec::new(),
         })
     }
 }

@@ -34,3 +34,7 @@ pub(crate) const VERSION_PARTS_MAX: usize = 4;
 /// Bytes of a file's text that a message repeats: what is wrong must be seen, a megabyte of it must
 /// not reach a log.
 pub(crate) const EXCERPT_MAX: usize = 80;
+
+/// Words of 32 categories that rewritten categorical splits of XGBoost 1.6 and 1.7 may take in a
+/// model: 32 MiB. A split on a thousand categories takes 32.
+pub const REWRITTEN_WORDS_MAX: usize = 1 << 22;

@@ -83,6 +83,8 @@ pub struct Parts {
     pub iteration_starts: Vec<u32>,
     /// The trees, in the order in which they are added up.
     pub trees: Vec<Tree>,
+    /// What a user should know before relying on the answers: one sentence each.
+    pub notices: Vec<String>,
 }
 
 /// A trained ensemble of trees.
@@ -177,6 +179,13 @@ impl Model {
     #[must_use]
     pub fn best_iteration(&self) -> Option<usize> {
         self.parts.best_iteration
+    }
+
+    /// What a user should know before relying on the answers, such as that the file's version is
+    /// older than those that are tested: one sentence each, to be printed when a model is loaded.
+    #[must_use]
+    pub fn notices(&self) -> &[String] {
+        &self.parts.notices
     }
 
     /// All of it.

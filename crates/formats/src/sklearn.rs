@@ -133,6 +133,7 @@ impl Fields {
                 .map(|it| it as u32)
                 .collect(),
             trees,
+            notices: Vec::new(),
         })
     }
 }

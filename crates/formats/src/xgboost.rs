@@ -1,12 +1,20 @@
-//! XGBoost models, JSON and UBJSON alike: versions 1.7 to 3.4, `gbtree` and `dart`.
+//! XGBoost models, JSON and UBJSON alike: versions 1.0 to 3.4, `gbtree` and `dart`.
+//!
+//! A file is answered as the version that wrote it would answer it (`version`); what is not certain
+//! of that version is said in [`Parts::notices`].
 //!
 //! Keys come in any order, so a first pass collects fields (trees are checked and numbered as they
 //! are read) and [`finish`] puts them together. Unknown keys are skipped, keys that appear twice
 //! are refused.
 
+mod base;
+mod categories;
 mod tree;
+mod version;
 
+use self::base::{Link, base_margins};
 use self::tree::TreeFields;
+use self::version::Version;
 use crate::error::{ModelError, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX, VERSION_PARTS_MAX};
 use crate::model::{Format, Model, Parts};
@@ -27,6 +35,7 @@ struct Fields {
     iteration_starts: Option<Vec<i32>>,
     trees: Option<Vec<Tree>>,
     base_score: Option<String>,
+    boost_from_average: Option<String>,
     classes: Option<String>,
     targets: Option<String>,
     features: Option<String>,
@@ -99,6 +108,7 @@ impl Fields {
             }
             "learner_model_param" => source.object(&mut |source, key| match key {
                 "base_score" => put(&mut self.base_score, source.string()?),
+                "boost_from_average" => put(&mut self.boost_from_average, source.string()?),
                 "num_class" => put(&mut self.classes, source.string()?),
                 "num_target" => put(&mut self.targets, source.string()?),
                 "num_feature" => put(&mut self.features, source.string()?),
@@ -177,13 +187,26 @@ impl Fields {
             return Err(ModelError::inconsistent(path, "a model without features"));
         }
         let objective = required(self.objective, "learner.objective.name")?;
-        let version = self.version.unwrap_or_default();
-        let (transform, link) = objective_of(&objective, &version)?;
+        let version = Version::of(self.version.as_deref());
+        let (transform, link) = objective_of(&objective, version)?;
         let base_score = required(self.base_score, &format!("{param}.base_score"))?;
-        let base = base_margins(&base_score, link, groups)?;
 
         let at = "learner.gradient_booster.model";
         let mut trees = required(self.trees, &format!("{at}.trees"))?;
+        // A base score that training never set.
+        let is_unset = trees.is_empty() && self.boost_from_average.as_deref() != Some("0");
+        let link = match is_unset && version.leaves_unset_base_score() {
+            true => Link::Identity,
+            false => link,
+        };
+        let base = base_margins(&base_score, link, groups)?;
+        let mut notices = version.notices();
+        if version.sends_unlisted_categories_by_default() {
+            let is_changed = categories::follow_default(&mut trees)?;
+            if is_changed {
+                notices.push(categories::notice(version));
+            }
+        }
         check_trees(&trees, features, groups).map_err(|error| error.inside(at))?;
         let tree_info = required(self.tree_info, &format!("{at}.tree_info"))?;
         assign_groups(&mut trees, &tree_info, groups).map_err(|error| error.inside(at))?;
@@ -198,7 +221,7 @@ impl Fields {
         .map_err(|error| error.inside(at))?;
         Model::new(Parts {
             format,
-            version: dotted(&version),
+            version: version.to_string(),
             objective,
             feature_names: self.feature_names.unwrap_or_default(),
             best_iteration: self.best_iteration.and_then(|text| text.parse().ok()),
@@ -209,37 +232,16 @@ impl Fields {
             is_averaged: false,
             iteration_starts,
             trees,
+            notices,
         })
     }
 }
 
-fn dotted(version: &[i32]) -> String {
-    version
-        .iter()
-        .map(i32::to_string)
-        .collect::<Vec<_>>()
-        .join(".")
-}
-
-/// How a base score becomes a base margin.
-#[derive(Clone, Copy)]
-enum Link {
-    Identity,
-    Logit,
-    Log,
-    /// The inverse of [`Transform::Steps`].
-    Steps,
-}
-
-/// What XGBoost keeps between expectiles beside their steps.
-const STEP_MIN: f32 = 1e-6;
-
 /// What an objective does to margins and to base scores.
-///
-/// `version` is the one that wrote the file: since 3.4 quantiles of a row are sorted.
-fn objective_of(name: &str, version: &[i32]) -> Read<(Transform, Link)> {
+fn objective_of(name: &str, version: Version) -> Read<(Transform, Link)> {
     Ok(match name {
-        "reg:quantileerror" if version >= &[3, 4][..] => (Transform::Ascending, Link::Identity),
+        "reg:quantileerror" if version.sorts_quantiles() => (Transform::Ascending, Link::Identity),
+        "binary:logitraw" if version.links_logitraw() => (Transform::Identity, Link::Logit),
         "reg:expectileerror" => (Transform::Steps, Link::Steps),
         "reg:squarederror"
         | "reg:linear"
@@ -251,7 +253,15 @@ fn objective_of(name: &str, version: &[i32]) -> Read<(Transform, Link)> {
         | "rank:pairwise"
         | "rank:ndcg"
         | "rank:map" => (Transform::Identity, Link::Identity),
-        "binary:logistic" | "reg:logistic" => (Transform::Sigmoid(1.0), Link::Logit),
+        "binary:logistic" | "reg:logistic" => {
+            let link = if version.clamps_base_score() {
+                Link::ClampedLogit
+            } else {
+                Link::Logit
+            };
+            (Transform::Sigmoid(1.0), link)
+        }
+        "reg:gamma" if version.checks_gamma() => (Transform::Exp, Link::PositiveLog),
         "count:poisson" | "reg:gamma" | "reg:tweedie" | "survival:cox" | "survival:aft" => {
             (Transform::Exp, Link::Log)
         }
@@ -264,46 +274,6 @@ fn objective_of(name: &str, version: &[i32]) -> Read<(Transform, Link)> {
             return Err(ModelError::Unsupported(reason));
         }
     })
-}
-
-/// Base margins from `5E-1` or `[5E-1]` or `[5E-1,2.5E-1]`.
-fn base_margins(text: &str, link: Link, groups: usize) -> Read<Vec<f64>> {
-    let path = "learner.learner_model_param.base_score";
-    let list = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(text);
-    let mut margins = Vec::new();
-    for item in list.split(',').take(groups + 1) {
-        let score: f32 = item.trim().parse().map_err(|_| {
-            ModelError::inconsistent(
-                path,
-                format!("'{}' is not a number or a list of them", excerpt(text)),
-            )
-        })?;
-        let margin = match link {
-            Link::Identity | Link::Steps => score,
-            Link::Logit => -((1.0 / score - 1.0) as f64).ln() as f32,
-            Link::Log => f64::from(score).ln() as f32,
-        };
-        margins.push(f64::from(margin));
-    }
-    if let Link::Steps = link {
-        // From the last to the first: each asks what stood before it.
-        for group in (1..margins.len()).rev() {
-            let step = margins[group] as f32 - margins[group - 1] as f32 - STEP_MIN;
-            let step = step.max(STEP_MIN);
-            margins[group] = f64::from(step + (-(-step).exp_m1()).ln());
-        }
-    }
-    if margins.len() == 1 {
-        margins.resize(groups, margins[0]);
-    }
-    if margins.len() != groups {
-        let reason = format!("{} scores for {groups} groups", list.split(',').count());
-        return Err(ModelError::inconsistent(path, reason));
-    }
-    Ok(margins)
 }
 
 /// Checks what trees say about the model: features, width of leaves.

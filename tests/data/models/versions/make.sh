@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the archives beside this file anew: installs every version of the libraries (PyPI, without what they recommend)
-# into ~/.cache/albacore/versions and runs make.py with each. Needs Python 3.11 and 3.12 or newer: PYTHON311, PYTHON312.
+# Writes the archives beside this file and in ../edges anew: installs every version of the libraries (PyPI, without what
+# they recommend) into ~/.cache/albacore/versions and runs make.py and edges.py with each. Needs Python 3.11 and 3.12 or newer: PYTHON311, PYTHON312.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 old=${PYTHON311:-python3.11}
@@ -37,3 +37,16 @@ need "$new" xgboost-cpu==3.4.1 xgboost-cpu==3.4.1
 PYTHONPATH=$folder/xgboost-cpu==3.4.1:$folder/base-new "$new" "$here/make.py" xgboost
 PYTHONPATH=$folder/base-old "$old" "$here/make.py" sklearn
 PYTHONPATH=$folder/base-new "$new" "$here/make.py" sklearn
+
+# edges PYTHON BASE LIBRARY: models at the edge of what the version trains and loads.
+edges() {
+    need "$1" "$3" "$3"
+    PYTHONPATH=$folder/$3:$folder/$2 "$1" "$here/edges.py" "$(grep -o 'xgboost\|lightgbm' <<<"$3")"
+}
+for library in xgboost==1.2.1 xgboost==1.6.2 xgboost==1.7.2 xgboost==1.7.6 xgboost==2.0.3 xgboost-cpu==2.1.4 \
+    xgboost-cpu==3.0.5 xgboost-cpu==3.1.3 xgboost-cpu==3.2.0 lightgbm==3.3.5 lightgbm==4.7.0; do
+    edges "$old" base-old "$library"
+done
+for library in xgboost-cpu==3.3.0 xgboost-cpu==3.4.1; do
+    edges "$new" base-new "$library"
+done

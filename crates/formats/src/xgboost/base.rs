@@ -1,0 +1,88 @@
+//! Base scores: what a file holds is on the scale of the values, what trees are added to is a
+//! margin. Source: `ProbToMargin` of each objective, `src/objective/` of XGBoost.
+
+use super::Read;
+use crate::error::{ModelError, excerpt};
+
+/// How a base score becomes a base margin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    Identity,
+    /// ln(p / (1 - p)); p = 0 and p = 1 are refused, as XGBoost before 3.2 does.
+    Logit,
+    /// As `Logit`, of a probability that is kept within [1e-6, 1 - 1e-6].
+    ClampedLogit,
+    /// ln(x); minus infinity of 0 and NaN below, as in XGBoost.
+    Log,
+    /// As `Log`; what is not positive is refused.
+    PositiveLog,
+    /// The inverse of [`Transform::Steps`](crate::Transform::Steps).
+    Steps,
+}
+
+/// XGBoost's `kRtEps`: keeps probabilities from 0 and 1, and expectiles apart beside their steps.
+const EPSILON: f32 = 1e-6;
+
+const PATH: &str = "learner.learner_model_param.base_score";
+
+impl Link {
+    fn margin(self, score: f32) -> Result<f32, &'static str> {
+        let logit = |p: f32| -(f64::from(1.0 / p - 1.0).ln() as f32);
+        match self {
+            Self::Identity | Self::Steps => Ok(score),
+            Self::Logit if score > 0.0 && score < 1.0 => Ok(logit(score)),
+            Self::Logit => Err(
+                "not between 0 and 1, which the version that wrote the file refuses: train or save \
+                 the model with XGBoost 3.2 or newer",
+            ),
+            Self::ClampedLogit if (0.0..=1.0).contains(&score) => {
+                Ok(logit(score.clamp(EPSILON, 1.0 - EPSILON)))
+            }
+            Self::ClampedLogit => Err("not within [0, 1]: train the model with another base_score"),
+            Self::PositiveLog if score <= 0.0 => {
+                Err("not positive: train the model with another base_score")
+            }
+            Self::Log | Self::PositiveLog => Ok(f64::from(score).ln() as f32),
+        }
+    }
+}
+
+/// Base margins from `5E-1` or `[5E-1]` or `[5E-1,2.5E-1]`: one for each group.
+pub(super) fn base_margins(text: &str, link: Link, groups: usize) -> Read<Vec<f64>> {
+    let list = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(text);
+    let mut margins = Vec::new();
+    for item in list.split(',').take(groups + 1) {
+        let item = item.trim();
+        let score = item.parse().ok().filter(|score: &f32| score.is_finite());
+        let score = score.ok_or_else(|| {
+            let reason = format!(
+                "'{}' is not a finite number or a list of them",
+                excerpt(text)
+            );
+            ModelError::inconsistent(PATH, reason)
+        })?;
+        let margin = link.margin(score).map_err(|reason| {
+            ModelError::inconsistent(PATH, format!("{} is {reason}", excerpt(item)))
+        })?;
+        margins.push(f64::from(margin));
+    }
+    if link == Link::Steps {
+        // From the last to the first: each asks what stood before it.
+        for group in (1..margins.len()).rev() {
+            let step = margins[group] as f32 - margins[group - 1] as f32 - EPSILON;
+            let step = step.max(EPSILON);
+            margins[group] = f64::from(step + (-(-step).exp_m1()).ln());
+        }
+    }
+    if margins.len() == 1 {
+        margins.resize(groups, margins[0]);
+    }
+    if margins.len() != groups {
+        let reason = format!("{} scores for {groups} groups", list.split(',').count());
+        return Err(ModelError::inconsistent(PATH, reason));
+    }
+    Ok(margins)
+}

@@ -1,0 +1,95 @@
+//! Categorical splits as XGBoost 1.6.0 to 1.7.2 answers them.
+//!
+//! A set of categories is kept as words of 32 bits there, and a category beyond the last word (or
+//! no category at all) goes the way of missing values. Later versions, and this crate, send what a
+//! set does not hold left. So of a split whose missing values go right the children are swapped:
+//! it then asks for the other categories of the same words, and everything else goes left.
+
+use super::version::Version;
+use super::{Read, Tree, flag};
+use crate::error::ModelError;
+use crate::limits::REWRITTEN_WORDS_MAX;
+use crate::tree::{CategorySets, Node, RawNode, RawTree};
+
+/// Rewrites the splits whose answers differ. Whether there were any.
+pub(super) fn follow_default(trees: &mut [Tree]) -> Read<bool> {
+    let is_other = |node: &Node| {
+        let kind = node.flags & (flag::LEAF | flag::CATEGORICAL | flag::DEFAULT_LEFT);
+        kind == flag::CATEGORICAL
+    };
+    let (mut is_changed, mut words) = (false, 0);
+    for tree in trees {
+        for node in tree.nodes.iter().filter(|node| is_other(node)) {
+            words += words_of(&tree.sets, node.value as usize)
+                .last()
+                .map_or(0, |&(place, _)| place as usize + 1);
+        }
+        if words > REWRITTEN_WORDS_MAX {
+            let reason = "categorical splits of this version with very large categories";
+            return Err(ModelError::too_large(reason));
+        }
+        if tree.nodes.iter().any(is_other) {
+            *tree = swapped(tree, &is_other)?;
+            is_changed = true;
+        }
+    }
+    Ok(is_changed)
+}
+
+fn swapped(tree: &Tree, is_other: &dyn Fn(&Node) -> bool) -> Read<Tree> {
+    let mut sets = tree.sets.clone();
+    let nodes = tree.nodes.iter().map(|node| {
+        let is_leaf = node.flags & flag::LEAF != 0;
+        let (left, right) = (node.left as usize, node.right as usize);
+        let raw = RawNode {
+            label: node.label,
+            children: (!is_leaf).then_some((left, right)),
+            feature: node.feature,
+            flags: node.flags,
+            value: node.value,
+            cover: node.cover,
+        };
+        match is_other(node) {
+            true => RawNode {
+                children: Some((right, left)),
+                flags: node.flags | flag::DEFAULT_LEFT,
+                value: complement(&mut sets, node.value as usize) as f64,
+                ..raw
+            },
+            false => raw,
+        }
+    });
+    Tree::build(RawTree {
+        nodes: nodes.collect(),
+        group: tree.group,
+        leaf_vectors: tree.leaf_vectors.clone(),
+        has_covers: tree.has_covers,
+        sets,
+    })
+}
+
+/// The words of a set.
+fn words_of(sets: &CategorySets, set: usize) -> &[(u32, u32)] {
+    let start = set.checked_sub(1).map_or(0, |before| sets.ends[before]);
+    &sets.words[start as usize..sets.ends[set] as usize]
+}
+
+/// Adds the categories of the set's words that are not in the set, and returns its number.
+fn complement(sets: &mut CategorySets, set: usize) -> usize {
+    let listed = words_of(sets, set).to_vec();
+    let words = listed.last().map_or(0, |&(place, _)| place + 1);
+    let mut listed = listed.into_iter().peekable();
+    sets.push((0..words).map(|place| {
+        let found = listed.next_if(|&(next, _)| next == place);
+        (place, !found.map_or(0, |(_, bits)| bits))
+    }))
+}
+
+/// What to say of a model whose splits were rewritten.
+pub(super) fn notice(version: Version) -> String {
+    format!(
+        "its splits send categories that were not seen in training the way of missing values, as \
+         XGBoost {version} does; 1.7.3 and newer send them left. For the answers of a newer \
+         XGBoost load the file there and save it again (save_model)"
+    )
+}

@@ -1,0 +1,95 @@
+//! What the version that wrote a file decides.
+//!
+//! XGBoost answers a file by the rules of the library that loads it, so the same file has other
+//! answers after an upgrade. Here the version in the file decides: its answers are those that were
+//! validated when the model was trained. Loading and saving it with a newer XGBoost changes the
+//! version in the file and so the rules, as it does there. Facts: `tests/data/models/edges`.
+
+/// The oldest and the newest version that the tests compare with in everything.
+const TESTED: [[i32; 2]; 2] = [[1, 7], [3, 4]];
+
+/// The version in a file: major, minor, patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version(Option<[i32; 3]>);
+
+impl Version {
+    /// A file without a version is read as the newest one reads it.
+    pub(super) fn of(numbers: Option<&[i32]>) -> Self {
+        let numbers = numbers.filter(|numbers| !numbers.is_empty());
+        Self(numbers.map(|numbers| {
+            let part = |index: usize| numbers.get(index).copied().unwrap_or(0);
+            [part(0), part(1), part(2)]
+        }))
+    }
+
+    fn is_since(self, first: [i32; 3]) -> bool {
+        self.0.is_none_or(|version| version >= first)
+    }
+
+    /// Logistic objectives keep the base score within [1e-6, 1 - 1e-6].
+    pub(super) fn clamps_base_score(self) -> bool {
+        self.is_since([3, 2, 0])
+    }
+
+    /// Gamma regression refuses a base score that is not positive.
+    pub(super) fn checks_gamma(self) -> bool {
+        self.is_since([3, 1, 0])
+    }
+
+    /// A base score that neither user nor training set is taken as a margin.
+    pub(super) fn leaves_unset_base_score(self) -> bool {
+        self.is_since([3, 1, 0])
+    }
+
+    /// Quantiles of a row are sorted.
+    pub(super) fn sorts_quantiles(self) -> bool {
+        self.is_since([3, 4, 0])
+    }
+
+    /// The base score of `binary:logitraw` is a probability, later a margin.
+    pub(super) fn links_logitraw(self) -> bool {
+        !self.is_since([1, 3, 1])
+    }
+
+    /// A category beyond those that a split lists goes the way of missing values, later left.
+    pub(super) fn sends_unlisted_categories_by_default(self) -> bool {
+        self.is_since([1, 6, 0]) && !self.is_since([1, 7, 3])
+    }
+
+    /// What is not certain of this version.
+    pub(super) fn notices(self) -> Vec<String> {
+        let [oldest, newest] = TESTED;
+        let range = format!("{}.{} to {}.{}", oldest[0], oldest[1], newest[0], newest[1]);
+        let notice = match self.0 {
+            None => format!(
+                "the file names no version of XGBoost; it is read as {}.{} reads it. Load it with \
+                 the XGBoost that trained it and save it again (save_model)",
+                newest[0], newest[1]
+            ),
+            Some([1, minor, _]) if minor < 4 => format!(
+                "written by XGBoost {self}, older than the tested versions ({range}); it adds up \
+                 trees in another order, so values can differ from its own in the last digits. For \
+                 the values of a newer XGBoost load the file there and save it again (save_model)"
+            ),
+            Some([major, minor, _]) if [major, minor] < oldest => format!(
+                "written by XGBoost {self}, older than the tested versions ({range}). Compare some \
+                 predictions, or load the file with a newer XGBoost and save it again (save_model)"
+            ),
+            Some([major, minor, _]) if [major, minor] > newest => format!(
+                "written by XGBoost {self}, newer than the tested versions ({range}): compare some \
+                 predictions with it"
+            ),
+            Some(_) => return Vec::new(),
+        };
+        vec![notice]
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some([major, minor, patch]) => write!(f, "{major}.{minor}.{patch}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Models at the edge of what each version of a library trains and loads, against what that very
+//! version answers or refuses: labels that are all equal, one class, one row, no trees, base scores
+//! at the boundary of each objective, categories that training did not see.
+
+// A damaged archive stops the tests.
+#![allow(clippy::expect_used, clippy::panic)]
+
+mod zoo;
+
+use std::fs::File;
+use std::io::Read;
+
+use albacore_trees::{
+    ElementType, Image, Kind, Library, Model, Options, OutputMut, Predictor, Rows, Scratch,
+};
+use serde_json::Value;
+use zip::ZipArchive;
+
+/// Sums of the libraries in `f32` (SHAP values, and margins before 1.4), relative to the largest
+/// magnitude of the row.
+const SUMS: f64 = 4e-6;
+
+/// What `edges.py` wrote with one version: name, models and cases.
+fn archives() -> Vec<(String, Value)> {
+    let files = std::fs::read_dir(zoo::folder().join("edges")).expect("the archives");
+    let mut archives: Vec<(String, Value)> = files
+        .map(|file| {
+            let path = file.expect("a file").path();
+            let mut zip = ZipArchive::new(File::open(&path).expect("archive")).expect("zip");
+            let mut text = String::new();
+            let mut member = zip.by_name("edges.json").expect("its member");
+            member.read_to_string(&mut text).expect("UTF-8");
+            let name = path.file_stem().expect("a name").to_string_lossy();
+            let name = name.into_owned();
+            (name, serde_json::from_str(&text).expect("JSON"))
+        })
+        .collect();
+    archives.sort_by(|a, b| a.0.cmp(&b.0));
+    archives
+}
+
+fn cases(archive: &Value) -> &[Value] {
+    archive["cases"].as_array().expect("a list of cases")
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().expect("a text")
+}
+
+/// The model of a case, with its base score.
+fn model_of(archive: &Value, case: &Value) -> String {
+    let model = text(&archive["models"], text(case, "model"));
+    let Some(score) = case["base_score"].as_str() else {
+        return model.to_owned();
+    };
+    let mut parsed: Value = serde_json::from_str(model).expect("JSON");
+    parsed["learner"]["learner_model_param"]["base_score"] = score.into();
+    parsed.to_string()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    let items = value.as_str().expect("numbers").split(' ');
+    items.map(|item| item.parse().expect("a number")).collect()
+}
+
+fn answer(predictor: &Predictor<'_>, library: Library, rows: &[f64], kind: Kind) -> Vec<f64> {
+    let count = rows.len() / predictor.features();
+    let length = count * predictor.output_width(kind);
+    let (mut f32s, mut f64s) = (vec![0.0; length], vec![0.0; length]);
+    let out = match predictor.output_element(kind) {
+        ElementType::F32 => OutputMut::F32(&mut f32s),
+        ElementType::F64 => OutputMut::F64(&mut f64s),
+        ElementType::I32 => panic!("leaves are not asked for"),
+    };
+    let singles: Vec<f32> = rows.iter().map(|&x| x as f32).collect();
+    let rows = match library {
+        Library::Xgboost => Rows::F32(&singles),
+        Library::Lightgbm | Library::Sklearn => Rows::F64(rows),
+    };
+    let (options, mut scratch) = (Options::default(), Scratch::default());
+    predictor
+        .predict_with(kind, rows, &options, out, &mut scratch)
+        .expect("answers");
+    match predictor.output_element(kind) {
+        ElementType::F32 => f32s.into_iter().map(f64::from).collect(),
+        ElementType::F64 | ElementType::I32 => f64s,
+    }
+}
+
+/// What differs from the library's answers to a case.
+fn complaint(model: &Model, case: &Value, are_sums_other: bool) -> Option<String> {
+    let image = Image::compile(model);
+    let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+    let rows = numbers(&case["rows"]);
+    for (key, kind) in [
+        ("margin", Kind::Margin),
+        ("value", Kind::Value),
+        ("contribs", Kind::Contribs),
+    ] {
+        if case[key].is_null() {
+            continue;
+        }
+        let wanted = numbers(&case[key]);
+        let got = answer(&predictor, model.library(), &rows, kind);
+        let tolerance = match kind == Kind::Contribs || are_sums_other {
+            true => SUMS,
+            false => 0.0,
+        };
+        let width = wanted.len() / (rows.len() / predictor.features());
+        for (index, (got, wanted_one)) in got.iter().zip(&wanted).enumerate() {
+            let row = &wanted[index / width * width..][..width];
+            let finite = row.iter().filter(|x| x.is_finite());
+            let scale = finite.fold(1.0_f64, |largest, x| largest.max(x.abs()));
+            let is_equal = got == wanted_one || got.is_nan() && wanted_one.is_nan();
+            let is_near = (got - wanted_one).abs() <= tolerance * scale;
+            if !is_equal && !is_near {
+                return Some(format!("{key}[{index}]: {got} for {wanted_one}"));
+            }
+        }
+        if got.len() != wanted.len() {
+            return Some(format!("{key}: {} values for {}", got.len(), wanted.len()));
+        }
+    }
+    None
+}
+
+#[test]
+fn edge_cases_of_every_version_are_answered_or_refused_as_there() {
+    let (mut complaints, mut answered, mut refused) = (Vec::new(), 0, 0);
+    for (name, archive) in archives() {
+        let are_sums_other = name == "xgboost-1.2.1";
+        for case in cases(&archive) {
+            let place = format!("{name} {}", text(case, "name"));
+            let model = Model::parse(model_of(&archive, case).as_bytes());
+            match (model, case["error"].as_str()) {
+                (Ok(model), None) => {
+                    let complaint = complaint(&model, case, are_sums_other);
+                    complaints.extend(complaint.map(|it| format!("{place} {it}")));
+                    answered += 1;
+                }
+                (Err(error), Some(_)) => {
+                    let message = error.to_string();
+                    assert!(message.contains("base_score: "), "{place}: {message}");
+                    refused += 1;
+                }
+                (Err(error), None) => complaints.push(format!("{place}: {error}")),
+                (Ok(_), Some(error)) => complaints.push(format!("{place}: not refused: {error}")),
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(answered > 600 && refused > 40, "{answered}, {refused}");
+}
+
+#[test]
+fn what_is_not_certain_of_a_version_is_said() {
+    let notices = |archive: &str, case: &str| {
+        let found = archives().into_iter().find(|(name, _)| name == archive);
+        let (_, found) = found.expect("an archive");
+        let model = text(&found["models"], case);
+        let model = Model::parse(model.as_bytes()).expect("a model");
+        model.notices().join("\n")
+    };
+    let old = notices("xgboost-1.2.1", "binary_logitraw");
+    assert!(old.contains("XGBoost 1.2.1, older than"), "{old}");
+    assert!(old.contains("save_model"), "{old}");
+    let old = notices("xgboost-1.6.2", "reg_squarederror");
+    assert!(old.contains("XGBoost 1.6.2, older than"), "{old}");
+    let categories = notices("xgboost-1.7.2", "categories_40_1");
+    assert!(categories.contains("not seen in training"), "{categories}");
+    assert_eq!(notices("xgboost-1.7.2", "reg_squarederror"), "");
+    assert_eq!(notices("xgboost-3.4.1", "binary_logistic"), "");
+}
+
+#[test]
+fn a_file_without_a_version_is_read_as_the_newest_and_says_so() {
+    let archives = archives();
+    let (_, newest) = archives
+        .iter()
+        .find(|it| it.0 == "xgboost-3.4.1")
+        .expect("an archive");
+    let mut model: Value = serde_json::from_str(&model_of(
+        newest,
+        &serde_json::json!({"model": "binary_logistic", "base_score": "[0E0]"}),
+    ))
+    .expect("JSON");
+    model.as_object_mut().expect("an object").remove("version");
+    let parsed = Model::parse(model.to_string().as_bytes()).expect("a model");
+    assert!(
+        parsed.notices()[0].contains("names no version"),
+        "{:?}",
+        parsed.notices()
+    );
+    assert!(parsed.parts().base[0].is_finite());
+    model["version"] = serde_json::json!([9, 1, 0]);
+    let parsed = Model::parse(model.to_string().as_bytes()).expect("a model");
+    assert!(
+        parsed.notices()[0].contains("newer than"),
+        "{:?}",
+        parsed.notices()
+    );
+}
