@@ -26,6 +26,9 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
         let _ = writeln!(text, "{name:<12}{what}");
     };
     line("format", format!("{}{version}", model.format()));
+    for notice in model.notices() {
+        line("notice", notice.clone());
+    }
     line("objective", model.objective().to_owned());
     line("features", model.features().to_string());
     line("outputs", model.groups().to_string());

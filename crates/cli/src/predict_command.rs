@@ -93,7 +93,11 @@ fn check_place(output: &Path) -> Result<(), Failure> {
 }
 
 fn compile(path: &Path) -> Result<Image, Failure> {
-    read_model(path).map(|model| Image::compile(&model))
+    let model = read_model(path)?;
+    for notice in model.notices() {
+        eprintln!("albacore: {}: {notice}", path.display());
+    }
+    Ok(Image::compile(&model))
 }
 
 /// Reads a model from its file.

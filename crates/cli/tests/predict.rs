@@ -191,6 +191,29 @@ fn no_rows_give_an_empty_result() {
 }
 
 #[test]
+fn what_is_not_certain_of_a_version_is_said_and_the_prediction_is_made() {
+    let zoo = Zoo::new("xgb_stump");
+    let model = fs::read_to_string(data("models/xgb_stump.json")).unwrap();
+    let old = zoo.dir.path().join("old.json");
+    let renamed = model.replace("\"version\":[3,2,0]", "\"version\":[1,6,2]");
+    assert_ne!(model, renamed);
+    fs::write(&old, renamed).unwrap();
+    let out = zoo.dir.path().join("out.npy");
+    let ran = predict(&old, &zoo.rows(), &out, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for words in ["old.json: written by XGBoost 1.6.2", "save_model"] {
+        assert!(ran.err.contains(words), "{words} in {}", ran.err);
+    }
+    assert_eq!(
+        predict(&model_file("xgb_stump"), &zoo.rows(), &out, &[]).err,
+        ""
+    );
+    let shown = albacore(&["model", "show", old.to_str().unwrap()]);
+    let notice = "notice      written by XGBoost 1.6.2";
+    assert!(shown.out.contains(notice), "{}", shown.out);
+}
+
+#[test]
 fn files_that_do_not_fit_are_refused_with_their_name_and_the_reason() {
     let zoo = Zoo::new("xgb_binary_logistic");
     let (model, rows) = (model_file(zoo.name), zoo.rows());
@@ -212,6 +235,20 @@ fn files_that_do_not_fit_are_refused_with_their_name_and_the_reason() {
     );
     refused(&rows, &rows, &["rows.npy", "not a model"]);
     refused(&model, &model, &["xgb_binary_logistic", "not an .npy file"]);
+    fs::write(
+        &damaged,
+        b"\x80\x04\x95\x10\0\0\0\0\0\0\0\x8c\x0fxgboost.sklearn\x94",
+    )
+    .unwrap();
+    refused(
+        &damaged,
+        &rows,
+        &[
+            "a Python pickle",
+            "XGBoost model",
+            "save_model(\"model.ubj\")",
+        ],
+    );
     fs::write(&damaged, &fs::read(&model).unwrap()[..500]).unwrap();
     refused(&damaged, &rows, &["damaged", "model"]);
     let whole = fs::read(&rows).unwrap();

@@ -132,6 +132,11 @@ fn models_that_cannot_be_served_are_refused_by_the_server_in_its_own_words() {
         &["not a model", "save_model"],
     );
     refuse("empty.ubj", b"", &["not a model", "save_model"]);
+    refuse(
+        "model.pkl",
+        b"\x80\x04\x95\x10\0\0\0\0\0\0\0\x8c\x0fxgboost.sklearn\x94",
+        &["model.pkl", "a Python pickle", "save_model"],
+    );
     refuse("linear.ubj", &gblinear, &["not supported", "gblinear"]);
 }
 

@@ -27,6 +27,9 @@ impl LoadedModel {
     /// A sentence: the bytes are no model, damaged, or of a model that is not supported.
     pub fn compile(name: &str, bytes: &[u8]) -> Result<Self, String> {
         let model = Model::parse(bytes).map_err(|error| error.to_string())?;
+        for notice in model.notices() {
+            tracing::warn!(model = name, "{notice}");
+        }
         let platform = match model.format() {
             Format::XgboostUbjson => "xgboost_ubj",
             Format::XgboostJson => "xgboost_json",

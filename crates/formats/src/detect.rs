@@ -2,15 +2,17 @@
 
 use crate::error::ModelError;
 use crate::model::{Format, Model};
-use crate::{json, lightgbm, sklearn, ubjson, xgboost};
+use crate::{foreign, json, lightgbm, sklearn, ubjson, xgboost};
 
 /// Reads a model in any known format.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
-    match detect(bytes).ok_or(ModelError::UnknownFormat)? {
+    match detect(bytes).ok_or_else(|| foreign::identify(bytes))? {
         Format::XgboostUbjson => {
             xgboost::parse(&mut ubjson::Reader::new(bytes), Format::XgboostUbjson)
+                .map_err(|error| foreign::of_object(bytes, &mut ubjson::Reader::new(bytes), error))
         }
-        Format::XgboostJson => xgboost::parse(&mut json::Reader::new(bytes), Format::XgboostJson),
+        Format::XgboostJson => xgboost::parse(&mut json::Reader::new(bytes), Format::XgboostJson)
+            .map_err(|error| foreign::of_object(bytes, &mut json::Reader::new(bytes), error)),
         Format::LightgbmText => lightgbm::parse(bytes),
         Format::SklearnJson => sklearn::parse(bytes),
     }

@@ -19,12 +19,15 @@ pub(crate) fn excerpt(text: &str) -> &str {
 /// Why bytes are not a model that this crate can run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// The bytes are in no known format.
-    #[error(
-        "not a model: the bytes are neither XGBoost UBJSON or JSON (save_model to .ubj or .json) \
-         nor LightGBM text (save_model) nor what scripts/sklearn_to_json.py writes"
-    )]
-    UnknownFormat,
+    /// The bytes are in no format that is read here: another library's, another output of a
+    /// supported library, or no model at all.
+    #[error("not a model file of XGBoost, LightGBM or scikit-learn: it is {what}. {remedy}")]
+    Foreign {
+        /// What the file is, as far as its content tells.
+        what: String,
+        /// How to get a file that is read.
+        remedy: String,
+    },
     /// The bytes end or are damaged in the middle of the format.
     #[error("damaged model: {path} at byte {offset}: {reason}")]
     Syntax {

@@ -8,11 +8,13 @@
 //!   whatever it checks holds for every model.
 //! * [`Tree::build`] is the only way to make a tree: no cycles, no shared nodes, bounded depth.
 //! * [`Transform`] names what the objective does to a margin; the arithmetic is the engine's.
+//! * `foreign` names files that no reader takes, with the way to one that is read.
 //! * [`ModelError`] says what is wrong and where; [`limits`] holds every bound and its reason.
 #![forbid(unsafe_code)]
 
 mod detect;
 mod error;
+mod foreign;
 mod json;
 mod lightgbm;
 pub mod limits;

@@ -38,3 +38,6 @@ pub(crate) const EXCERPT_MAX: usize = 80;
 /// Words of 32 categories that rewritten categorical splits of XGBoost 1.6 and 1.7 may take in a
 /// model: 32 MiB. A split on a thousand categories takes 32.
 pub const REWRITTEN_WORDS_MAX: usize = 1 << 22;
+
+/// Keys that are looked at to name a JSON file that is no model.
+pub(crate) const FOREIGN_KEYS_MAX: usize = 64;

@@ -27,6 +27,9 @@ const PATH: &str = "learner.learner_model_param.base_score";
 
 impl Link {
     fn margin(self, score: f32) -> Result<f32, &'static str> {
+        if !score.is_finite() {
+            return Err("not finite: train the model with another base_score");
+        }
         let logit = |p: f32| -(f64::from(1.0 / p - 1.0).ln() as f32);
         match self {
             Self::Identity | Self::Steps => Ok(score),
@@ -56,12 +59,8 @@ pub(super) fn base_margins(text: &str, link: Link, groups: usize) -> Read<Vec<f6
     let mut margins = Vec::new();
     for item in list.split(',').take(groups + 1) {
         let item = item.trim();
-        let score = item.parse().ok().filter(|score: &f32| score.is_finite());
-        let score = score.ok_or_else(|| {
-            let reason = format!(
-                "'{}' is not a finite number or a list of them",
-                excerpt(text)
-            );
+        let score: f32 = item.parse().map_err(|_| {
+            let reason = format!("'{}' is not a number or a list of them", excerpt(text));
             ModelError::inconsistent(PATH, reason)
         })?;
         let margin = link.margin(score).map_err(|reason| {

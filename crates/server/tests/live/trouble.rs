@@ -13,8 +13,8 @@ use super::running::{Running, zoo};
 use super::volume::digest;
 use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
 
-/// A server of models; `/gone` answers 404 until `is_found`, `/slow` drips, `/loop` redirects to
-/// itself.
+/// A server of models; `/gone` answers 404 until `is_found`, `/page` with a page, `/slow` drips,
+/// `/loop` redirects to itself.
 fn store(is_found: Arc<AtomicBool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -45,6 +45,14 @@ fn answer(mut stream: TcpStream, is_found: &AtomicBool) -> std::io::Result<()> {
             write!(
                 stream,
                 "HTTP/1.1 302 Found\r\nLocation: /loop\r\nContent-Length: 0\r\n\r\n"
+            )
+        }
+        "/page" => {
+            let page = "<!DOCTYPE html><html><head><title>Sign in</title></head></html>";
+            let length = page.len();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{page}"
             )
         }
         "/slow" => {
@@ -166,6 +174,14 @@ fn a_model_that_cannot_be_loaded_leaves_the_old_one_serving() {
             "has more than 1000000 bytes",
         ),
         (wrong, "has the SHA-256"),
+        (
+            file("pickle.pkl", b"\x80\x04\x8c\x0fxgboost.sklearn\x94"),
+            "pickle.pkl: not a model file of XGBoost, LightGBM or scikit-learn: it is a Python pickle",
+        ),
+        (
+            url("m", address, "/page"),
+            "it is an HTML page titled 'Sign in'",
+        ),
         (url("m", address, "/gone"), "/gone answered 404"),
         (url("m", address, "/loop"), "redirects more than 5 times"),
         (model("xgb_gblinear.json"), "xgb_gblinear"),

@@ -169,6 +169,7 @@ pub(crate) fn model(shape: Shape, numbers: &mut Stream) -> Model {
         is_averaged: false,
         iteration_starts: vec![0, shape.trees as u32],
         trees,
+        notices: Vec::new(),
     };
     Model::new(parts).expect("a model")
 }
