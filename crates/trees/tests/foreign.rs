@@ -14,7 +14,7 @@ use albacore_trees::{Model, ModelError};
 use zip::ZipArchive;
 
 /// Name of the file, what it is called, what the way out mentions.
-const NAMED: [(&str, &str, &str); 53] = [
+const NAMED: [(&str, &str, &str); 54] = [
     (
         "protocol0.pkl",
         "Python pickle (pickle.dump or joblib.dump) of an XGBoost",
@@ -105,6 +105,7 @@ const NAMED: [(&str, &str, &str); 53] = [
         "XGBoost's old binary format",
         "before 3.1",
     ),
+    ("first.model", "XGBoost's old binary format", "before 3.1"),
     (
         "dump_model.txt",
         "XGBoost's dump_model as text",

@@ -71,6 +71,8 @@ put("list.pkl", pickle.dumps([1, 2, 3]))
 put("save_config.json", booster.save_config())
 put("serialized.ubj", booster.__getstate__()["handle"])
 put("deprecated.model", booster.save_raw("deprecated"))
+# Versions before 1.0 write the same without its magic number.
+put("first.model", booster.save_raw("deprecated")[4:])
 written("dump_model.txt", booster.dump_model)
 written("dump_model.json", lambda path: booster.dump_model(path, dump_format="json"))
 put("lightgbm_dump_model.json", json.dumps(light.booster_.dump_model()))
