@@ -201,6 +201,13 @@ impl Fields {
         };
         let base = base_margins(&base_score, link, groups)?;
         let mut notices = version.notices();
+        if objective == "binary:logitraw" && version.links_logitraw() {
+            notices.push(format!(
+                "its base score is taken as a probability, as XGBoost {version} does; 1.3.1 and \
+                 newer take it as a margin. For the answers of a newer XGBoost load the file \
+                 there and save it again (save_model)"
+            ));
+        }
         if version.sends_unlisted_categories_by_default() {
             let is_changed = categories::follow_default(&mut trees)?;
             if is_changed {

@@ -164,6 +164,7 @@ fn what_is_not_certain_of_a_version_is_said() {
     let old = notices("xgboost-1.2.1", "binary_logitraw");
     assert!(old.contains("XGBoost 1.2.1, older than"), "{old}");
     assert!(old.contains("save_model"), "{old}");
+    assert!(old.contains("taken as a probability"), "{old}");
     let old = notices("xgboost-1.6.2", "reg_squarederror");
     assert!(old.contains("XGBoost 1.6.2, older than"), "{old}");
     let categories = notices("xgboost-1.7.2", "categories_40_1");
@@ -198,5 +199,34 @@ fn a_file_without_a_version_is_read_as_the_newest_and_says_so() {
         parsed.notices()[0].contains("newer than"),
         "{:?}",
         parsed.notices()
+    );
+}
+
+#[test]
+fn rewritten_categorical_splits_take_bounded_memory() {
+    let (_, archive) = archives()
+        .into_iter()
+        .find(|it| it.0 == "xgboost-1.7.2")
+        .expect("an archive");
+    let text = text(&archive["models"], "categories_40_1");
+    let text = text.replace("NaN", "0");
+    let mut model: Value = serde_json::from_str(&text).expect("JSON");
+    let booster = &mut model["learner"]["gradient_booster"]["model"];
+    let mut trees = booster["trees"].as_array().expect("trees").clone();
+    // A split whose set ends at the largest category takes 2^19 words.
+    for tree in &mut trees {
+        for category in tree["categories"].as_array_mut().expect("categories") {
+            *category = ((1 << 24) - 1).into();
+        }
+        for side in tree["default_left"].as_array_mut().expect("sides") {
+            *side = 0.into();
+        }
+    }
+    booster["trees"] = vec![trees.clone(); 8].concat().into();
+    booster["tree_info"] = vec![0; trees.len() * 8].into();
+    let error = Model::parse(model.to_string().as_bytes()).expect_err("too large");
+    assert!(
+        error.to_string().contains("very large categories"),
+        "{error}"
     );
 }
