@@ -11,6 +11,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::iterations::{self, Iterations};
 use crate::limits;
 use crate::status::InferenceDeploymentStatus;
 use crate::timespan::Timespan;
@@ -276,6 +277,18 @@ pub struct Model {
     /// `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`. With
     /// `#sha256=` and 64 hexadecimal digits behind it, only a file with that checksum is loaded.
     pub uri: ModelUri,
+    /// Boosting iterations that predict: All, Best, or `{begin: 0, end: 100}` (`end` is not used).
+    /// Values, margins, contributions, interactions and leaves follow. Left out, the model answers
+    /// as the object that saved its file: up to the best iteration if XGBoost's scikit-learn classes
+    /// saved it after early stopping, else with all of them.
+    ///
+    /// All: every iteration of the file.
+    ///
+    /// Best: up to the best iteration, which XGBoost notes in the file on early stopping; a file
+    /// without one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "iterations::schema")]
+    pub iterations: Option<Iterations>,
     /// The latency objective that batching works towards. Without one, nothing counts as late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,

@@ -5,6 +5,7 @@
 
 mod container;
 mod deployment;
+mod iterations;
 pub mod limits;
 mod node_placement;
 mod notices;
@@ -25,6 +26,7 @@ pub use deployment::{
     InferenceDeploymentSpec, MainThread, Mode, Model, Placement, PlacementPolicy, Queue, Slo,
     Trial,
 };
+pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use node_placement::{
     BirthBucket, Drift, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
 };

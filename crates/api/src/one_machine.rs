@@ -12,6 +12,7 @@ use albacore_plan::Policy;
 
 use crate::container::{self, environment};
 use crate::deployment::{BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Slo};
+use crate::iterations::Iterations;
 use crate::notices::notices;
 use crate::policy::policy_of;
 use crate::timespan::Timespan;
@@ -68,6 +69,8 @@ pub struct ModelFile {
     pub source: ModelSource,
     /// SHA-256 of the file's bytes, 64 lower-case hexadecimal digits; `None` for any bytes.
     pub sha256: Option<String>,
+    /// Iterations that predict; `None` for those of the object that saved the file.
+    pub iterations: Option<Iterations>,
     /// Its objective, if any.
     pub slo: Option<Slo>,
 }
@@ -168,6 +171,7 @@ fn built_in(
             name: model.name.clone(),
             source,
             sha256: model.uri.sha256.clone(),
+            iterations: model.iterations,
             slo: model.slo,
         });
     }

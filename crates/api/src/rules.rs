@@ -3,7 +3,8 @@
 //!
 //! Each rule carries both spellings side by side. The CEL goes into the schema at `at`; the Rust
 //! spelling sees the same object and says more: the values that clash and the way out. A rule
-//! without CEL is one that the schema states otherwise (`x-kubernetes-list-map-keys`).
+//! without CEL is one that the schema states otherwise (`x-kubernetes-list-map-keys`), or that only
+//! the controller can check.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,7 @@ use k8s_openapi::api::core::v1::Container;
 use crate::deployment::{
     Batching, BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Queue,
 };
+use crate::iterations::Iterations;
 use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_WINDOW_MICROS_MIN};
 use crate::violation::{Violation, quoted};
 
@@ -32,7 +34,7 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 15] = [
+pub(crate) const RULES: [Rule; 16] = [
     Rule {
         at: "",
         cel: Some(
@@ -92,6 +94,14 @@ pub(crate) const RULES: [Rule; 15] = [
         message: "",
         field: None,
         check: Some(names_are_unique),
+    },
+    // CEL does not see a field that is a text or an object.
+    Rule {
+        at: "spec.models",
+        cel: None,
+        message: "",
+        field: None,
+        check: Some(iterations_are_some),
     },
     Rule {
         at: "spec.batching",
@@ -291,6 +301,21 @@ fn names_are_unique(deployment: &InferenceDeployment) -> Option<Violation> {
         format!("spec.models[{index}].name"),
         problem,
     ))
+}
+
+fn iterations_are_some(deployment: &InferenceDeployment) -> Option<Violation> {
+    let mut models = deployment.spec.models.iter().enumerate();
+    models.find_map(|(index, model)| match model.iterations {
+        Some(Iterations::Range(range)) if range.begin >= range.end => {
+            let problem = format!(
+                "is {range}, which is no iteration; end must be above begin, as in {{begin: 0, \
+                 end: 100}}"
+            );
+            let field = format!("spec.models[{index}].iterations");
+            Some(Violation::new(field, problem))
+        }
+        _ => None,
+    })
 }
 
 fn delay_goes_with_timeout(deployment: &InferenceDeployment) -> Option<Violation> {

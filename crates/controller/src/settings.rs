@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use albacore_api::{BatchingPolicy, InferenceDeploymentSpec, Model, ModelPlace, Violation};
+use albacore_api::{
+    BatchingPolicy, InferenceDeploymentSpec, IterationRange, Iterations, Model, ModelPlace,
+    NamedIterations, Violation,
+};
 use albacore_settings::{Batching, Policy, Queue, Settings, Slo, Source};
 
 use crate::names::MODELS_FOLDER;
@@ -88,6 +91,7 @@ fn settings_of_model(
         name: model.name.clone(),
         source: source_of(&model.uri.place),
         sha256,
+        iterations: model.iterations.map(iterations_of),
         slo: model.slo.map(|slo| Slo {
             latency: slo.latency.duration(),
             percentile: slo.percentile,
@@ -95,6 +99,16 @@ fn settings_of_model(
             interactions: slo.interactions.map(|span| span.duration()),
         }),
     })
+}
+
+fn iterations_of(iterations: Iterations) -> albacore_settings::Iterations {
+    match iterations {
+        Iterations::Named(NamedIterations::All) => albacore_settings::Iterations::All,
+        Iterations::Named(NamedIterations::Best) => albacore_settings::Iterations::Best,
+        Iterations::Range(IterationRange { begin, end }) => {
+            albacore_settings::Iterations::Range { begin, end }
+        }
+    }
 }
 
 /// Where the server finds the file of a place.

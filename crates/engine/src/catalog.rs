@@ -186,9 +186,8 @@ mod tests {
             slot,
             info: ModelInfo {
                 name: name.to_owned(),
-                platform: String::new(),
                 features: 1,
-                outputs: Vec::new(),
+                ..ModelInfo::default()
             },
             kernels: Default::default(),
             image: SharedMemory::holding("test", b"image").unwrap(),

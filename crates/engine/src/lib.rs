@@ -12,6 +12,7 @@
 
 mod arena;
 mod catalog;
+mod columns;
 mod counters;
 mod cpus;
 mod delivery;
@@ -38,7 +39,9 @@ mod tend;
 mod window;
 pub mod worker;
 
+pub use albacore_trees::{IterationRange, Iterations};
 pub use catalog::NoSlot;
+pub use columns::{ColumnError, Columns};
 pub use engine::{
     Absent, Engine, EngineConfig, EngineEvent, Gatherer, InstallError, Observer, Rules, StartError,
 };

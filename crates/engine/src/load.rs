@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_os::SharedMemory;
-use albacore_trees::{Format, Image, Model, Predictor};
+use albacore_trees::{Format, Image, Iterations, Model, Predictor};
 
 use super::model::{Edition, Kernels, Objective};
 use super::{Kind, KindSet, ModelInfo};
+use crate::columns::Columns;
 use crate::layout::outputs_of;
 use crate::orders::EditionId;
 
@@ -21,15 +22,22 @@ pub struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// Checks and compiles the bytes of a model file.
+    /// Checks and compiles the bytes of a model file. Only the chosen iterations are kept.
     ///
     /// # Errors
-    /// A sentence: the bytes are no model, damaged, or of a model that is not supported.
-    pub fn compile(name: &str, bytes: &[u8]) -> Result<Self, String> {
+    /// A sentence: the bytes are no model, damaged, of a model that is not supported, or do not hold
+    /// the iterations.
+    pub fn compile(name: &str, bytes: &[u8], iterations: Iterations) -> Result<Self, String> {
         let model = Model::parse(bytes).map_err(|error| error.to_string())?;
         for notice in model.notices() {
             tracing::warn!(model = name, "{notice}");
         }
+        let model = model.with_iterations(iterations);
+        let model = model.map_err(|error| error.to_string())?;
+        let iterations_notice = match iterations {
+            Iterations::AsSaved => model.iterations_notice(),
+            Iterations::All | Iterations::Best | Iterations::Range { .. } => None,
+        };
         let platform = match model.format() {
             Format::XgboostUbjson => "xgboost_ubj",
             Format::XgboostJson => "xgboost_json",
@@ -40,12 +48,20 @@ impl LoadedModel {
         let mut clock = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Measured here, once: the workers find the choices in the image.
         let image = Image::compile(&model).tuned(&mut clock);
+        let columns = Columns {
+            names: model.feature_names().to_vec(),
+            types: model.feature_types().to_vec(),
+        };
+        let iterations = model.iteration_range();
         drop(model);
         let predictor = Predictor::open(image.bytes()).map_err(|error| error.to_string())?;
         let info = ModelInfo {
             name: name.to_owned(),
             platform: platform.to_owned(),
             features: predictor.features(),
+            columns,
+            iterations,
+            iterations_notice,
             outputs: outputs_of(&predictor, Kind::ALL.into_iter().collect::<KindSet>()),
         };
         let kernels = Kernels::of(&predictor);
@@ -113,7 +129,7 @@ mod tests {
     #[test]
     fn a_loaded_model_says_which_kernels_it_was_measured_for() {
         // A machine that stands still for long may leave no time to measure: then once more.
-        let compile = || LoadedModel::compile("m", MODEL.as_bytes()).unwrap();
+        let compile = || LoadedModel::compile("m", MODEL.as_bytes(), Iterations::All).unwrap();
         let is_measured = |model: &LoadedModel| {
             let mut choices = model.kernels().choices.iter();
             choices.all(|choice| choice.nanoseconds.is_some())

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use albacore_os::SharedMemory;
-use albacore_trees::{Kernel, Predictor};
+use albacore_trees::{IterationRange, Kernel, Predictor};
 
 use super::{ElementType, Kind, KindSet};
+use crate::columns::Columns;
 use crate::orders::EditionId;
 
 /// One compiled state of a model: from its installation until no request needs it any more.
@@ -139,7 +140,7 @@ impl OutputInfo {
 }
 
 /// A loaded model as metadata replies describe it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ModelInfo {
     /// The name that requests use.
     pub name: String,
@@ -147,6 +148,13 @@ pub struct ModelInfo {
     pub platform: String,
     /// Columns of a row.
     pub features: usize,
+    /// What the file says of them.
+    pub columns: Columns,
+    /// The boosting iterations that predict, of those in the file.
+    pub iterations: IterationRange,
+    /// Which ones are used and how to choose others, where nothing was chosen and the file's best
+    /// iteration leaves a choice.
+    pub iterations_notice: Option<String>,
     /// The outputs that this model gives; [`Kind::Value`] is first.
     pub outputs: Vec<OutputInfo>,
 }

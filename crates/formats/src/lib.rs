@@ -7,6 +7,7 @@
 //! * [`Parts`] is what a reader makes; [`Model::new`] is the only way from there to a [`Model`], so
 //!   whatever it checks holds for every model.
 //! * [`Tree::build`] is the only way to make a tree: no cycles, no shared nodes, bounded depth.
+//! * [`Model::with_iterations`] drops the trees of iterations that shall not predict.
 //! * [`Transform`] names what the objective does to a margin; the arithmetic is the engine's.
 //! * `foreign` names files that no reader takes, with the way to one that is read.
 //! * [`ModelError`] says what is wrong and where; [`limits`] holds every bound and its reason.
@@ -15,6 +16,7 @@
 mod detect;
 mod error;
 mod foreign;
+mod iterations;
 mod json;
 mod lightgbm;
 pub mod limits;
@@ -27,6 +29,7 @@ mod ubjson;
 mod xgboost;
 
 pub use error::ModelError;
+pub use iterations::{IterationRange, Iterations, IterationsError};
 pub use model::{Format, Library, Model, Parts};
 pub use transform::Transform;
 pub use tree::{CategorySets, Node, RawNode, RawTree, Tree, flag};

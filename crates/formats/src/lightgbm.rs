@@ -53,6 +53,7 @@ struct Header<'a> {
     last_feature: Option<&'a str>,
     objective: Option<&'a str>,
     feature_names: Option<&'a str>,
+    feature_infos: Option<&'a str>,
     is_averaged: bool,
 }
 
@@ -101,6 +102,7 @@ fn read_header<'a>(lines: &mut Lines<'a>, header: &mut Header<'a>) -> Read<bool>
             }
             ("objective", value) => put(&mut header.objective, value, "objective")?,
             ("feature_names", value) => put(&mut header.feature_names, value, "feature_names")?,
+            ("feature_infos", value) => put(&mut header.feature_infos, value, "feature_infos")?,
             ("average_output", _) => header.is_averaged = true,
             _ => {}
         }
@@ -187,12 +189,15 @@ impl Header<'_> {
             tree.group = Some((index % groups) as u32);
         }
         let names = self.feature_names.unwrap_or("");
+        let infos = self.feature_infos.unwrap_or("");
         Model::new(Parts {
             format: Format::LightgbmText,
             version,
             objective,
             feature_names: names.split_ascii_whitespace().map(str::to_owned).collect(),
+            feature_types: infos.split_ascii_whitespace().map(type_of).collect(),
             best_iteration: None,
+            is_saved_by_sklearn: false,
             features,
             groups,
             transform,
@@ -206,6 +211,17 @@ impl Header<'_> {
             notices: Vec::new(),
         })
     }
+}
+
+/// The type of a feature by its entry in `feature_infos`: `[smallest:largest]`, the categories as
+/// `3:1:2`, or `none` where training saw one value only.
+fn type_of(info: &str) -> String {
+    match info {
+        "none" => "none",
+        _ if info.starts_with('[') => "numerical",
+        _ => "categorical",
+    }
+    .to_owned()
 }
 
 /// Name and transform of an objective such as `binary sigmoid:1` or `regression sqrt`.

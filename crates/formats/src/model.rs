@@ -4,6 +4,7 @@
 //! [`Model`] after that, the engine takes for granted.
 
 use crate::error::ModelError;
+use crate::iterations::IterationRange;
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::transform::Transform;
 use crate::tree::{Node, Tree, flag};
@@ -67,8 +68,13 @@ pub struct Parts {
     pub objective: String,
     /// Names of the features; empty if the file has none.
     pub feature_names: Vec<String>,
+    /// Types of the features in the library's words (XGBoost's `feature_types`; `numerical`,
+    /// `categorical` or `none` by LightGBM's `feature_infos`); empty if the file has none.
+    pub feature_types: Vec<String>,
     /// The best iteration that early stopping noted.
     pub best_iteration: Option<usize>,
+    /// XGBoost's scikit-learn interface saved the file: it predicts up to the best iteration.
+    pub is_saved_by_sklearn: bool,
     /// Values in a row.
     pub features: usize,
     /// Classes or targets: margins of a row.
@@ -91,6 +97,7 @@ pub struct Parts {
 #[derive(Debug, Clone)]
 pub struct Model {
     parts: Parts,
+    range: IterationRange,
 }
 
 impl Model {
@@ -113,7 +120,14 @@ impl Model {
                 .check_tree(tree)
                 .map_err(|error| error.inside(&parts.format.tree_path(index)))?;
         }
-        Ok(Self { parts })
+        let iterations = parts.iteration_starts.len() - 1;
+        let range = IterationRange {
+            begin: 0,
+            end: iterations,
+            in_file: iterations,
+            best: parts.best_iteration,
+        };
+        Ok(Self { parts, range })
     }
 
     /// The library that trained the model.
@@ -156,6 +170,12 @@ impl Model {
         &self.parts.feature_names
     }
 
+    /// Types of the features in the library's words; empty if the file has none.
+    #[must_use]
+    pub fn feature_types(&self) -> &[String] {
+        &self.parts.feature_types
+    }
+
     /// Classes or targets: margins of a row.
     #[must_use]
     pub fn groups(&self) -> usize {
@@ -168,14 +188,14 @@ impl Model {
         self.parts.trees.len()
     }
 
-    /// Number of boosting iterations.
+    /// Number of boosting iterations that predict; of the file until others are chosen.
     #[must_use]
     pub fn iterations(&self) -> usize {
         self.parts.iteration_starts.len().saturating_sub(1)
     }
 
-    /// The best iteration that early stopping noted. Predictions use all iterations unless told
-    /// otherwise, as the library's plain `predict` does.
+    /// The best iteration of the file that early stopping noted; see
+    /// [`with_iterations`](Self::with_iterations).
     #[must_use]
     pub fn best_iteration(&self) -> Option<usize> {
         self.parts.best_iteration
@@ -186,6 +206,30 @@ impl Model {
     #[must_use]
     pub fn notices(&self) -> &[String] {
         &self.parts.notices
+    }
+
+    /// The iterations that predict, of those in the file.
+    #[must_use]
+    pub fn iteration_range(&self) -> IterationRange {
+        self.range
+    }
+
+    /// Drops the trees of all iterations but `begin..end`, which are within the model.
+    pub(crate) fn keep_iterations(&mut self, begin: usize, end: usize) {
+        let Parts {
+            iteration_starts,
+            trees,
+            ..
+        } = &mut self.parts;
+        iteration_starts.truncate(end + 1);
+        iteration_starts.drain(..begin);
+        let (first, last) = (iteration_starts[0], iteration_starts[end - begin]);
+        trees.truncate(last as usize);
+        trees.drain(..first as usize);
+        for start in iteration_starts {
+            *start -= first;
+        }
+        (self.range.begin, self.range.end) = (begin, end);
     }
 
     /// All of it.
@@ -218,6 +262,15 @@ impl Parts {
         if self.base.len() != groups {
             let reason = format!("{} base margins for {groups} groups", self.base.len());
             return Err(ModelError::inconsistent("", reason));
+        }
+        for (path, found) in [
+            ("feature_names", self.feature_names.len()),
+            ("feature_types", self.feature_types.len()),
+        ] {
+            if found != 0 && found != features {
+                let reason = format!("{found} entries for {features} features");
+                return Err(ModelError::inconsistent(path, reason));
+            }
         }
         let starts = &self.iteration_starts;
         let ends = (starts.first(), starts.last().map(|&end| end as usize));

@@ -27,7 +27,9 @@ use crate::tree::{Tree, flag};
 struct Fields {
     version: Option<Vec<i32>>,
     best_iteration: Option<String>,
+    is_saved_by_sklearn: bool,
     feature_names: Option<Vec<String>>,
+    feature_types: Option<Vec<String>>,
     booster: Option<String>,
     weight_drop: Option<Vec<f32>>,
     parallel_trees: Option<String>,
@@ -78,6 +80,19 @@ fn count(text: Option<&str>, path: &str, default: usize) -> Read<usize> {
         .map_err(|_| ModelError::inconsistent(path, format!("'{}' is not a count", excerpt(text))))
 }
 
+/// A text for each feature.
+fn texts<S: Source>(source: &mut S) -> Read<Vec<String>> {
+    let mut texts = Vec::new();
+    source.array(&mut |source, index| {
+        if index >= FEATURES_MAX {
+            return Err(ModelError::too_large(format!("{index} features")));
+        }
+        texts.push(source.string()?);
+        Ok(())
+    })?;
+    Ok(texts)
+}
+
 impl Fields {
     /// Notes that an object of the file begins.
     fn enter(&mut self, object: &'static str) -> Read<()> {
@@ -92,16 +107,15 @@ impl Fields {
         source.object(&mut |source, key| match key {
             "attributes" => source.object(&mut |source, key| match key {
                 "best_iteration" => put(&mut self.best_iteration, source.string()?),
+                // Written by save_model of the scikit-learn classes alone, since 1.0.
+                "scikit_learn" => {
+                    self.is_saved_by_sklearn = true;
+                    source.skip()
+                }
                 _ => source.skip(),
             }),
-            "feature_names" => {
-                let mut names = Vec::new();
-                source.array(&mut |source, _| {
-                    names.push(source.string()?);
-                    Ok(())
-                })?;
-                put(&mut self.feature_names, names)
-            }
+            "feature_names" => put(&mut self.feature_names, texts(source)?),
+            "feature_types" => put(&mut self.feature_types, texts(source)?),
             "gradient_booster" => {
                 self.enter("gradient_booster")?;
                 self.booster(source)
@@ -220,6 +234,10 @@ impl Fields {
         if let Some(weights) = self.weight_drop {
             fold_weights(&mut trees, &weights).map_err(|error| error.inside(at))?;
         }
+        let best_iteration = self.best_iteration.as_deref().map(|best| {
+            let path = "learner.attributes.best_iteration";
+            count(Some(best), path, 0)
+        });
         let parallel = count(self.parallel_trees.as_deref(), "num_parallel_tree", 1)?.max(1);
         let iteration_starts = match self.iteration_starts {
             Some(starts) => given_starts(&starts, trees.len()),
@@ -231,7 +249,9 @@ impl Fields {
             version: version.to_string(),
             objective,
             feature_names: self.feature_names.unwrap_or_default(),
-            best_iteration: self.best_iteration.and_then(|text| text.parse().ok()),
+            feature_types: self.feature_types.unwrap_or_default(),
+            best_iteration: best_iteration.transpose()?,
+            is_saved_by_sklearn: self.is_saved_by_sklearn,
             features,
             groups,
             transform,

@@ -1,6 +1,9 @@
 //! What the deployment's file says about serving, as `albacore-server` reads it and as `albacore-params` tells it.
 
-use albacore_api::{ModelFile, ModelSource, ReleaseRule, ServerSettings};
+use albacore_api::{
+    IterationRange, Iterations, ModelFile, ModelSource, NamedIterations, ReleaseRule,
+    ServerSettings,
+};
 use albacore_settings::feed::{FeedLine, Objective, Parameters, Pod};
 use albacore_settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
 
@@ -43,6 +46,7 @@ fn model(model: &ModelFile) -> Result<Model, String> {
         name: model.name.clone(),
         source,
         sha256: model.sha256.as_deref().map(str::parse).transpose()?,
+        iterations: model.iterations.map(iterations_of),
         slo: model.slo.map(|slo| Slo {
             latency: slo.latency.duration(),
             percentile: slo.percentile,
@@ -50,6 +54,16 @@ fn model(model: &ModelFile) -> Result<Model, String> {
             interactions: slo.interactions.map(|span| span.duration()),
         }),
     })
+}
+
+fn iterations_of(iterations: Iterations) -> albacore_settings::Iterations {
+    match iterations {
+        Iterations::Named(NamedIterations::All) => albacore_settings::Iterations::All,
+        Iterations::Named(NamedIterations::Best) => albacore_settings::Iterations::Best,
+        Iterations::Range(IterationRange { begin, end }) => {
+            albacore_settings::Iterations::Range { begin, end }
+        }
+    }
 }
 
 /// The same for the feed: this machine as a node, the server as its one pod. `generation` counts the edits of the file.

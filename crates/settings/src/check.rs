@@ -8,7 +8,7 @@ use crate::limits::{
     BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
     QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
 };
-use crate::settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
+use crate::settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};
 use crate::timespan::{is_in_bounds, print_timespan};
 
 impl Settings {
@@ -78,10 +78,17 @@ fn check_model(at: &str, model: &Model) -> Result<(), Invalid> {
         name,
         source,
         sha256: _,
+        iterations,
         slo,
     } = model;
     check_name(&format!("{at}.name"), name)?;
     check_source(at, source)?;
+    if let Some(Iterations::Range { begin, end }) = *iterations
+        && begin >= end
+    {
+        let problem = format!("{end} is not above begin, {begin}: no iteration is left");
+        return Err(Invalid::of(format!("{at}.iterations.end"), problem));
+    }
     slo.as_ref()
         .map_or(Ok(()), |slo| check_slo(&format!("{at}.slo"), slo))
 }

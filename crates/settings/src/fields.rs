@@ -26,6 +26,12 @@ pub(crate) enum Unknown {
     Counted(Rc<Cell<usize>>),
 }
 
+/// A field that is a word or an object.
+pub(crate) enum TextOrFields {
+    Text(String),
+    Fields(Fields),
+}
+
 impl Fields {
     /// The fields of the whole, which messages call `name`.
     pub(crate) fn of_whole(name: &str, value: Value, unknown: Unknown) -> Result<Self, Invalid> {
@@ -135,6 +141,26 @@ impl Fields {
         self.take(name)
             .map(|(at, value)| Self::of(at, value, self.unknown.clone()))
             .transpose()
+    }
+
+    /// A field of two forms; `forms` says what to write in place of anything else.
+    pub(crate) fn text_or_object(
+        &mut self,
+        name: &'static str,
+        forms: &str,
+    ) -> Result<Option<TextOrFields>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some((_, Value::String(text))) => Ok(Some(TextOrFields::Text(text))),
+            Some((at, value @ Value::Object(_))) => {
+                let fields = Self::of(at, value, self.unknown.clone())?;
+                Ok(Some(TextOrFields::Fields(fields)))
+            }
+            Some((at, other)) => {
+                let problem = format!("{} is neither text nor fields: {forms}", shown(&other));
+                Err(Invalid::of(at, problem))
+            }
+        }
     }
 
     pub(crate) fn list(&mut self, name: &'static str) -> Result<Vec<Self>, Invalid> {

@@ -13,6 +13,7 @@
 //! - name: "fraud"
 //!   path: "/models/pvc/models/fraud.ubj"   # or url: "https://..."
 //!   sha256: "9f86d0..."                    # optional, 64 hex digits
+//!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
 //! batching: {policy: timeout, max_rows: 1024, max_delay: "2ms"}
 //! queue: {max_rows: 65536}
@@ -37,4 +38,4 @@ pub use limits::{
     BATCH_ROWS_MAX, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, FILE_BYTES_MAX,
     MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
 };
-pub use settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
+pub use settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::fields::{Fields, Unknown};
-use crate::invalid::Invalid;
+use crate::fields::{Fields, TextOrFields, Unknown};
+use crate::invalid::{Invalid, quoted};
 use crate::limits::{
     BATCH_ROWS_DEFAULT, DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, QUEUE_ROWS_DEFAULT,
 };
-use crate::settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
+use crate::settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};
 use crate::timespan::parse_timespan;
 
 impl Settings {
@@ -63,10 +63,34 @@ fn model(mut fields: Fields) -> Result<Model, Invalid> {
         name: name.ok_or_else(|| fields.missing("name", "write the name to serve it under"))?,
         source,
         sha256: fields.parsed("sha256", str::parse)?,
+        iterations: iterations(&mut fields)?,
         slo: fields.object("slo")?.map(slo).transpose()?,
     };
     fields.end()?;
     Ok(model)
+}
+
+fn iterations(model: &mut Fields) -> Result<Option<Iterations>, Invalid> {
+    const FORMS: &str = "write all, best or {begin: 0, end: 100}";
+    let mut range = match model.text_or_object("iterations", FORMS)? {
+        None => return Ok(None),
+        Some(TextOrFields::Text(text)) => {
+            return match text.as_str() {
+                "all" => Ok(Some(Iterations::All)),
+                "best" => Ok(Some(Iterations::Best)),
+                other => {
+                    let problem = format!("{} are no iterations: {FORMS}", quoted(other));
+                    Err(Invalid::of(model.place("iterations"), problem))
+                }
+            };
+        }
+        Some(TextOrFields::Fields(fields)) => fields,
+    };
+    let (begin, end) = (range.whole("begin")?, range.whole("end")?);
+    let begin = begin.ok_or_else(|| range.missing("begin", "write the first iteration, as 0"))?;
+    let end = end.ok_or_else(|| range.missing("end", "write the number after the last one"))?;
+    range.end()?;
+    Ok(Some(Iterations::Range { begin, end }))
 }
 
 pub(crate) fn slo(mut fields: Fields) -> Result<Slo, Invalid> {
@@ -101,7 +125,7 @@ pub(crate) fn batching(fields: Option<Fields>) -> Result<Batching, Invalid> {
             return Err(Invalid::of(fields.place("max_delay"), problem));
         }
         (other, _) => {
-            let other = crate::invalid::quoted(other);
+            let other = quoted(other);
             let problem = format!("{other} is no policy: write auto, deferred, timeout or eager");
             return Err(Invalid::of(fields.place("policy"), problem));
         }

@@ -26,8 +26,26 @@ pub struct Model {
     pub source: Source,
     /// What its file must be, if that is known.
     pub sha256: Option<Digest>,
+    /// Boosting iterations that predict; `None`: as the object predicts that saved the file.
+    pub iterations: Option<Iterations>,
     /// Its latency objective. Without one, nothing counts as late.
     pub slo: Option<Slo>,
+}
+
+/// Boosting iterations of a model's file that predict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Iterations {
+    /// All of them.
+    All,
+    /// Up to the best one by the file's own word.
+    Best,
+    /// Those from `begin` up to `end`, exclusive; `begin` is below `end`.
+    Range {
+        /// The first one, counted from 0.
+        begin: u32,
+        /// One beyond the last.
+        end: u32,
+    },
 }
 
 /// Where the file of a model is.

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::settings::{Policy, Settings, Source};
+use crate::settings::{Iterations, Policy, Settings, Source};
 use crate::timespan::print_timespan;
 
 impl Settings {
@@ -27,6 +27,15 @@ impl Settings {
             line(&mut text, format_args!("  {field}: {}", in_quotes(source)));
             if let Some(sha256) = model.sha256 {
                 line(&mut text, format_args!("  sha256: \"{sha256}\""));
+            }
+            match model.iterations {
+                None => {}
+                Some(Iterations::All) => line(&mut text, format_args!("  iterations: all")),
+                Some(Iterations::Best) => line(&mut text, format_args!("  iterations: best")),
+                Some(Iterations::Range { begin, end }) => line(
+                    &mut text,
+                    format_args!("  iterations: {{begin: {begin}, end: {end}}}"),
+                ),
             }
             if let Some(slo) = model.slo {
                 let latency = print_timespan(slo.latency);

@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
-use albacore_settings::{Batching, Digest, Model, Policy, Queue, Settings, Slo, Source};
+use albacore_settings::{
+    Batching, Digest, Iterations, Model, Policy, Queue, Settings, Slo, Source,
+};
 use proptest::prelude::*;
 
 const WHOLE: &str = r#"models:
 - name: "fraud"
   path: "/models/fraud.ubj"
   sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+  iterations: {begin: 2, end: 30}
   slo:
     latency: "25ms"
     percentile: 99.9
     contribs: "80ms"
 - name: "spam"
   url: "https://models.example/spam.txt?v=2"
+  iterations: best
 batching:
   policy: timeout
   max_rows: 512
@@ -36,6 +40,9 @@ fn a_whole_file_is_read_and_printed_as_it_was() {
             interactions: None,
         })
     );
+    let range = Iterations::Range { begin: 2, end: 30 };
+    assert_eq!(settings.models[0].iterations, Some(range));
+    assert_eq!(settings.models[1].iterations, Some(Iterations::Best));
     let url = Source::Url("https://models.example/spam.txt?v=2".to_owned());
     assert_eq!(settings.models[1].source, url);
     let delay = Duration::from_millis(2);

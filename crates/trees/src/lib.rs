@@ -7,7 +7,8 @@
 //! image bytes --Predictor::open--> Predictor --predict--> numbers
 //! ```
 //!
-//! * [`Model`]: what a file says, checked; its readers are the crate `albacore-formats`.
+//! * [`Model`]: what a file says, checked; its readers are the crate `albacore-formats`. [`Iterations`]
+//!   says which of its trees predict.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.
 //! * [`Kernel`]: the ways to walk trees. All give the same bits; [`Choice`] says who takes what.
@@ -34,7 +35,9 @@ mod transform;
 mod tuning;
 mod view;
 
-pub use albacore_formats::{Format, Library, Model, ModelError};
+pub use albacore_formats::{
+    Format, IterationRange, Iterations, IterationsError, Library, Model, ModelError,
+};
 pub use error::{ImageError, PredictError};
 pub use image::Image;
 pub use kernel::Kernel;

@@ -12,8 +12,8 @@ mod zoo;
 use std::ops::Range;
 
 use albacore_trees::{
-    ElementType, Image, Kernel, Kind, Model, ModelError, Options, OutputMut, PredictError,
-    Predictor, Rows, Scratch,
+    ElementType, Image, Iterations, Kernel, Kind, Model, ModelError, Options, OutputMut,
+    PredictError, Predictor, Rows, Scratch,
 };
 use zoo::{Array, Sample};
 
@@ -60,6 +60,21 @@ fn predict(sample: &Sample, kind: Kind, x: &Array, options: &Options<'_>) -> Vec
         for predictor in Kernel::ALL.map(|kernel| predictor.with_kernel(kernel)) {
             let answer = predictor.map(|it| in_batches(&it, kind, x, options, usize::MAX));
             answers.extend(answer);
+        }
+        if let Some(Range { start, end }) = options.iterations {
+            // The same trees, chosen before the model is compiled.
+            let chosen = Iterations::Range { begin: start, end };
+            let model = model.with_iterations(chosen).expect("in the file");
+            let image = Image::compile(&model);
+            let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+            let whole = Options {
+                iterations: None,
+                base_margin: options.base_margin,
+            };
+            for predictor in Kernel::ALL.map(|kernel| predictor.with_kernel(kernel)) {
+                let answer = predictor.map(|it| in_batches(&it, kind, x, &whole, usize::MAX));
+                answers.extend(answer);
+            }
         }
     }
     let bits = |answer: &[f64]| {

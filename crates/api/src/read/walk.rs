@@ -4,7 +4,7 @@
 //! with the same limits, and says it better: with the line, the value and what to write. Texts with
 //! a form of their own (durations, URIs, quantities) are parsed by their type.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::nearest::nearest;
 use super::tree::{Entry, Kind, Node};
@@ -34,6 +34,9 @@ impl<'a> Walk<'a> {
     pub(super) fn check(&mut self, schema: &Value, node: &Node, path: &str) {
         if schema["x-kubernetes-int-or-string"] == true {
             return self.check_int_or_text(schema, node, path);
+        }
+        if schema["oneOf"].is_array() {
+            return self.check_name_or_map(schema, node, path);
         }
         match (schema["type"].as_str(), &node.kind) {
             (_, Kind::Null) | (None, _) => {}
@@ -190,6 +193,35 @@ impl<'a> Walk<'a> {
             _ => {
                 let problem = format!(
                     "is {}; it must be a whole number, or a text in quotes such as \"500m\"",
+                    shown(node)
+                );
+                self.report(node.line, path, problem);
+            }
+        }
+    }
+
+    /// One of the names of the first alternative, or all fields of the second.
+    fn check_name_or_map(&mut self, schema: &Value, node: &Node, path: &str) {
+        let [names, fields] = [&schema["oneOf"][0], &schema["oneOf"][1]];
+        match &node.kind {
+            Kind::Null => {}
+            Kind::Text(text) => self.check_text(names, node, text, path),
+            Kind::Map(entries) => {
+                let map = json!({
+                    "properties": schema["properties"],
+                    "required": fields["required"],
+                });
+                self.check_map(&map, node, entries, path);
+            }
+            _ => {
+                let list = |values: &Value| {
+                    let values = values.as_array().into_iter().flatten();
+                    values.filter_map(Value::as_str).collect::<Vec<_>>()
+                };
+                let names = list(&names["enum"]).join(" or ");
+                let fields = list(&fields["required"]).join(" and ");
+                let problem = format!(
+                    "is {}; it must be {names}, or the fields {fields}",
                     shown(node)
                 );
                 self.report(node.line, path, problem);

@@ -115,9 +115,8 @@ impl Stage {
             slot: 0,
             info: ModelInfo {
                 name: "m".to_owned(),
-                platform: String::new(),
                 features: 1,
-                outputs: Vec::new(),
+                ..ModelInfo::default()
             },
             kernels: Default::default(),
             image: SharedMemory::holding("test", b"image").unwrap(),

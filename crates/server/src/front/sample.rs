@@ -14,5 +14,6 @@ pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
         platform: "xgboost_ubj".to_owned(),
         features,
         outputs: vec![output(Kind::Value, &[]), output(other, &[4])],
+        ..ModelInfo::default()
     }
 }

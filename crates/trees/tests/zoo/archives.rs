@@ -32,9 +32,14 @@ impl Trained {
     }
 }
 
-/// Names of all archives, without their ending.
+/// Names of all archives of `versions`, without their ending.
 pub(crate) fn archives() -> Vec<String> {
-    let files = std::fs::read_dir(folder().join("versions")).expect("the archives");
+    archives_of("versions")
+}
+
+/// Names of all archives of a folder beside the zoo's models, without their ending.
+pub(crate) fn archives_of(of: &str) -> Vec<String> {
+    let files = std::fs::read_dir(folder().join(of)).expect("the archives");
     let names = files.map(|file| {
         file.expect("a file")
             .file_name()
@@ -48,9 +53,14 @@ pub(crate) fn archives() -> Vec<String> {
     names
 }
 
-/// The models of an archive.
+/// The models of an archive of `versions`.
 pub(crate) fn models(archive: &str) -> Vec<Trained> {
-    let path = folder().join("versions").join(format!("{archive}.zip"));
+    models_of("versions", archive)
+}
+
+/// The models of an archive of a folder beside the zoo's models.
+pub(crate) fn models_of(of: &str, archive: &str) -> Vec<Trained> {
+    let path = folder().join(of).join(format!("{archive}.zip"));
     let mut zip = ZipArchive::new(File::open(path).expect("archive")).expect("zip archive");
     let mut found: HashMap<String, Trained> = HashMap::new();
     let mut index = Vec::new();
