@@ -4,11 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use albacore_trees::{Image, Kernel, Kind, Predictor};
+use albacore_trees::{Image, Iterations, Kernel, Kind, Predictor};
 
 use crate::predict_command::read_model;
 use albacore_command::Failure;
 use albacore_command::print;
+
+/// Columns whose names are shown.
+const COLUMNS_SHOWN: usize = 100;
 
 /// Prints it.
 pub(crate) fn show(path: &Path) -> Result<(), Failure> {
@@ -31,11 +34,31 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
     }
     line("objective", model.objective().to_owned());
     line("features", model.features().to_string());
+    for (column, name) in model.feature_names().iter().enumerate() {
+        if column == COLUMNS_SHOWN {
+            let more = model.features() - column;
+            line("column", format!("... and {more} more"));
+            break;
+        }
+        let kind = model.feature_types().get(column);
+        let kind = kind.map_or_else(String::new, |kind| format!(" ({kind})"));
+        line("column", format!("{column} {name:?}{kind}"));
+    }
     line("outputs", model.groups().to_string());
     line("iterations", model.iterations().to_string());
     if let Some(best) = model.best_iteration() {
         line("best", format!("iteration {best}"));
     }
+    line(
+        "used",
+        match model.iterations_of(Iterations::AsSaved) {
+            Err(error) => format!("none: {error}"),
+            Ok(range) => match model.iterations_notice(range) {
+                Some(notice) => format!("iterations {range}: {notice}"),
+                None => format!("iterations {range}"),
+            },
+        },
+    );
     line("trees", model.trees().to_string());
     line("leaves", predictor.leaves().to_string());
     line("depth", predictor.depth().to_string());

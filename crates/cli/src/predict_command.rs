@@ -10,7 +10,9 @@ use std::path::Path;
 use std::thread;
 
 use albacore_npy::{Element, Floats, Table};
-use albacore_trees::{ElementType, Image, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{
+    ElementType, Image, Iterations, Kind, Model, OutputMut, Predictor, Rows, Scratch,
+};
 
 use crate::args::{self, PredictArgs};
 use crate::limits::{FILE_BYTES_MAX, OUTPUT_ELEMENTS_MAX, PREDICT_THREADS_MAX};
@@ -23,7 +25,7 @@ pub(crate) use options::PredictOptions;
 pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let threads = threads(args.threads)?;
     check_place(&args.output)?;
-    let image = compile(&args.model)?;
+    let image = compile(&args.model, args.options.iterations())?;
     let predictor = Predictor::open(image.bytes())
         .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?;
     let table = albacore_npy::read_table(&args.data).map_err(|e| Failure::file(&args.data, &e))?;
@@ -92,9 +94,16 @@ fn check_place(output: &Path) -> Result<(), Failure> {
     )))
 }
 
-fn compile(path: &Path) -> Result<Image, Failure> {
+fn compile(path: &Path, chosen: Iterations) -> Result<Image, Failure> {
     let model = read_model(path)?;
     for notice in model.notices() {
+        eprintln!("albacore: {}: {notice}", path.display());
+    }
+    let model = model.with_iterations(chosen);
+    let model = model.map_err(|e| Failure::file(path, &e))?;
+    if let (Iterations::AsSaved, Some(notice)) =
+        (chosen, model.iterations_notice(model.iteration_range()))
+    {
         eprintln!("albacore: {}: {notice}", path.display());
     }
     Ok(Image::compile(&model))

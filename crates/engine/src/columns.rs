@@ -64,12 +64,16 @@ impl Columns {
     ///
     /// # Errors
     /// The first column that differs.
-    pub fn check<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), ColumnError> {
+    pub fn check(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<(), ColumnError> {
         if self.names.is_empty() {
             return Err(ColumnError::NoNames);
         }
         let mut column = 0;
         for found in names {
+            let found = found.as_ref();
             let Some(expected) = self.names.get(column) else {
                 let found = brief(found);
                 return Err(ColumnError::Extra { column, found });

@@ -34,10 +34,6 @@ impl LoadedModel {
         }
         let model = model.with_iterations(iterations);
         let model = model.map_err(|error| error.to_string())?;
-        let iterations_notice = match iterations {
-            Iterations::AsSaved => model.iterations_notice(),
-            Iterations::All | Iterations::Best | Iterations::Range { .. } => None,
-        };
         let platform = match model.format() {
             Format::XgboostUbjson => "xgboost_ubj",
             Format::XgboostJson => "xgboost_json",
@@ -52,7 +48,11 @@ impl LoadedModel {
             names: model.feature_names().to_vec(),
             types: model.feature_types().to_vec(),
         };
-        let iterations = model.iteration_range();
+        let range = model.iteration_range();
+        let iterations_notice = match iterations {
+            Iterations::AsSaved => model.iterations_notice(range),
+            Iterations::All | Iterations::Best | Iterations::Range { .. } => None,
+        };
         drop(model);
         let predictor = Predictor::open(image.bytes()).map_err(|error| error.to_string())?;
         let info = ModelInfo {
@@ -60,7 +60,7 @@ impl LoadedModel {
             platform: platform.to_owned(),
             features: predictor.features(),
             columns,
-            iterations,
+            iterations: range,
             iterations_notice,
             outputs: outputs_of(&predictor, Kind::ALL.into_iter().collect::<KindSet>()),
         };

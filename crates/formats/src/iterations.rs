@@ -143,6 +143,16 @@ impl Model {
     /// # Errors
     /// The file does not hold the chosen iterations, or they are none.
     pub fn with_iterations(mut self, chosen: Iterations) -> Result<Self, IterationsError> {
+        let IterationRange { begin, end, .. } = self.iterations_of(chosen)?;
+        self.keep_iterations(begin, end);
+        Ok(self)
+    }
+
+    /// The iterations that a choice means; `self` is a model as it was parsed.
+    ///
+    /// # Errors
+    /// The file does not hold them, or they are none.
+    pub fn iterations_of(&self, chosen: Iterations) -> Result<IterationRange, IterationsError> {
         let in_file = self.iterations();
         let best = || match self.best_iteration() {
             Some(best) if best < in_file => Ok((0, best + 1)),
@@ -178,8 +188,12 @@ impl Model {
             }
             Iterations::Range { begin, end } => (begin, end),
         };
-        self.keep_iterations(begin, end);
-        Ok(self)
+        Ok(IterationRange {
+            begin,
+            end,
+            in_file,
+            best: self.best_iteration(),
+        })
     }
 
     /// Whether the object that saved the file predicts up to the best iteration.
@@ -187,11 +201,10 @@ impl Model {
         self.parts().is_saved_by_sklearn && self.best_iteration().is_some()
     }
 
-    /// For who has not chosen iterations: which ones are used, and how to choose, if the file's
-    /// best iteration leaves a choice.
+    /// For a user who chose none: that these iterations are used and how to choose others, if the
+    /// file's best iteration leaves a choice.
     #[must_use]
-    pub fn iterations_notice(&self) -> Option<String> {
-        let range = self.iteration_range();
+    pub fn iterations_notice(&self, range: IterationRange) -> Option<String> {
         let best = range.best.filter(|best| best + 1 != range.in_file)?;
         let (who, other) = match self.predicts_to_best() {
             true => (

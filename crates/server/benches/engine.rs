@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
 use albacore_engine::{
-    ElementType, Engine, EngineConfig, EngineEvent, Kind, KindSet, LoadedModel, Observer,
+    ElementType, Engine, EngineConfig, EngineEvent, Iterations, Kind, KindSet, LoadedModel,
+    Observer,
 };
 
 /// Calls that warm caches and the kernel's idle governor.
@@ -45,7 +46,7 @@ fn load(file: &str) -> Vec<LoadedModel> {
         .join("../../tests/data/models")
         .join(file);
     let bytes = std::fs::read(path).unwrap();
-    vec![LoadedModel::compile("m", &bytes).unwrap()]
+    vec![LoadedModel::compile("m", &bytes, Iterations::All).unwrap()]
 }
 
 fn config(workers: usize, threads: usize) -> EngineConfig {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_engine::{LoadedModel, Objective};
+use albacore_engine::{Iterations, LoadedModel, ModelInfo, Objective};
 use albacore_settings::{Digest, Source};
 use albacore_storage::Storage;
 
@@ -30,6 +30,13 @@ pub(crate) struct LoadError {
     reason: String,
 }
 
+/// Logs the iterations that predict if the file's best iteration leaves a choice that nobody made.
+pub(crate) fn report(model: &ModelInfo) {
+    if let Some(notice) = &model.iterations_notice {
+        tracing::warn!(model = model.name, "{notice}");
+    }
+}
+
 impl ModelConfig {
     /// Its objective.
     pub(crate) fn objective(&self) -> Option<Objective> {
@@ -48,8 +55,9 @@ impl ModelConfig {
             let source = Source::Path(utf8.ok_or_else(|| format!("{path} is not UTF-8"))?);
             let fetched = storage.fetch(&source, None, &|| true);
             let fetched = fetched.map_err(|error| error.to_string())?;
-            let model = LoadedModel::compile(&self.name, &fetched.bytes);
+            let model = LoadedModel::compile(&self.name, &fetched.bytes, Iterations::AsSaved);
             let model = model.map_err(|reason| format!("{path}: {reason}"))?;
+            report(model.info());
             Ok((model.with_objective(self.objective()), fetched.sha256))
         };
         let name = self.name.clone();

@@ -96,7 +96,7 @@ fn a_file_answers_as_the_object_that_saved_it() {
         let found = (range.begin, range.end, range.in_file, range.best);
         assert_eq!(found, (0, end, in_file, best), "{}", trained.name);
         // Who has chosen nothing is told what the choice was.
-        let notice = model.iterations_notice();
+        let notice = model.iterations_notice(range);
         assert_eq!(notice.is_some(), best.is_some(), "{}", trained.name);
         if let (Some(notice), Some(best)) = (notice, best) {
             let other = if is_best { "All" } else { "Best" };
@@ -179,7 +179,10 @@ fn with_best(best: &str) -> Result<Model, String> {
 fn a_best_iteration_that_is_none_of_the_file_is_refused() {
     assert_eq!(with_best("10").map(|it| it.iterations()), Ok(11));
     // All of them are used, whatever was chosen: nothing to say.
-    assert_eq!(with_best("10").map(|it| it.iterations_notice()), Ok(None));
+    assert_eq!(
+        with_best("10").map(|it| it.iterations_notice(it.iteration_range())),
+        Ok(None)
+    );
     let beyond = with_best("11").expect_err("beyond the end");
     assert!(
         beyond.contains("best_iteration is 11, but it holds 11"),

@@ -214,12 +214,8 @@ impl<'a> Walk<'a> {
                 self.check_map(&map, node, entries, path);
             }
             _ => {
-                let list = |values: &Value| {
-                    let values = values.as_array().into_iter().flatten();
-                    values.filter_map(Value::as_str).collect::<Vec<_>>()
-                };
-                let names = list(&names["enum"]).join(" or ");
-                let fields = list(&fields["required"]).join(" and ");
+                let (names, fields) = (texts(&names["enum"]), texts(&fields["required"]));
+                let (names, fields) = (names.join(" or "), fields.join(" and "));
                 let problem = format!(
                     "is {}; it must be {names}, or the fields {fields}",
                     shown(node)
@@ -274,6 +270,11 @@ fn find_place(schema: &Value, path: &str, name: &str) -> Option<String> {
         .iter()
         .filter(|(key, _)| !matches!(key.as_str(), "template" | "resources"))
         .find_map(|(key, below)| find_place(below, &format!("{path}.{key}"), name))
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(Value::as_str).collect()
 }
 
 fn not_in(names: &[Value], text: &str) -> String {

@@ -4,12 +4,20 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use albacore_npy::Floats;
-use albacore_trees::{Options, Predictor};
+use albacore_trees::{Iterations, Options, Predictor};
 
 use albacore_command::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictOptions {
+    /// Boosting iterations that predict: all, best, or those from BEGIN up to, and without, END [default: as the object
+    /// that saved the file: best if XGBoost's scikit-learn classes did after early stopping, else all]
+    #[arg(
+        long,
+        value_name = "all|best|BEGIN:END",
+        conflicts_with = "iteration_range"
+    )]
+    iterations: Option<Iterations>,
     /// Only the boosting iterations from START up to, and without, END; an END of 0 is the model's
     #[arg(long, value_name = "START,END", value_parser = range, alias = "iteration_range")]
     iteration_range: Option<(usize, usize)>,
@@ -42,6 +50,15 @@ pub(super) struct Asked {
 }
 
 impl PredictOptions {
+    /// The iterations that are kept of the file.
+    pub(super) fn iterations(&self) -> Iterations {
+        match (self.iterations, self.iteration_range) {
+            (Some(chosen), _) => chosen,
+            (None, Some(_)) => Iterations::All,
+            (None, None) => Iterations::AsSaved,
+        }
+    }
+
     /// Reads what is in files; for a model, and a number of rows.
     pub(super) fn read(&self, predictor: &Predictor<'_>, rows: usize) -> Result<Asked, Failure> {
         let all = predictor.iterations();

@@ -50,6 +50,10 @@ pub const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 // ---- replies ----
 
+/// Bytes of feature names and types in a model's metadata; more are left out. gRPC clients take
+/// replies of 4 MiB unless told otherwise.
+pub const METADATA_NAMES_BYTES_MAX: usize = 2 << 20;
+
 /// Bytes of text for a byte of values: twelve digits, point, sign and comma for four.
 pub const TEXT_PER_BYTE: usize = 3;
 

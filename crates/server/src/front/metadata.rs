@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::ask::{self, INPUT, VERSION};
 use super::datatype::Datatype;
-use albacore_engine::ModelInfo;
+use super::limits::METADATA_NAMES_BYTES_MAX;
+use albacore_engine::{Columns, ModelInfo};
 
 /// The extensions of the protocol that are spoken here.
 pub(super) const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "schedule_policy"];
@@ -37,20 +38,57 @@ pub(super) struct Model<'a> {
     /// Library and format.
     pub(super) platform: &'a str,
     /// The one input.
-    pub(super) inputs: [Tensor; 1],
+    pub(super) inputs: [Tensor<'a>; 1],
     /// Everything that can be asked for; the first is what is given when nothing is.
-    pub(super) outputs: Vec<Tensor>,
+    pub(super) outputs: Vec<Tensor<'a>>,
+    /// As MLServer extends the protocol.
+    pub(super) parameters: ModelParameters,
+}
+
+/// The boosting iterations that predict, counted from 0.
+#[derive(Serialize)]
+pub(super) struct ModelParameters {
+    pub(super) iterations_begin: usize,
+    /// One beyond the last.
+    pub(super) iterations_end: usize,
+    pub(super) iterations_in_file: usize,
+    /// By the file's own word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) best_iteration: Option<usize>,
 }
 
 /// One tensor; -1 stands for any number of rows.
 #[derive(Serialize)]
-pub(super) struct Tensor {
+pub(super) struct Tensor<'a> {
     /// Its name.
     pub(super) name: &'static str,
     /// Its data type.
     pub(super) datatype: &'static str,
     /// Its shape.
     pub(super) shape: Vec<i64>,
+    /// Of an input whose columns have names or types in the model's file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) parameters: Option<TensorParameters<'a>>,
+}
+
+/// What the file says of the columns.
+#[derive(Serialize)]
+pub(super) struct TensorParameters<'a> {
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) feature_names: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) feature_types: &'a [String],
+}
+
+/// The parameters of the input; `None` where the file has neither names nor types, or more of them
+/// than clients take in a reply.
+fn input_parameters(columns: &Columns) -> Option<TensorParameters<'_>> {
+    let texts = || columns.names.iter().chain(&columns.types);
+    let bytes: usize = texts().map(|text| text.len() + 3).sum();
+    (texts().next().is_some() && bytes <= METADATA_NAMES_BYTES_MAX).then_some(TensorParameters {
+        feature_names: &columns.names,
+        feature_types: &columns.types,
+    })
 }
 
 /// Describes `model`.
@@ -59,11 +97,13 @@ pub(super) fn describe(model: &ModelInfo) -> Model<'_> {
         name: INPUT,
         datatype: ask::input_datatype(model).name(),
         shape: any_rows(&[model.features]),
+        parameters: input_parameters(&model.columns),
     };
     let outputs = model.outputs.iter().map(|output| Tensor {
         name: ask::output_name(output.kind),
         datatype: Datatype::of(output.element).name(),
         shape: any_rows(&output.row_shape),
+        parameters: None,
     });
     Model {
         name: &model.name,
@@ -71,6 +111,12 @@ pub(super) fn describe(model: &ModelInfo) -> Model<'_> {
         platform: &model.platform,
         inputs: [input],
         outputs: outputs.collect(),
+        parameters: ModelParameters {
+            iterations_begin: model.iterations.begin,
+            iterations_end: model.iterations.end,
+            iterations_in_file: model.iterations.in_file,
+            best_iteration: model.iterations.best,
+        },
     }
 }
 

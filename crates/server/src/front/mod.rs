@@ -11,6 +11,7 @@ mod cell;
 mod coding;
 mod datatype;
 mod dispatch;
+mod feature_names;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzed;
 mod grpc;

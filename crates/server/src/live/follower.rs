@@ -188,6 +188,7 @@ impl Follower {
         let Some(model) = own else { return };
         let before = model.served;
         let is_wanted = model.take(&attempt, Instant::now());
+        let is_same = model.served == before;
         let Attempt { order, outcome, .. } = attempt;
         let (name, source) = (order.name, albacore_storage::shown(&order.source));
         let mut is_news = false;
@@ -198,8 +199,8 @@ impl Follower {
             };
             match &outcome {
                 Ok(digest) => {
-                    is_news = before != Some(*digest) || notice.error.is_some();
-                    let since = notice.serving.filter(|_| before == Some(*digest));
+                    is_news = !is_same || notice.error.is_some();
+                    let since = notice.serving.filter(|_| is_same);
                     notice.set_loaded(*digest);
                     notice.serving = since.or(notice.serving);
                 }

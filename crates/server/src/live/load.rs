@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use albacore_settings as settings;
 use albacore_settings::{Digest, Source};
 use albacore_storage::{Fetched, Storage};
 
 use super::stamp::{Stamp, stamp};
-use albacore_engine::{Engine, InstallError, LoadedModel};
+use crate::fixed::report;
+use albacore_engine::{Engine, InstallError, Iterations, LoadedModel};
 
 /// What loaders share.
 #[derive(Debug)]
@@ -28,7 +30,11 @@ pub(super) struct Order {
     pub(super) name: String,
     pub(super) source: Source,
     pub(super) sha256: Option<Digest>,
+    pub(super) iterations: Option<settings::Iterations>,
 }
+
+/// What is served: the digest of its file, and the iterations that were asked for.
+pub(super) type Served = (Digest, Option<settings::Iterations>);
 
 /// What became of an attempt.
 #[derive(Debug)]
@@ -50,12 +56,12 @@ pub(super) fn stamp_of(source: &Source) -> Option<Stamp> {
     }
 }
 
-/// Starts an attempt; its outcome comes through `done`. `served` is the digest of what is served:
-/// the same bytes are not installed again.
+/// Starts an attempt; its outcome comes through `done`. The same bytes with the same iterations as
+/// what is `served` are not installed again.
 pub(super) fn start(
     loading: &Arc<Loading>,
     (number, order): (u64, Order),
-    served: Option<Digest>,
+    served: Option<Served>,
     is_wanted: Arc<AtomicBool>,
     done: SyncSender<Attempt>,
 ) -> std::io::Result<()> {
@@ -79,7 +85,7 @@ pub(super) fn start(
 fn load(
     loading: &Loading,
     order: &Order,
-    served: Option<Digest>,
+    served: Option<Served>,
     is_wanted: &AtomicBool,
 ) -> Result<Digest, String> {
     let is_wanted = || is_wanted.load(Ordering::Relaxed);
@@ -87,7 +93,7 @@ fn load(
         .storage
         .fetch(&order.source, order.sha256, &is_wanted)
         .map_err(|error| error.to_string())?;
-    if Some(fetched.sha256) == served {
+    if Some((fetched.sha256, order.iterations)) == served {
         return Ok(fetched.sha256);
     }
     let _turn = loading.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,10 +107,24 @@ fn load(
 }
 
 fn install(loading: &Loading, order: &Order, fetched: Fetched) -> Result<Digest, String> {
-    let model = LoadedModel::compile(&order.name, &fetched.bytes)?;
+    let iterations = iterations_of(order.iterations);
+    let model = LoadedModel::compile(&order.name, &fetched.bytes, iterations)?;
+    report(model.info());
     let digest = fetched.sha256;
     drop(fetched);
     let installed = loading.runtime.block_on(loading.engine.install(model));
     installed.map_err(|error: InstallError| error.to_string())?;
     Ok(digest)
+}
+
+fn iterations_of(wanted: Option<settings::Iterations>) -> Iterations {
+    match wanted {
+        None => Iterations::AsSaved,
+        Some(settings::Iterations::All) => Iterations::All,
+        Some(settings::Iterations::Best) => Iterations::Best,
+        Some(settings::Iterations::Range { begin, end }) => Iterations::Range {
+            begin: begin as usize,
+            end: end as usize,
+        },
+    }
 }

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use albacore_settings as settings;
-use albacore_settings::Digest;
 
-use super::load::{Attempt, Order, stamp_of};
+use super::load::{Attempt, Order, Served, stamp_of};
 use super::stamp::Stamp;
 use crate::limits::{LOAD_PAUSE_MAX, LOAD_PAUSE_MIN, STEADY_LOOKS};
 
@@ -20,7 +19,7 @@ pub(super) struct Followed {
     /// What the last attempt was for, and the file that it saw.
     tried: Option<(Order, Option<Stamp>)>,
     /// What is served.
-    pub(super) served: Option<Digest>,
+    pub(super) served: Option<Served>,
     /// Failures in a row, and when to try again; 0 and `None` after a success.
     failures: u32,
     retry_at: Option<Instant>,
@@ -46,6 +45,7 @@ impl Followed {
             name: self.settings.name.clone(),
             source: self.settings.source.clone(),
             sha256: self.settings.sha256,
+            iterations: self.settings.iterations,
         }
     }
 
@@ -118,7 +118,7 @@ impl Followed {
     /// Takes an attempt in that is over. Whether it was for what is wanted now.
     pub(super) fn take(&mut self, attempt: &Attempt, now: Instant) -> bool {
         if let Ok(digest) = attempt.outcome {
-            self.served = Some(digest);
+            self.served = Some((digest, attempt.order.iterations));
         }
         self.tried = Some((attempt.order.clone(), attempt.stamp));
         self.changed = None;
@@ -141,6 +141,8 @@ fn pause(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use albacore_settings::Digest;
+
     use super::*;
 
     fn followed(path: &str) -> Followed {
@@ -152,6 +154,7 @@ mod tests {
             name: "m".to_owned(),
             source: settings::Source::Path(path.to_owned()),
             sha256: None,
+            iterations: None,
             slo: None,
         }
     }
@@ -200,7 +203,11 @@ mod tests {
         assert_eq!(model.due(now), None, "it still changes");
         assert!(model.due(now).is_some());
         attempt(&mut model, Err("broken".to_owned()), now);
-        assert_eq!(model.served, Some(Digest([1; 32])), "what is served stays");
+        assert_eq!(
+            model.served,
+            Some((Digest([1; 32]), None)),
+            "what is served stays"
+        );
         std::fs::remove_file(&file).unwrap();
         assert_eq!((model.due(now), model.due(now)), (None, None));
     }
@@ -227,5 +234,12 @@ mod tests {
         with_slo.slo = Some(settings::Slo::of_all(Duration::from_millis(1), 99.0));
         assert!(!model.change(with_slo), "an objective is no reason to load");
         assert_eq!(model.due(now), None);
+        let mut with_iterations = self::model("/b");
+        with_iterations.iterations = Some(settings::Iterations::Best);
+        assert!(
+            model.change(with_iterations),
+            "other trees are another model"
+        );
+        assert!(model.due(now).is_some());
     }
 }

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
 use albacore_engine::{
-    ElementType, Engine, EngineConfig, EngineEvent, Failure, Gatherer, Kind, KindSet, LoadedModel,
-    ModelHandle, Observer, Refusal, Reply, Reservation,
+    ElementType, Engine, EngineConfig, EngineEvent, Failure, Gatherer, Iterations, Kind, KindSet,
+    LoadedModel, ModelHandle, Observer, Refusal, Reply, Reservation,
 };
 use albacore_trees::{Image, Model, OutputMut, Predictor, Rows, Scratch};
 
@@ -46,7 +46,7 @@ pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
 }
 
 pub(crate) fn model(name: &str, file: &str) -> LoadedModel {
-    LoadedModel::compile(name, &std::fs::read(zoo(file)).unwrap()).unwrap()
+    LoadedModel::compile(name, &std::fs::read(zoo(file)).unwrap(), Iterations::All).unwrap()
 }
 
 pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
@@ -56,7 +56,9 @@ pub(crate) async fn start(config: EngineConfig, files: &[&str]) -> Started {
 
 /// With models by their names and the bytes of their files.
 pub(crate) async fn start_with(config: EngineConfig, files: Vec<(String, Vec<u8>)>) -> Started {
-    let load = |(name, bytes): &(String, Vec<u8>)| LoadedModel::compile(name, bytes).unwrap();
+    let load = |(name, bytes): &(String, Vec<u8>)| {
+        LoadedModel::compile(name, bytes, Iterations::All).unwrap()
+    };
     let models: Vec<_> = files.iter().map(load).collect();
     let compile = |(_, bytes): &(String, Vec<u8>)| Image::compile(&Model::parse(bytes).unwrap());
     let images = files.iter().map(compile).collect();

@@ -15,6 +15,7 @@ use tonic::Code;
 
 use super::super::ask::{self, Declared, VERSION, Wanted, Wants};
 use super::super::datatype::Datatype;
+use super::super::feature_names::{self, FEATURE_NAMES};
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::outgoing::Outgoing;
 use super::super::refused::Refused;
@@ -152,6 +153,7 @@ impl<'a> Asked<'a> {
             shape: &input.shape,
         };
         let (datatype, rows) = ask::check_input(model, &declared)?;
+        check_names(model, request, input)?;
         let data = Data::of(request, input)?;
         data.check_length(rows * model.features, datatype)?;
         Ok(Self {
@@ -236,6 +238,23 @@ fn only_input<'a>(
         ));
     }
     Ok(input)
+}
+
+/// Compares what the request calls its columns, by a parameter of the input or of the request, with
+/// the model's.
+fn check_names(
+    model: &ModelInfo,
+    request: &ModelInferRequest,
+    input: &InferInputTensor,
+) -> Result<(), Refused> {
+    let own = input.parameters.get(FEATURE_NAMES);
+    let Some(names) = own.or_else(|| request.parameters.get(FEATURE_NAMES)) else {
+        return Ok(());
+    };
+    match &names.parameter_choice {
+        Some(ParameterChoice::StringParam(text)) => feature_names::check_text(model, text),
+        _ => Err(feature_names::no_names()),
+    }
 }
 
 /// Where the values are.

@@ -6,16 +6,18 @@ mod infer;
 pub(super) mod unary;
 mod weigh;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use albacore_proto::DESCRIPTORS;
+use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_metadata_response::TensorMetadata;
 use albacore_proto::inference::{
-    ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
-    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse,
-    ServerReadyRequest, ServerReadyResponse,
+    InferParameter, ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest,
+    ModelReadyResponse, ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest,
+    ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
 };
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response};
@@ -25,6 +27,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use super::body::{self, Arriving};
+use super::feature_names::FEATURE_NAMES;
 use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
 use super::metadata::{self, Tensor};
 use super::outgoing::Outgoing;
@@ -226,13 +229,67 @@ fn model_metadata(model: &metadata::Model<'_>) -> ModelMetadataResponse {
         platform: model.platform.to_owned(),
         inputs: model.inputs.iter().map(tensor).collect(),
         outputs: model.outputs.iter().map(tensor).collect(),
+        parameters: model_parameters(&model.parameters),
     }
 }
 
-fn tensor(tensor: &Tensor) -> TensorMetadata {
+fn model_parameters(parameters: &metadata::ModelParameters) -> HashMap<String, InferParameter> {
+    let &metadata::ModelParameters {
+        iterations_begin,
+        iterations_end,
+        iterations_in_file,
+        best_iteration,
+    } = parameters;
+    let counts = [
+        ("iterations_begin", Some(iterations_begin)),
+        ("iterations_end", Some(iterations_end)),
+        ("iterations_in_file", Some(iterations_in_file)),
+        ("best_iteration", best_iteration),
+    ];
+    let counts = counts.into_iter().filter_map(|(name, count)| {
+        let count = i64::try_from(count?).ok()?;
+        Some((
+            name.to_owned(),
+            parameter(ParameterChoice::Int64Param(count)),
+        ))
+    });
+    counts.collect()
+}
+
+/// Names and types as JSON: parameters of gRPC have no lists.
+fn tensor_parameters(
+    parameters: &metadata::TensorParameters<'_>,
+) -> HashMap<String, InferParameter> {
+    let lists = [
+        (FEATURE_NAMES, parameters.feature_names),
+        ("feature_types", parameters.feature_types),
+    ];
+    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    let lists = lists.map(|(name, list)| {
+        let json = serde_json::Value::from(list.to_vec()).to_string();
+        (
+            name.to_owned(),
+            parameter(ParameterChoice::StringParam(json)),
+        )
+    });
+    lists.collect()
+}
+
+fn parameter(choice: ParameterChoice) -> InferParameter {
+    InferParameter {
+        parameter_choice: Some(choice),
+    }
+}
+
+fn tensor(tensor: &Tensor<'_>) -> TensorMetadata {
     TensorMetadata {
         name: tensor.name.to_owned(),
         datatype: tensor.datatype.to_owned(),
         shape: tensor.shape.clone(),
+        parameters: tensor
+            .parameters
+            .as_ref()
+            .map(tensor_parameters)
+            .unwrap_or_default(),
     }
 }

@@ -13,7 +13,7 @@ use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::refused::Refused;
 use super::super::terms::{Terms, whole_number};
-use super::super::{numbers, raw};
+use super::super::{feature_names, numbers, raw};
 use albacore_engine::{KindSet, ModelInfo};
 use albacore_proto::array::Apart;
 
@@ -94,6 +94,9 @@ impl<'a> Call<'a> {
             shape: &input.shape.0,
         };
         let (datatype, rows) = ask::check_input(model, &declared)?;
+        if let Some(names) = document.feature_names() {
+            feature_names::check_json(model, names.get())?;
+        }
         let values = rows * model.features;
         let text = text.map(|text| (text, json));
         let data = input.data((values, datatype), text, binary)?;
@@ -187,6 +190,8 @@ struct RequestParameters<'a> {
     timeout: Option<&'a RawValue>,
     #[serde(borrow)]
     priority: Option<&'a RawValue>,
+    #[serde(borrow)]
+    feature_names: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -194,14 +199,17 @@ struct Input<'a> {
     name: String,
     shape: Few<i64, DIMENSIONS_MAX>,
     datatype: String,
-    parameters: Option<InputParameters>,
+    #[serde(borrow)]
+    parameters: Option<InputParameters<'a>>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct InputParameters {
+struct InputParameters<'a> {
     binary_data_size: Option<u64>,
+    #[serde(borrow)]
+    feature_names: Option<&'a RawValue>,
     shared_memory_region: Option<IgnoredAny>,
 }
 
@@ -276,6 +284,13 @@ impl<'a> Document<'a> {
             [input] => input.data.map(RawValue::get),
             _ => None,
         }
+    }
+
+    /// What the request calls its columns: a parameter of the input, or of the request.
+    fn feature_names(&self) -> Option<&'a RawValue> {
+        let input = self.inputs.0.first()?.parameters.as_ref();
+        let own = input.and_then(|parameters| parameters.feature_names);
+        own.or_else(|| self.parameters.as_ref()?.feature_names)
     }
 
     /// The text of a parameter.
