@@ -8,6 +8,7 @@ use std::fmt;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// Most iterations of a model, as `albacore-formats` bounds its trees.
 const ITERATIONS_MAX: u32 = 1 << 22;
@@ -70,13 +71,18 @@ pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
                 "maximum": ITERATIONS_MAX,
             },
         },
-        "oneOf": [
-            { "enum": ["All", "Best"] },
-            {
-                "required": ["begin", "end"],
-                "maxProperties": 2,
-                "not": { "maxProperties": 1 },
-            },
-        ],
     })
+}
+
+/// What is added to the schema once kube has rewritten it: kube would move the names out of their
+/// alternative.
+pub(crate) fn alternatives() -> Value {
+    json!([
+        { "enum": ["All", "Best"] },
+        {
+            "required": ["begin", "end"],
+            "maxProperties": 2,
+            "not": { "maxProperties": 1 },
+        },
+    ])
 }

@@ -1,7 +1,7 @@
 //! The CustomResourceDefinition: what the derive makes of the types, made fit for the API server.
 //!
 //! What is added: the CEL of every [`crate::rules`] entry; what each value of an enumeration means
-//! (the derive drops it); the form of quantities; bounds on the
+//! (the derive drops it); the form of quantities; the two forms of `iterations`; bounds on the
 //! containers of the template, without which the API server could not bound the cost of the rules.
 //! What is taken away: `nullable` (the API server then drops a null field and fills in its default,
 //! as it does for its own kinds), descriptions inside the pod template (they alone would exceed
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::deployment::{
     BatchingPolicy, Enforcement, InferenceDeployment, MainThread, Mode, PlacementPolicy,
 };
+use crate::iterations;
 use crate::node_placement::{self, Isolation};
 use crate::quantity;
 use crate::rules::RULES;
@@ -33,6 +34,8 @@ pub fn inference_deployment_crd() -> Value {
     mark_quantities(schema);
     make_fit(schema);
     describe_values(&mut schema["properties"]["spec"]);
+    let model = &mut at(schema, "spec.models")["items"];
+    model["properties"]["iterations"]["oneOf"] = iterations::alternatives();
     let template = &mut schema["properties"]["spec"]["properties"]["template"];
     for part in ["metadata", "spec"] {
         drop_descriptions(&mut template["properties"][part]);

@@ -121,3 +121,33 @@ fn a_model_is_shown_with_the_kernels_that_were_chosen() {
         assert!(text.contains(part), "{part} in {text}");
     }
 }
+
+#[test]
+fn a_model_is_shown_with_its_iterations_and_columns() {
+    let show = |file: &str| {
+        let zoo = format!("{}/../../tests/data/models", env!("CARGO_MANIFEST_DIR"));
+        let output = Command::new(env!("CARGO_BIN_EXE_albacore"))
+            .args(["model", "show", &format!("{zoo}/{file}")])
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let stopped = show("xgb_early_stop.json");
+    for part in [
+        "best        iteration 5",
+        "as the Booster that saved the file predicts",
+        "set iterations to Best",
+    ] {
+        assert!(stopped.contains(part), "{part} in {stopped}");
+    }
+    let plain = show("lgb_cat_onehot.txt");
+    for part in [
+        "used        iterations 0:",
+        "column      0 \"Column_0\" (categorical)",
+        "column      9 \"Column_9\" (numerical)",
+    ] {
+        assert!(plain.contains(part), "{part} in {plain}");
+    }
+    assert!(!plain.contains("best_iteration"), "{plain}");
+}

@@ -373,3 +373,79 @@ fn options_that_do_not_fit_the_model_or_the_rows_are_refused() {
     let no_kind = run(zoo.name, &["--approx-contribs"]);
     assert_refused(&no_kind, 1, &["contributions"]);
 }
+
+/// What `predict` gives with further arguments, for the rows of a model of the zoo.
+fn asked(zoo: &Zoo, more: &[&str]) -> Array {
+    let output = zoo.dir.path().join("out.npy");
+    let ran = predict(&model_file(zoo.name), &zoo.rows(), &output, more);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{more:?}");
+    parse_npy(&fs::read(output).unwrap())
+}
+
+#[test]
+fn iterations_are_chosen_by_name_or_number() {
+    let zoo = Zoo::new("xgb_early_stop");
+    for (more, array) in [
+        (&["--iterations", "best"][..], "pred_best"),
+        (&["--iterations", "best", "--kind", "margin"], "margin_best"),
+        (&["--iterations", "0:2"], "pred_range_0_2"),
+        (
+            &["--iterations", "1:3", "--kind", "margin"],
+            "margin_range_1_3",
+        ),
+        (&["--iterations", "all"], "pred"),
+        // A Booster saved the file.
+        (&[], "pred"),
+    ] {
+        assert_eq!(asked(&zoo, more), zoo.expected(array), "{more:?}");
+    }
+    // One column for each tree that is left.
+    let leaves = asked(&zoo, &["--iterations", "1:3", "--kind", "leaf"]);
+    let whole = zoo.expected("leaf");
+    assert_eq!(leaves.shape[0], whole.shape[0]);
+    let trees = whole.shape[1];
+    let (got, all) = (leaves.elements.chunks(2), whole.elements.chunks(trees));
+    assert!(got.zip(all).all(|(got, all)| *got == all[1..3]));
+    let light = Zoo::new("lgb_multiclass");
+    let margin = asked(&light, &["--iterations", "1:3", "--kind", "margin"]);
+    assert_eq!(margin, light.expected("margin_it_1_2"));
+}
+
+#[test]
+fn iterations_that_the_file_does_not_hold_are_refused() {
+    let refused = |name: &'static str, iterations: &str, code: i32, words: &[&str]| {
+        let zoo = Zoo::new(name);
+        let more = ["--iterations", iterations];
+        let output = zoo.dir.path().join("out.npy");
+        let ran = predict(&model_file(name), &zoo.rows(), &output, &more);
+        assert_refused(&ran, code, words);
+        assert!(!output.exists());
+    };
+    let none = [
+        "lgb_multiclass.txt",
+        "names no best iteration (LightGBM writes none",
+    ];
+    refused("lgb_multiclass", "best", 1, &none);
+    refused(
+        "xgb_exact",
+        "best",
+        1,
+        &["names no best iteration: choose All"],
+    );
+    refused(
+        "lgb_multiclass",
+        "2:9",
+        1,
+        &["from 2 to 9", "which holds 6"],
+    );
+    refused("lgb_multiclass", "2:2", 1, &["end must be above begin"]);
+    refused("lgb_multiclass", "2:0", 1, &["end must be above begin"]);
+    for wrong in ["Best", "3", "1:", "-1:2", "1:2:3", "a:b"] {
+        refused(
+            "lgb_multiclass",
+            wrong,
+            64,
+            &["write all, best, or BEGIN:END"],
+        );
+    }
+}

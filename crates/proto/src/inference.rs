@@ -81,11 +81,17 @@ pub struct ModelMetadataResponse {
     /// Tensors that a request can ask for.
     #[prost(message, repeated, tag = "5")]
     pub outputs: ::prost::alloc::vec::Vec<model_metadata_response::TensorMetadata>,
+    /// Facts about the model: MLServer's extension of the protocol.
+    #[prost(map = "string, message", tag = "6")]
+    pub parameters: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        InferParameter,
+    >,
 }
 /// Nested message and enum types in `ModelMetadataResponse`.
 pub mod model_metadata_response {
     /// One tensor as the model declares it.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct TensorMetadata {
         /// Tensor name.
         #[prost(string, tag = "1")]
@@ -96,6 +102,12 @@ pub mod model_metadata_response {
         /// Shape; -1 stands for any size.
         #[prost(int64, repeated, tag = "3")]
         pub shape: ::prost::alloc::vec::Vec<i64>,
+        /// Facts about this tensor: MLServer's extension of the protocol.
+        #[prost(map = "string, message", tag = "4")]
+        pub parameters: ::std::collections::HashMap<
+            ::prost::alloc::string::String,
+            super::InferParameter,
+        >,
     }
 }
 /// Rows to run.

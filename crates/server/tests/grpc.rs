@@ -139,6 +139,61 @@ async fn health_and_metadata_answer() {
 }
 
 #[tokio::test]
+async fn columns_are_described_and_compared() {
+    let server = start();
+    let mut client = client(&server).await;
+    let request = ModelMetadataRequest {
+        name: "light".to_owned(),
+        version: String::new(),
+    };
+    let metadata = client.model_metadata(request).await.unwrap().into_inner();
+    let text = |name: &str| match &metadata.inputs[0].parameters[name].parameter_choice {
+        Some(ParameterChoice::StringParam(text)) => text.clone(),
+        other => panic!("{name}: {other:?}"),
+    };
+    let names: Vec<String> = (0..10).map(|column| format!("Column_{column}")).collect();
+    let as_json = |names: &[String]| serde_json::to_string(names).unwrap();
+    assert_eq!(text("feature_names"), as_json(&names));
+    assert!(text("feature_types").starts_with("[\"numerical\","));
+    let end = &metadata.parameters["iterations_end"];
+    assert_eq!(end, &metadata.parameters["iterations_in_file"]);
+    assert!(!metadata.parameters.contains_key("best_iteration"));
+    let named = |choice: ParameterChoice| {
+        let mut request = halves(1);
+        request.model_name = "light".to_owned();
+        request.inputs[0].shape = vec![1, 10];
+        request.inputs[0].contents.as_mut().unwrap().fp32_contents = vec![0.5; 10];
+        let parameter = InferParameter {
+            parameter_choice: Some(choice),
+        };
+        let parameters = &mut request.inputs[0].parameters;
+        parameters.insert("feature_names".to_owned(), parameter);
+        request
+    };
+    for good in [as_json(&names), names.join(",")] {
+        let request = named(ParameterChoice::StringParam(good));
+        client.model_infer(request).await.unwrap();
+    }
+    let mut swapped = names.clone();
+    swapped.swap(0, 9);
+    for (wrong, part) in [
+        (
+            ParameterChoice::StringParam(as_json(&swapped)),
+            "column 0 is \"Column_9\", where the model has \"Column_0\"",
+        ),
+        (
+            ParameterChoice::StringParam("Column_0".to_owned()),
+            "column 1, \"Column_1\", is missing",
+        ),
+        (ParameterChoice::BoolParam(true), "is no list of texts"),
+    ] {
+        let refused = client.model_infer(named(wrong)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains(part), "{}", refused.message());
+    }
+}
+
+#[tokio::test]
 async fn typed_and_raw_tensors_equal_the_librarys_bit_for_bit() {
     let server = start();
     let mut client = client(&server).await;

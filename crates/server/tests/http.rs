@@ -75,9 +75,69 @@ fn health_and_metadata_are_json() {
         json!([{"name": "input", "datatype": "FP32", "shape": [-1, 29]}])
     );
     assert_eq!(model["outputs"][0]["name"], "output");
-    assert_eq!(
-        server.get("/v2/models/light").json()["inputs"][0]["datatype"],
-        "FP64"
+    let light = server.get("/v2/models/light").json();
+    assert_eq!(light["inputs"][0]["datatype"], "FP64");
+    let columns = &light["inputs"][0]["parameters"];
+    assert_eq!(columns["feature_names"][9], "Column_9");
+    assert_eq!(columns["feature_types"][9], "numerical");
+    let end = &light["parameters"]["iterations_in_file"];
+    assert!(end.as_u64().unwrap() > 0);
+    let used = json!({"iterations_begin": 0, "iterations_end": end, "iterations_in_file": end});
+    assert_eq!(light["parameters"], used);
+}
+
+#[test]
+fn a_request_that_names_other_columns_than_the_model_is_refused() {
+    let server = start();
+    let infer = |model: &str, features: usize, place: &str, names: &Value| {
+        let mut body = infer(1, &vec![0.5; features], features);
+        let parameters = json!({ "feature_names": names });
+        match place {
+            "input" => body["inputs"][0]["parameters"] = parameters,
+            _ => body["parameters"] = parameters,
+        }
+        let path = format!("/v2/models/{model}/infer");
+        server.post(&path, &[], body.to_string().as_bytes())
+    };
+    let names: Vec<String> = (0..10).map(|column| format!("Column_{column}")).collect();
+    let mut swapped = names.clone();
+    swapped.swap(3, 4);
+    for place in ["input", "request"] {
+        for good in [
+            json!(names),
+            json!(names.join(",")),
+            json!(json!(names).to_string()),
+        ] {
+            assert_eq!(infer("light", 10, place, &good).status, 200, "{good}");
+        }
+        let mut other = names.clone();
+        other[7] = "amount".to_owned();
+        let longer = [names.clone(), vec!["Column_10".to_owned()]].concat();
+        for (wrong, part) in [
+            (
+                json!(swapped),
+                "column 3 is \"Column_4\", where the model has \"Column_3\"",
+            ),
+            (
+                json!(other),
+                "column 7 is \"amount\", where the model has \"Column_7\"",
+            ),
+            (json!(names[..9]), "column 9, \"Column_9\", is missing"),
+            (json!(longer), "column 10, \"Column_10\", is one too many"),
+            (json!(7), "is no list of texts"),
+            (json!(["Column_0", 1]), "is no list of texts"),
+        ] {
+            let refused = infer("light", 10, place, &wrong);
+            assert_eq!(refused.status, 400, "{wrong}");
+            assert!(refused.error().contains(part), "{}", refused.error());
+        }
+    }
+    let nameless = infer("small", 29, "input", &json!(["a"]));
+    assert_eq!(nameless.status, 400);
+    assert!(
+        nameless.error().contains("has no feature names"),
+        "{}",
+        nameless.error()
     );
 }
 

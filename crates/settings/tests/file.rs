@@ -71,7 +71,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 20] = [
+const MODELS: [(&str, &str); 28] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
     (
@@ -103,6 +103,38 @@ const MODELS: [(&str, &str); 20] = [
     (
         "name: 7, path: /b",
         "models[1].name: 7 is no text: put it in quotes",
+    ),
+    (
+        "name: b, path: /b, iterations: Best",
+        "models[1].iterations: \"Best\" are no iterations: write all, best or {begin: 0, end: 100}",
+    ),
+    (
+        "name: b, path: /b, iterations: 7",
+        "models[1].iterations: 7 is neither text nor fields: write all, best or {begin: 0, end: 100}",
+    ),
+    (
+        "name: b, path: /b, iterations: {begin: 3}",
+        "models[1].iterations.end: is missing",
+    ),
+    (
+        "name: b, path: /b, iterations: {end: 3}",
+        "models[1].iterations.begin: is missing",
+    ),
+    (
+        "name: b, path: /b, iterations: {begin: 3, end: 3}",
+        "models[1].iterations.end: 3 is not above begin, 3",
+    ),
+    (
+        "name: b, path: /b, iterations: {begin: 0, end: 0}",
+        "models[1].iterations.end: 0 is not above begin, 0",
+    ),
+    (
+        "name: b, path: /b, iterations: {begin: -1, end: 3}",
+        "models[1].iterations.begin: -1 is no whole number",
+    ),
+    (
+        "name: b, path: /b, iterations: {begin: 0, end: 3, step: 1}",
+        "models[1].iterations.\"step\": is no field",
     ),
     (
         "name: b, path: /b, sha256: abc",
@@ -223,16 +255,24 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     let path = r"/[^\x00-\x1f\x7f-\x9f]{0,40}[^\x00-\x1f\x7f-\x9f/]".prop_map(Source::Path);
     let url = r"https?://[a-z.:0-9]{1,20}/[!$-~]{0,40}".prop_map(Source::Url);
     let digest = any::<[u8; 32]>().prop_map(Digest);
+    let range = (0_u32..1_000_000, 1_u32..1_000_000);
+    let range = range.prop_map(|(begin, count)| Iterations::Range {
+        begin,
+        end: begin + count,
+    });
+    let iterations = prop_oneof![Just(Iterations::All), Just(Iterations::Best), range];
     let model = (
         "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
         prop_oneof![path, url],
         proptest::option::of(digest),
+        proptest::option::of(iterations),
         proptest::option::of(slo),
     );
-    let model = model.prop_map(|(name, source, sha256, slo)| Model {
+    let model = model.prop_map(|(name, source, sha256, iterations, slo)| Model {
         name,
         source,
         sha256,
+        iterations,
         slo,
     });
     let models = proptest::collection::vec(model, 1..5).prop_map(|mut models| {

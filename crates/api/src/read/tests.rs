@@ -72,6 +72,34 @@ fn the_shortest_file_takes_every_default() {
 }
 
 #[test]
+fn iterations_have_a_name_or_two_numbers() {
+    use crate::{IterationRange, Iterations, NamedIterations};
+    for (text, wanted) in [
+        ("All", Iterations::Named(NamedIterations::All)),
+        ("Best", Iterations::Named(NamedIterations::Best)),
+        (
+            "{begin: 1, end: 20}",
+            Iterations::Range(IterationRange { begin: 1, end: 20 }),
+        ),
+    ] {
+        let line = "    uri: file:///models/fraud.ubj";
+        let text = with(line, &format!("{line}\n    iterations: {text}"));
+        let read = read_deployment(&text, "fraud.yaml").unwrap();
+        assert_eq!(read.spec.models[0].iterations, Some(wanted));
+        // What is written to the API server is read again as the same.
+        let json = serde_json::to_value(&read).unwrap();
+        let again: InferenceDeployment = serde_json::from_value(json).unwrap();
+        assert_eq!(again.spec.models[0].iterations, Some(wanted));
+    }
+    let wrong = serde_json::from_str::<Iterations>("\"Last\"").unwrap_err();
+    assert!(
+        wrong
+            .to_string()
+            .contains("iterations must be All, Best or")
+    );
+}
+
+#[test]
 fn a_file_from_the_cluster_with_status_and_managed_fields_is_read() {
     let text = with(
         "  labels: {app.kubernetes.io/part-of: shop}\n",
@@ -103,6 +131,49 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "mode: compact",
         "fraud.yaml:9: spec.mode is \"compact\"; it must be Scatter or Compact; did you mean \
          \"Compact\"?",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: best",
+        "fraud.yaml:17: spec.models[0].iterations is \"best\"; it must be All or Best; did you mean \
+         \"Best\"?",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: 10",
+        "fraud.yaml:17: spec.models[0].iterations is 10; it must be All or Best, or the fields begin \
+         and end",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: [0, 10]",
+        "fraud.yaml:17: spec.models[0].iterations is a list; it must be All or Best, or the fields",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: {begin: 0}",
+        "fraud.yaml:17: spec.models[0].iterations.end is missing",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: {begin: 0, end: 9, stp: 1}",
+        "fraud.yaml:17: spec.models[0].iterations.stp is not a field; the fields here are begin, end",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: {begin: 0, end: 0}",
+        "fraud.yaml:17: spec.models[0].iterations.end is 0; it must be from 1 to 4194304",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: {begin: x, end: 2}",
+        "fraud.yaml:17: spec.models[0].iterations.begin is the text \"x\"; it must be a whole number",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    iterations: {begin: 7, end: 7}",
+        "fraud.yaml:17: spec.models[0].iterations is {begin: 7, end: 7}, which is no iteration; end \
+         must be above begin",
     ),
     (
         "workers: 4",

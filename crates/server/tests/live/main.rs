@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../running/mod.rs"]
+mod iterations;
 mod running;
 mod swaps;
 mod trouble;

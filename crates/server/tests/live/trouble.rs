@@ -79,6 +79,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
         name: name.to_owned(),
         source: Source::Url(format!("http://{address}{path}")),
         sha256: None,
+        iterations: None,
         slo: None,
     }
 }

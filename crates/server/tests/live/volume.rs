@@ -64,6 +64,7 @@ pub(crate) fn model(file: &str) -> Model {
         name: "m".to_owned(),
         source: Source::Path(zoo(file).display().to_string()),
         sha256: None,
+        iterations: None,
         slo: None,
     }
 }
