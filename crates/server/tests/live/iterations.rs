@@ -18,7 +18,12 @@ fn with(file: &str, iterations: Option<Iterations>) -> String {
 /// First and last iteration in use, of how many, and the best.
 fn used(server: &Running) -> [Value; 4] {
     let metadata = server.get("/v2/models/m").json();
-    let names = ["iterations_begin", "iterations_end", "iterations_in_file", "best_iteration"];
+    let names = [
+        "iterations_begin",
+        "iterations_end",
+        "iterations_in_file",
+        "best_iteration",
+    ];
     names.map(|name| metadata["parameters"][name].clone())
 }
 
@@ -33,7 +38,10 @@ fn an_edit_of_iterations_brings_other_trees_into_service() {
         .filter(|&row| finite(&&values[row * rows.width()..][..rows.width()]))
         .collect();
     assert!(kept.len() > 10);
-    let data: Vec<&[f32]> = kept.iter().map(|&row| &values[row * rows.width()..][..rows.width()]).collect();
+    let data: Vec<&[f32]> = kept
+        .iter()
+        .map(|&row| &values[row * rows.width()..][..rows.width()])
+        .collect();
     let body = json!({
         "inputs": [{"name": "input", "shape": [kept.len(), rows.width()], "datatype": "FP32",
             "data": data.concat()}],
@@ -45,7 +53,11 @@ fn an_edit_of_iterations_brings_other_trees_into_service() {
         let output = answer["outputs"][0]["data"].as_array().unwrap();
         for (&row, got) in kept.iter().zip(output) {
             let got = got.as_f64().unwrap() as f32;
-            assert_eq!(got.to_bits(), (wanted.data[row] as f32).to_bits(), "{array}");
+            assert_eq!(
+                got.to_bits(),
+                (wanted.data[row] as f32).to_bits(),
+                "{array}"
+            );
         }
         assert_eq!(answer["outputs"][1]["shape"][1], trees);
     };
@@ -61,7 +73,9 @@ fn an_edit_of_iterations_brings_other_trees_into_service() {
     let mut edit = |iterations: Iterations, end: u64| {
         volume.update(&with(file, Some(iterations)));
         // The same file: what is waited for is the model, not its digest.
-        until(&server, "other iterations are used", |_| used(&server)[1] == json!(end));
+        until(&server, "other iterations are used", |_| {
+            used(&server)[1] == json!(end)
+        });
         until_in_force(&server, &volume);
     };
     edit(Iterations::Best, 6);
@@ -72,9 +86,14 @@ fn an_edit_of_iterations_brings_other_trees_into_service() {
     answers_as(&server, "pred", whole);
 
     // What the file does not hold is reported, and what is served stays.
-    let beyond = Iterations::Range { begin: 0, end: 1 + whole as u32 };
+    let beyond = Iterations::Range {
+        begin: 0,
+        end: 1 + whole as u32,
+    };
     volume.update(&with(file, Some(beyond)));
-    let state = until(&server, "the model failed", |state| state["models"][0]["state"] == "failed");
+    let state = until(&server, "the model failed", |state| {
+        state["models"][0]["state"] == "failed"
+    });
     let error = state["models"][0]["error"].as_str().unwrap();
     assert!(error.contains("not within the file"), "{error}");
     assert!(error.contains(file), "{error}");

@@ -2,8 +2,8 @@
 //! is swapped.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-#[path = "../running/mod.rs"]
 mod iterations;
+#[path = "../running/mod.rs"]
 mod running;
 mod swaps;
 mod trouble;
