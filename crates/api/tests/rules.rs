@@ -260,10 +260,63 @@ fn an_api_server_judges_as_the_reader_does() {
         );
     }
     change_the_kind_of_server(&plane);
+    iterations_have_two_forms(&plane);
     let mut unknown = object("m", spec);
     unknown["spec"]["batchng"] = json!({});
     let message = ask(&plane, &unknown).unwrap_err();
     assert!(message.contains("spec.batchng"), "{message}");
+}
+
+/// A name or two numbers, and every change between them; no type of the schema can say so.
+fn iterations_have_two_forms(plane: &ControlPlane) {
+    let with = |iterations: &Value| {
+        let mut model = model();
+        model["iterations"] = iterations.clone();
+        object("iterations", &json!({ "models": [model] }))
+    };
+    let range = json!({"begin": 0, "end": 100});
+    for good in [
+        json!("All"),
+        range.clone(),
+        json!("Best"),
+        range,
+        json!("All"),
+    ] {
+        let applied = tell(plane, &["apply", "--server-side"], &with(&good));
+        assert_eq!(applied, Ok(()), "{good}");
+        let path = "jsonpath={.spec.models[0].iterations}";
+        let stored = plane.kubectl(&["get", "infd", "iterations", "-o", path]);
+        let stored = String::from_utf8(stored.unwrap().stdout).unwrap();
+        let stored = serde_json::from_str(&stored).unwrap_or(json!(stored));
+        assert_eq!(stored, good);
+    }
+    for wrong in [
+        json!("best"),
+        json!(""),
+        json!(7),
+        json!(true),
+        json!([]),
+        json!(["All"]),
+        json!({}),
+        json!({"begin": 0}),
+        json!({"end": 3}),
+        json!({"begin": 0, "end": 3, "step": 1}),
+        json!({"begin": 0, "stop": 3}),
+        json!({"begin": "0", "end": 3}),
+        json!({"begin": -1, "end": 3}),
+        json!({"begin": 0, "end": 0}),
+        json!({"begin": 0.5, "end": 3}),
+    ] {
+        let message = ask(plane, &with(&wrong)).expect_err(&wrong.to_string());
+        assert!(
+            message.contains("spec.models[0].iterations"),
+            "{wrong}: {message}"
+        );
+        assert!(
+            read_deployment(&with(&wrong).to_string(), "f.yaml").is_err(),
+            "{wrong}"
+        );
+    }
 }
 
 fn change_the_kind_of_server(plane: &ControlPlane) {

@@ -50,7 +50,7 @@ impl FromStr for Iterations {
             "all" => Ok(Self::All),
             "best" => Ok(Self::Best),
             _ => range().ok_or_else(|| {
-                "write all, best, or BEGIN:END, two whole numbers as in 0:100 (END is not used)"
+                "write all, best, or BEGIN:END, two whole numbers as in 0:100 (END is exclusive)"
                     .to_owned()
             }),
         }
