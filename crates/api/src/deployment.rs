@@ -277,9 +277,9 @@ pub struct Model {
     /// `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`. With
     /// `#sha256=` and 64 hexadecimal digits behind it, only a file with that checksum is loaded.
     pub uri: ModelUri,
-    /// Boosting iterations that predict: All, Best, or `{begin: 0, end: 100}` (`end` is not used).
+    /// Boosting iterations that predict: All, Best, or `{begin: 0, end: 100}` (`end` is exclusive).
     /// Values, margins, contributions, interactions and leaves follow. Left out, the model answers
-    /// as the object that saved its file: up to the best iteration if XGBoost's scikit-learn classes
+    /// as the object that saved its file: up to the best iteration if a scikit-learn class of XGBoost
     /// saved it after early stopping, else with all of them.
     ///
     /// All: every iteration of the file.

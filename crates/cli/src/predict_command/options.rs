@@ -10,8 +10,9 @@ use albacore_command::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictOptions {
-    /// Boosting iterations that predict: all, best, or those from BEGIN up to, and without, END [default: as the object
-    /// that saved the file: best if XGBoost's scikit-learn classes did after early stopping, else all]
+    /// Boosting iterations that predict: all, best, or from BEGIN up to END, exclusive [default: as
+    /// the object that saved the file: best if a scikit-learn class of XGBoost did after early
+    /// stopping, else all]
     #[arg(
         long,
         value_name = "all|best|BEGIN:END",
