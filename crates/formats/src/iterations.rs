@@ -206,19 +206,14 @@ impl Model {
     #[must_use]
     pub fn iterations_notice(&self, range: IterationRange) -> Option<String> {
         let best = range.best.filter(|best| best + 1 != range.in_file)?;
-        let (who, other) = match self.predicts_to_best() {
-            true => (
-                "as the scikit-learn class that saved the file predicts",
-                "All for all of them",
-            ),
-            false => (
-                "as the Booster that saved the file predicts",
-                "Best to stop after the best one",
-            ),
+        let (who, other, same) = match self.predicts_to_best() {
+            true => ("scikit-learn class", "All to use all of them", "Best"),
+            false => ("Booster", "Best to stop after the best one", "All"),
         };
         Some(format!(
-            "the file's best_iteration is {best}; iterations {range} are used, {who}: set \
-             iterations to {other} (or to the one in use, to confirm it)"
+            "the file's best_iteration is {best}; iterations {range} are used, as the {who} that \
+             saved the file predicts: set iterations to {other}, or to {same} to keep this without \
+             this message"
         ))
     }
 }

@@ -1,9 +1,12 @@
 //! Boosting iterations of a served model change by an edit of the settings.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use albacore_settings::{Iterations, Policy};
 use serde_json::{Value, json};
 
-use super::running::Running;
+use super::running::{PATIENCE, Running, zoo as zoo_file};
 use super::{Volume, infer, model, settings, start, until, until_in_force};
 
 #[path = "../../../trees/tests/zoo/mod.rs"]
@@ -105,4 +108,51 @@ fn an_edit_of_iterations_brings_other_trees_into_service() {
     });
     assert_eq!(state["models"][0]["state"], "failed");
     answers_as(&server, "pred", whole);
+}
+
+/// The first line on the standard error of a server that names a best iteration.
+fn notice(arguments: &[&str]) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
+        .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let (send, found) = std::sync::mpsc::sync_channel(1);
+    let reader = std::thread::spawn(move || {
+        let mut lines = stderr.lines().map_while(Result::ok);
+        let line = lines.find(|line| line.contains("best_iteration"));
+        send.send(line).unwrap();
+        // The server is never stopped by a full pipe.
+        lines.for_each(drop);
+    });
+    let line = found.recv_timeout(PATIENCE);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    line.expect("a line in time")
+        .expect("a line before the end")
+}
+
+#[test]
+fn a_server_logs_which_iterations_are_used_where_none_were_chosen() {
+    let file = "xgb_early_stop.ubj";
+    let volume = Volume::new(&with(file, None));
+    let settings = volume.settings().display().to_string();
+    let fixed = format!("m={}", zoo_file(file).display());
+    for arguments in [
+        ["--settings", settings.as_str()],
+        ["--model", fixed.as_str()],
+    ] {
+        let line = notice(&arguments);
+        for part in [
+            "best_iteration is 5",
+            "as the Booster that saved the file predicts",
+            "set iterations to Best",
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+    }
 }
