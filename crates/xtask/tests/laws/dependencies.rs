@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::manifests::linked;
-use crate::tree::{Offence, assert_kept, crates, text_of};
+use crate::tree::{Offence, Source, assert_kept, crates, sources, text_of};
 
 /// Names in a section of a manifest, with their line number and the line itself.
 fn section<'a>(text: &'a str, header: &str) -> Vec<(usize, &'a str, &'a str)> {
@@ -101,6 +101,106 @@ fn every_dependency_is_one_version_and_used() {
         "One version of each dependency, and each is used.",
         offences,
     );
+}
+
+/// The tables of a manifest whose crates are linked into what is built.
+const LINKED: [&str; 2] = [
+    "[dependencies]",
+    "[target.'cfg(target_env = \"musl\")'.dependencies]",
+];
+
+/// Whether a path in `code` begins with the crate `name`.
+fn is_path(code: &str, name: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&code[..at], &code[at + name.len()..]);
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let root = before.strip_suffix("::").unwrap_or(before);
+        let is_first = !root.ends_with(is_part) && !root.ends_with('>');
+        let is_used = before.trim_end().ends_with("use") && after.starts_with([';', ' ']);
+        is_first && (after.starts_with("::") || is_used)
+    })
+}
+
+/// Folders of the modules that `source` takes from elsewhere by `#[path]`.
+fn borrowed(source: &Source) -> Vec<String> {
+    let paths = source.lines.iter().filter_map(|line| {
+        let path = line.trim().strip_prefix("#[path = \"")?.split('"').next()?;
+        let mut parts: Vec<&str> = source.path.split('/').collect();
+        parts.pop();
+        for part in path.split('/') {
+            match part {
+                ".." => drop(parts.pop()),
+                part => parts.push(part),
+            }
+        }
+        parts.pop();
+        Some(format!("{}/", parts.join("/")))
+    });
+    paths.collect()
+}
+
+/// Dependencies of `manifest`, by line, that no code of `sources` names: those of tests may be
+/// named anywhere, the others must be named outside of tests.
+fn unnamed<'a>(manifest: &'a str, sources: &[&Source]) -> Vec<(usize, &'a str)> {
+    let is_named = |name: &str, in_tests: bool| {
+        let name = name.replace('-', "_");
+        sources.iter().any(|source| {
+            let is_example = source.path.split('/').any(|part| part == "examples");
+            let mut lines = source.code.iter().zip(&source.is_test);
+            lines.any(|(line, is_test)| {
+                (in_tests || !(*is_test || is_example)) && is_path(line, &name)
+            })
+        })
+    };
+    let linked = LINKED.into_iter().map(|header| (header, false));
+    let tables = linked.chain([("[dev-dependencies]", true), ("[build-dependencies]", true)]);
+    let entries = tables.flat_map(|(header, in_tests)| {
+        let entries = section(manifest, header).into_iter();
+        entries.map(move |(index, name, _)| (index, name, in_tests))
+    });
+    entries
+        .filter(|(_, name, in_tests)| !is_named(name, *in_tests))
+        .map(|(index, name, _)| (index, name))
+        .collect()
+}
+
+#[test]
+fn every_dependency_of_a_crate_is_named_in_its_code() {
+    let all = sources();
+    let mut offences = Vec::new();
+    for krate in crates() {
+        let path = format!("crates/{krate}/Cargo.toml");
+        let text = text_of(&path, "it was just listed");
+        let own: Vec<&Source> = all.iter().filter(|s| s.krate == krate).collect();
+        let borrowed: BTreeSet<String> = own.iter().flat_map(|s| borrowed(s)).collect();
+        let is_borrowed = |s: &&Source| borrowed.iter().any(|folder| s.path.starts_with(folder));
+        let own: Vec<&Source> = own
+            .into_iter()
+            .chain(all.iter().filter(is_borrowed))
+            .collect();
+        for (index, name) in unnamed(&text, &own) {
+            let what = format!(
+                "{name}: no code names it; remove it, or move it to [dev-dependencies] if tests do"
+            );
+            offences.push(Offence::of(format!("{path}:{}", index + 1), what));
+        }
+    }
+    assert_kept("A crate depends on what its code names.", offences);
+}
+
+#[test]
+fn dependencies_that_no_code_names_are_found() {
+    let manifest = "[dependencies]\nserde.workspace = true\nserde-saphyr.workspace = true\n\
+                    bytes.workspace = true\ntokio.workspace = true\n\
+                    [dev-dependencies]\nproptest.workspace = true\nzip.workspace = true\n";
+    let code = "// bytes\nuse serde_saphyr::x;\nfn f(bytes: u8) { x::tokio::y(bytes) }\n#[cfg(test)]\nmod tests {\n    use tokio::y;\n    \
+                use zip::z;\n}\n";
+    let source = Source::parse("crates/x/src/lib.rs".to_owned(), code);
+    let found: Vec<&str> = unnamed(manifest, &[&source])
+        .into_iter()
+        .map(|(_, n)| n)
+        .collect();
+    assert_eq!(found, ["serde", "bytes", "tokio", "proptest"]);
 }
 
 /// The lines of the list `name = [...]` of deny.toml, without brackets.
