@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod container;
+mod counted;
 mod deployment;
 mod iterations;
 pub mod limits;
@@ -15,12 +16,14 @@ mod quantity;
 mod read;
 mod rules;
 mod schema;
+mod server_image;
 mod status;
 mod timespan;
 mod uri;
 mod violation;
 
 pub use container::thread_counts;
+pub use counted::counted;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
     InferenceDeploymentSpec, MainThread, Mode, Model, Placement, PlacementPolicy, Queue, Slo,
@@ -38,6 +41,7 @@ pub use policy::policy_of;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
 pub use rules::{SERVER_CONTAINER, validate};
 pub use schema::{inference_deployment_crd, node_placement_crd};
+pub use server_image::{SERVER_IMAGE_ANNOTATION, server_image_of};
 pub use status::{InferenceDeploymentStatus, LatencyModel, ModelStatus, WorkerCounts};
 pub use timespan::{Timespan, TimespanError};
 pub use uri::{ModelPlace, ModelUri, UriError};

@@ -12,8 +12,8 @@ pub struct InferenceDeploymentStatus {
     /// The `metadata.generation` that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, Available, Progressing, ModelLoaded, Placed and SLOMet; Reconciling and Stalled only
-    /// while true.
+    /// Ready, Available, Progressing, ModelLoaded, Placed and SLOMet; Reconciling, Stalled and
+    /// UpgradePending only while true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -42,6 +42,9 @@ pub struct InferenceDeploymentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub models: Vec<ModelStatus>,
+    /// Image of the container `server` in the pod template in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_image: Option<String>,
     /// Where to send requests over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,

@@ -38,6 +38,8 @@ pub(crate) struct Applying<'a> {
     /// The children as they exist; as the API server answered where one was written.
     pub(crate) live: &'a mut BTreeMap<ChildKind, Live>,
     pub(crate) done: Done,
+    /// Whether the Deployment of the pods is left as it is.
+    pub(crate) is_held: bool,
 }
 
 /// What came of one child.
@@ -83,7 +85,10 @@ impl Applying<'_> {
         let live = self.live.get(&child.kind);
         let memory = lock(self.memory);
         let before = memory.applied(child.kind, live.is_some());
-        step(child, live, &self.valid.uid, before)
+        match step(child, live, &self.valid.uid, before) {
+            Step::Change if self.is_held && child.kind == ChildKind::Deployment => Step::Keep,
+            step => step,
+        }
     }
 
     async fn create(&mut self, child: &Child) -> Result<Came, ClusterError> {

@@ -76,6 +76,18 @@ pub(crate) struct Args {
         env = "ALBACORE_REQUESTS_PER_SECOND"
     )]
     pub(crate) requests_per_second: NonZeroU32,
+    /// Deployments whose pods an upgrade of the operator restarts at once; the next one begins when the pods of one are
+    /// available again. Edits of a deployment never wait.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        env = "ALBACORE_MAX_CONCURRENT_ROLLOUTS"
+    )]
+    pub(crate) max_concurrent_rollouts: NonZeroU32,
+    /// Start nothing: see that the API server serves the kinds of Albacore and that a controller holds the lease, and end.
+    #[arg(long)]
+    pub(crate) check: bool,
     /// For tests: end as if killed after so many writes.
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) crash_after_writes: Option<NonZeroU64>,

@@ -92,6 +92,11 @@ impl Child {
         self.body["metadata"]["name"].as_str().unwrap_or_default()
     }
 
+    /// Adds an annotation that `digest` does not cover.
+    pub(crate) fn annotate(&mut self, name: &str, value: &str) {
+        self.body["metadata"]["annotations"][name] = value.into();
+    }
+
     /// A child of `metadata` and the fields of `body`.
     pub(crate) fn new(kind: ChildKind, metadata: Value, body: Value) -> Self {
         let mut whole = Map::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement};
 use albacore_cluster::{DynamicObject, Key, ResourceExt};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use serde_json::Value;
 
 use crate::children::ChildKind;
@@ -22,6 +22,8 @@ pub(crate) struct Observation {
     pub(crate) children: BTreeMap<ChildKind, Live>,
     /// Its pods, by name.
     pub(crate) pods: Vec<PodSeen>,
+    /// Its namespace, if the watch knows it yet.
+    pub(crate) namespace: Option<Arc<Namespace>>,
 }
 
 /// What exists of the deployment `key`; `None` if it does not.
@@ -39,6 +41,7 @@ pub(crate) fn dereference(key: &Key, watches: &Watches, states: &States) -> Opti
         deployment,
         children,
         pods,
+        namespace: watches.namespaces.get(&Key::new("", &key.namespace)),
     })
 }
 

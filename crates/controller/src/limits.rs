@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::SignedDuration;
+
 /// Seconds between the moment that a pod leaves its Service and the moment that its server is told
 /// to stop: endpoints and proxies need a moment to hear of it.
 pub(crate) const LEAVE_SECONDS: i64 = 5;
@@ -74,3 +76,20 @@ pub(crate) const STATE_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether the API server serves ServiceMonitors by now.
 pub(crate) const DISCOVERY_PERIOD: Duration = Duration::from_secs(120);
+
+/// A roll-out without progress for this long leaves its slot to others: the time after which
+/// Kubernetes itself calls a roll-out failed (`progressDeadlineSeconds`).
+pub(crate) const ROLLOUT_STUCK_AFTER: SignedDuration = SignedDuration::from_mins(10);
+
+/// Longest pause before a deployment that waits for a slot asks again. It is woken when one is
+/// free; this covers slots of roll-outs that no longer make progress.
+pub(crate) const ROLLOUT_PAUSE: Duration = Duration::from_secs(60);
+
+/// Looks of `--check` at an installation, and the pause between two: a minute for a controller to
+/// start.
+pub(crate) const CHECK_TRIES: u32 = 30;
+/// See [`CHECK_TRIES`].
+pub(crate) const CHECK_PAUSE: Duration = Duration::from_secs(2);
+
+/// Roll-outs that a message names.
+pub(crate) const ROLLOUTS_NAMED_MAX: usize = 5;

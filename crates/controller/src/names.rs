@@ -17,6 +17,14 @@ pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 /// On a child: hash of what the controller wants of it, as it was last applied.
 pub(crate) const APPLIED_ANNOTATION: &str = "albacore.dev/applied";
 
+/// On the Deployment of the pods: hash of the fields of the `InferenceDeployment` that its pod
+/// template was made of. A template that differs while this is equal is a change of the operator's.
+pub(crate) const POD_FIELDS_ANNOTATION: &str = "albacore.dev/pod-fields";
+/// On the Deployment of the pods: hash of the pod template as it was last applied.
+pub(crate) const POD_TEMPLATE_ANNOTATION: &str = "albacore.dev/pod-template";
+/// On the Deployment of the pods: when a changed pod template was last applied (RFC 3339).
+pub(crate) const ROLLED_ANNOTATION: &str = "albacore.dev/rolled-at";
+
 /// The ports of the built-in server and, for any server, of its Service.
 pub(crate) const HTTP_PORT: u16 = 8080;
 pub(crate) const GRPC_PORT: u16 = 8081;

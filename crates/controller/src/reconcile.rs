@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use albacore_api::InferenceDeployment;
+use albacore_api::{InferenceDeployment, Violation, server_image_of};
 use albacore_batching::Nanos;
-use albacore_cluster::{Cluster, ClusterError, ErrorClass, Events, Key, Outcome};
+use albacore_cluster::{Cluster, ClusterError, ErrorClass, Events, Key, Outcome, Queue};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -20,6 +21,7 @@ use crate::memory::{Memories, Memory, lock};
 use crate::metrics::{Counts, Reconciled, Scaled};
 use crate::observed::Workload;
 use crate::report::{Writing, happenings, status_before, writing};
+use crate::rollout::{self, Case, Paced, Rollouts};
 use crate::scrape::States;
 use crate::status::{Facts, Verdict, status_of};
 use crate::step::is_not_newer;
@@ -35,6 +37,8 @@ pub(crate) struct Controller {
     pub(crate) events: Events,
     pub(crate) counts: Counts,
     pub(crate) built_in: BuiltIn,
+    pub(crate) rollouts: Rollouts,
+    pub(crate) queue: Queue<Key>,
     /// Where the monotonic clock began.
     pub(crate) start: Instant,
 }
@@ -45,18 +49,48 @@ struct Applied {
     verdict: Verdict,
     done: Done,
     scaling: Option<Scaling>,
+    /// How its roll-out stands; `None` for a spec that is not valid.
+    paced: Option<Paced>,
+}
+
+impl Applied {
+    fn invalid(violations: Vec<Violation>) -> Self {
+        Self {
+            valid: None,
+            verdict: Verdict::Invalid(violations),
+            done: Done::default(),
+            scaling: None,
+            paced: None,
+        }
+    }
 }
 
 impl Controller {
     /// Brings one deployment nearer to what it asks for.
     pub(crate) async fn reconcile(&self, key: Key) -> Outcome {
+        let outcome = self.bring_nearer(key).await;
+        for due in self.rollouts.due(now().0) {
+            self.queue.add(due);
+        }
+        outcome
+    }
+
+    /// Takes over the roll-outs that are under way, as the watches show them.
+    pub(crate) fn rebuild_rollouts(&self) {
+        self.rollouts
+            .rebuild(self.watches.pods_deployments(), now().0);
+    }
+
+    async fn bring_nearer(&self, key: Key) -> Outcome {
         let Some(mut observation) = dereference(&key, &self.watches, &self.states) else {
             self.memories.drop_key(&key);
+            self.rollouts.release(&key);
             return self.count("gone", Outcome::Done);
         };
         let metadata = &observation.deployment.metadata;
         // Its children are collected by their owner references.
         if metadata.deletion_timestamp.is_some() {
+            self.rollouts.release(&key);
             return self.count("gone", Outcome::Done);
         }
         let memory = self
@@ -100,7 +134,8 @@ impl Controller {
         let turn = is_scaled.then_some(SCRAPE_PERIOD);
         // A child that was created is looked for when its watch should have told of it.
         let births = (!applied.done.created.is_empty()).then_some(BIRTH_TIME_MAX);
-        let pauses = [pause, turn, births];
+        let rollout = applied.paced.as_ref().and_then(|paced| paced.pause);
+        let pauses = [pause, turn, births, rollout];
         let outcome = match pauses.into_iter().flatten().min() {
             Some(pause) => Outcome::After(pause),
             None => Outcome::Done,
@@ -111,6 +146,13 @@ impl Controller {
     fn fail(&self, key: &Key, error: &ClusterError) -> Outcome {
         let class = error.class();
         let deployment = key.to_string();
+        let may_have_come = matches!(
+            class,
+            ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_)
+        );
+        if !may_have_come {
+            self.rollouts.release(key);
+        }
         match class {
             // Somebody was faster, or nobody answers: both pass.
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_) => {
@@ -129,12 +171,15 @@ impl Controller {
         let valid = match validate(&observation.deployment) {
             Ok(valid) => valid,
             Err(violations) => {
-                return Ok(Applied {
-                    valid: None,
-                    verdict: Verdict::Invalid(violations),
-                    done: Done::default(),
-                    scaling: None,
-                });
+                self.rollouts.release(&Key::of(&*observation.deployment));
+                return Ok(Applied::invalid(violations));
+            }
+        };
+        let built_in = match self.built_in_in(observation.namespace.as_deref()) {
+            Ok(built_in) => built_in,
+            Err(violation) => {
+                self.rollouts.release(&Key::of(&*observation.deployment));
+                return Ok(Applied::invalid(vec![violation]));
             }
         };
         let workload = observation
@@ -149,26 +194,55 @@ impl Controller {
             self.now(),
         );
         let surroundings = Surroundings {
-            built_in: self.built_in.clone(),
+            built_in,
             has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
             replicas,
         };
-        let children = build(&valid, &surroundings);
+        let mut children = build(&valid, &surroundings);
+        let key = Key::of(&*observation.deployment);
+        let told = self::workload(observation, &lock(memory));
+        let live = observation.children.get(&ChildKind::Deployment);
+        let case = Case {
+            key: &key,
+            valid: &valid,
+            live: live.zip(told.as_ref()),
+            is_edited: is_newer_than_status(&observation.deployment),
+        };
+        let paced = self.rollouts.pace(&case, &mut children, now().0);
         let mut applying = Applying {
             cluster: &self.cluster,
             valid: &valid,
             memory,
             live: &mut observation.children,
             done: Done::default(),
+            is_held: paced.is_held,
         };
         let verdict = applying.apply(&children).await?;
         let done = applying.done;
+        if verdict != Verdict::Applied {
+            self.rollouts.release(&key);
+        }
         Ok(Applied {
             valid: Some(valid),
             verdict,
             done,
             scaling,
+            paced: Some(paced),
         })
+    }
+
+    /// What built-in servers of a namespace get, unless their deployment says otherwise.
+    fn built_in_in(&self, namespace: Option<&Namespace>) -> Result<BuiltIn, Violation> {
+        let annotations = namespace.and_then(|n| n.metadata.annotations.as_ref());
+        let image = server_image_of(annotations).map_err(|violation| Violation {
+            field: format!("the namespace's {}", violation.field),
+            ..violation
+        })?;
+        let mut built_in = self.built_in.clone();
+        if let Some(image) = image {
+            image.clone_into(&mut built_in.image);
+        }
+        Ok(built_in)
     }
 
     /// Writes the status if it is time; returns when to come back for it otherwise.
@@ -194,7 +268,15 @@ impl Controller {
             workload: workload.as_ref(),
             pods: &observation.pods,
         };
-        let status = status_of(&facts, &now());
+        let now = now();
+        let mut status = status_of(&facts, &now);
+        rollout::report(
+            &mut status,
+            deployment.status.as_ref(),
+            observation.children.get(&ChildKind::Deployment),
+            applied.paced.as_ref(),
+            &now,
+        );
         let before = deployment.status.as_ref();
         self.tell(
             &deployment,
@@ -263,6 +345,15 @@ impl Controller {
         let elapsed = self.start.elapsed().as_nanos();
         Nanos(u64::try_from(elapsed).unwrap_or(u64::MAX))
     }
+}
+
+/// Whether the spec was edited after the status was written.
+fn is_newer_than_status(deployment: &InferenceDeployment) -> bool {
+    let seen = deployment
+        .status
+        .as_ref()
+        .and_then(|s| s.observed_generation);
+    deployment.metadata.generation > seen
 }
 
 /// The Deployment of the pods; not observed by its controller while the watch has not told of what

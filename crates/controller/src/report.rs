@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_api::{InferenceDeployment, InferenceDeploymentStatus};
+use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, counted};
 use albacore_cluster::{Happening, Resource as _, Severity};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -113,7 +113,11 @@ pub(crate) fn happenings(
         }
     }
     if let Some(Scaling { from, to, advice }) = scaling {
-        let note = format!("from {from} to {to} pods: {}", why(advice.cause));
+        let note = format!(
+            "from {from} to {}: {}",
+            counted(*to, "pod"),
+            why(advice.cause)
+        );
         told.push(tell(Severity::Normal, "Scaled", "Scale", note));
     }
     let of = |status: Option<&InferenceDeploymentStatus>, kind: &str| -> Option<Condition> {

@@ -14,12 +14,14 @@ use anyhow::Context as _;
 
 use crate::args::Args;
 use crate::build::BuiltIn;
+use crate::check::check;
 use crate::children::ChildKind;
 use crate::limits::{DISCOVERY_PERIOD, WORKERS};
 use crate::memory::Memories;
 use crate::metrics::Counts;
 use crate::names::FIELD_MANAGER;
 use crate::reconcile::Controller;
+use crate::rollout::Rollouts;
 use crate::scrape::{States, scrape};
 use crate::watches::{Ground, Watches};
 
@@ -46,6 +48,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         crash_after_writes: args.crash_after_writes,
     };
     let cluster = Cluster::connect(&options, &metrics).await?;
+    if args.check {
+        return check(&cluster, &args).await;
+    }
     cluster.limit_requests_per_second(args.requests_per_second);
     let gates = Gates::default();
     let ground = Arc::new(ground(&args, &cluster, &gates, &shutdown, &metrics));
@@ -75,6 +80,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
             image: args.server_image,
             params_url: args.params_url,
         },
+        rollouts: Rollouts::new(args.max_concurrent_rollouts),
+        queue: ground.queue.clone(),
         start: Instant::now(),
     });
     let is_all_known = Arc::new(AtomicBool::new(false));
@@ -134,7 +141,7 @@ fn start_tasks(
     ground.shutdown.spawn("scrape", scraping);
     let leading = lead(
         ground.clone(),
-        watches.clone(),
+        controller.clone(),
         lease.clone(),
         is_all_known.clone(),
     );
@@ -148,10 +155,11 @@ fn start_tasks(
 /// every kind was listed: whoever does not know all that is there writes nothing.
 async fn lead(
     ground: Arc<Ground>,
-    watches: Watches,
+    controller: Arc<Controller>,
     lease: Arc<Lease>,
     is_all_known: Arc<AtomicBool>,
 ) {
+    let watches = &controller.watches;
     // bound: until the program stops; a turn each time that the lease is taken.
     loop {
         watches.synced().await;
@@ -159,7 +167,8 @@ async fn lead(
         lease.held().await;
         tracing::info!("this process leads");
         ground.memories.clear();
-        add_all(&ground, &watches);
+        controller.rebuild_rollouts();
+        add_all(&ground, watches);
         lease.lost().await;
         tracing::warn!("this process does not lead any more");
     }

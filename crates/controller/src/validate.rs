@@ -5,8 +5,8 @@
 //! parts of the template that would break what the rest of Albacore relies on. Pure.
 
 use albacore_api::{
-    InferenceDeployment, InferenceDeploymentSpec, ModelPlace, SERVER_CONTAINER, Violation,
-    validate as broken_rules,
+    InferenceDeployment, InferenceDeploymentSpec, ModelPlace, SERVER_CONTAINER,
+    SERVER_IMAGE_ANNOTATION, Violation, server_image_of, validate as broken_rules,
 };
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
@@ -30,6 +30,8 @@ pub struct Valid {
     pub spec: InferenceDeploymentSpec,
     /// The text of `settings.yaml`; `None` for a server of the user's own.
     pub settings: Option<String>,
+    /// The image of the built-in server that the deployment's own annotation names.
+    pub server_image: Option<String>,
 }
 
 /// What `deployment` asks for, if it can be run.
@@ -50,6 +52,7 @@ pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation
             }
         }
     }
+    let server_image = own_server_image(deployment, &mut violations);
     // A text is made of what keeps the rules only.
     let settings = match violations.is_empty() && spec.is_built_in() {
         true => match settings_of(spec) {
@@ -71,7 +74,30 @@ pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation
         uid: metadata.uid.clone().unwrap_or_default(),
         spec: spec.clone(),
         settings,
+        server_image,
     })
+}
+
+/// The image that the deployment's annotation names for the built-in server.
+fn own_server_image(
+    deployment: &InferenceDeployment,
+    refused: &mut Vec<Violation>,
+) -> Option<String> {
+    match server_image_of(deployment.metadata.annotations.as_ref()) {
+        Ok(Some(_)) if !deployment.spec.is_built_in() => {
+            let problem = "names an image of the built-in server, which this deployment does not \
+                           run; remove it, and name your image in the container \"server\" of \
+                           spec.template";
+            let field = format!("metadata.annotations[{SERVER_IMAGE_ANNOTATION}]");
+            refused.push(violation(field, problem));
+            None
+        }
+        Ok(image) => image.map(str::to_owned),
+        Err(violation) => {
+            refused.push(violation);
+            None
+        }
+    }
 }
 
 fn violation(field: impl Into<String>, problem: impl Into<String>) -> Violation {

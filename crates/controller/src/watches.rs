@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement};
+use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, SERVER_IMAGE_ANNOTATION};
 use albacore_cluster::{
     ApiResource, Change, Cluster, DynamicObject, Events, Gates, Happening, Key, Malformed, Queue,
     Resource, ResourceExt, Scope, Severity, Shutdown, Watch, WatchOptions,
 };
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Namespace, Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::children::ChildKind;
+use crate::dereference::live;
 use crate::limits::GATHER;
 use crate::memory::Memories;
 use crate::names::DEPLOYMENT_LABEL;
+use crate::observed::Live;
+
+type Annotations = BTreeMap<String, String>;
 
 /// The kind of deployments.
 pub(crate) fn deployments_kind() -> ApiResource {
@@ -50,6 +55,7 @@ pub(crate) struct Watches {
     pub(crate) deployments: Watch<InferenceDeployment>,
     pub(crate) pods: Watch<Pod>,
     pub(crate) nodes: Watch<NodePlacement>,
+    pub(crate) namespaces: Watch<Namespace>,
     /// ServiceMonitors come once the API server serves them.
     children: Arc<RwLock<BTreeMap<ChildKind, Watch<DynamicObject>>>>,
 }
@@ -58,8 +64,10 @@ impl Watches {
     /// Starts them, but for ServiceMonitors.
     pub(crate) fn start(ground: &Ground) -> Self {
         let pods = watch_pods(ground);
+        let deployments = watch_deployments(ground);
         let watches = Self {
-            deployments: watch_deployments(ground),
+            namespaces: watch_namespaces(ground, deployments.clone()),
+            deployments,
             nodes: watch_nodes(ground, pods.clone()),
             pods,
             children: Arc::default(),
@@ -96,11 +104,20 @@ impl Watches {
         self.of(kind)?.get(key)
     }
 
+    /// The Deployment of the pods of every deployment.
+    pub(crate) fn pods_deployments(&self) -> impl Iterator<Item = (Key, Live)> {
+        let all = self.of(ChildKind::Deployment);
+        let all = all.map(|watch| watch.select(|_| true)).unwrap_or_default();
+        let all = all.into_iter();
+        all.filter_map(|object| Some((owner(&*object)?, live(ChildKind::Deployment, &object))))
+    }
+
     /// Returns when every kind was listed once.
     pub(crate) async fn synced(&self) {
         self.deployments.synced().await;
         self.pods.synced().await;
         self.nodes.synced().await;
+        self.namespaces.synced().await;
         for kind in ChildKind::ALL {
             if let Some(watch) = self.of(kind) {
                 watch.synced().await;
@@ -112,11 +129,49 @@ impl Watches {
 fn watch_deployments(ground: &Ground) -> Watch<InferenceDeployment> {
     let mut options = WatchOptions::new("deployments", deployments_kind());
     options.scope = ground.scope.clone();
-    options.trim = |deployment: &mut InferenceDeployment| deployment.metadata.annotations = None;
+    options.trim = |deployment: &mut InferenceDeployment| {
+        let annotations = deployment.metadata.annotations.take();
+        deployment.metadata.annotations = annotations.and_then(server_image_alone);
+    };
     let (queue, events) = (ground.queue.clone(), ground.events.clone());
     watch(ground, options, move |change| match change {
         Change::Applied { new: object, .. } | Change::Gone(object) => queue.add(Key::of(&*object)),
         Change::Malformed(malformed) => tell_malformed(&events, malformed),
+    })
+}
+
+/// Of annotations: the one that is read.
+fn server_image_alone(mut annotations: Annotations) -> Option<Annotations> {
+    let (name, value) = annotations.remove_entry(SERVER_IMAGE_ANNOTATION)?;
+    Some(BTreeMap::from([(name, value)]))
+}
+
+/// Namespaces for their annotation: a change of it is one of all deployments there.
+fn watch_namespaces(ground: &Ground, deployments: Watch<InferenceDeployment>) -> Watch<Namespace> {
+    let kind = ApiResource::erase::<Namespace>(&());
+    let mut options = WatchOptions::new("namespaces", kind);
+    options.trim = |namespace: &mut Namespace| {
+        let metadata = std::mem::take(&mut namespace.metadata);
+        *namespace = Namespace::default();
+        namespace.metadata = ObjectMeta {
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            annotations: metadata.annotations.and_then(server_image_alone),
+            ..ObjectMeta::default()
+        };
+    };
+    let queue = ground.queue.clone();
+    watch(ground, options, move |change| {
+        let Change::Applied { old, new } = change else {
+            return;
+        };
+        let before = old.and_then(|old| old.metadata.annotations.clone());
+        if before == new.metadata.annotations {
+            return;
+        }
+        let there = deployments.select(|d| d.metadata.namespace == new.metadata.name);
+        there.iter().for_each(|d| queue.add(Key::of(&**d)));
     })
 }
 

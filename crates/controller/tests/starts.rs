@@ -63,9 +63,10 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         api_server: vec!["--bind-address=::".to_owned()],
     });
     // The account and its rights as they are installed; the pod is this test.
-    let install = root().join("manifests/install.yaml");
-    let install = install.to_str().unwrap();
-    rig.kubectl(&["apply", "--server-side", "-f", install]);
+    for name in ["crds.yaml", "install.yaml"] {
+        let file = root().join("manifests").join(name);
+        rig.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
+    }
     let deployed = ["scale", "deployment", "albacore-controller"];
     rig.kubectl(&[&deployed[..], &["--replicas=0", "-n", "albacore-system"]].concat());
     let mount = rig

@@ -65,7 +65,7 @@ fn ours(valid: &Valid, built_in: &BuiltIn) -> Value {
     let probe = |path: &str| json!({"path": path, "port": HTTP});
     json!({
         "name": "server",
-        "image": built_in.image,
+        "image": valid.server_image.as_ref().unwrap_or(&built_in.image),
         "args": ["--settings", format!("{SETTINGS_FOLDER}/{SETTINGS_KEY}")],
         "ports": [
             {"name": HTTP, "containerPort": HTTP_PORT, "protocol": "TCP"},

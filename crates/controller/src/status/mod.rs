@@ -65,6 +65,16 @@ impl Facts<'_> {
         self.workload.map_or(0, |workload| workload.wanted)
     }
 
+    /// Pods asked for: by the Deployment, or by the spec before there is one.
+    fn asked(&self) -> i32 {
+        let spec = &self.deployment.spec;
+        let scaled = spec.autoscaling.map(|scaling| scaling.min_replicas);
+        // Without a number, a Deployment has one pod.
+        let of_spec = || spec.replicas.or(scaled).unwrap_or(1);
+        self.workload
+            .map_or_else(of_spec, |workload| workload.wanted)
+    }
+
     fn is_at_zero(&self) -> bool {
         self.workload.is_some_and(|workload| workload.wanted == 0)
     }
@@ -100,11 +110,12 @@ pub fn status_of(facts: &Facts<'_>, now: &Time) -> InferenceDeploymentStatus {
         replicas: Some(workload.replicas),
         ready_replicas: Some(workload.ready),
         selector: Some(format!("{DEPLOYMENT_LABEL}={name}")),
-        ready: Some(format!("{}/{}", workload.ready, workload.wanted)),
+        ready: Some(format!("{}/{}", workload.ready, facts.asked())),
         shape: Some(format!("{}x{}", spec.workers, spec.threads)),
         pinned: placed::pinned(facts),
         workers: Some(worker_counts(facts)),
         models: models::models(facts),
+        server_image: None,
         url,
         grpc_url,
         goodput: figures::goodput(facts),

@@ -212,8 +212,10 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
     let status = case.status();
     assert_eq!(
         (status.replicas, status.ready.as_deref()),
-        (Some(0), Some("0/0"))
+        (Some(0), Some("0/1"))
     );
+    case.deployment.spec.replicas = Some(3);
+    assert_eq!(case.status().ready.as_deref(), Some("0/3"));
     assert!(status.selector.is_some());
     assert_eq!(case.says("Ready"), "False/Creating");
     assert_eq!(case.says("Reconciling"), "True/Creating");

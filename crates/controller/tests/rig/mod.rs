@@ -93,8 +93,13 @@ impl Rig {
         let port = address.port();
         let log = self.folder.path().join(format!("controller-{port}.log"));
         let file = std::fs::File::create(&log).unwrap();
+        if !command
+            .get_args()
+            .any(|argument| argument == "--server-image")
+        {
+            command.args(["--server-image", "albacore-server:test"]);
+        }
         let child = command
-            .args(["--server-image", "albacore-server:test"])
             .args(["--log-filter", "info,albacore_controller=debug"])
             .args(["--listen", &address.to_string()])
             .stdin(Stdio::null())

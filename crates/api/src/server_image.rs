@@ -1,0 +1,71 @@
+//! The annotation that keeps the built-in server at an image of the user's choice.
+
+use std::collections::BTreeMap;
+
+use crate::violation::Violation;
+
+/// On an `InferenceDeployment` or a `Namespace`: the image of its built-in servers, whatever the
+/// operator was installed with. That of the `InferenceDeployment` wins.
+pub const SERVER_IMAGE_ANNOTATION: &str = "albacore.dev/server-image";
+
+/// Longest reference, in characters: registries take 255 before the tag (128) or digest (71).
+const REFERENCE_CHARS_MAX: usize = 384;
+
+/// The image that `annotations` name.
+///
+/// # Errors
+/// The value is no image reference.
+pub fn server_image_of(
+    annotations: Option<&BTreeMap<String, String>>,
+) -> Result<Option<&str>, Violation> {
+    let Some(image) = annotations.and_then(|all| all.get(SERVER_IMAGE_ANNOTATION)) else {
+        return Ok(None);
+    };
+    let is_known = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    let starts_well = image.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if starts_well && image.len() <= REFERENCE_CHARS_MAX && image.chars().all(is_known) {
+        return Ok(Some(image));
+    }
+    let shown: String = image
+        .chars()
+        .take(crate::limits::QUOTED_CHARS_MAX)
+        .collect();
+    Err(Violation {
+        field: format!("metadata.annotations[{SERVER_IMAGE_ANNOTATION}]"),
+        problem: format!(
+            "is \"{shown}\", which is no image reference; write one as in \
+             registry.example.com/albacore/albacore-server:0.1.0, or remove the annotation to \
+             follow the operator"
+        ),
+        line: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_taken_and_other_texts_refused() {
+        let of = |image: &str| {
+            let annotations =
+                BTreeMap::from([(SERVER_IMAGE_ANNOTATION.to_owned(), image.to_owned())]);
+            server_image_of(Some(&annotations)).map(|image| image.map(str::to_owned))
+        };
+        for image in [
+            "a",
+            "localhost:5000/albacore-server:1.2",
+            "r.io/a/b@sha256:00",
+        ] {
+            assert_eq!(of(image), Ok(Some(image.to_owned())));
+        }
+        for image in ["", " a", "a b", "a\n", ":1", &"a".repeat(400)] {
+            let refused = of(image).unwrap_err();
+            assert_eq!(
+                refused.field,
+                "metadata.annotations[albacore.dev/server-image]"
+            );
+        }
+        assert_eq!(server_image_of(None), Ok(None));
+    }
+}

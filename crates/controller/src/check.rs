@@ -1,0 +1,95 @@
+//! `albacore-controller --check`: whether the installation works, for `helm test`.
+//!
+//! A controller that renews its lease has listed every kind it watches, so two questions to the API
+//! server are enough: does it serve our kinds, and does somebody hold the lease?
+
+use albacore_cluster::{ApiResource, Cluster, DynamicObject, Key};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::args::Args;
+use crate::limits::{CHECK_PAUSE, CHECK_TRIES};
+
+/// The API version of our kinds.
+const API_VERSION: &str = "albacore.dev/v1alpha1";
+
+/// Asks until everything is as it should be.
+///
+/// # Errors
+/// What is missing, when it still is after [`CHECK_TRIES`] looks.
+pub(crate) async fn check(cluster: &Cluster, args: &Args) -> Result<()> {
+    let mut last = look(cluster, args).await;
+    // bound: CHECK_TRIES.
+    for _ in 1..CHECK_TRIES {
+        if last.is_ok() {
+            break;
+        }
+        tokio::time::sleep(CHECK_PAUSE).await;
+        last = look(cluster, args).await;
+    }
+    println!("{}", last?);
+    Ok(())
+}
+
+async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
+    for kind in ["InferenceDeployment", "NodePlacement"] {
+        let served = cluster.serves(API_VERSION, kind).await?;
+        ensure!(
+            served.is_some(),
+            "the API server does not serve {API_VERSION} {kind}: install the custom resource \
+             definitions (crds.install, or manifests/crds.yaml)"
+        );
+    }
+    let namespace = args.lease_namespace.as_deref();
+    let key = Key::new(namespace.unwrap_or(cluster.namespace()), &args.lease_name);
+    let lease = ApiResource {
+        group: "coordination.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "coordination.k8s.io/v1".to_owned(),
+        kind: "Lease".to_owned(),
+        plural: "leases".to_owned(),
+    };
+    let found = cluster.get(&lease, &key).await?;
+    let found = found.with_context(|| format!("no controller has taken the lease {key} yet"))?;
+    let holder = holder(&found, Timestamp::now())
+        .with_context(|| format!("no controller holds the lease {key}; see its pods and logs"))?;
+    Ok(format!(
+        "{API_VERSION} is served, and {holder} holds the lease {key}"
+    ))
+}
+
+/// Who holds a lease at `now`.
+fn holder(lease: &DynamicObject, now: Timestamp) -> Option<&str> {
+    let spec: &Value = &lease.data["spec"];
+    let holder = spec["holderIdentity"]
+        .as_str()
+        .filter(|name| !name.is_empty())?;
+    let renewed: Timestamp = spec["renewTime"].as_str()?.parse().ok()?;
+    let seconds = spec["leaseDurationSeconds"].as_i64()?;
+    (now.duration_since(renewed) < SignedDuration::from_secs(seconds)).then_some(holder)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // tests fail by panicking
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_is_held_until_it_runs_out() {
+        let lease = |holder: &str| {
+            let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15,
+                "renewTime": "2026-11-23T05:00:00.000000Z"});
+            let object = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": "l"}, "spec": spec});
+            serde_json::from_value::<DynamicObject>(object).unwrap()
+        };
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        assert_eq!(holder(&lease("a"), at("2026-11-23T05:00:14Z")), Some("a"));
+        assert_eq!(holder(&lease("a"), at("2026-11-23T05:00:15Z")), None);
+        assert_eq!(holder(&lease(""), at("2026-11-23T05:00:01Z")), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! What the Deployment of the pods says of its own roll-out, so that a controller that was just
+//! started knows it.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::children::Child;
+use crate::digest::digest_of;
+use crate::names::{POD_FIELDS_ANNOTATION, POD_TEMPLATE_ANNOTATION, ROLLED_ANNOTATION};
+use crate::observed::Live;
+use crate::settings::model_volumes;
+use crate::validate::Valid;
+
+/// The annotations of a Deployment that roll-outs go by.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Marks {
+    /// Digest of the fields of the `InferenceDeployment` that the template was made of.
+    pub(crate) fields: Option<String>,
+    /// Digest of the template.
+    pub(crate) template: Option<String>,
+    /// When a template that differed from the one before was applied last.
+    pub(crate) rolled: Option<Timestamp>,
+}
+
+impl Marks {
+    /// Those of a Deployment as the API server has it.
+    pub(crate) fn of_live(live: &Live) -> Self {
+        let annotations = &live.body["metadata"]["annotations"];
+        let text = |name: &str| annotations[name].as_str().map(str::to_owned);
+        Self {
+            fields: text(POD_FIELDS_ANNOTATION),
+            template: text(POD_TEMPLATE_ANNOTATION),
+            rolled: text(ROLLED_ANNOTATION).and_then(|time| time.parse().ok()),
+        }
+    }
+
+    /// Those of the Deployment `child` of `valid`, without a time.
+    pub(crate) fn of_wanted(valid: &Valid, child: &Child) -> Self {
+        Self {
+            fields: Some(digest_of(&pod_fields(valid))),
+            template: Some(digest_of(&child.body["spec"]["template"])),
+            rolled: None,
+        }
+    }
+
+    /// Writes them on `child`.
+    pub(crate) fn write(&self, child: &mut Child) {
+        let rolled = self.rolled.map(|time| time.to_string());
+        for (name, value) in [
+            (POD_FIELDS_ANNOTATION, &self.fields),
+            (POD_TEMPLATE_ANNOTATION, &self.template),
+            (ROLLED_ANNOTATION, &rolled),
+        ] {
+            if let Some(value) = value {
+                child.annotate(name, value);
+            }
+        }
+    }
+}
+
+/// The fields of an `InferenceDeployment` that its pod template is made of.
+///
+/// A later version of this program must write the same for the same fields, else an upgrade looks
+/// like an edit of every deployment: add a field only where it is set.
+pub(crate) fn pod_fields(valid: &Valid) -> Value {
+    let spec = &valid.spec;
+    let mut fields = json!({
+        "workers": spec.workers,
+        "threads": spec.threads,
+        "volumes": model_volumes(&spec.models).into_values().collect::<Vec<_>>(),
+    });
+    let mut add = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            fields[name] = value;
+        }
+    };
+    add("template", spec.template.as_ref().map(|t| json!(t)));
+    add("resources", spec.resources.as_ref().map(|r| json!(r)));
+    add("serverImage", valid.server_image.as_ref().map(|i| json!(i)));
+    fields
+}

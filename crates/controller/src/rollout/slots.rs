@@ -1,0 +1,118 @@
+//! Which deployments may restart their pods now. Pure: time is a value.
+//!
+//! At most `max` roll-outs are under way when one more begins. A roll-out is under way from its
+//! start until all pods of the new template are available, or until it has made no progress for
+//! [`ROLLOUT_STUCK_AFTER`](crate::limits::ROLLOUT_STUCK_AFTER). An edit of a deployment's own spec
+//! takes a slot without asking, so edits alone can exceed `max`.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use albacore_cluster::Key;
+use k8s_openapi::jiff::Timestamp;
+
+/// The roll-outs under way, and who waits for them.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    max: usize,
+    rolling: BTreeMap<Key, Rolling>,
+    /// In the order in which they asked.
+    waiting: Vec<Key>,
+}
+
+/// A roll-out that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Rolling {
+    /// Until then it counts, unless it makes progress.
+    until: Timestamp,
+    /// When it was begun here; `None` once the cluster shows it. Until then its write may have failed.
+    begun: Option<Timestamp>,
+}
+
+impl Slots {
+    /// None under way, `max` at once.
+    pub(crate) fn new(max: NonZeroU32) -> Self {
+        Self {
+            max: usize::try_from(max.get()).unwrap_or(usize::MAX),
+            rolling: BTreeMap::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.rolling.clear();
+        self.waiting.clear();
+    }
+
+    /// Begins the roll-out of `key` at `now`, which counts as under way until `until`, whoever else
+    /// rolls.
+    pub(crate) fn begin(&mut self, key: &Key, now: Timestamp, until: Timestamp) {
+        let begun = Some(now);
+        self.waiting.retain(|waiting| waiting != key);
+        self.rolling.insert(key.clone(), Rolling { until, begun });
+    }
+
+    /// Begins the roll-out of `key` if it is under way already (with a template that is newer by
+    /// now) or if fewer than `max` others are under way at `now`; else `key` waits, and those that
+    /// it waits for are returned. One that asks again because its write failed keeps its end, and
+    /// goes behind those that wait when that is over.
+    pub(crate) fn request(
+        &mut self,
+        key: &Key,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<(), Vec<Key>> {
+        let own = self.rolling.remove(key);
+        self.rolling.retain(|_, rolling| rolling.until > now);
+        let has_failed = match own {
+            Some(own) if own.until > now => {
+                let until = match own.begun {
+                    Some(_) => own.until,
+                    None => until,
+                };
+                self.begin(key, now, until);
+                return Ok(());
+            }
+            Some(own) => own.begun.is_some(),
+            None => false,
+        };
+        let is_behind = has_failed && self.waiting.iter().any(|waiting| waiting != key);
+        if self.rolling.len() < self.max && !is_behind {
+            self.begin(key, now, until);
+            return Ok(());
+        }
+        if !self.waiting.contains(key) {
+            self.waiting.push(key.clone());
+        }
+        Err(self.rolling.keys().cloned().collect())
+    }
+
+    /// The cluster shows that `key` is under way, until `until` unless it makes progress.
+    pub(crate) fn keep(&mut self, key: &Key, until: Timestamp) {
+        let begun = None;
+        self.rolling.insert(key.clone(), Rolling { until, begun });
+    }
+
+    /// The cluster shows that the roll-out of `key` that began at `rolled` is not under way any more;
+    /// `key` may wait.
+    pub(crate) fn end(&mut self, key: &Key, rolled: Option<Timestamp>) {
+        let is_over = |rolling: &Rolling| rolling.begun.is_none_or(|begun| rolled >= Some(begun));
+        if self.rolling.get(key).is_some_and(is_over) {
+            self.rolling.remove(key);
+        }
+    }
+
+    /// `key` neither rolls nor waits: it is done, stuck, invalid or gone.
+    pub(crate) fn release(&mut self, key: &Key) {
+        self.rolling.remove(key);
+        self.waiting.retain(|waiting| waiting != key);
+    }
+
+    /// Those that wait and find a free slot at `now`, at most as many as there are free slots.
+    pub(crate) fn due(&self, now: Timestamp) -> Vec<Key> {
+        let rolling = self.rolling.values().filter(|rolling| rolling.until > now);
+        let free = self.max.saturating_sub(rolling.count());
+        self.waiting.iter().take(free).cloned().collect()
+    }
+}

@@ -1,0 +1,554 @@
+//! Roll-outs decided on values: single cases, and random histories of a whole cluster.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+
+use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, SERVER_IMAGE_ANNOTATION};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::jiff::SignedDuration;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::build::{BuiltIn, Surroundings, build};
+use crate::validate::validate;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn key(name: &str) -> Key {
+    Key::new("default", name)
+}
+
+fn one() -> Rollouts {
+    Rollouts::new(NonZeroU32::MIN)
+}
+
+/// A valid deployment with more fields in its spec, pinned to an image if one is given.
+fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
+    let mut object = json!({
+        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": name, "namespace": "default", "uid": "u"},
+        "spec": {"replicas": 2, "workers": 2, "threads": 2,
+            "models": [{"name": "m", "uri": "pvc://models/m.ubj"}]},
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        object["spec"][field] = value.clone();
+    }
+    if let Some(pin) = pin {
+        object["metadata"]["annotations"] = json!({ SERVER_IMAGE_ANNOTATION: pin });
+    }
+    let deployment: InferenceDeployment = serde_json::from_value(object).unwrap();
+    validate(&deployment).unwrap()
+}
+
+fn children(valid: &Valid, image: &str) -> Vec<Child> {
+    let surroundings = Surroundings {
+        built_in: BuiltIn {
+            image: image.to_owned(),
+            params_url: None,
+        },
+        has_service_monitors: false,
+        replicas: valid.spec.replicas,
+    };
+    build(valid, &surroundings)
+}
+
+fn deployment(children: &[Child]) -> &Child {
+    let mut found = children.iter().filter(|c| c.kind == ChildKind::Deployment);
+    found.next().unwrap()
+}
+
+/// The Deployment that an API server makes of `child`, with all its pods available or none of the
+/// new template; its controller saw progress at `progressed`.
+fn live(child: &Child, is_done: bool, progressed: Timestamp) -> Live {
+    let mut body = child.body.clone();
+    body["metadata"]["generation"] = 1.into();
+    let wanted = body["spec"]["replicas"].as_i64().unwrap();
+    let updated = if is_done { wanted } else { 0 };
+    let reason = match is_done {
+        true => "NewReplicaSetAvailable",
+        false => "ReplicaSetUpdated",
+    };
+    body["status"] = json!({
+        "observedGeneration": 1, "replicas": wanted, "updatedReplicas": updated,
+        "readyReplicas": wanted, "availableReplicas": wanted,
+        "conditions": [{"type": "Progressing", "status": "True", "reason": reason,
+            "lastUpdateTime": progressed.to_string()}],
+    });
+    Live {
+        uid: "d".to_owned(),
+        resource_version: "7".to_owned(),
+        controller: Some(OwnerReference {
+            uid: "u".to_owned(),
+            ..OwnerReference::default()
+        }),
+        applied: Some(child.digest.clone()),
+        body,
+    }
+}
+
+/// Decides over `valid` at `image`, of which `live` exists.
+fn paced(
+    rollouts: &Rollouts,
+    valid: &Valid,
+    image: &str,
+    live: Option<&Live>,
+    now: Timestamp,
+) -> (Paced, Child) {
+    let mut children = children(valid, image);
+    let workload = live.map(Workload::of);
+    let key = key(&valid.name);
+    let case = Case {
+        key: &key,
+        valid,
+        live: live.zip(workload.as_ref()),
+        is_edited: false,
+    };
+    let paced = rollouts.pace(&case, &mut children, now);
+    (paced, deployment(&children).clone())
+}
+
+/// A deployment that runs `image`, all of it available.
+fn running(rollouts: &Rollouts, valid: &Valid, image: &str) -> Live {
+    let (paced, child) = paced(rollouts, valid, image, None, at(-9000));
+    assert_eq!(paced.standing, Standing::Current);
+    live(&child, true, at(-8000))
+}
+
+#[test]
+fn an_upgrade_rolls_one_deployment_and_then_the_next() {
+    let rollouts = one();
+    let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
+    let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
+    let (first, new_a) = paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    assert_eq!(first.standing, Standing::Current);
+    assert_eq!(image_of(&new_a.body), Some("s:2"));
+    let (second, held) = paced(&rollouts, &b, "s:2", Some(&old_b), at(1));
+    assert_eq!(second.standing, Standing::Waiting(vec![key("a")]));
+    assert!(second.is_held && second.pause.is_some());
+    assert_eq!(
+        held.body["spec"]["template"],
+        old_b.body["spec"]["template"]
+    );
+    assert!(rollouts.due(at(1)).is_empty());
+
+    // The pods of the first roll: the second one waits; they are available: it goes.
+    let (_, child) = paced(
+        &rollouts,
+        &a,
+        "s:2",
+        Some(&live(&new_a, false, at(2))),
+        at(3),
+    );
+    assert_eq!(child.body, new_a.body, "nothing changes in the middle");
+    assert!(rollouts.due(at(3)).is_empty());
+    paced(
+        &rollouts,
+        &a,
+        "s:2",
+        Some(&live(&new_a, true, at(4))),
+        at(5),
+    );
+    assert_eq!(rollouts.due(at(5)), [key("b")]);
+    let (second, new_b) = paced(&rollouts, &b, "s:2", Some(&old_b), at(6));
+    assert_eq!(second.standing, Standing::Current);
+    assert_eq!(image_of(&new_b.body), Some("s:2"));
+}
+
+#[test]
+fn an_edit_never_waits_and_what_restarts_nothing_is_no_roll_out() {
+    let rollouts = one();
+    let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
+    let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
+    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+
+    // The user edits the second one while the first one rolls: it takes the new image along.
+    let edited = valid("b", &json!({"threads": 3}), None);
+    let (now, child) = paced(&rollouts, &edited, "s:2", Some(&old_b), at(1));
+    assert_eq!((now.standing, now.is_held), (Standing::Current, false));
+    assert_eq!(image_of(&child.body), Some("s:2"));
+    // So is a pin of its own.
+    let pinned = valid("b", &json!({}), Some("s:9"));
+    let (now, child) = paced(&rollouts, &pinned, "s:2", Some(&old_b), at(1));
+    assert_eq!(now.standing, Standing::Current);
+    assert_eq!(image_of(&child.body), Some("s:9"));
+
+    // Batching restarts nothing, and the upgrade goes on waiting; a number of pods is applied.
+    let rollouts = one();
+    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    let more = json!({"batching": {"maxRows": 64}, "replicas": 5});
+    let (now, child) = paced(
+        &rollouts,
+        &valid("b", &more, None),
+        "s:2",
+        Some(&old_b),
+        at(1),
+    );
+    assert_eq!(now.standing, Standing::Waiting(vec![key("a")]));
+    assert!(!now.is_held, "the number of pods is to be applied");
+    assert_eq!(child.body["spec"]["replicas"], 5);
+    assert_eq!(image_of(&child.body), Some("s:1"));
+    assert_eq!(child.body["metadata"]["resourceVersion"], "7");
+    // Without pods nothing restarts either.
+    let none = valid("b", &json!({"replicas": 0}), None);
+    let old_none = running(&one(), &none, "s:1");
+    let (now, _) = paced(&rollouts, &none, "s:2", Some(&old_none), at(1));
+    assert_eq!(now.standing, Standing::Current);
+}
+
+#[test]
+fn a_roll_out_that_cannot_be_written_gives_way() {
+    let rollouts = one();
+    let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
+    let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
+    let limit = ROLLOUT_STUCK_AFTER.as_secs();
+    // Every write of the first one fails: it asks again and again.
+    for second in [0, 1, limit - 1] {
+        let (now, _) = paced(&rollouts, &a, "s:2", Some(&old_a), at(second));
+        assert_eq!(now.standing, Standing::Current);
+        let (now, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(second));
+        assert_eq!(now.standing, Standing::Waiting(vec![key("a")]));
+    }
+    let (now, _) = paced(&rollouts, &a, "s:2", Some(&old_a), at(limit));
+    assert!(matches!(now.standing, Standing::Waiting(_)));
+    assert_eq!(rollouts.due(at(limit)), [key("b")]);
+    let (now, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(limit));
+    assert_eq!(now.standing, Standing::Current);
+}
+
+#[test]
+fn a_pin_keeps_its_image_through_an_upgrade() {
+    let rollouts = one();
+    let pinned = valid("a", &json!({}), Some("s:1"));
+    let old = running(&rollouts, &pinned, "s:1");
+    let (now, child) = paced(&rollouts, &pinned, "s:2", Some(&old), at(0));
+    assert_eq!((now.standing, now.pause), (Standing::Current, None));
+    assert_eq!(image_of(&child.body), Some("s:1"));
+    assert_eq!(child.digest, old.applied.unwrap());
+}
+
+#[test]
+fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
+    let rollouts = one();
+    let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
+    let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
+    let (_, new_a) = paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    paced(&rollouts, &b, "s:2", Some(&old_b), at(1));
+    let limit = ROLLOUT_STUCK_AFTER.as_secs();
+    // Progress puts the end off.
+    let stuck = live(&new_a, false, at(100));
+    let (now, _) = paced(&rollouts, &a, "s:2", Some(&stuck), at(limit));
+    assert_eq!(now.standing, Standing::Current);
+    assert_eq!(now.pause, Some(Duration::from_secs(100)));
+    assert!(rollouts.due(at(limit)).is_empty());
+    let (now, _) = paced(&rollouts, &a, "s:2", Some(&stuck), at(limit + 100));
+    assert_eq!(now.standing, Standing::Stuck(at(100)));
+    assert_eq!(rollouts.due(at(limit + 100)), [key("b")]);
+    let (next, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(limit + 101));
+    assert_eq!(next.standing, Standing::Current);
+
+    // A controller that was just started knows both.
+    let again = one();
+    let all = [
+        (key("a"), stuck.clone()),
+        (key("b"), live(&new_a, false, at(0))),
+    ];
+    again.rebuild(all.clone().into_iter(), at(50));
+    assert!(again.due(at(50)).is_empty());
+    let c = valid("c", &json!({}), None);
+    let old_c = running(&one(), &c, "s:1");
+    let (now, _) = paced(&again, &c, "s:2", Some(&old_c), at(50));
+    assert_eq!(now.standing, Standing::Waiting(vec![key("a"), key("b")]));
+
+    // Pods that are lost long after a roll-out do not make it stuck.
+    let mut lost = live(&new_a, true, at(10));
+    lost.body["status"]["availableReplicas"] = 1.into();
+    assert_eq!(
+        progress(&lost, &Workload::of(&lost), at(20)),
+        Progress::Rolling(at(10 + limit))
+    );
+    assert_eq!(
+        progress(&lost, &Workload::of(&lost), at(10 + limit)),
+        Progress::Settled
+    );
+}
+
+#[test]
+fn deployments_of_a_controller_without_marks_are_paced_unless_they_were_edited() {
+    let rollouts = one();
+    let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
+    let unmarked = |valid: &Valid| live(deployment(&children(valid, "s:1")), true, at(-100));
+    let (old_a, old_b) = (unmarked(&a), unmarked(&b));
+    assert_eq!(Marks::of_live(&old_a), Marks::default());
+    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    let (now, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(0));
+    assert!(matches!(now.standing, Standing::Waiting(_)));
+    let workload = Workload::of(&old_b);
+    let case = Case {
+        key: &key("b"),
+        valid: &b,
+        live: Some((&old_b, &workload)),
+        is_edited: true,
+    };
+    let now = rollouts.pace(&case, &mut children(&b, "s:2"), at(0));
+    assert_eq!(now.standing, Standing::Current);
+}
+
+#[test]
+fn the_status_names_the_image_and_what_is_waited_for() {
+    let rollouts = one();
+    let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
+    let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
+    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    let (waiting, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(0));
+    let mut status = InferenceDeploymentStatus::default();
+    report(
+        &mut status,
+        None,
+        Some(&old_b),
+        Some(&waiting),
+        &Time(at(0)),
+    );
+    assert_eq!(status.server_image.as_deref(), Some("s:1"));
+    let condition = &status.conditions[0];
+    assert_eq!(
+        (
+            condition.type_.as_str(),
+            condition.status.as_str(),
+            condition.reason.as_str()
+        ),
+        ("UpgradePending", "True", "Waiting")
+    );
+    assert!(
+        condition
+            .message
+            .starts_with("image s:2 waits until the pods of default/a are available"),
+        "{}",
+        condition.message
+    );
+    // The time of the first report stays.
+    let before = status.clone();
+    let mut later = InferenceDeploymentStatus::default();
+    report(
+        &mut later,
+        Some(&before),
+        Some(&old_b),
+        Some(&waiting),
+        &Time(at(9)),
+    );
+    assert_eq!(later.conditions, before.conditions);
+    let mut done = InferenceDeploymentStatus::default();
+    report(
+        &mut done,
+        Some(&before),
+        Some(&old_b),
+        Some(&Paced::current(None)),
+        &Time(at(9)),
+    );
+    assert!(done.conditions.is_empty());
+}
+
+#[test]
+fn the_digest_of_pod_fields_is_the_same_in_every_version() {
+    // A change of these values restarts every pod of every user at once on the next upgrade.
+    let plain = valid("a", &json!({}), None);
+    assert_eq!(
+        marks::pod_fields(&plain),
+        json!({"workers": 2, "threads": 2, "volumes": ["/models/pvc/models"]})
+    );
+    let pinned = valid(
+        "a",
+        &json!({"resources": {"limits": {"cpu": "4"}}}),
+        Some("s:1"),
+    );
+    let fields = marks::pod_fields(&pinned);
+    assert_eq!(fields["resources"], json!({"limits": {"cpu": "4"}}));
+    assert_eq!(fields["serverImage"], "s:1");
+}
+
+#[test]
+fn a_field_that_changes_the_pod_template_is_a_pod_field() {
+    let server = json!([{"name": "server", "env": [{"name": "A", "value": "b"}]}]);
+    let edits = json!({
+        "replicas": 3, "workers": 3, "threads": 3, "mode": "Compact",
+        "placement": {"policy": "RoundRobin"},
+        "models": [{"name": "m", "uri": "pvc://others/m.ubj"}],
+        "batching": {"maxRows": 64}, "queue": {"maxRows": 64},
+        "autoscaling": {"minReplicas": 1, "maxReplicas": 2},
+        "resources": {"limits": {"cpu": "4"}},
+        "template": {"spec": {"containers": server}},
+    });
+    let crd = albacore_api::inference_deployment_crd();
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let before = valid("a", &json!({}), None);
+    let template = |v: &Valid| deployment(&children(v, "s:1")).body["spec"]["template"].clone();
+    for field in crd.pointer(spec).unwrap().as_object().unwrap().keys() {
+        let edit = edits.get(field);
+        let edit = edit.unwrap_or_else(|| panic!("spec.{field}: name another value for it here"));
+        let after = valid("a", &json!({ field: edit }), None);
+        assert_eq!(
+            template(&before) != template(&after),
+            marks::pod_fields(&before) != marks::pod_fields(&after),
+            "spec.{field}: a field of the pod template belongs into pod_fields, others do not"
+        );
+    }
+}
+
+/// A step of a history of four deployments.
+#[derive(Clone, Debug)]
+enum Event {
+    /// The deployment is looked at: after an upgrade it asks for its roll-out.
+    Look(usize),
+    /// All pods of its newest template become available.
+    Done(usize),
+    /// Its roll-out makes progress.
+    Progress(usize),
+    /// The operator is upgraded.
+    Upgrade,
+    /// The controller restarts.
+    Restart,
+    /// Seconds pass.
+    Wait(i64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (0..4_usize).prop_map(Event::Look),
+        4 => (0..4_usize).prop_map(Event::Done),
+        2 => (0..4_usize).prop_map(Event::Progress),
+        1 => Just(Event::Upgrade),
+        1 => Just(Event::Restart),
+        2 => (1..400_i64).prop_map(Event::Wait),
+    ]
+}
+
+/// Deployments whose roll-outs are decided by [`Rollouts`], and a cluster that does as told.
+struct World {
+    rollouts: Rollouts,
+    max: u32,
+    valid: Vec<Valid>,
+    live: Vec<Live>,
+    version: u32,
+    now: i64,
+}
+
+impl World {
+    fn new(max: u32) -> Self {
+        let rollouts = Rollouts::new(NonZeroU32::new(max).unwrap());
+        let names = ["a", "b", "c", "d"];
+        let valid: Vec<Valid> = names.iter().map(|n| valid(n, &json!({}), None)).collect();
+        let live = valid.iter().map(|v| running(&rollouts, v, "s:0")).collect();
+        Self {
+            rollouts,
+            max,
+            valid,
+            live,
+            version: 0,
+            now: 0,
+        }
+    }
+
+    fn image(&self) -> String {
+        format!("s:{}", self.version)
+    }
+
+    fn look(&mut self, index: usize) {
+        let (valid, image) = (&self.valid[index], self.image());
+        let (paced, child) = paced(
+            &self.rollouts,
+            valid,
+            &image,
+            Some(&self.live[index]),
+            at(self.now),
+        );
+        let was_rolling = self.is_rolling(index);
+        let has_changed =
+            child.body["spec"]["template"] != self.live[index].body["spec"]["template"];
+        match paced.standing {
+            Standing::Waiting(_) => assert!(!has_changed, "what waits keeps its pods"),
+            _ if has_changed => {
+                self.live[index] = live(&child, false, at(self.now));
+                let rolling = (0..4).filter(|index| self.is_rolling(*index)).count();
+                assert!(
+                    was_rolling || rolling <= self.max as usize,
+                    "{rolling} roll"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether its roll-out is under way and not stuck.
+    fn is_rolling(&self, index: usize) -> bool {
+        let live = &self.live[index];
+        let progress = progress(live, &Workload::of(live), at(self.now));
+        matches!(progress, Progress::Rolling(_))
+    }
+
+    fn done(&mut self, index: usize) {
+        self.told(index, |body| {
+            let wanted = body["spec"]["replicas"].clone();
+            body["status"]["updatedReplicas"] = wanted;
+            body["status"]["conditions"][0]["reason"] = "NewReplicaSetAvailable".into();
+        });
+    }
+
+    /// The Deployment's controller tells of progress.
+    fn told(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
+        let body = &mut self.live[index].body;
+        let is_rolling = body["status"]["updatedReplicas"] == 0;
+        if is_rolling {
+            body["status"]["conditions"][0]["lastUpdateTime"] = at(self.now).to_string().into();
+            change(body);
+        }
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match event {
+            Event::Look(index) => self.look(*index),
+            Event::Done(index) => self.done(*index),
+            Event::Progress(index) => {
+                self.told(*index, |_| {});
+                // The watch tells of it.
+                self.look(*index);
+            }
+            Event::Upgrade => self.version += 1,
+            Event::Restart => {
+                self.rollouts = Rollouts::new(NonZeroU32::new(self.max).unwrap());
+                let keys = self.valid.iter().map(|valid| key(&valid.name));
+                let live = keys.zip(self.live.iter().cloned());
+                self.rollouts.rebuild(live, at(self.now));
+            }
+            Event::Wait(seconds) => self.now += seconds,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Whatever happens, an upgrade never makes more than `max` deployments roll, and ends: also
+    /// where no roll-out of the past ever comes to its end.
+    #[test]
+    fn upgrades_keep_their_bound_and_come_to_an_end(
+        max in 1..4_u32,
+        events in prop::collection::vec(event(), 1..60),
+    ) {
+        let mut world = World::new(max);
+        for event in &events {
+            world.happen(event);
+        }
+        // From here on only time passes and everybody is looked at.
+        for _ in 0..8 {
+            (0..4).for_each(|index| world.look(index));
+            world.now += ROLLOUT_STUCK_AFTER.as_secs();
+        }
+        let image = world.image();
+        for live in &world.live {
+            prop_assert_eq!(image_of(&live.body), Some(image.as_str()));
+        }
+        // Those that wait are woken as soon as a slot is free.
+        let long = SignedDuration::from_hours(1);
+        prop_assert!(world.rollouts.due(at(world.now) + long).is_empty());
+    }
+}
