@@ -1,11 +1,12 @@
 //! `xtask manifests` and `xtask charts`: what is made from `charts/albacore`, so that it is said once.
 //!
-//! `manifests/install.yaml` and `manifests/monitoring/` are the chart rendered with its default values, without what
+//! `manifests/crds.yaml`, `manifests/install.yaml` and `manifests/monitoring/` are the chart rendered with its default values, without what
 //! only Helm needs. The dashboard is a table in `dashboard.rs`; the chart and `manifests/` carry it as JSON.
 
 mod argocd;
 mod dashboard;
 pub mod helm;
+mod values;
 
 use std::path::{Path, PathBuf};
 
@@ -17,15 +18,22 @@ use crate::yaml;
 const HEAD: &str =
     "# Written by `make manifests` from charts/albacore; a test compares. DO NOT EDIT.\n";
 
+/// What a user of the definitions should know.
+const DEFINITIONS: &str = "\
+# kubectl apply --server-side -f crds.yaml
+# The definitions of InferenceDeployment and NodePlacement. To delete them is to delete every InferenceDeployment, and with it
+# its pods; install.yaml, which may be deleted without that, is a file of its own for this reason.
+";
+
 /// What a user of the plain install should know.
 const INSTALL: &str = "\
-# kubectl apply --server-side -f install.yaml
-# To delete this file's objects is to delete the definitions, and with them every InferenceDeployment.
+# kubectl apply --server-side -f crds.yaml -f install.yaml
+# To delete this file's objects is to remove the operator: what InferenceDeployments run goes on without it.
 ";
 
 /// What a user of the install that writes no mask should know.
 const OBSERVE: &str = "\
-# kubectl apply --server-side -f observe.yaml
+# kubectl apply --server-side -f crds.yaml -f observe.yaml
 # As install.yaml, but the node agent only looks: it plans, compares and reports, and writes no mask. It has no capability,
 # is not root and does not share the host's pid namespace. install.yaml over it makes it pin.
 ";
@@ -47,9 +55,13 @@ pub fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let seccomp = root.join(helm::CHART).join("files/seccomp/agent.json");
     let seccomp =
         std::fs::read_to_string(&seccomp).with_context(|| seccomp.display().to_string())?;
+    let values = root.join(values::VALUES);
+    let values = std::fs::read_to_string(&values).with_context(|| values.display().to_string())?;
     let file = |path: &str, text: String| (PathBuf::from(path), text);
     Ok(vec![
         file("charts/albacore/files/dashboard.json", dashboard.clone()),
+        file(values::README, values::readme(&values)?),
+        file("manifests/crds.yaml", definitions(root)?),
         file("manifests/install.yaml", install(root, INSTALL, &[])?),
         file(
             "manifests/observe.yaml",
@@ -111,12 +123,26 @@ pub fn package(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whether an object is the definition of a kind.
+fn is_definition(object: &Value) -> bool {
+    object["kind"] == "CustomResourceDefinition"
+}
+
+fn definitions(root: &Path) -> Result<String> {
+    let rendered = helm::template(root, NAMESPACE, &[])?;
+    Ok(print(
+        DEFINITIONS,
+        rendered.into_iter().filter(is_definition),
+    ))
+}
+
 fn install(root: &Path, about: &str, values: &[&str]) -> Result<String> {
     let rendered = helm::template(root, NAMESPACE, values)?;
-    let kind_is = |object: &Value, kind: &str| object["kind"] == kind;
-    let (definitions, rest): (Vec<_>, Vec<_>) = rendered
+    // A hook of Helm's is run by Helm alone.
+    let is_hook = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook"].is_string();
+    let rest = rendered
         .into_iter()
-        .partition(|object| kind_is(object, "CustomResourceDefinition"));
+        .filter(|o| !is_definition(o) && !is_hook(o));
     let namespace = json!({
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -128,8 +154,7 @@ fn install(root: &Path, about: &str, values: &[&str]) -> Result<String> {
             },
         },
     });
-    let all = [namespace].into_iter().chain(definitions).chain(rest);
-    Ok(print(about, all))
+    Ok(print(about, [namespace].into_iter().chain(rest)))
 }
 
 fn rules(root: &Path) -> Result<String> {

@@ -117,7 +117,8 @@ fn the_api_server_takes_the_manifests_and_the_examples() {
 #[test]
 fn kustomize_makes_the_plain_install() {
     let built = kubectl(&["kustomize", root().join("manifests").to_str().unwrap()]);
-    let plain = std::fs::read_to_string(root().join("manifests/install.yaml")).unwrap();
+    let text = |name| std::fs::read_to_string(root().join("manifests").join(name)).unwrap();
+    let plain = format!("{}\n---\n{}", text("crds.yaml"), text("install.yaml"));
     let sorted = |text: &str| {
         let mut objects: Vec<String> = helm::objects(text)
             .unwrap()
@@ -203,6 +204,74 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     kubectl(&["get", "-n", "default", "inferencedeployment", "fraud"]);
     kubectl(&["get", "crd", "nodeplacements.albacore.dev"]);
     kubectl(&["delete", "-n", "default", "inferencedeployment", "fraud"]);
+}
+
+/// The commands of docs/operate/install.md for what is there already.
+#[test]
+fn helm_takes_over_what_a_former_release_or_kubectl_left() {
+    serve_prometheus_kinds();
+    namespace("helm-adopts");
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    let helm = |arguments: &[&str]| {
+        let common = ["--namespace", "helm-adopts", "--set", "agent.enabled=false"];
+        run("helm", &[arguments, &common].concat())
+    };
+    // The definitions are there, of kubectl or of a release of another name.
+    let refused = helm(&["install", "second", chart]).unwrap_err();
+    assert!(refused.contains("invalid ownership metadata"), "{refused}");
+    helm(&["install", "second", chart, "--take-ownership"]).unwrap();
+    run("helm", &["uninstall", "second", "-n", "helm-adopts"]).unwrap();
+    // Without the definitions nothing has to be taken over.
+    helm(&["install", "third", chart, "--set", "crds.install=false"]).unwrap();
+    run("helm", &["uninstall", "third", "-n", "helm-adopts"]).unwrap();
+
+    // Over the plain install: the release `albacore` in its namespace has the same names.
+    for name in ["crds.yaml", "install.yaml"] {
+        let path = root().join("manifests").join(name);
+        let path = path.to_str().unwrap();
+        kubectl(&["apply", "--server-side", "--force-conflicts", "-f", path]);
+    }
+    let install = [
+        "install",
+        "albacore",
+        chart,
+        "--namespace",
+        "albacore-system",
+    ];
+    let refused = run("helm", &install).unwrap_err();
+    assert!(refused.contains("invalid ownership metadata"), "{refused}");
+    run("helm", &[&install[..], &["--take-ownership"]].concat()).unwrap();
+    let manager = "jsonpath={.metadata.labels.app\\.kubernetes\\.io/managed-by}";
+    let arguments = [
+        "get",
+        "-n",
+        "albacore-system",
+        "deployment",
+        "albacore-controller",
+    ];
+    let by = kubectl(&[&arguments[..], &["-o", manager]].concat());
+    assert_eq!(by, "Helm");
+    let arguments = ["uninstall", "albacore", "--namespace", "albacore-system"];
+    run("helm", &arguments).unwrap();
+}
+
+#[test]
+fn the_plain_install_is_removed_without_the_definitions() {
+    let text = |name| std::fs::read_to_string(root().join("manifests").join(name)).unwrap();
+    for name in ["install.yaml", "observe.yaml"] {
+        let objects = helm::objects(&text(name)).unwrap();
+        let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+        assert!(!objects.iter().any(is_definition), "{name}");
+        // Nor any object of ours whose removal takes others along, but for its own namespaces.
+        let namespaces: Vec<&Value> = objects
+            .iter()
+            .filter(|o| o["kind"] == "Namespace")
+            .collect();
+        assert_eq!(namespaces.len(), 2, "{name}");
+    }
+    let definitions = helm::objects(&text("crds.yaml")).unwrap();
+    assert_eq!(definitions.len(), 2);
 }
 
 #[test]

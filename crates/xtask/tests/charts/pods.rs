@@ -82,6 +82,15 @@ fn container_exceptions(pod: &Value, container: &Value) -> Vec<String> {
     );
     check(container["livenessProbe"].is_object(), "no liveness probe");
     check(
+        container["startupProbe"].is_object()
+            && container["startupProbe"] != container["livenessProbe"],
+        "no startup probe of its own",
+    );
+    check(
+        container["resources"]["requests"]["ephemeral-storage"].is_string(),
+        "no ephemeral storage request",
+    );
+    check(
         container["readinessProbe"].is_object(),
         "no readiness probe",
     );

@@ -34,7 +34,10 @@ const CONTROLLER: [Right; 12] = [
     ("events.k8s.io", "events", &["create", "patch"]),
 ];
 
-const OF_THE_CLUSTER: Right = ("albacore.dev", "nodeplacements", WATCH);
+const OF_THE_CLUSTER: [Right; 2] = [
+    ("albacore.dev", "nodeplacements", WATCH),
+    ("", "namespaces", WATCH),
+];
 
 const LEASE: [Right; 2] = [
     ("coordination.k8s.io", "leases", &["create"]),
@@ -141,7 +144,7 @@ fn beyond_everybody(config: &Path, namespace: &str) -> BTreeSet<String> {
 fn the_accounts_have_the_rights_that_are_listed_and_no_other() {
     set_up(&EVERYTHING);
     let controller = account("albacore-system", "albacore-controller");
-    let everywhere = || CONTROLLER.iter().chain([&OF_THE_CLUSTER]);
+    let everywhere = || CONTROLLER.iter().chain(&OF_THE_CLUSTER);
     assert_eq!(
         beyond_everybody(&controller, "rights-1"),
         spread(everywhere())
@@ -177,9 +180,9 @@ fn a_controller_of_some_namespaces_has_no_rights_in_others() {
     ];
     set_up(&walled);
     let controller = account("albacore-system", "walled-controller");
-    let outside = spread([&OF_THE_CLUSTER]);
+    let outside = spread(&OF_THE_CLUSTER);
     assert_eq!(beyond_everybody(&controller, "rights-1"), outside);
-    let inside = spread(CONTROLLER.iter().chain([&OF_THE_CLUSTER]));
+    let inside = spread(CONTROLLER.iter().chain(&OF_THE_CLUSTER));
     assert_eq!(beyond_everybody(&controller, "rights-2"), inside);
 }
 

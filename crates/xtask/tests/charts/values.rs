@@ -26,7 +26,7 @@ const NO_AFFINITY: &str = r#"{"nodeAfinity": {}}"#;
 const DIGEST: &str = "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"";
 
 #[rustfmt::skip]
-const CASES: [Case; 69] = [
+const CASES: [Case; 70] = [
     ("nameOverride", NAME, NO_NAME),
     ("fullnameOverride", NAME, NO_NAME),
     ("labels", MAP, NO_LABELS),
@@ -43,6 +43,7 @@ const CASES: [Case; 69] = [
     ("controller.log", "\"text\"", "\"yaml\""),
     ("controller.logFilter", "\"albacore_controller=debug,info\"", "\"\""),
     ("controller.requestsPerSecond", "50", "0"),
+    ("controller.maxConcurrentRollouts", "3", "0"),
     ("controller.resources", RESOURCES, NO_RESOURCES),
     ("controller.priorityClassName", NAME, NO_NAME),
     ("controller.nodeSelector", MAP, NO_LABELS),

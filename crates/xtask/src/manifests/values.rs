@@ -1,0 +1,122 @@
+//! `charts/albacore/README.md`: the chart's values as a table, from `values.yaml` and the comments
+//! that begin with `# --` there.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+/// Where the table goes.
+pub(super) const README: &str = "charts/albacore/README.md";
+
+/// Where it comes from.
+pub(super) const VALUES: &str = "charts/albacore/values.yaml";
+
+const HEAD: &str = "\
+<!-- Written by `make manifests` from values.yaml; a test compares. DO NOT EDIT. -->
+# Albacore chart
+
+Controller, node agent and custom resource definitions of Albacore. Needs Kubernetes 1.30 or newer.
+
+    helm install albacore charts/albacore --namespace albacore-system --create-namespace
+    helm test albacore --namespace albacore-system
+
+What `helm uninstall` keeps, how to install over what is there, and what an upgrade restarts: `docs/operate/install.md` and
+`docs/operate/upgrade.md` of the repository. `values.schema.json` refuses names and values that are not in this table.
+
+| Value | Default | |
+|---|---|---|
+";
+
+/// Maps of these names are one value, whatever is in them.
+const MAPS: [&str; 4] = ["labels", "nodeSelector", "resources", "annotations"];
+
+/// The text of the file for a `values.yaml` of this text.
+///
+/// # Errors
+/// It is no YAML, or a value has no comment.
+pub(super) fn readme(text: &str) -> Result<String> {
+    let values: Value = serde_saphyr::from_str(text).context(VALUES)?;
+    let about = comments(text);
+    let mut rows = Vec::new();
+    walk("", &values, &mut rows);
+    let mut table = HEAD.to_owned();
+    for (path, default) in rows {
+        let Some(about) = about.get(&path) else {
+            bail!("{VALUES}: {path} has no comment `# -- what it is` above it");
+        };
+        let about = about.replace('|', "\\|");
+        table.push_str(&format!("| `{path}` | `{default}` | {about} |\n"));
+    }
+    Ok(table)
+}
+
+fn walk(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
+    let name = path.rsplit('.').next().unwrap_or_default();
+    match value {
+        Value::Object(fields) if !fields.is_empty() && !MAPS.contains(&name) => {
+            for (key, value) in fields {
+                let below = match path {
+                    "" => key.clone(),
+                    path => format!("{path}.{key}"),
+                };
+                walk(&below, value, rows);
+            }
+        }
+        leaf => rows.push((path.to_owned(), leaf.to_string())),
+    }
+}
+
+/// The comments that begin with `# --`, by the dotted path of the value below each.
+fn comments(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut open: Vec<(usize, &str)> = Vec::new();
+    let mut comment = String::new();
+    for line in text.lines() {
+        let trimmed = line.trim_start();
+        let indent = line.len() - trimmed.len();
+        if let Some(rest) = trimmed.strip_prefix('#') {
+            match rest.trim().strip_prefix("--") {
+                Some(first) => first.trim().clone_into(&mut comment),
+                None if !comment.is_empty() => {
+                    comment.push(' ');
+                    comment.push_str(rest.trim());
+                }
+                None => {}
+            }
+        } else if let Some((key, _)) = trimmed
+            .split_once(':')
+            .filter(|_| !trimmed.starts_with('-'))
+        {
+            while open.last().is_some_and(|(at, _)| *at >= indent) {
+                open.pop();
+            }
+            open.push((indent, key));
+            if !comment.is_empty() {
+                let path: Vec<&str> = open.iter().map(|(_, key)| *key).collect();
+                found.insert(path.join("."), std::mem::take(&mut comment));
+            }
+        } else {
+            comment.clear();
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // tests fail by panicking
+
+    use super::*;
+
+    #[test]
+    fn every_value_is_a_row_and_none_is_without_words() {
+        let text = "a:\n  # -- What b is,\n  # in two lines.\n  b: 1\n  # -- A map.\n  labels:\n    x: y\n";
+        let readme = readme(text).unwrap();
+        assert!(readme.ends_with(
+            "| `a.b` | `1` | What b is, in two lines. |\n| `a.labels` | `{\"x\":\"y\"}` | A map. |\n"
+        ));
+        let error = super::readme("a: 1\n").unwrap_err().to_string();
+        assert!(error.contains("a has no comment"), "{error}");
+    }
+}
