@@ -23,6 +23,9 @@ pub(super) struct Compiler {
     root: PathBuf,
     target: String,
     folder: PathBuf,
+    /// The toolchain, and the program in it that strips.
+    system: PathBuf,
+    objcopy: PathBuf,
     /// Folders of this machine and the names that they have in what is compiled.
     renamed: BTreeMap<PathBuf, String>,
 }
@@ -51,6 +54,17 @@ impl Compiler {
             .lines()
             .find_map(|l| l.strip_prefix("commit-hash: "));
         let commit = commit.context("rustc -vV says no commit-hash")?;
+        let host = version.lines().find_map(|l| l.strip_prefix("host: "));
+        let host = host.context("rustc -vV says no host")?;
+        let objcopy = system
+            .join("lib/rustlib")
+            .join(host)
+            .join("bin/rust-objcopy");
+        ensure!(
+            objcopy.is_file(),
+            "{} is missing, and images hold stripped programs: install Rust 1.90 or newer by rustup",
+            objcopy.display()
+        );
         let metadata = Command::new(cargo())
             .args(["metadata", "--format-version", "1", "--no-deps"])
             .current_dir(root)
@@ -74,22 +88,27 @@ impl Compiler {
             root: root.to_owned(),
             target,
             folder,
+            system,
+            objcopy,
             renamed,
         })
     }
 
-    /// Compiles the program of `image` and gives its path. Each package is compiled alone: built
-    /// together, they would get each other's features.
+    /// Compiles the programs of `images` in one build and gives their paths, in the same order. What
+    /// several of them link is compiled once, with the features that any of them asks for; what a
+    /// program does not call, the linker leaves out.
     ///
     /// # Errors
     /// The compiler's.
-    pub(super) fn compile(&self, image: &Image) -> Result<PathBuf> {
+    pub(super) fn compile(&self, images: &[Image]) -> Result<Vec<PathBuf>> {
         let mut command = Command::new(cargo());
         command
             .args(["build", "--locked", "--profile", PROFILE])
-            .args(["--target", &self.target, "--package", image.package])
-            .args(["--bin", image.program])
+            .args(["--target", &self.target])
             .current_dir(&self.root);
+        for image in images {
+            command.args(["--package", image.package, "--bin", image.program]);
+        }
         // Settings of the caller's that would get into the program.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -109,10 +128,29 @@ impl Compiler {
             );
         let status = command.status().context("cannot run cargo")?;
         if !status.success() {
-            bail!("{} does not compile for {}", image.package, self.target);
+            bail!(
+                "the programs do not compile for {}: cargo says why above",
+                self.target
+            );
         }
         let folder = self.folder.join(&self.target).join(PROFILE);
-        Ok(folder.join(image.program))
+        Ok(images
+            .iter()
+            .map(|image| folder.join(image.program))
+            .collect())
+    }
+
+    /// Writes `program` without its symbols to a file beside it and gives that file's path. The
+    /// toolchain's own program does it, as rustc would: binutils of the machine leave no trace.
+    ///
+    /// # Errors
+    /// The program cannot be run, or fails.
+    pub(super) fn strip(&self, program: &Path) -> Result<PathBuf> {
+        let stripped = program.with_extension("stripped");
+        let mut command = Command::new(&self.objcopy);
+        command.env("LD_LIBRARY_PATH", self.system.join("lib"));
+        said(command.arg("--strip-all").arg(program).arg(&stripped))?;
+        Ok(stripped)
     }
 
     /// Later renamings win in rustc, so the longest paths come last, as the map has them.

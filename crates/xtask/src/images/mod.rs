@@ -15,6 +15,7 @@ mod sbom;
 mod source;
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
@@ -94,8 +95,8 @@ impl Image {
     }
 }
 
-/// Compiles every image's program from the checkout at `root` and writes archives and bills
-/// of materials to `folder`.
+/// Compiles every image's program from the checkout at `root` and writes archives, bills of
+/// materials and the programs with their function names (`PACKAGE.symbols`) to `folder`.
 ///
 /// # Errors
 /// A missing target or C compiler, code that does not compile, a folder that cannot be written.
@@ -103,9 +104,19 @@ pub fn run(root: &Path, folder: &Path) -> Result<()> {
     let source = Source::read(root)?;
     let compiler = compile::Compiler::find(root)?;
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    for image in &IMAGES {
-        let file = compiler.compile(image)?;
-        let program = std::fs::read(&file).with_context(|| file.display().to_string())?;
+    let start = Instant::now();
+    println!("[1/2] compiling {} programs in one build", IMAGES.len());
+    let files = compiler.compile(&IMAGES)?;
+    println!(
+        "[2/2] writing {} images after {} s",
+        IMAGES.len(),
+        start.elapsed().as_secs()
+    );
+    for (image, file) in IMAGES.iter().zip(files) {
+        let stripped = compiler.strip(&file)?;
+        let program = std::fs::read(&stripped).with_context(|| stripped.display().to_string())?;
+        let symbols = folder.join(format!("{}.symbols", image.package));
+        std::fs::copy(&file, &symbols).with_context(|| symbols.display().to_string())?;
         let archive = folder.join(format!("{}.tar", image.package));
         let written = write(image, &source, &program)?;
         std::fs::write(&archive, &written.bytes).with_context(|| archive.display().to_string())?;

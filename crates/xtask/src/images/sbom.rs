@@ -1,7 +1,8 @@
 //! The bill of materials of a program: the crates that are linked into it, as CycloneDX JSON.
 //!
-//! Cargo says which crates those are (the package alone, on the image's target, without macros and
-//! build scripts, which run on the builder), `Cargo.lock` what their files hash to.
+//! Cargo says which crates those are (with the features of the one build that makes all programs, on
+//! the images' target, without macros and build scripts, which run on the builder), `Cargo.lock` what
+//! their files hash to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::archive::hex;
 use super::compile::{cargo, said, target};
-use super::{Image, Source};
+use super::{IMAGES, Image, Source};
 
 /// A crate by name and version.
 type Name = (String, String);
@@ -29,14 +30,16 @@ struct Crate {
 /// # Errors
 /// No cargo, no `Cargo.lock`, or one that is older than the manifests.
 pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Result<String> {
+    let packages = IMAGES.iter().flat_map(|image| ["--package", image.package]);
     let tree = said(
         Command::new(cargo())
-            .args(["tree", "--locked", "--package", image.package])
+            .args(["tree", "--locked"])
+            .args(packages)
             .args(["--target", &target(), "--edges", "normal,no-proc-macro"])
             .args(["--prefix", "depth", "--format", "\t{p}\t{l}"])
             .current_dir(root),
     )?;
-    let crates = parse_tree(&tree)?;
+    let crates = linked(parse_tree(&tree)?, image.package);
     let lock = root.join("Cargo.lock");
     let lock = std::fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
     let sums = parse_lock(&lock);
@@ -107,12 +110,37 @@ fn reference((name, version): &Name) -> String {
     format!("{name}@{version}")
 }
 
+/// Of `crates` those that `package` needs, directly or not, and itself.
+fn linked(mut crates: BTreeMap<Name, Crate>, package: &str) -> BTreeMap<Name, Crate> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<Name> = crates
+        .keys()
+        .filter(|name| name.0 == package)
+        .cloned()
+        .collect();
+    // bound: each crate is reached once.
+    while let Some(name) = open.pop() {
+        let needs = crates.get(&name).map(|krate| &krate.needs);
+        open.extend(
+            needs
+                .into_iter()
+                .flatten()
+                .filter(|n| !reached.contains(*n))
+                .cloned(),
+        );
+        reached.insert(name);
+    }
+    crates.retain(|name, _| reached.contains(name));
+    crates
+}
+
 /// Reads `DEPTH\tNAME vVERSION ...\tLICENSE` lines, a crate below the one that needs it. A crate
 /// that was listed before comes without what it needs.
 fn parse_tree(text: &str) -> Result<BTreeMap<Name, Crate>> {
     let mut crates = BTreeMap::<Name, Crate>::new();
     let mut way = Vec::<Name>::new();
-    for line in text.lines() {
+    // A blank line stands between the trees of two packages.
+    for line in text.lines().filter(|line| !line.is_empty()) {
         let told = || format!("cargo tree printed {line:?}");
         let mut parts = line.split('\t');
         let depth: usize = parts
@@ -182,6 +210,18 @@ mod tests {
         assert!(crates.values().all(|krate| !krate.license.contains('*')));
         assert!(parse_tree("0\ta 1.0.0\tMIT").is_err(), "no version");
         assert!(parse_tree("0\ta v1.0.0\t").is_err(), "no license");
+    }
+
+    #[test]
+    fn a_program_has_the_crates_that_it_reaches() {
+        let text = "0\ta v1.0.0 (/a)\tMIT\n1\tb v2.0.0\tMIT\n2\tc v3.0.0\tISC\n\n\
+                    0\td v1.0.0 (/d)\tMIT\n1\tc v3.0.0\tISC (*)\n";
+        let names = |package: &str| -> Vec<String> {
+            let linked = linked(parse_tree(text).unwrap(), package);
+            linked.into_keys().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names("a"), ["a", "b", "c"]);
+        assert_eq!(names("d"), ["c", "d"]);
     }
 
     #[test]
