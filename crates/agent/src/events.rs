@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use albacore_api::counted;
 use albacore_cluster::{Happening, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -102,7 +103,10 @@ impl Known {
         let counts = pod.counts();
         let is_verified = counts.slots > 0 && counts.verified == counts.slots;
         if is_verified && !self.is_verified {
-            let note = format!("{} threads are on their planned cpus", counts.verified);
+            let note = format!(
+                "verified on the planned cpus: {}",
+                counted(counts.verified, "thread")
+            );
             told.push(normal("PlacementVerified", "Pin", note));
         }
         self.is_verified = is_verified;
@@ -118,13 +122,16 @@ impl Known {
         let drifts = more(|s| s.drifts).saturating_sub(foreign);
         if drifts > 0 {
             let cause = story.cause.map_or("Unknown", cause_word);
-            let note = format!("{drifts} masks were not as planned any more: {cause}");
+            let note = format!("{} found changed: {cause}", counted(drifts, "mask"));
             told.push(warning("PlacementDrifted", "Verify", note));
         }
         let self_pinned = more(|s| s.self_pinned);
         if foreign > 0 || self_pinned > 0 {
             let note = match self_pinned {
-                0 => format!("{foreign} masks were written by somebody else"),
+                0 => format!(
+                    "{} found written by somebody else",
+                    counted(foreign, "mask")
+                ),
                 n => format!(
                     "{n} threads are left alone from now on: something in the pod pins them again \
                      and again (OMP_PROC_BIND, KMP_AFFINITY, taskset?)"
@@ -214,8 +221,8 @@ pub(crate) fn restored(
     why: &str,
 ) -> Happening {
     let note = match errors {
-        0 => format!("{count} masks were given back: {why}"),
-        n => format!("{count} masks were given back and {n} could not be: {why}"),
+        0 => format!("{} given back: {why}", counted(count, "mask")),
+        n => format!("{} given back, {n} failed: {why}", counted(count, "mask")),
     };
     let told = match errors {
         0 => normal("PlacementRestored", "Restore", note),

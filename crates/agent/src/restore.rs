@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use albacore_api::counted;
 use albacore_os::{
     Container as Cgroups, HostRoot, Kubepods, KubepodsError, MaskError, Tid, read_mask,
     read_members, read_tasks, write_mask,
@@ -53,8 +54,8 @@ pub(crate) async fn run(common: &Common, node: &str) -> anyhow::Result<()> {
     let errors: Vec<&str> = work.errors.iter().map(String::as_str).collect();
     anyhow::ensure!(
         errors.is_empty(),
-        "{} masks could not be given back; {}",
-        errors.len(),
+        "not given back: {}; {}",
+        counted(errors.len(), "mask"),
         errors[..errors.len().min(RESTORE_TOLD_MAX)].join("; ")
     );
     Ok(())

@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Say what keeps a deployment of a cluster from being ready, placed and in time
     Explain(ExplainArgs),
+    /// Show whose pods an upgrade of the operator restarts
+    Upgrade(UpgradeArgs),
     /// Give threads all cpus of their cgroup again: of processes here, or of the pods of a cluster's node
     Restore(RestoreArgs),
 }
@@ -90,7 +92,7 @@ pub(crate) enum BenchCommand {
 /// Which cluster is meant, found as kubectl finds it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
-    /// The namespace [default: that of the context]
+    /// The namespace [default: that of the context; of upgrade: all]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// The context of the kubeconfig [default: the current one]
@@ -140,6 +142,21 @@ pub(crate) struct ExplainArgs {
     /// Print one JSON object instead of sentences
     #[arg(long = "json")]
     pub(crate) is_json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UpgradeArgs {
+    /// Only show it; nothing else is offered
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The server image that the upgrade brings [default: that of this program's version]
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) server_image: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// How to print it: text or json
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, clap::Args)]

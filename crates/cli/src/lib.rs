@@ -15,6 +15,7 @@ mod restore_node;
 mod run_command;
 mod status_command;
 mod topology_command;
+mod upgrade_command;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -51,6 +52,7 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Simulate(args) => simulate::run(args),
         Command::Status(args) => status_command::run(args),
         Command::Explain(args) => status_command::explain(args),
+        Command::Upgrade(args) => upgrade_command::run(args),
         Command::Restore(args) => restore_command::run(args),
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use albacore_api::counted;
 use albacore_os::{
     HostRoot, MaskError, Pid, Tid, find_cgroup, read_children, read_comm, read_mask, read_stat,
     read_tasks, write_mask,
@@ -137,7 +138,7 @@ impl Work {
     }
 
     fn errors_told(&self) -> String {
-        let mut text = format!("{} masks could not be given back", self.errors.len());
+        let mut text = format!("not given back: {}", counted(self.errors.len(), "mask"));
         for error in self.errors.iter().take(RESTORE_TOLD_MAX) {
             // infallible: writing to a String.
             let _ = write!(text, "; {error}");

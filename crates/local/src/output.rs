@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use albacore_api::counted;
 use albacore_placer::{Figures, Row, RowState};
 use serde_json::Value;
 
@@ -69,6 +70,7 @@ fn sentence(event: &Value) -> Option<String> {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
+    let whole = |name: &str| event[name].as_i64().unwrap_or_default();
     let told = match event["event"].as_str()? {
         "listening" => format!("listening: HTTP {}, gRPC {}", field("http"), field("grpc")),
         "planned" => format!(
@@ -106,12 +108,12 @@ fn sentence(event: &Value) -> Option<String> {
         "machine_changed" => format!("online cpus are {} now", field("online")),
         "step_failed" => format!("thread {}: {}", field("tid"), field("reason")),
         "restored" if event["errors_total"] != 0 => format!(
-            "{} masks given back, {} not: {}",
-            field("threads"),
+            "{} given back, {} not: {}",
+            counted(whole("threads"), "mask"),
             field("errors_total"),
             field("errors")
         ),
-        "restored" => format!("{} masks given back", field("threads")),
+        "restored" => format!("{} given back", counted(whole("threads"), "mask")),
         "note" => field("text"),
         "server_said" => field("text"),
         "policy_changed" => format!(

@@ -48,12 +48,6 @@ pub(super) fn ranges(numbers: impl IntoIterator<Item = u16>) -> String {
     runs.into_iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-/// `1 worker`, `2 workers`.
-pub(super) fn counted(n: impl Into<i64>, noun: &str) -> String {
-    let n = n.into();
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
-}
-
 /// `a`, `a and b`, `a, b and c`.
 pub(super) fn listed(parts: &[String]) -> String {
     match parts {

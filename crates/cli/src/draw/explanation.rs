@@ -1,11 +1,12 @@
 //! An explanation in sentences: how threads are shared out, how mains and workers lie and what each
 //! of them could have alone, which rule binds, the runner-up, the proof.
 
+use albacore_api::counted;
 use albacore_explain::{Alternative, Explanation, Group, PairCounts, Share};
 use albacore_mapping::{Mode, Proof};
 use albacore_topology::Cpu;
 
-use super::columns::{counted, listed, paragraph, ranges};
+use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
 use crate::args::Policy;
 use crate::plan_command::Plan;

@@ -1,7 +1,6 @@
 //! The plan of several deployments as a picture: a family of colors for each deployment, a shade
 //! for each of its workers; gray discs are what others run.
 
-use super::columns::counted;
 use super::joint_text::obstacles;
 use super::picture::{Head, Mark, Picture, Sign, verdict};
 use super::plan_svg::{marks, moved_line};
@@ -10,6 +9,7 @@ use super::style::{NO_WORKER, shade};
 use super::threads::{letters, of_joint};
 use super::tree::summary;
 use crate::plan_command::{JointPlan, mode_name};
+use albacore_api::counted;
 
 /// Deployments named one by one in the legend; of more, the letters on the discs tell.
 const LEGEND_DEPLOYMENTS_MAX: usize = 26;

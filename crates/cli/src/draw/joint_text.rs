@@ -1,11 +1,12 @@
 //! A plan of several deployments as text: a letter for each, how good the whole is, the machine core
 //! by core with the threads on every cpu; obstacles as `+2`.
 
+use albacore_api::counted;
 use std::collections::BTreeMap;
 
 use albacore_topology::CpuId;
 
-use super::columns::{counted, paragraph};
+use super::columns::paragraph;
 use super::cores_text::cores_text;
 use super::plan_text::{INDENT, gained_cycles, moves_text, names, quality, threads_of, why_text};
 use super::threads::{letters, of_joint};

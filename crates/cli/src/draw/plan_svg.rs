@@ -1,13 +1,13 @@
 //! The plan of one deployment as a picture: each worker has a color and its number on all its
 //! threads.
 
-use super::columns::counted;
 use super::picture::{Head, Mark, Picture, Sign, grouped, verdict};
 use super::plan_text::relaxed_line;
 use super::style::worker_color;
 use super::threads::{OnCpus, Thread, of_plan};
 use super::tree::summary;
 use crate::plan_command::Plan;
+use albacore_api::counted;
 
 /// Workers named one by one in the legend; of more, the numbers on the discs tell.
 const LEGEND_WORKERS_MAX: u16 = 16;

@@ -1,6 +1,7 @@
 //! A plan as text: how good it is, the machine core by core with the threads on every cpu, mains
 //! marked; then what moves and why, if that was asked.
 
+use albacore_api::counted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -8,7 +9,7 @@ use albacore_explain::Move;
 use albacore_mapping::{Proof, Relaxation};
 use albacore_topology::CpuId;
 
-use super::columns::{counted, listed, paragraph};
+use super::columns::{listed, paragraph};
 use super::cores_text::cores_text;
 use super::explanation::explanation_text;
 use super::rules_in_words::numbered;

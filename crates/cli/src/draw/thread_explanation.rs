@@ -1,10 +1,11 @@
 //! Why one thread is where it is, in sentences: what it would cost to sit elsewhere, cpus of which
 //! the same is true on one line.
 
+use albacore_api::counted;
 use albacore_explain::{Nearness, Place, ThreadExplanation};
 use albacore_mapping::{Mode, Slot};
 
-use super::columns::{counted, listed, paragraph, ranges};
+use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
 use crate::plan_command::Plan;
 

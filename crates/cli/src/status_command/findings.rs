@@ -3,6 +3,7 @@
 //! Only what the cluster itself says is repeated; the way out is ours. The order is that of cause before consequence: what the
 //! spec says, whether pods run, whether models load, whether threads are placed, whether the objective is met.
 
+use albacore_api::counted;
 use serde::Serialize;
 
 use super::report::{ConditionReport, DeploymentReport, PlacementReport, PodReport, State};
@@ -126,7 +127,10 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
         found.push(finding(about, reason.clone(), ""));
     }
     if let Some(threads) = of.quota_threads {
-        let says = format!("its cpu limit lets {threads} threads of each worker run at once");
+        let says = format!(
+            "its cpu limit lets {} of each worker run at once",
+            counted(threads, "thread")
+        );
         let way_out = "raise resources.limits.cpu to W x T cpus, or lower spec.threads";
         found.push(finding(about, says, way_out));
     }
@@ -140,7 +144,7 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
         found.push(finding(about, says, way_out));
     }
     if of.drift_cause.as_deref() == Some("ForeignWrite") {
-        let says = format!("{} masks were changed by another program", of.drifts);
+        let says = format!("another program changed {}", counted(of.drifts, "mask"));
         let way_out = "unset OMP_PROC_BIND, KMP_AFFINITY and taskset in the pod, or set \
                        spec.placement.policy: None";
         found.push(finding(about, says, way_out));

@@ -138,11 +138,14 @@ struct Wanted<'a> {
 
 /// Asks the cluster for everything that the report needs.
 fn look(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::Failed(format!("cannot start: {e}")))?;
-    runtime.block_on(ask(args, wanted))
+    runtime()?.block_on(ask(args, wanted))
+}
+
+/// What requests to a cluster run on.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build();
+    runtime.map_err(|e| Failure::Failed(format!("cannot start: {e}")))
 }
 
 async fn ask(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
@@ -202,7 +205,7 @@ async fn ask(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> 
 }
 
 /// What the person may read of a kind; else the reason goes to `unread`.
-async fn read<K: DeserializeOwned>(
+pub(crate) async fn read<K: DeserializeOwned>(
     cluster: &Cluster,
     kind: &ApiResource,
     namespace: Option<&str>,

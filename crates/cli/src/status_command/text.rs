@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use albacore_api::counted;
+
 use super::report::{DeploymentReport, PlacementReport, PodReport, Report, State, ThreadReport};
 
 /// The report as text; `is_asked_for_one` where one deployment was named, and so shown in full.
@@ -199,7 +201,8 @@ fn put_placement(text: &mut String, of: &PlacementReport, stem: &str) {
         line(
             text,
             format_args!(
-                "{stem}   its cpu limit lets {threads} threads of each worker run at once"
+                "{stem}   its cpu limit lets {} of each worker run at once",
+                counted(threads, "thread")
             ),
         );
     }

@@ -1,0 +1,295 @@
+//! `albacore upgrade --dry-run`: whose pods another version of the operator restarts.
+//!
+//! It reads what the controller decides by: the image in each pod template, the annotations of
+//! deployments and namespaces. The upgrade itself is done by whatever installed the operator.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use albacore_api::{InferenceDeployment, SERVER_CONTAINER, counted, server_image_of};
+use albacore_cluster::{ApiResource, Cluster, Key, PersonOptions};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Container, Namespace, PodTemplateSpec};
+use serde::Serialize;
+
+use crate::args::{Output, UpgradeArgs};
+use crate::failure::{Failure, sentence};
+use crate::print::print;
+use crate::status_command::{read, runtime};
+
+/// On the Deployment of pods: the deployment that it is of.
+const OF: &str = "albacore.dev/deployment";
+
+/// What selects controllers, whatever their release is called.
+const CONTROLLERS: &str =
+    "app.kubernetes.io/part-of=albacore,app.kubernetes.io/component=controller";
+
+/// What happens to a deployment.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    /// Its pods are restarted.
+    Roll,
+    /// It has the image already.
+    Current,
+    /// An annotation keeps its image.
+    Pinned,
+    /// Its server is the user's own.
+    OwnServer,
+    /// Its annotation, or its namespace's, names no image: the controller refuses it.
+    Invalid,
+}
+
+impl Action {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Roll => "roll",
+            Self::Current => "current",
+            Self::Pinned => "pinned",
+            Self::OwnServer => "own server",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// A deployment in an upgrade.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+struct Row {
+    namespace: String,
+    name: String,
+    /// Pods that run now.
+    pods: i32,
+    /// Image in force, if it is known.
+    image: Option<String>,
+    /// Image after the upgrade; `None` for a server of the user's own.
+    target: Option<String>,
+    action: Action,
+}
+
+/// What an upgrade does.
+#[derive(Serialize, Debug)]
+struct Upgrade {
+    server_image: String,
+    /// How many deployments roll at once; `None` where no controller says it.
+    max_concurrent_rollouts: Option<u32>,
+    /// Deployments whose pods are restarted.
+    rolls: usize,
+    /// Their pods.
+    pods: i32,
+    deployments: Vec<Row>,
+    /// What could not be read.
+    unread: Vec<String>,
+}
+
+/// The command.
+pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
+    if !args.dry_run {
+        return Err(Failure::Usage(
+            "upgrade only shows what an upgrade restarts: give --dry-run. The upgrade itself is \
+             `helm upgrade`, or `kubectl apply --server-side` of crds.yaml and install.yaml"
+                .to_owned(),
+        ));
+    }
+    let upgrade = runtime()?.block_on(look(args))?;
+    print(&match args.output {
+        Output::Json => serde_json::to_string(&upgrade)
+            .map(|text| text + "\n")
+            .map_err(|e| Failure::Broken(format!("a report is not JSON: {e}")))?,
+        Output::Text => text(&upgrade),
+        Output::Svg => {
+            let said = "--output svg: there is no picture of an upgrade; take text or json";
+            return Err(Failure::Usage(said.to_owned()));
+        }
+    })
+}
+
+async fn look(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
+    let options = PersonOptions {
+        kubeconfig: args.cluster.kubeconfig.clone(),
+        context: args.cluster.context.clone(),
+        manager: "kubectl-albacore",
+    };
+    let cluster = Cluster::connect_as_person(&options).await;
+    let cluster = cluster.map_err(|error| Failure::Failed(sentence(&error)))?;
+    let mut unread = Vec::new();
+    let workloads = ApiResource::erase::<Deployment>(&());
+    let controllers: Vec<Deployment> =
+        read(&cluster, &workloads, None, CONTROLLERS, &mut unread).await?;
+    let controller = controllers.iter().find_map(controller_of);
+    let image = match (
+        &args.server_image,
+        controller.and_then(argument("--server-image")),
+    ) {
+        (Some(image), _) => image.clone(),
+        (None, Some(installed)) => of_this_version(installed)?,
+        (None, None) => {
+            return Err(Failure::Usage(format!(
+                "--server-image: no controller of this cluster can be read, so name the image that \
+                 the upgrade brings, as in registry.albacore.dev/albacore/albacore-server:{}",
+                env!("CARGO_PKG_VERSION")
+            )));
+        }
+    };
+    let max = controller.and_then(argument("--max-concurrent-rollouts"));
+    let namespace = args.cluster.namespace.as_deref();
+    let kind = ApiResource::erase::<InferenceDeployment>(&());
+    let deployments = read(&cluster, &kind, namespace, "", &mut unread).await?;
+    let pods: Vec<Deployment> = read(&cluster, &workloads, namespace, OF, &mut unread).await?;
+    let kind = ApiResource::erase::<Namespace>(&());
+    let namespaces: Vec<Namespace> = read(&cluster, &kind, None, "", &mut unread).await?;
+    let rows = rows(&deployments, &pods, &namespaces, &image);
+    let rolled = || rows.iter().filter(|row| row.action == Action::Roll);
+    Ok(Upgrade {
+        server_image: image,
+        max_concurrent_rollouts: max.and_then(|max| max.parse().ok()),
+        rolls: rolled().count(),
+        pods: rolled().map(|row| row.pods).sum(),
+        deployments: rows,
+        unread,
+    })
+}
+
+fn container<'a>(template: &'a PodTemplateSpec, name: &str) -> Option<&'a Container> {
+    let containers = &template.spec.as_ref()?.containers;
+    containers.iter().find(|container| container.name == name)
+}
+
+fn controller_of(deployment: &Deployment) -> Option<&Container> {
+    container(&deployment.spec.as_ref()?.template, "controller")
+}
+
+/// Gives the value of an argument `name=value` of a container.
+fn argument(name: &str) -> impl Fn(&Container) -> Option<&str> {
+    move |container| {
+        let mut all = container.args.iter().flatten();
+        all.find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+/// The server of this program's version, from where `installed` comes from.
+fn of_this_version(installed: &str) -> Result<String, Failure> {
+    let version = env!("CARGO_PKG_VERSION");
+    let (path, name) = installed.rsplit_once('/').unwrap_or(("", installed));
+    match (installed.contains('@'), name.split_once(':')) {
+        (false, Some((name, _))) if path.is_empty() => Ok(format!("{name}:{version}")),
+        (false, Some((name, _))) => Ok(format!("{path}/{name}:{version}")),
+        _ => Err(Failure::Usage(format!(
+            "--server-image: the server that is installed ({installed}) has no tag, so its image \
+             of version {version} is not known: name it"
+        ))),
+    }
+}
+
+fn rows(
+    deployments: &[InferenceDeployment],
+    pods: &[Deployment],
+    namespaces: &[Namespace],
+    target: &str,
+) -> Vec<Row> {
+    let pods: BTreeMap<Key, &Deployment> = pods.iter().map(|d| (Key::of(d), d)).collect();
+    let of_namespace = |name: &str| {
+        let mut all = namespaces.iter();
+        let found = all.find(|n| n.metadata.name.as_deref() == Some(name))?;
+        found.metadata.annotations.as_ref()
+    };
+    let row = |deployment: &InferenceDeployment| {
+        let key = Key::of(deployment);
+        let pods = pods.get(&key).copied();
+        let template = pods
+            .and_then(|d| d.spec.as_ref())
+            .map(|spec| &spec.template);
+        let image = template.and_then(|t| container(t, SERVER_CONTAINER)?.image.clone());
+        let own = server_image_of(deployment.metadata.annotations.as_ref());
+        let theirs = server_image_of(of_namespace(&key.namespace));
+        let (target, action) = match (deployment.spec.is_built_in(), own, theirs) {
+            (false, ..) => (None, Action::OwnServer),
+            (_, Err(_), _) | (_, Ok(None), Err(_)) => (image.clone(), Action::Invalid),
+            (_, Ok(Some(pin)), _) | (_, Ok(None), Ok(Some(pin))) => {
+                (Some(pin.to_owned()), Action::Pinned)
+            }
+            (_, Ok(None), Ok(None)) if image.as_deref() == Some(target) => {
+                (image.clone(), Action::Current)
+            }
+            (_, Ok(None), Ok(None)) => (Some(target.to_owned()), Action::Roll),
+        };
+        let running = pods.and_then(|d| d.status.as_ref()?.replicas);
+        Row {
+            namespace: key.namespace,
+            name: key.name,
+            pods: running.unwrap_or_default(),
+            image,
+            target,
+            action,
+        }
+    };
+    let mut rows: Vec<Row> = deployments.iter().map(row).collect();
+    rows.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    rows
+}
+
+fn text(upgrade: &Upgrade) -> String {
+    let mut text = format!(
+        "server image {}: {} restarted, {}\n",
+        upgrade.server_image,
+        counted(upgrade.rolls, "deployment"),
+        counted(upgrade.pods, "pod")
+    );
+    if let Some(max) = upgrade.max_concurrent_rollouts {
+        let _ = writeln!(text, "at most {} at once", counted(max, "deployment")); // infallible
+    }
+    let width = |of: fn(&Row) -> usize| upgrade.deployments.iter().map(of).max().unwrap_or(0);
+    let name = width(|row| row.namespace.len() + 1 + row.name.len());
+    for row in &upgrade.deployments {
+        let key = format!("{}/{}", row.namespace, row.name);
+        let image = row.image.as_deref().unwrap_or("image not known");
+        let change = match (&row.target, row.action) {
+            (Some(target), Action::Roll | Action::Pinned) if row.image.as_ref() != Some(target) => {
+                format!("{image} -> {target}")
+            }
+            _ => image.to_owned(),
+        };
+        let pods = counted(row.pods, "pod");
+        let _ = writeln!(
+            text,
+            "{:10}  {key:name$}  {pods:>8}  {change}",
+            row.action.word()
+        ); // infallible
+    }
+    let own = upgrade
+        .deployments
+        .iter()
+        .any(|row| row.action != Action::Roll);
+    if own {
+        text.push_str(
+            "Own servers and pinned ones are restarted only if the new version changes the rest of \
+             the pod template.\n",
+        );
+    }
+    let unread: BTreeSet<&String> = upgrade.unread.iter().collect();
+    for sentence in unread {
+        let _ = writeln!(text, "not looked at: {sentence}"); // infallible
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_of_this_version_comes_from_the_same_place() {
+        let version = env!("CARGO_PKG_VERSION");
+        for (installed, image) in [
+            ("albacore-server:0", format!("albacore-server:{version}")),
+            (
+                "r.io:5000/a/server:0",
+                format!("r.io:5000/a/server:{version}"),
+            ),
+        ] {
+            assert_eq!(of_this_version(installed), Ok(image));
+        }
+        for installed in ["r.io:5000/server", "r.io/server@sha256:00"] {
+            assert!(matches!(of_this_version(installed), Err(Failure::Usage(_))));
+        }
+    }
+}
