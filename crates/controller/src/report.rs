@@ -133,6 +133,14 @@ pub(crate) fn happenings(
         let reason = stalled_reason(&now.reason);
         told.push(tell(Severity::Warning, reason, "Apply", now.message));
     }
+    if let Some(now) = changed("UpgradePending").filter(|now| now.reason == "Stuck") {
+        told.push(tell(
+            Severity::Warning,
+            "RolloutStuck",
+            "Apply",
+            now.message,
+        ));
+    }
     if let Some(now) = changed("ModelLoaded").filter(|now| now.reason == "LoadFailed") {
         told.push(tell(Severity::Warning, "LoadFailed", "Load", now.message));
     }

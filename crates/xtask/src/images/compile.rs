@@ -103,12 +103,8 @@ impl Compiler {
     pub(super) fn compile(&self, images: &[Image]) -> Result<Vec<PathBuf>> {
         let mut command = Command::new(cargo());
         command
-            .args(["build", "--locked", "--profile", PROFILE])
-            .args(["--target", &self.target])
+            .args(arguments(&self.target, images))
             .current_dir(&self.root);
-        for image in images {
-            command.args(["--package", image.package, "--bin", image.program]);
-        }
         // Settings of the caller's that would get into the program.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -177,6 +173,22 @@ impl Compiler {
     }
 }
 
+/// What cargo is told: one build of all programs.
+fn arguments<'a>(target: &'a str, images: &'a [Image]) -> Vec<&'a str> {
+    let mut all = vec![
+        "build",
+        "--locked",
+        "--profile",
+        PROFILE,
+        "--target",
+        target,
+    ];
+    for image in images {
+        all.extend(["--package", image.package, "--bin", image.program]);
+    }
+    all
+}
+
 /// musl on this machine's kind of cpu.
 pub(super) fn target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
@@ -207,4 +219,20 @@ pub(super) fn said(command: &mut Command) -> Result<String> {
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::IMAGES;
+    use super::*;
+
+    #[test]
+    fn one_build_makes_every_program() {
+        let told = arguments("target", &IMAGES);
+        assert_eq!(told.iter().filter(|word| **word == "build").count(), 1);
+        for image in &IMAGES {
+            assert!(told.windows(2).any(|w| w == ["--package", image.package]));
+            assert!(told.windows(2).any(|w| w == ["--bin", image.program]));
+        }
+    }
 }

@@ -172,6 +172,48 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     let deployment = root().join("manifests/examples/autoscaling/deployment.yaml");
     kubectl(&["apply", "-n", "default", "-f", deployment.to_str().unwrap()]);
 
+    // What an upgrade will restart is said before: its server runs another image than the chart's.
+    let running = json!({"status": {"serverImage": "r.io/albacore-server:old"}}).to_string();
+    let patch = [
+        "patch",
+        "-n",
+        "default",
+        "infd",
+        "fraud",
+        "--subresource=status",
+    ];
+    kubectl(&[&patch[..], &["--type=merge", "-p", &running]].concat());
+    let dry =
+        helm_release(&[&["upgrade", name, chart, "--dry-run=server"], &without[1..]].concat());
+    let row = "default/fraud (r.io/albacore-server:old)";
+    assert!(dry.contains("1 deployment runs another server"), "{dry}");
+    assert!(dry.contains(row), "{dry}");
+
+    // No kubelet is here to run the check; that it may run, and that helm waits for it, is seen.
+    let finish = std::thread::spawn(|| {
+        wait("the pod of helm test", || {
+            get(&["pod", "inference-albacore-check"]).is_ok()
+        });
+        let done = json!({"status": {"phase": "Succeeded"}}).to_string();
+        let pod = [
+            "patch",
+            "-n",
+            RELEASE_NAMESPACE,
+            "pod",
+            "inference-albacore-check",
+        ];
+        kubectl(
+            &[
+                &pod[..],
+                &["--subresource=status", "--type=merge", "-p", &done],
+            ]
+            .concat(),
+        );
+    });
+    let tested = helm_release(&["test", name]);
+    assert!(tested.contains("Succeeded"), "{tested}");
+    finish.join().unwrap();
+
     helm_release(&[&["upgrade", name, chart], &EVERYTHING[..], &agent].concat());
     let controller = get(&["deployment", "inference-albacore-controller"]).unwrap();
     assert_eq!(controller["spec"]["replicas"], 2);
@@ -263,6 +305,10 @@ fn the_plain_install_is_removed_without_the_definitions() {
         let objects = helm::objects(&text(name)).unwrap();
         let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
         assert!(!objects.iter().any(is_definition), "{name}");
+        assert!(
+            !objects.iter().any(|o| o["kind"] == "Pod"),
+            "{name}: a hook of Helm's"
+        );
         // Nor any object of ours whose removal takes others along, but for its own namespaces.
         let namespaces: Vec<&Value> = objects
             .iter()
