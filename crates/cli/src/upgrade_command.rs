@@ -8,13 +8,12 @@ use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, SERVER_CONTAINER, counted, server_image_of};
 use albacore_cluster::{ApiResource, Cluster, Key, PersonOptions};
+use albacore_command::{Failure, Output, print, print_json, sentence};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Namespace, PodTemplateSpec};
 use serde::Serialize;
 
-use crate::args::{Output, UpgradeArgs};
-use crate::failure::{Failure, sentence};
-use crate::print::print;
+use crate::args::UpgradeArgs;
 use crate::status_command::{read, runtime};
 
 /// On the Deployment of pods: the deployment that it is of.
@@ -91,16 +90,17 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
         ));
     }
     let upgrade = runtime()?.block_on(look(args))?;
-    print(&match args.output {
-        Output::Json => serde_json::to_string(&upgrade)
-            .map(|text| text + "\n")
-            .map_err(|e| Failure::Broken(format!("a report is not JSON: {e}")))?,
-        Output::Text => text(&upgrade),
-        Output::Svg => {
-            let said = "--output svg: there is no picture of an upgrade; take text or json";
-            return Err(Failure::Usage(said.to_owned()));
+    match args.output {
+        Output::Json => {
+            let json = serde_json::to_value(&upgrade);
+            let json = json.map_err(|e| Failure::Broken(format!("a report is not JSON: {e}")))?;
+            print_json(&json)
         }
-    })
+        Output::Text => print(&text(&upgrade)),
+        Output::Svg => Err(Failure::Usage(
+            "--output svg: there is no picture of an upgrade; take text or json".to_owned(),
+        )),
+    }
 }
 
 async fn look(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
@@ -155,7 +155,7 @@ fn container<'a>(template: &'a PodTemplateSpec, name: &str) -> Option<&'a Contai
 }
 
 fn controller_of(deployment: &Deployment) -> Option<&Container> {
-    container(&deployment.spec.as_ref()?.template, "controller")
+    container(&deployment.spec.template, "controller")
 }
 
 /// Gives the value of an argument `name=value` of a container.
@@ -195,9 +195,7 @@ fn rows(
     let row = |deployment: &InferenceDeployment| {
         let key = Key::of(deployment);
         let pods = pods.get(&key).copied();
-        let template = pods
-            .and_then(|d| d.spec.as_ref())
-            .map(|spec| &spec.template);
+        let template = pods.map(|d| &d.spec.template);
         let image = template.and_then(|t| container(t, SERVER_CONTAINER)?.image.clone());
         let own = server_image_of(deployment.metadata.annotations.as_ref());
         let theirs = server_image_of(of_namespace(&key.namespace));
@@ -255,11 +253,8 @@ fn text(upgrade: &Upgrade) -> String {
             row.action.word()
         ); // infallible
     }
-    let own = upgrade
-        .deployments
-        .iter()
-        .any(|row| row.action != Action::Roll);
-    if own {
+    let is_kept = |row: &Row| matches!(row.action, Action::OwnServer | Action::Pinned);
+    if upgrade.deployments.iter().any(is_kept) {
         text.push_str(
             "Own servers and pinned ones are restarted only if the new version changes the rest of \
              the pod template.\n",

@@ -142,7 +142,7 @@ fn an_upgrade_is_shown_before_it_restarts_anything() {
     for part in [
         format!("server image {target}: 2 deployments restarted, 0 pods"),
         "at most 2 deployments at once".to_owned(),
-        format!("bank/old     0 pods  r.io/server:0 -> {target}"),
+        format!("bank/old       0 pods  r.io/server:0 -> {target}"),
     ] {
         assert!(
             shown.out.contains(&part),

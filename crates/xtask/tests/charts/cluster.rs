@@ -1,5 +1,6 @@
 //! A real API server takes everything that is rendered, word for word, and helm installs, upgrades and removes it.
 
+use albacore_testbed::{ControlPlane, Options};
 use albacore_xtask::manifests::helm;
 use serde_json::{Value, json};
 
@@ -248,32 +249,50 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     kubectl(&["delete", "-n", "default", "inferencedeployment", "fraud"]);
 }
 
-/// The commands of docs/operate/install.md for what is there already.
+/// The commands of docs/operate/install.md for what is there already. On a control plane of its own:
+/// it removes namespaces and accounts that other tests use.
 #[test]
 fn helm_takes_over_what_a_former_release_or_kubectl_left() {
-    serve_prometheus_kinds();
-    namespace("helm-adopts");
+    let plane = ControlPlane::start(&Options::default()).unwrap();
     let chart = chart();
     let chart = chart.to_str().unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = plane.run(program, arguments).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(text(&output.stderr)),
+        }
+    };
+    let apply = |name: &str| {
+        let path = root().join("manifests").join(name);
+        let path = path.to_str().unwrap();
+        run("kubectl", &["apply", "--server-side", "-f", path]).unwrap();
+    };
     let helm = |arguments: &[&str]| {
-        let common = ["--namespace", "helm-adopts", "--set", "agent.enabled=false"];
-        run("helm", &[arguments, &common].concat())
+        let common = ["--namespace", "helm-adopts", "--create-namespace"];
+        let more = ["--set", "agent.enabled=false"];
+        run("helm", &[arguments, &common, &more].concat())
+    };
+    let uninstall = |name: &str, namespace: &str| {
+        run("helm", &["uninstall", name, "--namespace", namespace]).unwrap();
     };
     // The definitions are there, of kubectl or of a release of another name.
+    apply("crds.yaml");
+    let refused = helm(&["install", "first", chart]).unwrap_err();
+    assert!(refused.contains("invalid ownership metadata"), "{refused}");
+    helm(&["install", "first", chart, "--take-ownership"]).unwrap();
+    uninstall("first", "helm-adopts");
     let refused = helm(&["install", "second", chart]).unwrap_err();
     assert!(refused.contains("invalid ownership metadata"), "{refused}");
     helm(&["install", "second", chart, "--take-ownership"]).unwrap();
-    run("helm", &["uninstall", "second", "-n", "helm-adopts"]).unwrap();
+    uninstall("second", "helm-adopts");
     // Without the definitions nothing has to be taken over.
     helm(&["install", "third", chart, "--set", "crds.install=false"]).unwrap();
-    run("helm", &["uninstall", "third", "-n", "helm-adopts"]).unwrap();
+    uninstall("third", "helm-adopts");
 
     // Over the plain install: the release `albacore` in its namespace has the same names.
-    for name in ["crds.yaml", "install.yaml"] {
-        let path = root().join("manifests").join(name);
-        let path = path.to_str().unwrap();
-        kubectl(&["apply", "--server-side", "--force-conflicts", "-f", path]);
-    }
+    apply("install.yaml");
     let install = [
         "install",
         "albacore",
@@ -292,10 +311,8 @@ fn helm_takes_over_what_a_former_release_or_kubectl_left() {
         "deployment",
         "albacore-controller",
     ];
-    let by = kubectl(&[&arguments[..], &["-o", manager]].concat());
+    let by = run("kubectl", &[&arguments[..], &["-o", manager]].concat()).unwrap();
     assert_eq!(by, "Helm");
-    let arguments = ["uninstall", "albacore", "--namespace", "albacore-system"];
-    run("helm", &arguments).unwrap();
 }
 
 #[test]
