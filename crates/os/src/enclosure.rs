@@ -6,7 +6,7 @@
 //! cgroup is spelled for this reader. Whatever is spelled so, or so and further down, is inside, nothing else.
 
 use crate::cgroup::parse_membership;
-use crate::kubepods::{is_directory_below, read_procs, tree_of};
+use crate::kubepods::{is_blind, is_directory_below, read_procs, tree_of};
 use crate::read::read_text;
 use crate::{Cgroup, HostRoot, OsError, Pid, Tid};
 
@@ -27,10 +27,10 @@ impl Enclosure {
         if !is_directory_below(&cgroup.mount, &cgroup.directory) {
             return Ok(None);
         }
-        let mut is_blind = false;
+        let mut all = Vec::new();
         for directory in tree_of(cgroup)? {
             let listed = read_procs(&directory)?;
-            is_blind |= listed.contains(&Pid(0));
+            all.extend_from_slice(&listed);
             if !listed.contains(&member) {
                 continue;
             }
@@ -51,7 +51,7 @@ impl Enclosure {
                 spelling,
             }));
         }
-        if is_blind && !host.is_live() {
+        if is_blind(host, cgroup, &all) && !host.is_live() {
             return Self::by_name(host, cgroup, member);
         }
         Ok(None)

@@ -20,7 +20,7 @@ mod spelling;
 
 pub use isolation::{Isolation, Neighbors};
 pub use members::{Members, read_members};
-pub(crate) use members::{read_procs, tree_of};
+pub(crate) use members::{is_blind, read_procs, tree_of};
 use spelling::{ContainerNames, is_kubepods};
 
 /// The directories in which a kubelet keeps its pods.

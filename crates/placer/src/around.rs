@@ -32,7 +32,8 @@ impl Subject {
         self.around.quota = quota;
         self.around.is_known = true;
         let members = enclosure.cgroup().read_processes()?;
-        let is_stranger = |pid: &&Pid| self.tree.get(**pid).is_none();
+        // 0 is a process of another pid namespace: nothing tells whether it is one of the tree.
+        let is_stranger = |pid: &&Pid| pid.0 != 0 && self.tree.get(**pid).is_none();
         self.around.entered = members.iter().filter(is_stranger).count();
         let threads = self.threads_within_quota();
         let is_other = threads != self.policy.threads;

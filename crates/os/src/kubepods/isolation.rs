@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use albacore_topology::CpuSet;
 
-use super::Kubepods;
-use crate::{Cgroup, HostRoot, OsError, read_comm, read_online};
+use super::{Kubepods, is_blind};
+use crate::{HostRoot, OsError, Pid, read_comm, read_online};
 
 /// How much of its cpus a container has for itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,9 +45,18 @@ impl Neighbors {
     /// # Errors
     /// A file cannot be read. Containers that end meanwhile are passed over.
     pub fn read(host: &HostRoot, kubepods: &Kubepods) -> Result<Self, OsError> {
-        let mut containers = Vec::new();
+        let mut listed = Vec::new();
         for cgroup in kubepods.containers()? {
-            if is_idle(host, &cgroup)? {
+            let pids = cgroup.read_processes()?;
+            listed.push((cgroup, pids));
+        }
+        // Who sees no process in any container is in another pid namespace and claims less.
+        let sees_none = listed
+            .iter()
+            .all(|(cgroup, pids)| is_blind(host, cgroup, pids));
+        let mut containers = Vec::new();
+        for (cgroup, pids) in listed {
+            if !sees_none && is_idle(host, &pids) {
                 continue;
             }
             match cgroup.read_effective(host) {
@@ -76,13 +85,12 @@ impl Neighbors {
     }
 }
 
-/// True for a cgroup without processes, or with a sandbox's alone.
-fn is_idle(host: &HostRoot, cgroup: &Cgroup) -> Result<bool, OsError> {
-    let pids = cgroup.read_processes()?;
-    Ok(match pids.as_slice() {
+/// True for the processes of a cgroup without any, or with a sandbox's alone.
+fn is_idle(host: &HostRoot, pids: &[Pid]) -> bool {
+    match pids {
         [] => true,
         // Who gives himself that name in a container of one process is overlooked in a report, no more.
         [pid] if pid.0 != 0 => read_comm(host, *pid).is_ok_and(|comm| comm == "pause"),
         _ => false,
-    })
+    }
 }

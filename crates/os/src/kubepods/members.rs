@@ -1,4 +1,8 @@
 //! The processes of a container.
+//!
+//! A reader in another pid namespace than the container's (an agent that only observes has no host
+//! pid namespace) cannot take them from `cgroup.procs`: cgroup v2 lists each as 0, v1 leaves them
+//! out. Such a reader finds them in the node's procfs, by the path in `/proc/PID/cgroup`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +12,7 @@ use crate::cgroup::parse_membership;
 use crate::limits::{CGROUPS_MAX, TASKS_MAX};
 use crate::process::numbers_in;
 use crate::read::{read_text, read_text_if_present};
-use crate::{Cgroup, HostRoot, OsError, Pid, read_stat};
+use crate::{Cgroup, CgroupVersion, HostRoot, OsError, Pid, read_stat};
 
 /// The processes of a container, as one look found them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,7 +32,7 @@ pub struct Members {
 /// A directory cannot be read.
 pub fn read_members(host: &HostRoot, container: &Container) -> Result<Members, OsError> {
     let listed = container.cgroup.read_processes()?;
-    let pids = if listed.iter().any(|pid| pid.0 == 0) {
+    let pids = if is_blind(host, &container.cgroup, &listed) {
         scan(host, container)?
     } else {
         listed
@@ -45,6 +49,13 @@ pub fn read_members(host: &HostRoot, container: &Container) -> Result<Members, O
         }
     }
     Ok(Members::of(&found))
+}
+
+/// Whether what the kernel lists of a cgroup may lack processes, or their numbers, because they are
+/// in another pid namespace than this reader. On v1 that looks like a cgroup without processes.
+pub(crate) fn is_blind(host: &HostRoot, cgroup: &Cgroup, listed: &[Pid]) -> bool {
+    let is_left_out = cgroup.version == CgroupVersion::V1 && listed.is_empty() && !host.is_live();
+    listed.contains(&Pid(0)) || is_left_out
 }
 
 impl Members {
@@ -78,8 +89,8 @@ impl Members {
 }
 
 impl Cgroup {
-    /// The processes in it and below it, as the kernel lists them: 0 for those that have no number in this pid
-    /// namespace. At most 65,536.
+    /// The processes in it and below it, as the kernel lists them. Those without a number in this
+    /// pid namespace are 0 on cgroup v2 and missing on v1. At most 65,536.
     ///
     /// # Errors
     /// A directory cannot be read; one that is gone has no processes.

@@ -121,7 +121,12 @@ fn processes_of_another_pid_namespace_are_found_by_what_their_cgroup_file_says()
     for sample in &SAMPLES {
         let node = Node::of(sample);
         node.group(sample.path, "");
-        node.group(&join(sample.path, sample.inner), "0\n0\n");
+        // v2 lists processes without numbers, v1 lists none.
+        let listed = match node.mount == node.host.cgroup {
+            true => "0\n0\n",
+            false => "",
+        };
+        node.group(&join(sample.path, sample.inner), listed);
         node.process(700, 90, 5000, sample.seen);
         node.process(701, 700, 5001, sample.seen);
         let (other_pod, other) = ("ffffffff-0000-4000-8000-00000000beef", "f".repeat(64));
@@ -231,6 +236,9 @@ fn the_level_of_isolation_is_what_the_cpusets_of_the_others_leave() {
     fs::write(node.host.proc.join("20/comm"), "pause\n").unwrap();
     node.group(&path(3), "");
     assert_eq!(level(["0-3", "0-7", "0-7", "4-5"]), Isolation::Exclusive);
+    // From another pid namespace no container has processes: then all of them count.
+    (1..=4).for_each(|n| drop(node.group(&path(n), "")));
+    assert_eq!(level(["0-3", "4-7", "0-7", "4-5"]), Isolation::SharedPool);
 }
 
 /// Paths near the right one: its parts, parts of others, and what separates them.
