@@ -159,6 +159,27 @@ fn an_observer_plans_and_tells_and_writes_nothing() {
 }
 
 #[test]
+fn an_edit_to_observe_gives_masks_back_once_and_writes_nothing_more() {
+    let folder = Folder::new("released");
+    let mut run = Running::start(&placement(&folder, "policy: Tuna"), &json_args());
+    let pinned = run.placed("tuna");
+    placement(&folder, "enforcement: Observe");
+    let restored = run.until("restored", |e| e["event"] == "restored");
+    assert_eq!(
+        (&restored["threads"], &restored["errors_total"]),
+        (&4.into(), &0.into())
+    );
+    run.listen_for(Duration::from_secs(1));
+    for tid in pinned.tids() {
+        assert_eq!(mask(tid), Some(whole()));
+    }
+    assert_eq!(run.told("restored").count(), 1);
+    placement(&folder, "policy: Tuna");
+    run.placed("tuna").assert_kernel_agrees();
+    end_well(run, "TERM");
+}
+
+#[test]
 fn a_main_thread_may_have_the_cpus_of_its_worker() {
     let folder = Folder::new("mains");
     let mut run = Running::start(&folder.fraud(""), &json_args());

@@ -50,7 +50,7 @@ pub(crate) fn of_report(report: &Report) -> Value {
         ),
         Report::PolicySet { .. } => event("policy_set", json!({})),
         Report::SubjectGone { .. } => event("server_gone", json!({})),
-        Report::Restored(restored) => event(
+        Report::Released { restored, .. } | Report::Restored(restored) => event(
             "restored",
             json!({
                 "threads": restored.count,
@@ -162,6 +162,7 @@ fn of_thread(report: &Report) -> Value {
         | Report::PolicySet { .. }
         | Report::SubjectGone { .. }
         | Report::Failed { .. }
+        | Report::Released { .. }
         | Report::Restored(_) => of_report(report),
     }
 }

@@ -160,6 +160,14 @@ pub enum Report {
         /// Which.
         subject: SubjectId,
     },
+    /// Enforcement changed from Enforce to Observe: the subject's masks were given back once, and
+    /// none is written from now on.
+    Released {
+        /// Of which subject.
+        subject: SubjectId,
+        /// What was given back.
+        restored: Restored,
+    },
     /// Masks were given back.
     Restored(Restored),
     /// Something cannot be done now; it is tried again, and told again only once it went well in between.
@@ -191,6 +199,9 @@ pub struct Figures {
     pub drifts: u64,
     /// Workers that replaced another.
     pub respawns: u64,
+    /// How often the masks of all threads of all subjects have been read back. Stands still while
+    /// they cannot be read.
+    pub sweeps: u64,
     /// Birth to verified mask of threads of respawned workers.
     pub respawn_micros: Histogram,
     /// Birth to verified mask of threads out of the blue.

@@ -69,6 +69,8 @@ pub(crate) struct Subject {
     retries: u32,
     /// The kernel forbade a write: no more are tried before the policy is set anew.
     pub(crate) is_refused: bool,
+    /// Masks are to be given back once: its policy asked to enforce before and asks to observe now.
+    is_releasing: bool,
     pub(crate) is_dirty: bool,
     /// Something was born on the machine since the children were last listed.
     pub(crate) has_unseen_children: bool,
@@ -133,12 +135,15 @@ impl Subject {
             retry_at: None,
             retries: 0,
             is_refused: false,
+            is_releasing: false,
             is_dirty: true,
             has_unseen_children: true,
         })
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
+        let enforced = self.policy.enforcement == Enforcement::Enforce || self.is_releasing;
+        self.is_releasing = enforced && policy.enforcement == Enforcement::Observe;
         self.asked = policy.clone();
         self.policy = policy;
         self.policy.threads = self.threads_within_quota();
@@ -245,6 +250,10 @@ impl Subject {
     pub(crate) fn converge(&mut self, around: &mut Surroundings<'_>) -> Result<(), PlacerError> {
         self.is_dirty = false;
         self.retry_at = None;
+        if std::mem::take(&mut self.is_releasing) {
+            let (subject, restored) = (self.id, self.restore(around));
+            (around.report)(&Report::Released { subject, restored });
+        }
         for _ in 0..PASSES_MAX {
             self.cpuset.settle();
             let observation = self.observe(around)?;

@@ -5,8 +5,10 @@ mod swarm;
 
 use std::time::Duration;
 
+use albacore_os::Tid;
 use albacore_placer::{BirthKind, Report, RowState};
 use albacore_plan::{Cause, Enforcement, MainThread, Placement, Source};
+use albacore_topology::CpuSet;
 use swarm::{Run, Swarm, cpus, mask_of, own_cpus, policy, tasks_of, taskset, threads_of, tree_of};
 
 fn kill(pid: albacore_os::Pid) {
@@ -334,6 +336,59 @@ fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
             .iter()
             .all(|r| !matches!(r, Report::Drift { cause, .. } if cause.is_reversal()))
     );
+}
+
+#[test]
+fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
+    let server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    let handle = run.placer.handle();
+    let with = |enforcement| albacore_plan::Policy {
+        enforcement,
+        ..policy(2, 2)
+    };
+    let is_free = |tid: &Tid| mask_of(*tid) == Some(own_cpus());
+    handle
+        .set_policy(run.subject, with(Enforcement::Observe))
+        .unwrap();
+    run.until("given back", |_| {
+        threads_of(server.pid()).iter().all(is_free)
+    });
+    let released: Vec<usize> = run
+        .reports
+        .iter()
+        .filter_map(|report| match report {
+            Report::Released { restored, .. } => Some(restored.count),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(released, [4]);
+
+    // From now on nothing is written: neither over what somebody else wrote, nor for a new worker,
+    // nor at a change of the policy that leaves it observing.
+    let calls = run.calls();
+    let (thread, cpu) = (run.rows()[0].tid.unwrap(), own_cpus().first().unwrap());
+    let foreign: CpuSet = [cpu].into_iter().collect();
+    taskset(thread, &foreign);
+    let killed = run.rows()[2].pid.unwrap();
+    kill(killed);
+    run.until("another worker", |run| {
+        let now = run.rows()[2].pid;
+        now.is_some() && now != Some(killed)
+    });
+    let compact = albacore_plan::Policy {
+        mode: albacore_mapping::Mode::Compact,
+        ..with(Enforcement::Observe)
+    };
+    handle.set_policy(run.subject, compact).unwrap();
+    run.for_a_while(Duration::from_millis(500));
+    assert_eq!(mask_of(thread), Some(foreign));
+    assert_eq!(run.calls(), calls);
+    handle
+        .set_policy(run.subject, with(Enforcement::Enforce))
+        .unwrap();
+    run.until_placed();
 }
 
 #[test]

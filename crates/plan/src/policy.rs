@@ -18,7 +18,7 @@ pub enum Placement {
 pub enum Enforcement {
     /// Masks are written and kept.
     Enforce,
-    /// Everything is done but writing.
+    /// Everything is done but writing. What was written before is given back once.
     Observe,
 }
 

@@ -59,6 +59,7 @@ impl Placer {
             }
             subject.note_verified();
         }
+        self.figures.sweeps += 1;
         Ok(differs)
     }
 
@@ -80,9 +81,10 @@ impl Placer {
             }
             if left == 0 {
                 self.sweep.at = Some((id, at));
-                break;
+                return Ok((SWEEP_SLICE, differs));
             }
         }
+        self.figures.sweeps += 1;
         Ok((SWEEP_SLICE - left, differs))
     }
 
