@@ -139,6 +139,11 @@ impl Known {
             };
             told.push(warning("ForeignPinning", "Verify", note));
         }
+        let released = story.released.0.saturating_sub(self.story.released.0);
+        let failed = story.released.1.saturating_sub(self.story.released.1);
+        if released + failed > 0 {
+            told.push(given_back(released, failed, "enforcement is Observe"));
+        }
         let widened = more(|s| s.widened);
         if widened > 0 {
             let note = format!(
@@ -220,15 +225,18 @@ pub(crate) fn restored(
     errors: usize,
     why: &str,
 ) -> Happening {
+    given_back(count, errors, why).of(regarding)
+}
+
+fn given_back(count: usize, errors: usize, why: &str) -> Told {
     let note = match errors {
         0 => format!("{} given back: {why}", counted(count, "mask")),
         n => format!("{} given back, {n} failed: {why}", counted(count, "mask")),
     };
-    let told = match errors {
+    match errors {
         0 => normal("PlacementRestored", "Restore", note),
         _ => warning("PlacementRestored", "Restore", note),
-    };
-    told.of(regarding)
+    }
 }
 
 #[cfg(test)]

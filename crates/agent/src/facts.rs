@@ -3,6 +3,7 @@
 use albacore_api::Isolation;
 use albacore_placer::{Row, RowState, SubjectState};
 use albacore_plan::{Enforcement, Note};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::journal::{BIRTH_ENDS_MS, Story};
 use crate::locate::Absence;
@@ -66,6 +67,8 @@ pub(crate) struct Facts {
     pub(crate) drifts: u64,
     /// The node.
     pub(crate) health: Health,
+    /// When all masks were last read back.
+    pub(crate) verified_at: Option<Time>,
 }
 
 /// What the slots of a pod come to.

@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use albacore_api::PodPlacement;
 use albacore_os::{Cgroup, HostRoot};
 use albacore_placer::{
     ControlError, Handle, Pending, PlacerError, Restored, SubjectConfig, SubjectId,
 };
-use albacore_plan::Policy;
+use albacore_plan::{Enforcement, Policy};
 
 use crate::limits::{ANSWER_TIME_MAX, LOOK_PAUSE_MAX, LOOK_PAUSE_MIN, ORDERS_MAX};
 use crate::locate::{Absence, locate};
@@ -112,6 +113,8 @@ pub(crate) struct Fleet {
     present: BTreeMap<String, Present>,
     looks: BTreeMap<String, Look>,
     waiting: Vec<Waiting>,
+    /// Pods whose masks a former life had written.
+    former: Vec<PodPlacement>,
 }
 
 impl Fleet {
@@ -122,7 +125,13 @@ impl Fleet {
             present: BTreeMap::new(),
             looks: BTreeMap::new(),
             waiting: Vec::new(),
+            former: Vec::new(),
         }
+    }
+
+    /// Takes over from a former life, which had written the masks of these pods.
+    pub(crate) fn follow_on(&mut self, former: Vec<PodPlacement>) {
+        self.former = former;
     }
 
     /// The pods that the placer has, by uid.
@@ -188,7 +197,9 @@ impl Fleet {
             }
         }
         self.take_answers(ANSWER_TIME_MAX, now);
-        turn.is_unfinished |= !self.waiting.is_empty();
+        let is_other = |step| matches!(step, Step::SetPolicy(..));
+        turn.is_unfinished |=
+            !self.waiting.is_empty() || steps(wishes, &self.present).into_iter().any(is_other);
         turn
     }
 
@@ -218,9 +229,17 @@ impl Fleet {
         {
             return true;
         }
-        let Some((container, config)) = self.look(wish, now) else {
+        let Some((container, mut config)) = self.look(wish, now) else {
             return true;
         };
+        let key = &wish.pod.key;
+        let is_it = |pod: &PodPlacement| pod.is_of(&key.namespace, &key.name, &wish.pod.uid);
+        if let Some(at) = self.former.iter().position(is_it) {
+            // What is only to be observed now is taken over first: the change of its policy that
+            // follows gives its masks back, as if the former life had seen it.
+            self.former.swap_remove(at);
+            config.policy.enforcement = Enforcement::Enforce;
+        }
         let (policy, cgroup) = (config.policy.clone(), config.cgroup.clone());
         match (handle.add(config), cgroup) {
             (Ok(answer), Some(cgroup)) => {

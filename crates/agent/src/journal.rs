@@ -31,6 +31,9 @@ pub(crate) struct Story {
     pub(crate) failures: u64,
     /// Why the last of them.
     pub(crate) failure: Option<String>,
+    /// Masks that were given back because enforcement changed to Observe, and masks that could not
+    /// be.
+    pub(crate) released: (usize, usize),
     /// Whether its plan is proven best.
     pub(crate) optimal: Option<bool>,
 }
@@ -91,6 +94,11 @@ impl Journal {
                 let story = self.story(*subject);
                 story.failures += 1;
                 story.failure = Some(reason.clone());
+            }
+            Report::Released { subject, restored } => {
+                let story = self.story(*subject);
+                story.released.0 += restored.count;
+                story.released.1 += restored.errors_total;
             }
             Report::SubjectGone { subject } => self.gone.push(*subject),
             // Tables and counts say these.

@@ -24,8 +24,8 @@ use crate::health::{SelfTest, health};
 use crate::heartbeat::Heartbeat;
 use crate::journal::{Journal, Story};
 use crate::limits::{
-    ANSWER_TIME_MAX, FAREWELL_TIME_MAX, GATHER, PLACER_PAUSE_MAX, STRAIN_PERIOD, TABLE_PAUSE,
-    TABLE_PERIOD, TURN_PERIOD,
+    ANSWER_TIME_MAX, FAREWELL_TIME_MAX, FORMER_TIME_MAX, GATHER, PLACER_PAUSE_MAX, STRAIN_PERIOD,
+    TABLE_PAUSE, TABLE_PERIOD, TURN_PERIOD,
 };
 use crate::metrics::Counts;
 use crate::placing::{Placing, SharedJournal, Wake, category};
@@ -65,10 +65,14 @@ pub(crate) struct Keeper {
     states: BTreeMap<SubjectId, SubjectState>,
     rows_at: Option<Instant>,
     rows_version: u64,
+    /// How often all masks had been read when that was last looked at, and the time of that look.
+    sweeps: u64,
+    verified_at: Option<Time>,
     strains: Strains,
     strains_at: Option<Instant>,
     is_unfinished: bool,
     is_unsynced: bool,
+    begun: Instant,
     topology: u64,
     reporter: Reporter,
     teller: Teller,
@@ -97,10 +101,13 @@ impl Keeper {
             states: BTreeMap::new(),
             rows_at: None,
             rows_version: 0,
+            sweeps: 0,
+            verified_at: None,
             strains: Strains::default(),
             strains_at: None,
             is_unfinished: true,
             is_unsynced: true,
+            begun: Instant::now(),
             topology: 0,
             reporter: Reporter::default(),
             teller: Teller::default(),
@@ -146,6 +153,18 @@ impl Keeper {
 
     fn turn(&mut self, has_news: bool, now: Instant) {
         let has_news = has_news || self.is_unsynced;
+        if self.is_unsynced && self.setup.view.is_synced() {
+            match self.setup.view.former() {
+                Some(former) if self.may_write() => self.fleet.follow_on(former),
+                Some(_) => {}
+                None if now.duration_since(self.begun) < FORMER_TIME_MAX => {
+                    self.heart
+                        .beat(&self.setup.heartbeat, "waits for its own report", now);
+                    return;
+                }
+                None => tracing::warn!("the report of a former life cannot be read"),
+            }
+        }
         if !self.setup.view.is_synced() {
             // Nothing is placed and nothing given back before it is known what is wished for.
             self.is_unsynced = true;
@@ -164,6 +183,12 @@ impl Keeper {
         }
         self.feed(now);
         self.heart.beat(&self.setup.heartbeat, "works", now);
+    }
+
+    /// Whether this process may write masks at all, whatever it is asked to do.
+    fn may_write(&self) -> bool {
+        let flag = self.test.enforcement(&self.setup.host, self.setup.flag);
+        flag == Enforcement::Enforce
     }
 
     /// Tells params what is new, or again what is so.
@@ -187,6 +212,7 @@ impl Keeper {
             tracing::error!("the placer has ended by itself; a new one adopts what it pinned");
             self.placing = None;
             self.fleet.forget_all();
+            self.sweeps = 0;
             self.rows.clear();
             *self.journal.lock() = Journal::default();
         }
@@ -315,10 +341,22 @@ impl Keeper {
             && let Ok(figures) = figures.wait(ANSWER_TIME_MAX)
         {
             self.setup.counts.note(&figures);
+            self.note_verification(figures.sweeps);
         }
         let is_new = rows != self.rows || version != self.rows_version;
         (self.rows, self.rows_at, self.rows_version) = (rows, Some(now), version);
         is_new
+    }
+
+    /// The placer has read all masks so often: time passes as verified only where that is more than
+    /// before.
+    fn note_verification(&mut self, sweeps: u64) {
+        if sweeps != self.sweeps {
+            self.sweeps = sweeps;
+            let now = Timestamp::now();
+            // Whole seconds: what Kubernetes keeps of a time.
+            self.verified_at = Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
+        }
     }
 
     /// Reads quotas and isolation of all pods once a period; true if it did.
@@ -372,6 +410,7 @@ impl Keeper {
             births: journal.births,
             drifts: journal.drifts,
             health,
+            verified_at: self.verified_at.clone(),
         }
     }
 

@@ -33,6 +33,7 @@ impl Reporter {
         let pods = facts.pods.iter().take(PODS_MAX);
         let mut status = NodePlacementStatus {
             conditions: self.conditions.clone(),
+            last_verification_time: facts.verified_at.clone(),
             topology: Some(format!("{:016x}", facts.topology)),
             drifts: count(facts.drifts),
             births: births(&facts.births),
@@ -71,6 +72,7 @@ impl Reporter {
             quota_threads: pod.quota_threads().map(i32::from),
             cpuset: cpuset.map(ToString::to_string),
             isolation: pod.strain.isolation,
+            observed: pod.is_present && !pod.is_enforced(),
             plan: pod.plan_hash(topology).map(|plan| format!("{plan:08x}")),
             since: self.since.get(&pod.wish.pod.uid).map(|(_, at)| at.clone()),
             drift: pod.story.cause.map(|cause| Drift {
@@ -265,17 +267,39 @@ pub(crate) fn bytes(status: &NodePlacementStatus) -> usize {
     serde_json::to_vec(status).map_or(0, |json| json.len())
 }
 
-/// Whether two statuses differ in counters alone, which can wait.
-pub(crate) fn differ_in_figures_only(
-    before: &NodePlacementStatus,
-    after: &NodePlacementStatus,
-) -> bool {
-    let bare = |status: &NodePlacementStatus| NodePlacementStatus {
-        drifts: 0,
-        births: Vec::new(),
+/// What two statuses differ in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Difference {
+    /// Nothing.
+    None,
+    /// The time of the last verification alone.
+    Time,
+    /// That and counters, which can wait.
+    Figures,
+    /// Anything else.
+    Placement,
+}
+
+/// What `after` says that `before` does not.
+pub(crate) fn difference(before: &NodePlacementStatus, after: &NodePlacementStatus) -> Difference {
+    let without_time = |status: &NodePlacementStatus| NodePlacementStatus {
+        last_verification_time: None,
         ..status.clone()
     };
-    before != after && bare(before) == bare(after)
+    let without_figures = |status: &NodePlacementStatus| NodePlacementStatus {
+        drifts: 0,
+        births: Vec::new(),
+        ..without_time(status)
+    };
+    if before == after {
+        Difference::None
+    } else if without_time(before) == without_time(after) {
+        Difference::Time
+    } else if without_figures(before) == without_figures(after) {
+        Difference::Figures
+    } else {
+        Difference::Placement
+    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use albacore_api::{InferenceDeployment, NodePlacement};
+use albacore_api::{InferenceDeployment, NodePlacement, NodePlacementStatus, PodPlacement};
 use albacore_cluster::{ApiResource, Change, Cluster, Gates, Key, Shutdown, Watch, WatchOptions};
 use albacore_plan::Enforcement;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Pod};
@@ -81,8 +81,9 @@ pub(crate) struct View {
     pods: Watch<Pod>,
     deployments: Watch<InferenceDeployment>,
     nodes: Watch<Node>,
-    /// Held for what it does when the node's report is deleted.
-    _report: Watch<NodePlacement>,
+    /// Watched for what a former life told, and to write it again when it is deleted.
+    report: Watch<NodePlacement>,
+    former: Arc<OnceLock<Vec<PodPlacement>>>,
     deletions: Arc<AtomicU64>,
     readable: Readable,
 }
@@ -113,7 +114,9 @@ impl View {
         nodes.trim = trim_node;
         let mut reports = WatchOptions::new("report", ApiResource::erase::<NodePlacement>(&()));
         reports.fields = format!("metadata.name={node_name}");
-        reports.trim = |report: &mut NodePlacement| report.status = None;
+        reports.trim = trim_report;
+        let former = Arc::new(OnceLock::new());
+        let told = former.clone();
         let deletions = Arc::new(AtomicU64::new(0));
         let deleted = deletions.clone();
         let on_report = bell.clone();
@@ -128,12 +131,18 @@ impl View {
                 on_deployment.ring_for_cluster();
             }),
             nodes: cluster.watch(nodes, gates, shutdown, move |_| on_node.ring_for_cluster()),
-            _report: cluster.watch(reports, gates, shutdown, move |change| {
-                if let Change::Gone(_) = change {
+            report: cluster.watch(reports, gates, shutdown, move |change| match change {
+                Change::Applied { new, .. } => {
+                    // The first one is a former life's: this one writes none before it is known.
+                    told.get_or_init(|| new.status.clone().unwrap_or_default().pods);
+                }
+                Change::Gone(_) => {
                     deleted.fetch_add(1, Ordering::AcqRel);
                     on_report.ring_for_cluster();
                 }
+                Change::Malformed(_) => {}
             }),
+            former,
             deletions,
             readable,
         }
@@ -143,6 +152,13 @@ impl View {
     /// written whether it is watched or not.
     pub(crate) fn is_synced(&self) -> bool {
         self.pods.is_synced() && self.deployments.is_synced() && self.nodes.is_synced()
+    }
+
+    /// The pods whose masks a former life of this agent had written when it reported last; `None`
+    /// before that is known.
+    pub(crate) fn former(&self) -> Option<Vec<PodPlacement>> {
+        let is_known = self.report.is_synced();
+        is_known.then(|| self.former.get().cloned().unwrap_or_default())
     }
 
     /// Returns when [`View::is_synced`].
@@ -238,6 +254,16 @@ fn remember(known: &Readable, change: Change<InferenceDeployment>) {
             );
         }
     }
+}
+
+/// Keeps of a report the pods with masks that its writer had written.
+fn trim_report(report: &mut NodePlacement) {
+    let mut pods = report.status.take().unwrap_or_default().pods;
+    pods.retain(|pod| pod.verified > 0 && !pod.observed);
+    report.status = Some(NodePlacementStatus {
+        pods,
+        ..NodePlacementStatus::default()
+    });
 }
 
 /// Keeps of a node its name and our annotation.

@@ -1,14 +1,21 @@
 //! Writes the status of this node's NodePlacement where it changed: after a pause with jitter, the newest only.
+//!
+//! Where nothing but the time of the last verification changed, that field alone is written, every
+//! 30 to 35 s. Any other write carries the time as well, so a settled node makes one small request
+//! in 30 s and no other.
 
 use std::time::{Duration, Instant};
 
 use albacore_api::{NodePlacement, NodePlacementStatus};
-use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, jitter};
+use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, Key, jitter};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::limits::{FIGURES_PAUSE, STATUS_JITTER, STATUS_PAUSE, WRITE_RETRY_MAX, WRITE_RETRY_MIN};
-use crate::status::differ_in_figures_only;
+use crate::limits::{
+    FIGURES_PAUSE, RENEWAL_JITTER, RENEWAL_PAUSE, STATUS_JITTER, STATUS_PAUSE, WRITE_REFUSED_PAUSE,
+    WRITE_RETRY_MAX, WRITE_RETRY_MIN,
+};
+use crate::status::{Difference, difference};
 
 /// A status that is to be written; the uid of the node once it is known, for its NodePlacement goes with it; and how
 /// often that was deleted by somebody.
@@ -90,16 +97,22 @@ impl Writer {
         let Some(written) = &self.written else {
             return Some(Duration::ZERO);
         };
-        let is_gone = wish.deletions != self.deletions;
-        if written == status && !is_gone {
-            return None;
-        }
-        let pause = match differ_in_figures_only(written, status) && !is_gone {
-            true => FIGURES_PAUSE,
-            false => STATUS_PAUSE,
+        let (pause, more) = match difference(written, status) {
+            _ if wish.deletions != self.deletions => (STATUS_PAUSE, STATUS_JITTER),
+            Difference::None => return None,
+            Difference::Time => (RENEWAL_PAUSE, RENEWAL_JITTER),
+            Difference::Figures => (FIGURES_PAUSE, STATUS_JITTER),
+            Difference::Placement => (STATUS_PAUSE, STATUS_JITTER),
         };
         let age = self.written_at.map_or(pause, |at| at.elapsed());
-        Some((pause + jitter(STATUS_JITTER)).saturating_sub(age))
+        Some((pause + jitter(more)).saturating_sub(age))
+    }
+
+    /// Whether the time of the last verification is all that is to be written.
+    fn is_renewal(&self, wish: &Wanted) -> bool {
+        let differs = |status| self.written.as_ref().map(|w| difference(w, status));
+        let is_time = wish.status.as_ref().and_then(differs) == Some(Difference::Time);
+        is_time && wish.deletions == self.deletions
     }
 
     async fn write(&mut self, wish: &Wanted) -> Result<(), ClusterError> {
@@ -113,9 +126,18 @@ impl Writer {
         });
         let mut with_status = object.clone();
         with_status["status"] = serde_json::to_value(status).unwrap_or(Value::Null);
-        let applied = self.cluster.apply_status(&kind, &with_status).await;
+        let applied = if self.is_renewal(wish) {
+            let key = Key::new("", &self.node);
+            let renewal = json!({"lastVerificationTime": status.last_verification_time});
+            self.cluster.merge_status(&kind, &key, &renewal).await
+        } else {
+            self.cluster
+                .apply_status(&kind, &with_status)
+                .await
+                .map(drop)
+        };
         match applied {
-            Ok(_) => {}
+            Ok(()) => {}
             Err(error) if error.class() == ErrorClass::NotFound => {
                 if let Some(uid) = &wish.node_uid {
                     object["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}]);
@@ -135,7 +157,7 @@ impl Writer {
 fn retry_pause(error: &ClusterError, failures: u32) -> Duration {
     let pause = match error.class() {
         ErrorClass::Throttled(pause) => pause,
-        ErrorClass::Forbidden | ErrorClass::Invalid | ErrorClass::Bug => WRITE_RETRY_MAX,
+        ErrorClass::Forbidden | ErrorClass::Invalid | ErrorClass::Bug => WRITE_REFUSED_PAUSE,
         _ => WRITE_RETRY_MIN
             .saturating_mul(1 << failures.min(6))
             .min(WRITE_RETRY_MAX),

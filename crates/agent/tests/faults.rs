@@ -10,7 +10,55 @@ use rig::{NODE, Rig, processes_in, threads_of, wait};
 use serde_json::json;
 
 #[test]
-fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing() {
+fn settled_it_writes_one_small_renewal_in_half_a_minute_and_nothing_while_it_is_frozen() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 2, 2, &json!({}));
+    let pod = rig.pod("fraud-1", "fraud", &["2", "2", "named"]);
+    let agent = rig.agent(&[]);
+    rig.wait_for_verified(&pod, 4);
+    let time = || rig.status()["lastVerificationTime"].clone();
+    wait("it says when it verified", || !time().is_null());
+    wait("a renewal", || !rig.renewals().is_empty());
+    let first = (rig.renewals()[0], rig.status());
+    wait("another", || rig.renewals().len() > 1);
+    let second = (rig.renewals()[1], rig.status());
+    assert_eq!(
+        second.0.0,
+        first.0.0 + 1,
+        "nothing else: {:?}",
+        rig.writes()
+    );
+    let pause = second.0.1 - first.0.1;
+    assert!(pause >= 30.0, "renewed after {pause} s");
+    assert_ne!(
+        second.1["lastVerificationTime"],
+        first.1["lastVerificationTime"]
+    );
+    let bare = |mut status: serde_json::Value| {
+        status["lastVerificationTime"].take();
+        status
+    };
+    assert_eq!(bare(second.1), bare(first.1), "all else stays");
+
+    // Frozen it verifies nothing, so it must renew nothing: for longer than a renewal takes.
+    rig::signal(agent.pid(), "STOP");
+    // What was on its way to the API server arrives.
+    std::thread::sleep(Duration::from_secs(2));
+    let before = time();
+    std::thread::sleep(Duration::from_secs(40));
+    assert_eq!(time(), before);
+    rig::signal(agent.pid(), "CONT");
+    wait("it goes on", || time() != before);
+
+    // Stopped, it gives its masks back and says so at once; the time stays that of the last look.
+    assert!(agent.stop().success());
+    assert_eq!(rig.says("Enforcing"), "False/Stopped");
+    assert_eq!(rig.status()["verified"], 0);
+    assert!(!time().is_null());
+}
+
+#[test]
+fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing_new() {
     let mut rig = Rig::start();
     rig.deploy("fraud", 2, 2, &json!({}));
     let pod = rig.pod("fraud-1", "fraud", &["2", "2", "named"]);
@@ -18,12 +66,13 @@ fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing() {
     pod.wait_until_pinned(4);
     rig.wait_for_verified(&pod, 4);
     let births = |rig: &Rig| rig.status()["births"].to_string();
-    // Settled: what was to be written is written, and then nothing is.
+    // Settled: what was to be written is written, and then nothing but the time is.
     std::thread::sleep(Duration::from_secs(10));
-    let (writes, cpu) = (rig.writes().len(), agent.cpu_seconds());
+    let other_writes = || rig.writes().len() - rig.renewals().len();
+    let (writes, cpu) = (other_writes(), agent.cpu_seconds());
     std::thread::sleep(Duration::from_secs(10));
     let cpu = agent.cpu_seconds() - cpu;
-    assert_eq!(rig.writes().len(), writes, "{:?}", rig.writes());
+    assert_eq!(other_writes(), writes, "{:?}", rig.writes());
     assert!(cpu < 1.0, "{cpu} s of cpu time in 10 s: a busy loop");
 
     let before = births(&rig);
@@ -87,9 +136,31 @@ fn a_killed_agent_is_succeeded_by_one_that_adopts_and_restore_gives_back() {
     assert_eq!(after, before, "a new life adopts what the old one pinned");
     agent.kill();
 
+    // Nobody saw the change to Observe: the next life gives back what the former had written.
+    let observe = json!({"spec": {"placement": {"enforcement": "Observe"}}});
+    rig.patch("infd", "search", &observe);
+    let agent = rig.agent(&[]);
+    search.wait_until_free("0-1");
+    rig.wait_for_event("search-1", "PlacementRestored");
+    wait("it is only looked at", || {
+        let entry = rig.entry(&search);
+        entry["observed"] == true && entry["planned"] == 2
+    });
+    fraud.wait_until_pinned(6);
+    agent.kill();
+    // One that was observed before is never written.
+    let thread = search.worker(0);
+    rig::taskset(thread, "0");
+    let agent = rig.agent(&[]);
+    rig.wait_for_verified(&fraud, 6);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(search.threads()[&thread].1, "0");
+    rig::taskset(thread, "0-1");
+    agent.kill();
+
     // No agent any more: one command gives everything back.
     let told = rig.ask(&["restore"]).unwrap();
-    assert!(told.contains("8 of "), "{told}");
+    assert!(told.contains("6 of "), "{told}");
     fraud.wait_until_free("0-1");
     search.wait_until_free("0-1");
 }
@@ -110,23 +181,88 @@ fn too_few_workers_are_told_and_those_that_are_there_are_placed() {
     assert!(agent.stop().success());
 }
 
+/// Wherever it is asked for: what was pinned is given back once, and from then on nothing is
+/// written.
+#[test]
+fn a_change_to_observe_gives_back_once_and_writes_no_mask_until_it_enforces_again() {
+    let rig = Rig::start();
+    rig.deploy("fraud", 2, 1, &json!({}));
+    let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+    let agent = rig.agent(&[]);
+    let by_object = |enforcement: &str| {
+        let patch = json!({"spec": {"placement": {"enforcement": enforcement}}});
+        rig.patch("infd", "fraud", &patch);
+    };
+    let by_node = |enforcement: &str| {
+        let annotation = match enforcement {
+            "Observe" => "albacore.dev/enforcement=Observe",
+            _ => "albacore.dev/enforcement-",
+        };
+        rig.kubectl(&["annotate", "node", NODE, annotation]);
+    };
+    for ask in [&by_object as &dyn Fn(&str), &by_node] {
+        pod.wait_until_pinned(2);
+        rig.wait_for_verified(&pod, 2);
+        ask("Observe");
+        pod.wait_until_free("0-1");
+        rig.wait_for_event("fraud-1", "PlacementRestored");
+        wait("it goes on planning", || {
+            let entry = rig.entry(&pod);
+            entry["planned"] == 2 && entry["workers"] == 2 && entry["verified"] == 0
+        });
+        // Somebody else's mask stays, and a new worker is left alone.
+        let (first, second) = (pod.worker(0), pod.worker(1));
+        rig::taskset(first, "1");
+        pod.kill(second);
+        wait("another worker", || {
+            let threads = pod.threads();
+            threads.len() == 2 && !threads.contains_key(&second)
+        });
+        std::thread::sleep(Duration::from_secs(3));
+        for (tid, (_, mask)) in pod.threads() {
+            let expected = if tid == first { "1" } else { "0-1" };
+            assert_eq!(mask, expected);
+        }
+        ask("Enforce");
+    }
+    pod.wait_until_pinned(2);
+    assert!(agent.stop().success());
+}
+
 #[test]
 fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     let rig = Rig::start();
     rig.deploy("fraud", 2, 1, &json!({}));
     let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
-    // As the container of the Observe manifest: another user, the node's /proc under another name.
+    // As the container of the Observe manifest: another user without any capability, in a pid
+    // namespace of its own, with the node's /proc under another name.
     let proc = rig.folder.path().join("proc");
-    std::os::unix::fs::symlink("/proc", &proc).unwrap();
+    fs::create_dir(&proc).unwrap();
     let flags = ["--enforcement", "Observe", "--proc", proc.to_str().unwrap()];
-    let agent = rig.agent_as(Some(65532), &flags);
+    let agent = rig.agent_in_a_pid_namespace(65532, &proc, &flags);
     wait("it is planned", || rig.entry(&pod)["planned"] == 2);
-    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+    let observer = agent.child_named("albacore-agent");
+    let status = fs::read_to_string(format!("/proc/{observer}/status")).unwrap();
     assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    let numbers = status.lines().find(|line| line.starts_with("NSpid:"));
+    assert_eq!(numbers.unwrap().split_whitespace().count(), 3, "{status}");
     assert_eq!(rig.says("Enforcing"), "False/Observe");
     assert_eq!(rig.entry(&pod)["workers"], 2);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
-    assert!(agent.stop().success());
+    // It sees what a node's observer has to see: a worker that is replaced, and somebody else's
+    // mask.
+    let killed = pod.worker(1);
+    pod.kill(killed);
+    wait("the worker is replaced", || {
+        let threads = pod.threads();
+        threads.len() == 2 && !threads.contains_key(&killed)
+    });
+    wait("it sees both workers", || {
+        let entry = rig.entry(&pod);
+        entry["workers"] == 2 && entry["reason"].is_null()
+    });
+    rig::signal(observer, "TERM");
+    drop(agent);
 
     // Asked to enforce without the right to, it observes and says why.
     let agent = rig.agent_as(Some(65532), &[]);

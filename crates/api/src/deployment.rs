@@ -252,7 +252,8 @@ pub enum Enforcement {
     /// Masks are written, verified and written again when they drift.
     #[default]
     Enforce,
-    /// Everything but writing: what would be done is reported.
+    /// Nothing is written: what would be done is reported. Masks that were written before are given
+    /// back once, when this takes effect.
     Observe,
 }
 

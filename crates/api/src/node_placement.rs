@@ -49,6 +49,11 @@ pub struct NodePlacementStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+    /// When the agent last read all masks of this node back, by the node's clock. Renewed every 30
+    /// to 40 s while it does: who finds no renewal for 60 s has to take what the report says of
+    /// pods for unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_verification_time: Option<Time>,
     /// Hash of the cpus, cores and caches that plans are made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
@@ -107,6 +112,9 @@ pub struct PodPlacement {
     /// Whether the pod shares its cpus.
     #[serde(default)]
     pub isolation: Isolation,
+    /// Whether the pod's threads are only looked at; absent while their masks are written.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub observed: bool,
     /// Hash of the plan in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
@@ -119,6 +127,10 @@ pub struct PodPlacement {
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What stands between the beginning of a pod's name and its uid; no name holds it.
@@ -243,6 +255,8 @@ pub(crate) fn definition() -> Value {
                         "Threads read back on their planned cpu."),
                     column("Drifts", "integer", ".status.drifts",
                         "Masks found other than planned, since the agent started."),
+                    column("Last-Verified", "date", ".status.lastVerificationTime",
+                        "Time since all masks were last read back; above 60 s nothing is known."),
                     column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
                 ],
                 "schema": {"openAPIV3Schema": {

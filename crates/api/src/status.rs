@@ -32,7 +32,8 @@ pub struct InferenceDeploymentStatus {
     /// Workers per pod x threads per worker: `4x4`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
-    /// Threads verified on their planned cpu, of all threads: `32/32`.
+    /// Threads verified on their planned cpu, of all threads: `32/32`. `?` while an agent that
+    /// should verify them is silent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
     /// Worker processes of all pods, as far as their pods and nodes tell.

@@ -155,6 +155,7 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
     );
     assert_eq!(svg.out.matches("<title>cpu ").count(), 8);
 
+    a_silent_agent(&plane);
     let why = as_user(admin, "explain fraud");
     assert_eq!(why.code, 0, "{why:?}");
     for part in [
@@ -187,6 +188,48 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
     a_node_whose_agent_gives_masks_back(&plane);
     as_plugin_of_kubectl(&plane);
     only_what_the_user_may_read(&plane);
+}
+
+/// With an agent that verified something long ago, or will have in a clock's future; then as
+/// before.
+fn a_silent_agent(plane: &ControlPlane) {
+    let admin = plane.kubeconfig();
+    let verified_at = |time: &Value| {
+        let patch = json!({"status": {"lastVerificationTime": time}}).to_string();
+        let words = ["patch", "npl", "node-1", "--subresource=status"];
+        let words = [&words[..], &["--type=merge", "-p", &patch]].concat();
+        let output = plane.kubectl(&words).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    verified_at(&json!("2001-01-01T00:00:00Z"));
+    let shown = as_user(admin, "status fraud");
+    for part in [
+        "threads pinned ?\n",
+        "workers ?/4  threads ?/16 verified",
+        "the agent of its node has verified nothing since 2001-01-01T00:00:00Z",
+    ] {
+        assert!(
+            shown.out.contains(part),
+            "{part:?} is not in\n{}",
+            shown.out
+        );
+    }
+    let json = as_user(admin, "status --output json");
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    let placement = &json["deployments"][0]["pods"][0]["placement"];
+    assert_eq!(placement["threads_verified"], Value::Null);
+    assert_eq!(placement["last_verification"], "2001-01-01T00:00:00Z");
+    let why = as_user(admin, "explain fraud");
+    assert!(
+        why.out.contains("-> look whether it runs: kubectl"),
+        "{why:?}"
+    );
+    assert!(!why.out.contains("of 16 threads are on"), "{why:?}");
+
+    verified_at(&json!("2999-01-01T00:00:00Z"));
+    let shown = as_user(admin, "status fraud");
+    assert!(shown.out.contains("threads pinned 15/16"), "{shown:?}");
+    verified_at(&Value::Null);
 }
 
 /// Where no agent can be asked, the rest is shown and it is said why. What an agent answers is tried on a real node.

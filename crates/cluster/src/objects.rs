@@ -136,13 +136,35 @@ impl Cluster {
         value: &str,
     ) -> Result<DynamicObject, ClusterError> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
-        let params = PatchParams {
+        let api = self.api(kind, &key.namespace);
+        let patched = api.patch(&key.name, &self.merging(), &patch).await;
+        patched.map_err(|error| self.explain(&action("annotate", kind, key), error))
+    }
+
+    /// Sets the fields of `status` in the status of an object that exists; nothing else of it is
+    /// changed.
+    ///
+    /// # Errors
+    /// NotFound if it does not exist; or the API server refuses or does not answer.
+    pub async fn merge_status(
+        &self,
+        kind: &ApiResource,
+        key: &Key,
+        status: &Value,
+    ) -> Result<(), ClusterError> {
+        let patch = Patch::Merge(json!({ "status": status }));
+        let api = self.api(kind, &key.namespace);
+        let patched = api.patch_status(&key.name, &self.merging(), &patch).await;
+        patched
+            .map(drop)
+            .map_err(|error| self.explain(&action("merge status of", kind, key), error))
+    }
+
+    fn merging(&self) -> PatchParams {
+        PatchParams {
             field_manager: Some(self.manager.to_owned()),
             ..PatchParams::default()
-        };
-        let api = self.api(kind, &key.namespace);
-        let patched = api.patch(&key.name, &params, &patch).await;
-        patched.map_err(|error| self.explain(&action("annotate", kind, key), error))
+        }
     }
 
     /// Deletes the object with this uid; what belongs to it follows in the background. `false` if it was gone already.

@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use serde_json::Value;
 
 use crate::children::ChildKind;
-use crate::names::{APPLIED_ANNOTATION, DEPLOYMENT_LABEL};
+use crate::names::{AGENT_SILENT, APPLIED_ANNOTATION, DEPLOYMENT_LABEL};
 use crate::observed::{Live, PodSeen};
+use crate::renewals::Freshness;
 use crate::scrape::States;
 use crate::watches::{Watches, is_entry_of};
 
@@ -35,7 +36,11 @@ pub(crate) fn dereference(key: &Key, watches: &Watches, states: &States) -> Opti
     });
     let children = children.collect();
     let pods = watches.pods.select(|pod| is_of(pod, key));
-    let mut pods: Vec<PodSeen> = pods.iter().map(|pod| seen(pod, watches, states)).collect();
+    let conditions = deployment.status.iter().flat_map(|s| &s.conditions);
+    let mut placed = conditions.filter(|c| c.type_ == "Placed");
+    let was_silent = placed.any(|c| c.reason == AGENT_SILENT);
+    let seen = |pod: &Arc<Pod>| seen(pod, watches, states, was_silent);
+    let mut pods: Vec<PodSeen> = pods.iter().map(seen).collect();
     pods.sort_by(|a, b| a.name.cmp(&b.name));
     Some(Observation {
         deployment,
@@ -79,7 +84,8 @@ fn is_of(pod: &Pod, key: &Key) -> bool {
     name == Some(&key.name) && metadata.namespace.as_deref() == Some(key.namespace.as_str())
 }
 
-fn seen(pod: &Pod, watches: &Watches, states: &States) -> PodSeen {
+/// A pod; `was_silent` says whether its deployment's status names a silent node.
+fn seen(pod: &Pod, watches: &Watches, states: &States, was_silent: bool) -> PodSeen {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|s| s.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
@@ -87,18 +93,28 @@ fn seen(pod: &Pod, watches: &Watches, states: &States) -> PodSeen {
         status.and_then(|s| s.phase.as_deref()),
         Some("Succeeded" | "Failed")
     );
+    let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
+    let report = node.and_then(|name| Some((name, watches.nodes.get(&Key::new("", name))?)));
+    let is_silent = |name: &str| match watches.renewals.freshness(name) {
+        Freshness::Fresh => false,
+        Freshness::Unconfirmed => was_silent,
+        Freshness::Silent => true,
+    };
+    let silent = report.as_ref().filter(|(name, _)| is_silent(name));
     PodSeen {
         name: pod.name_any(),
         is_ready: conditions.any(|c| c.type_ == "Ready" && c.status == "True"),
         is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
         state: states.of(&Key::of(pod)),
-        placement: placement(pod, watches),
+        placement: match silent {
+            Some(_) => None,
+            None => report.as_ref().and_then(|(_, node)| entry_of(pod, node)),
+        },
+        silent_node: silent.map(|(name, _)| (*name).to_owned()),
     }
 }
 
-fn placement(pod: &Pod, watches: &Watches) -> Option<PodPlacement> {
-    let node = pod.spec.as_ref()?.node_name.as_deref()?;
-    let node: Arc<NodePlacement> = watches.nodes.get(&Key::new("", node))?;
+fn entry_of(pod: &Pod, node: &NodePlacement) -> Option<PodPlacement> {
     let mut entries = node.status.as_ref()?.pods.iter();
     entries.find(|entry| is_entry_of(entry, pod)).cloned()
 }

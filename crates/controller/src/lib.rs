@@ -20,6 +20,7 @@ mod metrics;
 mod names;
 mod observed;
 mod reconcile;
+mod renewals;
 mod report;
 mod rollout;
 pub mod run;

@@ -74,6 +74,13 @@ pub(crate) const STATE_BYTES_MAX: usize = 256 << 10;
 /// Age at which a state says nothing any more: three looks failed.
 pub(crate) const STATE_AGE_MAX: Duration = Duration::from_secs(30);
 
+/// After so long without a renewal nobody knows where the threads of a node are. Agents renew every
+/// 30 to 40 s, so one renewal may fail and be tried again.
+pub(crate) const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Silent nodes that a message names; the others are counted.
+pub(crate) const SILENT_NODES_TOLD_MAX: usize = 8;
+
 /// How often it is looked whether the API server serves ServiceMonitors by now.
 pub(crate) const DISCOVERY_PERIOD: Duration = Duration::from_secs(120);
 

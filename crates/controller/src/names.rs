@@ -50,5 +50,8 @@ pub(crate) const THREADS_VARIABLE: &str = "ALBACORE_THREADS";
 /// Where a built-in server gets the parameters of its node.
 pub(crate) const PARAMS_VARIABLE: &str = "ALBACORE_PARAMS";
 
+/// Why `Placed` is unknown: agents of the pods' nodes have verified nothing for a minute.
+pub(crate) const AGENT_SILENT: &str = "AgentSilent";
+
 /// Where a server of ours says how it is.
 pub(crate) const STATE_PATH: &str = "/albacore/v1/state";

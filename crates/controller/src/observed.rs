@@ -114,6 +114,8 @@ pub struct PodSeen {
     pub is_ending: bool,
     /// What its server said lately.
     pub state: Option<ServerState>,
-    /// What its node says.
+    /// What its node says; `None` also while that node is silent.
     pub placement: Option<PodPlacement>,
+    /// The node, while its agent does not tell any more what it verified.
+    pub silent_node: Option<String>,
 }

@@ -14,6 +14,7 @@ use crate::autoscale::Scaling;
 use crate::children::ChildKind;
 use crate::limits::FIGURES_PAUSE;
 use crate::memory::Memory;
+use crate::names::AGENT_SILENT;
 use crate::step::is_not_newer;
 
 /// The status that `deployment` has: as it was last written, if the watch has not told of it yet.
@@ -157,6 +158,9 @@ pub(crate) fn happenings(
             }
             _ => {}
         }
+    }
+    if let Some(now) = changed("Placed").filter(|now| now.reason == AGENT_SILENT) {
+        told.push(tell(Severity::Warning, AGENT_SILENT, "Place", now.message));
     }
     if let Some(now) = changed("SLOMet").filter(|now| now.reason == "Missed") {
         told.push(tell(

@@ -23,7 +23,7 @@ use crate::names::FIELD_MANAGER;
 use crate::reconcile::Controller;
 use crate::rollout::Rollouts;
 use crate::scrape::{States, scrape};
-use crate::watches::{Ground, Watches};
+use crate::watches::{Ground, Watches, watch_for_silence};
 
 /// Runs the controller until a signal ends it.
 #[must_use]
@@ -139,6 +139,8 @@ fn start_tasks(
         }
     };
     ground.shutdown.spawn("scrape", scraping);
+    let silence = watch_for_silence(watches.clone(), ground.queue.clone());
+    ground.shutdown.spawn("silence", silence);
     let leading = lead(
         ground.clone(),
         controller.clone(),
@@ -163,6 +165,7 @@ async fn lead(
     // bound: until the program stops; a turn each time that the lease is taken.
     loop {
         watches.synced().await;
+        watches.renewals.begin();
         is_all_known.store(true, Ordering::Release);
         lease.held().await;
         tracing::info!("this process leads");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, SERVER_IMAGE_ANNOTATION};
 use albacore_cluster::{
@@ -13,10 +14,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::children::ChildKind;
 use crate::dereference::live;
-use crate::limits::GATHER;
+use crate::limits::{GATHER, SILENCE_TIME_MAX};
 use crate::memory::Memories;
 use crate::names::DEPLOYMENT_LABEL;
 use crate::observed::Live;
+use crate::renewals::Renewals;
 
 type Annotations = BTreeMap<String, String>;
 
@@ -56,6 +58,8 @@ pub(crate) struct Watches {
     pub(crate) pods: Watch<Pod>,
     pub(crate) nodes: Watch<NodePlacement>,
     pub(crate) namespaces: Watch<Namespace>,
+    /// How fresh the reports of nodes are.
+    pub(crate) renewals: Renewals,
     /// ServiceMonitors come once the API server serves them.
     children: Arc<RwLock<BTreeMap<ChildKind, Watch<DynamicObject>>>>,
 }
@@ -63,12 +67,13 @@ pub(crate) struct Watches {
 impl Watches {
     /// Starts them, but for ServiceMonitors.
     pub(crate) fn start(ground: &Ground) -> Self {
-        let pods = watch_pods(ground);
+        let (pods, renewals) = (watch_pods(ground), Renewals::default());
         let deployments = watch_deployments(ground);
         let watches = Self {
             namespaces: watch_namespaces(ground, deployments.clone()),
             deployments,
-            nodes: watch_nodes(ground, pods.clone()),
+            nodes: watch_nodes(ground, pods.clone(), renewals.clone()),
+            renewals,
             pods,
             children: Arc::default(),
         };
@@ -260,10 +265,21 @@ fn trim_pod(pod: &mut Pod) {
     });
 }
 
-fn watch_nodes(ground: &Ground, pods: Watch<Pod>) -> Watch<NodePlacement> {
+fn watch_nodes(ground: &Ground, pods: Watch<Pod>, renewals: Renewals) -> Watch<NodePlacement> {
     let options = WatchOptions::new("placements", ApiResource::erase::<NodePlacement>(&()));
     let queue = ground.queue.clone();
     watch(ground, options, move |change| {
+        match &change {
+            Change::Applied { new, .. } => {
+                let (name, status) = (new.name_any(), new.status.as_ref());
+                let told = status.and_then(|s| s.last_verification_time.as_ref());
+                if renewals.note(&name, told, Instant::now()) {
+                    add_pods_of_node(&queue, &pods, &name);
+                }
+            }
+            Change::Gone(old) => renewals.forget(&old.name_any()),
+            Change::Malformed(_) => {}
+        }
         let (old, new) = match change {
             Change::Applied { old, new } => (old, Some(new)),
             Change::Gone(old) => (Some(old), None),
@@ -287,6 +303,31 @@ fn watch_nodes(ground: &Ground, pods: Watch<Pod>) -> Watch<NodePlacement> {
             }
         }
     })
+}
+
+/// Adds the deployments that have pods on a node.
+fn add_pods_of_node(queue: &Queue<Key>, pods: &Watch<Pod>, node: &str) {
+    let is_on = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
+    for key in pods.select(is_on).iter().filter_map(|pod| owner(&**pod)) {
+        queue.add_after(key, GATHER);
+    }
+}
+
+/// Adds the deployments whose placement is not known any more because an agent is silent: no watch
+/// tells of what does not happen. Runs until the program stops.
+pub(crate) async fn watch_for_silence(watches: Watches, queue: Queue<Key>) {
+    // bound: a turn when a node may become silent; one that is noted meanwhile cannot before the
+    // turn ends.
+    loop {
+        let now = Instant::now();
+        let (silent, next) = watches.renewals.expire(now);
+        for node in silent {
+            tracing::warn!(node, "the agent of this node is silent");
+            add_pods_of_node(&queue, &watches.pods, &node);
+        }
+        let pause = next.map_or(SILENCE_TIME_MAX, |at| at.saturating_duration_since(now));
+        tokio::time::sleep(pause.min(SILENCE_TIME_MAX)).await;
+    }
 }
 
 fn watch<K>(

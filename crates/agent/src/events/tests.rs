@@ -78,6 +78,7 @@ fn facts(pod: &PodFacts) -> Facts {
         births: [0; BIRTH_ENDS_MS.len() + 1],
         drifts: 0,
         health: Health::default(),
+        verified_at: None,
     }
 }
 
@@ -99,6 +100,15 @@ fn look() -> Look {
         teller: Teller::default(),
         now: Instant::now(),
     }
+}
+
+#[test]
+fn masks_that_a_change_to_observe_gave_back_are_told_once() {
+    let (mut look, mut pod) = (look(), pod());
+    look.at(&facts(&pod), 0);
+    pod.story.released = (4, 0);
+    assert_eq!(look.at(&facts(&pod), 1), ["PlacementRestored"]);
+    assert!(look.at(&facts(&pod), 2).is_empty());
 }
 
 #[test]

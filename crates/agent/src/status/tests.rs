@@ -145,6 +145,7 @@ fn facts(pods: Vec<PodFacts>) -> Facts {
         births: [0; BIRTH_ENDS_MS.len() + 1],
         drifts: 0,
         health: Health::default(),
+        verified_at: Some(at(0)),
     }
 }
 
@@ -231,11 +232,25 @@ fn counters_alone_can_wait() {
     facts.births[1] = 9;
     facts.drifts = 2;
     let after = Reporter::default().status(&facts, &at(0));
-    assert!(differ_in_figures_only(&before, &after));
-    assert!(!differ_in_figures_only(&before, &before));
+    assert_eq!(difference(&before, &after), Difference::Figures);
+    assert_eq!(difference(&before, &before), Difference::None);
     facts.pods[0].rows[0].state = RowState::Drifted;
     let after = Reporter::default().status(&facts, &at(0));
-    assert!(!differ_in_figures_only(&before, &after));
+    assert_eq!(difference(&before, &after), Difference::Placement);
+}
+
+#[test]
+fn the_time_of_the_last_verification_is_a_difference_of_its_own() {
+    let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
+    let before = Reporter::default().status(&facts, &at(0));
+    assert_eq!(before.last_verification_time, Some(at(0)));
+    facts.verified_at = Some(at(30));
+    let after = Reporter::default().status(&facts, &at(0));
+    assert_eq!(after.last_verification_time, Some(at(30)));
+    assert_eq!(difference(&before, &after), Difference::Time);
+    facts.drifts = 2;
+    let after = Reporter::default().status(&facts, &at(0));
+    assert_eq!(difference(&before, &after), Difference::Figures);
 }
 
 fn states() -> impl Strategy<Value = [RowState; 2]> {

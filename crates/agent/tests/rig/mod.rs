@@ -253,6 +253,22 @@ impl Rig {
         self.spawn(command, uid, more)
     }
 
+    /// Starts an agent as another user without any capability, in a pid namespace of its own that
+    /// has its own /proc; that of this machine is mounted at `proc`.
+    pub(crate) fn agent_in_a_pid_namespace(&self, uid: u32, proc: &Path, more: &[&str]) -> Agent {
+        let script = format!(
+            "set -e; mount --bind /proc {}; mount -t proc proc /proc; exec setpriv --reuid {uid} --regid \
+             {uid} --clear-groups --inh-caps=-all --bounding-set=-all \"$0\" \"$@\"",
+            proc.display()
+        );
+        self.open_folders();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "--pid", "--fork"]);
+        command.args(["--kill-child", "sh", "-c"]).arg(script);
+        command.arg(env!("CARGO_BIN_EXE_albacore-agent"));
+        self.spawn(command, None, more)
+    }
+
     fn spawn(&self, mut command: Command, uid: Option<u32>, more: &[&str]) -> Agent {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let home = self.folder.path().join(format!("agent-{number}"));
@@ -278,9 +294,9 @@ impl Rig {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(&log).unwrap());
+        open(&home, "0777");
         if let Some(uid) = uid {
             self.open_folders();
-            open(&home, "0777");
             command.uid(uid).gid(uid);
         }
         Agent {
@@ -392,13 +408,42 @@ impl Rig {
         );
     }
 
-    /// Requests of the agent so far, as `verb resource/part code`.
-    pub(crate) fn requests(&self) -> Vec<String> {
+    /// Requests of the agent so far, as the audit log tells them.
+    fn audited(&self) -> Vec<Value> {
         let log = self.plane.audit_log().unwrap();
         let lines = log
             .lines()
             .filter_map(|l| serde_json::from_str::<Value>(l).ok());
-        let ours = lines.filter(|r| r["user"]["username"] == AGENT);
+        lines.filter(|r| r["user"]["username"] == AGENT).collect()
+    }
+
+    /// When the agent renewed the time of its last verification and wrote nothing else, so far: the
+    /// number of the write among all of its writes, and when the API server received it, in
+    /// seconds.
+    pub(crate) fn renewals(&self) -> Vec<(usize, f64)> {
+        let is_read = |r: &Value| {
+            ["get", "list", "watch"]
+                .iter()
+                .any(|verb| r["verb"] == *verb)
+        };
+        let writes = self.audited().into_iter().filter(|r| !is_read(r));
+        // A whole report is applied, and takes the fields of others by force.
+        let is_renewal = |r: &Value| {
+            let uri = r["requestURI"].as_str().unwrap();
+            uri.contains("/nodeplacements/node-1/status") && !uri.contains("force=true")
+        };
+        let renewals = writes.enumerate().filter(|(_, r)| is_renewal(r));
+        let at = |r: &Value| {
+            let time = r["requestReceivedTimestamp"].as_str().unwrap();
+            let time: k8s_openapi::jiff::Timestamp = time.parse().unwrap();
+            time.as_microsecond() as f64 / 1e6
+        };
+        renewals.map(|(number, r)| (number, at(&r))).collect()
+    }
+
+    /// Requests of the agent so far, as `verb resource/part code`.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let ours = self.audited().into_iter();
         ours.map(|r| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let object = &r["objectRef"];
@@ -630,6 +675,20 @@ impl Agent {
 
     pub(crate) fn pid(&self) -> i32 {
         self.child.id() as i32
+    }
+
+    /// The pid of a child of this process with this name.
+    #[track_caller]
+    pub(crate) fn child_named(&self, name: &str) -> i32 {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let children = fs::read_to_string(path).unwrap();
+        let mut pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        let is_named = |pid: &i32| {
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
+            comm.is_ok_and(|comm| comm.trim() == name)
+        };
+        pids.find(is_named)
+            .unwrap_or_else(|| panic!("no child {name}: {children}"))
     }
 
     /// Asks it to stop and waits for its end.

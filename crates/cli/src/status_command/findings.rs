@@ -134,10 +134,19 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
         let way_out = "raise resources.limits.cpu to W x T cpus, or lower spec.threads";
         found.push(finding(about, says, way_out));
     }
-    if of.threads_verified < of.threads {
+    if let (true, Some(at)) = (of.is_of_silence(), &of.last_verification) {
+        let says = format!("the agent of its node has verified nothing since {at}");
+        let way_out = "look whether it runs: kubectl get pods -A -o wide -l \
+                       app.kubernetes.io/component=agent";
+        found.push(finding(about, says, way_out));
+    }
+    if let Some(verified) = of
+        .threads_verified
+        .filter(|&verified| verified < of.threads)
+    {
         let says = format!(
-            "{} of {} threads are on their planned cpu",
-            of.threads_verified, of.threads
+            "{verified} of {} threads are on their planned cpu",
+            of.threads
         );
         let way_out = "a moment after a respawn this is normal; if it stays, the last drift says \
                        who writes masks";

@@ -15,6 +15,7 @@ use albacore_api::{InferenceDeployment, NodePlacement};
 use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, Key, PersonOptions};
 use albacore_topology::CpuSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -26,6 +27,7 @@ use albacore_command::print;
 use albacore_command::{Failure, sentence};
 use findings::{Finding, findings};
 use report::{DEPLOYMENT_LABEL, PodReport, Report, Seen};
+use text::count;
 
 /// `albacore status`.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
@@ -108,8 +110,12 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
     let placement = pod.placement.as_ref();
     let (verdict, is_good) = match placement {
         Some(p) => (
-            format!("{} of {} threads verified", p.threads_verified, p.threads),
-            p.threads > 0 && p.threads_verified == p.threads,
+            format!(
+                "{} of {} threads verified",
+                count(p.threads_verified),
+                p.threads
+            ),
+            p.threads > 0 && p.threads_verified == Some(p.threads),
         ),
         None => ("not placed".to_owned(), false),
     };
@@ -197,6 +203,7 @@ async fn ask(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> 
     seen.pods = read(&cluster, &pods, namespace, &labels, &mut seen.unread).await?;
     let nodes = ApiResource::erase::<NodePlacement>(&());
     seen.nodes = read(&cluster, &nodes, None, "", &mut seen.unread).await?;
+    seen.now = Timestamp::now();
     let mut report = Report::of(seen);
     if threads {
         threads::add(&cluster, &mut report).await;

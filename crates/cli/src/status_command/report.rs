@@ -2,10 +2,18 @@
 
 use albacore_api::{InferenceDeployment, Isolation, NodePlacement, PodPlacement};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The label of a pod that says whose it is.
 pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
+
+/// An agent whose last verification is older is silent. It renews that every 30 to 40 s; a minute
+/// and a half is for the clocks of two machines that differ.
+const SILENCE: SignedDuration = SignedDuration::from_secs(120);
+
+/// Reports of nodes, and when they were read.
+type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
 
 /// What the user may read of the cluster.
 #[derive(Default)]
@@ -13,6 +21,8 @@ pub(super) struct Seen {
     pub(super) deployments: Vec<InferenceDeployment>,
     pub(super) pods: Vec<Pod>,
     pub(super) nodes: Vec<NodePlacement>,
+    /// When that was, by the clock of this machine.
+    pub(super) now: Timestamp,
     /// What could not be read, one sentence each.
     pub(super) unread: Vec<String>,
 }
@@ -112,9 +122,13 @@ pub(super) struct ThreadReport {
 #[derive(Clone, Serialize)]
 pub(super) struct PlacementReport {
     pub(super) workers: i32,
-    pub(super) workers_verified: i32,
+    /// `None` while the node's agent is silent: nobody knows.
+    pub(super) workers_verified: Option<i32>,
     pub(super) threads: i32,
-    pub(super) threads_verified: i32,
+    /// As `workers_verified`.
+    pub(super) threads_verified: Option<i32>,
+    /// When the node's agent last read all masks back.
+    pub(super) last_verification: Option<String>,
     pub(super) cpuset: Option<String>,
     pub(super) isolation: &'static str,
     pub(super) plan: Option<String>,
@@ -133,11 +147,12 @@ impl Report {
             deployments,
             pods,
             nodes,
+            now,
             unread,
         } = seen;
         let mut reports: Vec<DeploymentReport> = deployments
             .into_iter()
-            .map(|deployment| DeploymentReport::of(deployment, &pods, &nodes))
+            .map(|deployment| DeploymentReport::of(deployment, &pods, (&nodes, now)))
             .collect();
         reports.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         Self {
@@ -148,7 +163,7 @@ impl Report {
 }
 
 impl DeploymentReport {
-    fn of(deployment: InferenceDeployment, pods: &[Pod], nodes: &[NodePlacement]) -> Self {
+    fn of(deployment: InferenceDeployment, pods: &[Pod], nodes: NodesAt<'_>) -> Self {
         let state = State::of(&deployment);
         let namespace = deployment.metadata.namespace.unwrap_or_default();
         let name = deployment.metadata.name.unwrap_or_default();
@@ -171,6 +186,9 @@ impl DeploymentReport {
             .map(|pod| PodReport::of(pod, nodes))
             .collect();
         reports.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut placements = reports.iter().filter_map(|pod| pod.placement.as_ref());
+        // Without a controller, nobody says so in the status.
+        let is_unknown = placements.any(PlacementReport::is_of_silence);
         let conditions = status.conditions.iter().map(|c| ConditionReport {
             kind: c.type_.clone(),
             status: c.status.clone(),
@@ -183,7 +201,10 @@ impl DeploymentReport {
             mode: format!("{:?}", spec.mode),
             workers: spec.workers,
             threads: spec.threads,
-            pinned: status.pinned,
+            pinned: match is_unknown {
+                true => Some("?".to_owned()),
+                false => status.pinned,
+            },
             url: status.url,
             grpc_url: status.grpc_url,
             goodput: status.goodput,
@@ -248,7 +269,7 @@ fn is_of(pod: &Pod, namespace: &str, name: &str) -> bool {
 }
 
 impl PodReport {
-    fn of(pod: &Pod, nodes: &[NodePlacement]) -> Self {
+    fn of(pod: &Pod, (nodes, now): NodesAt<'_>) -> Self {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let status = pod.status.clone().unwrap_or_default();
         let conditions = status.conditions.as_deref().unwrap_or_default();
@@ -260,7 +281,12 @@ impl PodReport {
         let placements = nodes
             .iter()
             .filter(|placement| placement.metadata.name == node)
-            .flat_map(|placement| placement.status.iter().flat_map(|s| &s.pods));
+            .flat_map(|placement| &placement.status)
+            .flat_map(|s| {
+                s.pods
+                    .iter()
+                    .map(move |pod| (pod, &s.last_verification_time))
+            });
         let unscheduled = conditions
             .iter()
             .find(|c| c.type_ == "PodScheduled" && c.status == "False")
@@ -276,8 +302,8 @@ impl PodReport {
                 None => status.phase.unwrap_or_else(|| "Unknown".to_owned()),
             },
             placement: placements
-                .filter(|p| p.is_of(namespace, &name, uid))
-                .map(PlacementReport::of)
+                .filter(|(p, _)| p.is_of(namespace, &name, uid))
+                .map(|(p, at)| PlacementReport::of(p, at.as_ref().map(|at| at.0), now))
                 .next(),
             threads: None,
             node,
@@ -300,12 +326,16 @@ fn waiting(container: &ContainerStatus) -> Option<String> {
 }
 
 impl PlacementReport {
-    fn of(placement: &PodPlacement) -> Self {
+    /// What a node says of a pod, verified last at `at`.
+    fn of(placement: &PodPlacement, at: Option<Timestamp>, now: Timestamp) -> Self {
+        let is_silent = at.is_some_and(|at| now.duration_since(at) > SILENCE);
+        let known = |count| (!is_silent).then_some(count);
         Self {
             workers: placement.workers,
-            workers_verified: placement.workers_verified,
+            workers_verified: known(placement.workers_verified),
             threads: placement.planned,
-            threads_verified: placement.verified,
+            threads_verified: known(placement.verified),
+            last_verification: at.map(|at| at.to_string()),
             cpuset: placement.cpuset.clone(),
             isolation: match placement.isolation {
                 Isolation::None => "none",
@@ -319,5 +349,10 @@ impl PlacementReport {
             quota_threads: placement.quota_threads,
             reason: placement.reason.clone(),
         }
+    }
+
+    /// Whether nobody knows where the threads run, because the node's agent is silent.
+    pub(super) fn is_of_silence(&self) -> bool {
+        self.threads_verified.is_none()
     }
 }

@@ -85,6 +85,11 @@ fn put_deployment(text: &mut String, of: &DeploymentReport, is_full: bool) {
     }
 }
 
+/// A number, or `?` where nobody knows it.
+pub(super) fn count(number: Option<i32>) -> String {
+    number.map_or("?".to_owned(), |number| number.to_string())
+}
+
 /// Whether a condition is there only while something is wrong or not finished.
 pub(super) fn is_of_trouble(kind: &str) -> bool {
     matches!(kind, "Stalled" | "Reconciling")
@@ -184,9 +189,18 @@ fn put_placement(text: &mut String, of: &PlacementReport, stem: &str) {
         text,
         format_args!(
             "{stem}   workers {}/{}  threads {}/{} verified  cpus {cpuset}  isolation {isolation}",
-            of.workers_verified, of.workers, of.threads_verified, of.threads
+            count(of.workers_verified),
+            of.workers,
+            count(of.threads_verified),
+            of.threads
         ),
     );
+    if let (true, Some(at)) = (of.is_of_silence(), &of.last_verification) {
+        line(
+            text,
+            format_args!("{stem}   the agent of its node has verified nothing since {at}"),
+        );
+    }
     if let (Some(plan), Some(since)) = (&of.plan, &of.since) {
         line(text, format_args!("{stem}   plan {plan} since {since}"));
     }

@@ -1,14 +1,22 @@
 //! Placement, as the nodes of the pods tell it.
 
+use std::collections::BTreeSet;
+
 use albacore_api::{Enforcement, InferenceDeploymentSpec, PlacementPolicy, PodPlacement};
 
 use super::Facts;
+use crate::limits::{SILENCE_TIME_MAX, SILENT_NODES_TOLD_MAX};
+use crate::names::AGENT_SILENT;
 
-/// Threads read back on their planned cpu, of all threads; `None` where no node says anything.
+/// Threads read back on their planned cpu, of all threads; `?` while an agent is silent, `None`
+/// where no node says anything.
 pub(super) fn pinned(facts: &Facts<'_>) -> Option<String> {
     let spec = &facts.deployment.spec;
     let pods = i64::try_from(facts.live_pods().count()).unwrap_or(i64::MAX);
     let asked = pods * i64::from(spec.workers) * i64::from(spec.threads);
+    if silent_nodes(facts).next().is_some() {
+        return Some("?".to_owned());
+    }
     placements(facts).next()?;
     // What a quota does not let run at once is not to be pinned.
     let whole = i64::from(spec.workers) * i64::from(spec.threads);
@@ -29,6 +37,30 @@ fn placements<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a str, &'a Po
         .filter_map(|pod| Some((pod.name.as_str(), pod.placement.as_ref()?)))
 }
 
+fn silent_nodes<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a str> {
+    let pods = facts.live_pods();
+    pods.filter_map(|pod| pod.silent_node.as_deref())
+}
+
+/// Which agents are silent, and what to do about it.
+fn silence(nodes: &BTreeSet<&str>) -> String {
+    let named: Vec<&str> = nodes.iter().copied().take(SILENT_NODES_TOLD_MAX).collect();
+    let more = match nodes.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let agents = match nodes.len() {
+        1 => "the agent of node",
+        _ => "the agents of nodes",
+    };
+    format!(
+        "{agents} {}{more} verified nothing for {} s or cannot reach the API server: where threads run is not known; \
+         see kubectl get pods -A -o wide -l app.kubernetes.io/component=agent",
+        named.join(", "),
+        SILENCE_TIME_MAX.as_secs()
+    )
+}
+
 /// `status`, `reason` and `message` of the condition `Placed`.
 pub(super) fn placed(facts: &Facts<'_>) -> (&'static str, &'static str, String) {
     let spec = &facts.deployment.spec;
@@ -42,6 +74,10 @@ pub(super) fn placed(facts: &Facts<'_>) -> (&'static str, &'static str, String) 
             "ScaledToZero",
             "there is no pod to place".to_owned(),
         );
+    }
+    let silent: BTreeSet<&str> = silent_nodes(facts).collect();
+    if !silent.is_empty() {
+        return ("Unknown", AGENT_SILENT, silence(&silent));
     }
     let told: Vec<(&str, &PodPlacement)> = placements(facts).collect();
     let pods = facts.live_pods().count();

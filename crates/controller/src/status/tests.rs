@@ -100,6 +100,7 @@ fn pod(name: &str, state: Option<ServerState>) -> PodSeen {
         is_ending: false,
         state,
         placement: Some(placement),
+        silent_node: None,
     }
 }
 
@@ -329,6 +330,54 @@ fn the_objective_is_judged_over_all_pods() {
         pod.state.as_mut().unwrap().requests = Requests::default();
     }
     assert_eq!(case.says("SLOMet"), "True/NoRequests");
+}
+
+#[test]
+fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
+    let mut case = Case::well();
+    let silence = |pod: &mut PodSeen, node: String| {
+        pod.placement = None;
+        pod.silent_node = Some(node);
+    };
+    silence(&mut case.pods[1], "node-b".to_owned());
+    let status = case.status();
+    assert_eq!(status.pinned.as_deref(), Some("?"));
+    assert_eq!(status.workers.unwrap().verified, 2, "of the other node");
+    let placed = |status: &InferenceDeploymentStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions.find(|c| c.type_ == "Placed").cloned().unwrap()
+    };
+    let told = placed(&status);
+    assert_eq!(
+        (told.status.as_str(), told.reason.as_str()),
+        ("Unknown", "AgentSilent")
+    );
+    assert!(
+        told.message.starts_with("the agent of node node-b "),
+        "{}",
+        told.message
+    );
+    assert_eq!(case.says("Ready"), "True/Serving");
+
+    // Many nodes: a bounded message.
+    case.pods = (0..12).map(|_| pod("p", Some(state(2)))).collect();
+    for (number, pod) in case.pods.iter_mut().enumerate() {
+        silence(pod, format!("node-{number:02}"));
+    }
+    let told = placed(&case.status());
+    assert!(
+        told.message
+            .starts_with("the agents of nodes node-00, node-01,")
+            && told.message.contains("node-07 and 4 more "),
+        "{}",
+        told.message
+    );
+    // A pod that ends is nobody's worry, and None asks nothing of an agent.
+    case.pods.truncate(2);
+    case.pods[0].is_ending = true;
+    assert!(!placed(&case.status()).message.contains("node-00"));
+    case.deployment.spec.placement.policy = albacore_api::PlacementPolicy::None;
+    assert_eq!(case.says("Placed"), "True/PolicyNone");
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! Agents that fall silent: what nodes reported is not believed for ever. The test plays the
+//! agents.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+mod rig;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use rig::{CHILDREN, Rig, deployment, wait};
+
+/// A pod of the deployment on a node, as a kubelet and a scheduler would leave it.
+fn pod(node: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("fraud-{node}"), "namespace": "default",
+            "labels": {"albacore.dev/deployment": "fraud"}},
+        "spec": {"nodeName": node, "automountServiceAccountToken": false,
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "server", "image": "x", "securityContext": {
+                "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}})
+}
+
+/// What the agent of a node reports: its pod, wholly placed.
+fn report(rig: &Rig, node: &str, time: &str) {
+    rig.apply(&[
+        json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "NodePlacement",
+        "metadata": {"name": node}}),
+    ]);
+    let pod = json!({"pod": format!("default/fraud-{node}"), "workers": 2, "workersVerified": 2,
+        "planned": 4, "verified": 4});
+    let status = json!({"status": {"lastVerificationTime": time, "planned": 4, "verified": 4,
+        "pods": [pod]}});
+    patch_status(rig, node, &status);
+}
+
+fn patch_status(rig: &Rig, node: &str, status: &Value) {
+    let status = status.to_string();
+    let words = ["patch", "npl", node, "--subresource=status", "--type=merge"];
+    rig.kubectl(&[&words[..], &["-p", &status]].concat());
+}
+
+/// Renews a report as the agent of a node does, whose clock stands at this year.
+fn renew(rig: &Rig, node: &str, year: u32, count: u32) {
+    let time = format!("{year}-01-01T00:{:02}:{:02}Z", count / 60 % 60, count % 60);
+    patch_status(
+        rig,
+        node,
+        &json!({"status": {"lastVerificationTime": time}}),
+    );
+}
+
+fn placed(rig: &Rig) -> Value {
+    let status = rig.get("infd", "fraud").unwrap()["status"].take();
+    let conditions = status["conditions"].as_array().unwrap();
+    let placed = conditions.iter().find(|c| c["type"] == "Placed");
+    placed.cloned().unwrap_or_default()
+}
+
+fn pinned(rig: &Rig) -> String {
+    let line = rig.kubectl(&["get", "infd", "fraud", "-o", "wide"]);
+    let (head, row) = line.trim().split_once('\n').unwrap();
+    let at = head.find("PINNED").unwrap();
+    let cell = row[at..].split_whitespace().next();
+    cell.unwrap().to_owned()
+}
+
+/// Waits until a controller that has just begun has judged the deployment.
+fn wait_until_judged(rig: &Rig, name: &str) {
+    rig.apply(&[deployment(name, &json!({}))]);
+    wait("it works", || {
+        let labels = format!("albacore.dev/deployment={name}");
+        rig.list(CHILDREN, &labels).len() == 6 && !rig.says(name, "Placed").is_empty()
+    });
+}
+
+#[test]
+fn a_silent_agent_makes_placed_unknown_and_its_return_makes_it_known_again() {
+    let rig = Rig::start(false);
+    rig.apply(&[
+        json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": "default"}}),
+        deployment("fraud", &json!({})),
+        pod("a"),
+        pod("b"),
+    ]);
+    // The clock of one is a quarter of a century late, that of the other early: neither matters.
+    report(&rig, "a", "2001-01-01T00:00:00Z");
+    report(&rig, "b", "2099-01-01T00:00:00Z");
+    let (a_lives, b_lives) = (AtomicBool::new(true), AtomicBool::new(true));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut count = 0;
+            while !is_over.load(Ordering::Acquire) {
+                count += 1;
+                for (node, year, lives) in [("a", 2001, &a_lives), ("b", 2099, &b_lives)] {
+                    if lives.load(Ordering::Acquire) {
+                        renew(&rig, node, year, count);
+                    }
+                }
+                std::thread::sleep(Duration::from_secs(5));
+            }
+        });
+        let story = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            story(&rig, &a_lives, &b_lives);
+        }));
+        is_over.store(true, Ordering::Release);
+        if let Err(panic) = story {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
+    let controller = rig.controller(&[]);
+    rig.wait_for("fraud", "Placed", "True/Verified");
+    assert_eq!(pinned(rig), "8/8");
+    wait_until_judged(rig, "first");
+
+    // Nothing happens any more, and that is what is noticed.
+    b_lives.store(false, Ordering::Release);
+    let writes = || {
+        rig.writes()
+            .iter()
+            .filter(|w| w.contains(" fraud "))
+            .count()
+    };
+    let before = writes();
+    rig.wait_for("fraud", "Placed", "Unknown/AgentSilent");
+    assert_eq!(pinned(rig), "?");
+    let message = placed(rig)["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("the agent of node b "), "{message}");
+    // The renewals of the other node until then were no reason to write anything.
+    assert_eq!(writes(), before + 1, "{:?}", rig.writes());
+    let events = [
+        "get",
+        "events",
+        "--field-selector",
+        "reason=AgentSilent",
+        "-o",
+        "name",
+    ];
+    wait("an event", || rig.kubectl(&events).lines().count() == 1);
+
+    // Another controller has seen no renewal of anybody: what is said stands.
+    let since = placed(rig)["lastTransitionTime"].take();
+    assert!(controller.stop().success());
+    let controller = rig.controller(&[]);
+    wait_until_judged(rig, "second");
+    assert_eq!(rig.says("fraud", "Placed"), "Unknown/AgentSilent");
+    wait("the living node is not named", || {
+        let told = placed(rig);
+        told["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("the agent of node b ")
+    });
+    assert_eq!(
+        placed(rig)["lastTransitionTime"],
+        since,
+        "it never was another"
+    );
+
+    b_lives.store(true, Ordering::Release);
+    rig.wait_for("fraud", "Placed", "True/Verified");
+    assert_eq!(pinned(rig), "8/8");
+
+    let since = placed(rig)["lastTransitionTime"].take();
+    drop(controller);
+    let _controller = rig.controller(&[]);
+    wait_until_judged(rig, "third");
+    assert_eq!(rig.says("fraud", "Placed"), "True/Verified");
+    assert_eq!(
+        placed(rig)["lastTransitionTime"],
+        since,
+        "it never was another"
+    );
+
+    // All agents are gone, as after an upgrade with agent.enabled=false.
+    a_lives.store(false, Ordering::Release);
+    b_lives.store(false, Ordering::Release);
+    rig.wait_for("fraud", "Placed", "Unknown/AgentSilent");
+    wait("both are named", || {
+        let told = placed(rig);
+        told["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("the agents of nodes a, b ")
+    });
+    // The report of a node that is gone goes with it.
+    rig.kubectl(&["delete", "npl", "a", "b"]);
+    rig.wait_for("fraud", "Placed", "Unknown/NoReport");
+}
