@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use albacore_os::{HostRoot, Kubepods, Tid, read_mask, read_members, write_mask};
+use albacore_os::{Enclosure, HostRoot, Kubepods, Pid, Tid, read_mask, read_members, write_mask};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::{DONE, many};
@@ -19,6 +19,9 @@ const LOG: &str = "/tmp/run.log";
 
 /// The whole life of the guest: the machine goes off when it returns.
 pub(crate) fn live() {
+    if std::env::var_os(LOOKS).is_some() {
+        return look_from_here();
+    }
     let done = std::panic::catch_unwind(|| {
         step("mounts", mounts);
         if online() == many::CPUS {
@@ -36,6 +39,11 @@ pub(crate) fn live() {
         step("seen from another cgroup namespace", || {
             from_another_namespace(&pod);
         });
+        step(
+            "seen from another pid namespace",
+            from_another_pid_namespace,
+        );
+        step("a change to Observe", || observes(&container));
         step("given back", || given_back(&mut placer));
     });
     match done {
@@ -269,6 +277,58 @@ fn from_another_namespace(pod: &Path) {
     );
     assert_eq!(directory, pod.join(CONTAINER));
     assert!(processes >= 4, "run, front, two workers");
+}
+
+/// Set for the process that looks from another pid namespace, where it is the first one, too.
+const LOOKS: &str = "ALBACORE_GUEST_LOOKS";
+
+/// As an agent without the host's pid namespace sees it, to which the node's procfs is mounted.
+fn from_another_pid_namespace() {
+    std::os::unix::fs::symlink("/proc", "/tmp/proc").unwrap();
+    let looked = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWPID).unwrap();
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["--nocapture", "--test-threads=1"]);
+        command.env(LOOKS, "yes").status().unwrap()
+    });
+    assert!(looked.join().unwrap().success());
+}
+
+/// What that process does.
+fn look_from_here() {
+    let host = HostRoot {
+        proc: "/tmp/proc".into(),
+        ..HostRoot::live()
+    };
+    let kubepods = Kubepods::find(&host).unwrap();
+    let container = kubepods.container(UID, CONTAINER).unwrap();
+    let listed = container.cgroup.read_processes().unwrap();
+    println!("cgroup.procs lists {listed:?}");
+    assert_eq!(listed, [Pid(0)], "the kernel numbers none of them here");
+    let members = read_members(&host, &container).unwrap();
+    println!("seen all the same: {members:?}");
+    assert!(members.processes.len() >= 4, "run, front, two workers");
+    let root = members.root.unwrap();
+    let found = Enclosure::of(&host, &container.cgroup, root).unwrap();
+    assert!(found.unwrap().holds(&host, root, Tid(root.0)).unwrap());
+}
+
+/// The file's enforcement is edited while it runs: masks are given back once.
+fn observes(container: &Path) {
+    let text = fs::read_to_string("/fraud.yaml").unwrap();
+    fs::write(
+        "/fraud.yaml",
+        format!("{text}  placement: {{enforcement: Observe}}\n"),
+    )
+    .unwrap();
+    let is_free = || masks(container).values().all(|mask| mask == "0-7");
+    until("given back", LONG, is_free);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(is_free(), "and not written again");
+    fs::write("/fraud.yaml", text).unwrap();
+    until("placed again", LONG, || {
+        is_placed(container, &[0, 1, 2, 3, 4, 5, 6, 7])
+    });
 }
 
 pub(crate) fn given_back(placer: &mut Child) {

@@ -19,7 +19,7 @@ pub(crate) fn lives() {
     rig.step("the machine", |rig| is_another_machine(rig, &cpus));
     rig.step("images", Rig::import_images);
     rig.step("helm install", |rig| rig.helm("install", &[]));
-    let steps: [(&str, Step); 8] = [
+    let steps: [(&str, Step); 10] = [
         ("ready and placed", ready_and_placed),
         ("NodePlacement says the same", the_api_says_the_same),
         ("paths are relative to the reader", paths_are_relative),
@@ -29,6 +29,8 @@ pub(crate) fn lives() {
         ),
         ("a worker is killed", a_worker_is_killed),
         ("a cpu goes and comes back", a_cpu_goes_and_comes_back),
+        ("enforcement is edited", enforcement_is_edited),
+        ("the chart's Observe", an_agent_that_only_observes),
         ("the agent's pod is deleted", the_agents_pod_is_deleted),
         ("helm uninstall", uninstall_leaves_no_mask),
     ];
@@ -238,6 +240,43 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
         let (status, pod) = placement(rig);
         (status["topology"] == topology && pod["verified"] == 4).then_some(())
     });
+}
+
+/// Until all threads may run on all cpus, and the agent says that it sees and plans them.
+fn until_observed(rig: &Rig) {
+    let uid = uid(rig);
+    let is_free = || {
+        let masks = look(&rig.node, &uid).masks;
+        masks.len() == 4 && masks.values().all(|(_, mask)| mask == "0-7")
+    };
+    rig.until("masks that are given back", || is_free().then_some(()));
+    rig.until("an observer that sees all workers", || {
+        let (_, pod) = placement(rig);
+        let is_seen = pod["workers"] == 2 && pod["planned"] == 4 && pod["reason"].is_null();
+        is_seen.then_some(())
+    });
+    assert!(is_free(), "it writes nothing");
+}
+
+fn enforcement_is_edited(rig: &Rig, cpus: &Cpus) {
+    let enforce = |how: &str| {
+        let patch = format!(r#"{{"spec": {{"placement": {{"enforcement": "{how}"}}}}}}"#);
+        rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", &patch]);
+    };
+    enforce("Observe");
+    until_observed(rig);
+    enforce("Enforce");
+    until_placed(rig, cpus, "0-7");
+}
+
+/// Without the host's pid namespace: this kernel lists the processes of others as 0.
+fn an_agent_that_only_observes(rig: &Rig, cpus: &Cpus) {
+    rig.helm("upgrade", &["agent.enforcement=Observe"]);
+    until_observed(rig);
+    let dump = rig.ask_agent("dump").unwrap();
+    assert_eq!(dump.matches("\"mask\": \"0-7\"").count(), 4, "{dump}");
+    rig.helm("upgrade", &[]);
+    until_placed(rig, cpus, "0-7");
 }
 
 /// It gives every mask back; the next one places again.

@@ -75,6 +75,20 @@ pub(crate) fn cpuset(pid: i32) -> String {
     text(&directory.join("cpuset.cpus")).trim().to_owned()
 }
 
+/// Sends a process a signal by its name.
+pub(crate) fn signal(pid: i32, name: &str) {
+    let status = std::process::Command::new("kill")
+        .args([format!("-{name}"), pid.to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// Whether a process is in the pid namespace of the machine.
+pub(crate) fn shares_pid_namespace(pid: i32) -> bool {
+    let of = |pid: &str| fs::read_link(Path::new("/proc").join(pid).join("ns/pid")).unwrap();
+    of(&pid.to_string()) == of("self")
+}
+
 /// Who a process is and what it may do, as `/proc/PID/status` says.
 pub(crate) fn rights(pid: i32) -> String {
     let text = text(&process(pid).join("status"));

@@ -10,6 +10,7 @@
 
 mod gunicorn;
 mod kernel;
+mod observe;
 mod rig;
 mod seccomp;
 
@@ -36,11 +37,14 @@ fn a_release_lives_on_a_node() {
     rig.step("a neighbor with cpus of its own", a_neighbor_comes_and_goes);
     rig.step("the kubelet starts again", the_kubelet_starts_again);
     rig.step("batching is edited", batching_is_edited);
+    rig.step("enforcement is edited", observe::by_the_object);
+    rig.step("the agent is frozen", observe::a_frozen_agent);
     rig.step("the agent crashes", the_agent_crashes);
     rig.step("the agent's pod is deleted", the_agents_pod_is_deleted);
     rig.step("a seccomp profile of its own", a_profile_of_its_own);
     rig.step("what the profile refuses", |rig| seccomp::refuses(rig));
     rig.step("threads are shown and let go", threads_are_shown_and_let_go);
+    rig.step("the chart's Observe", observe::by_the_chart);
     if rig.is_release() {
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
     }

@@ -249,11 +249,7 @@ impl Rig {
 
     /// Kills a process at once.
     pub(crate) fn kill(&self, pid: i32) {
-        let status = std::process::Command::new("kill")
-            .arg("-KILL")
-            .arg(pid.to_string())
-            .status();
-        assert!(status.unwrap().success());
+        kernel::signal(pid, "KILL");
     }
 
     pub(crate) fn apply(&self, name: &str, text: &str) {

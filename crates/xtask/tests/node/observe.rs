@@ -1,0 +1,119 @@
+//! Observe on a real node, by the object and by the chart, and an agent that is frozen.
+
+use serde_json::Value;
+
+use crate::kernel;
+use crate::rig::Rig;
+use crate::{THREADS, WORKERS, is_scattered};
+
+/// The entry of the server's pod in the node's report, with the time of the last verification.
+fn entry(rig: &Rig) -> (Value, String) {
+    let report = rig.kubectl(&["get", "nodeplacement", rig.node.name(), "-o", "json"]);
+    let mut report: Value = serde_json::from_str(&report).unwrap();
+    let time = report["status"]["lastVerificationTime"].as_str();
+    let time = time.unwrap_or_default().to_owned();
+    let pods = report["status"]["pods"].take();
+    let pods = pods.as_array().cloned().unwrap_or_default();
+    let is_ours = |pod: &Value| pod["pod"].as_str().unwrap().starts_with("default/fraud-");
+    let pod = pods.into_iter().find(is_ours).unwrap_or_default();
+    (pod, time)
+}
+
+/// `status/reason` of the condition Placed, and what kubectl prints as PINNED.
+fn placed(rig: &Rig) -> (String, String) {
+    let deployment = rig.kubectl(&["get", "infd", "fraud", "-o", "json"]);
+    let status: Value = serde_json::from_str::<Value>(&deployment).unwrap()["status"].take();
+    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let placed = conditions.into_iter().find(|c| c["type"] == "Placed");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let says = placed.map(|c| format!("{}/{}", text(&c["status"]), text(&c["reason"])));
+    (says.unwrap_or_default(), text(&status["pinned"]))
+}
+
+/// Whether all threads of the workers may run on all cpus.
+fn is_free(front: i32) -> bool {
+    let masks = kernel::masks(&kernel::children(front));
+    masks.len() == WORKERS * THREADS && masks.values().all(|mask| mask == "0-1")
+}
+
+/// Until the agent says that it sees every worker and has planned every thread, verifying none by
+/// writing it.
+fn until_observed(rig: &Rig) {
+    rig.until("an observer that sees all workers", || {
+        let (pod, _) = entry(rig);
+        let is_seen = pod["workers"] == WORKERS && pod["planned"] == WORKERS * THREADS;
+        (is_seen && pod["reason"].is_null()).then_some(())
+    });
+}
+
+/// Kills a worker: its successor is seen and not pinned.
+fn a_new_worker_is_left_alone(rig: &Rig, front: i32) {
+    let victim = *kernel::children(front).first().unwrap();
+    rig.kill(victim);
+    rig.until("another worker", || {
+        (!kernel::children(front).contains(&victim) && is_free(front)).then_some(())
+    });
+    until_observed(rig);
+    assert!(is_free(front), "{:?}", rig.masks());
+}
+
+/// `placement.enforcement` of a living deployment: what was pinned is given back, then nothing is
+/// written.
+pub(crate) fn by_the_object(rig: &mut Rig) {
+    let front = rig.front();
+    let enforce = |how: &str| {
+        let patch = format!(r#"{{"spec": {{"placement": {{"enforcement": "{how}"}}}}}}"#);
+        rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", &patch]);
+    };
+    enforce("Observe");
+    rig.until("masks that are given back", || is_free(front).then_some(()));
+    rig.until("Observed", || {
+        (placed(rig).0 == "True/Observed").then_some(())
+    });
+    a_new_worker_is_left_alone(rig, front);
+    enforce("Enforce");
+    rig.until("the placement", || is_scattered(front).then_some(()));
+}
+
+/// The chart's switch: the agent has no right that it could use, and sees every process all the
+/// same.
+pub(crate) fn by_the_chart(rig: &mut Rig) {
+    let front = rig.front();
+    rig.helm("upgrade", &["agent.enforcement=Observe"]);
+    rig.until("masks that are given back", || is_free(front).then_some(()));
+    until_observed(rig);
+    let agent = rig.agent();
+    let rights = kernel::rights(agent);
+    assert!(rights.contains("CapEff:\t0000000000000000"), "{rights}");
+    assert!(rights.contains("Uid:\t65532"), "{rights}");
+    assert!(!kernel::shares_pid_namespace(agent), "hostPID is not set");
+    a_new_worker_is_left_alone(rig, front);
+    let shown = rig.ask_agent("dump").unwrap();
+    assert_eq!(
+        shown.matches("\"mask\": \"0-1\"").count(),
+        WORKERS * THREADS,
+        "{shown}"
+    );
+    rig.helm("upgrade", &[]);
+    rig.until("the placement", || is_scattered(front).then_some(()));
+}
+
+/// A frozen agent verifies nothing, and after a minute nobody claims that it does. The kubelet
+/// would end it after some minutes; it goes on before.
+pub(crate) fn a_frozen_agent(rig: &mut Rig) {
+    rig.until("Verified", || {
+        let all = format!("{0}/{0}", WORKERS * THREADS);
+        (placed(rig) == ("True/Verified".to_owned(), all)).then_some(())
+    });
+    let agent = rig.agent();
+    kernel::signal(agent, "STOP");
+    rig.until("AgentSilent", || {
+        (placed(rig) == ("Unknown/AgentSilent".to_owned(), "?".to_owned())).then_some(())
+    });
+    let before = entry(rig).1;
+    kernel::signal(agent, "CONT");
+    rig.until("a renewal", || (entry(rig).1 != before).then_some(()));
+    rig.until("Verified", || {
+        (placed(rig).0 == "True/Verified").then_some(())
+    });
+}
