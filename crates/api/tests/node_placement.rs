@@ -39,6 +39,7 @@ fn full() -> NodePlacement {
     });
     troubled.reason = Some("found 3 of 4 workers".to_owned());
     troubled.quota_threads = Some(2);
+    troubled.observed = true;
     NodePlacement {
         api_version: "albacore.dev/v1alpha1".to_owned(),
         kind: "NodePlacement".to_owned(),
@@ -52,6 +53,7 @@ fn full() -> NodePlacement {
                 last_transition_time: time(),
                 observed_generation: None,
             }],
+            last_verification_time: Some(time()),
             topology: Some("0a1b2c3d".to_owned()),
             planned: 32,
             verified: 32,

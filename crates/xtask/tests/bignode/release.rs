@@ -252,7 +252,10 @@ fn until_observed(rig: &Rig) {
     rig.until("masks that are given back", || is_free().then_some(()));
     rig.until("an observer that sees all workers", || {
         let (_, pod) = placement(rig);
-        let is_seen = pod["workers"] == 2 && pod["planned"] == 4 && pod["reason"].is_null();
+        let is_seen = pod["observed"] == true
+            && pod["workers"] == 2
+            && pod["planned"] == 4
+            && pod["reason"].is_null();
         is_seen.then_some(())
     });
     assert!(is_free(), "it writes nothing");

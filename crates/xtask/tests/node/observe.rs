@@ -41,7 +41,9 @@ fn is_free(front: i32) -> bool {
 fn until_observed(rig: &Rig) {
     rig.until("an observer that sees all workers", || {
         let (pod, _) = entry(rig);
-        let is_seen = pod["workers"] == WORKERS && pod["planned"] == WORKERS * THREADS;
+        let is_seen = pod["observed"] == true
+            && pod["workers"] == WORKERS
+            && pod["planned"] == WORKERS * THREADS;
         (is_seen && pod["reason"].is_null()).then_some(())
     });
 }
