@@ -27,6 +27,8 @@ pub(crate) struct Present {
     pub(crate) cgroup: Cgroup,
     /// The policy that was ordered last.
     pub(crate) policy: Policy,
+    /// The generation of the deployment that was acted on last.
+    pub(crate) generation: i64,
 }
 
 /// What is to be done with one pod; by uid.
@@ -36,6 +38,8 @@ pub(crate) enum Step {
     Remove(String),
     /// Place it in another way.
     SetPolicy(String, Policy),
+    /// The deployment was edited: masks that are left as somebody else made them are written again.
+    Retry(String, i64),
     /// Find its processes and place them.
     Add(String),
 }
@@ -60,7 +64,10 @@ pub(crate) fn steps(wishes: &[Wish], present: &BTreeMap<String, Present>) -> Vec
     let mut adds = Vec::new();
     for (uid, aim) in wished {
         let Aim::Place {
-            container, policy, ..
+            container,
+            policy,
+            generation,
+            ..
         } = aim
         else {
             continue;
@@ -69,6 +76,9 @@ pub(crate) fn steps(wishes: &[Wish], present: &BTreeMap<String, Present>) -> Vec
             Some(has) if has.container == *container => {
                 if has.policy != *policy {
                     steps.push(Step::SetPolicy(uid.to_owned(), policy.clone()));
+                }
+                if has.generation != *generation {
+                    steps.push(Step::Retry(uid.to_owned(), *generation));
                 }
             }
             _ => adds.push(Step::Add(uid.to_owned())),
@@ -94,6 +104,7 @@ struct Waiting {
     container: String,
     cgroup: Cgroup,
     policy: Policy,
+    generation: i64,
     answer: Pending<Result<SubjectId, PlacerError>>,
 }
 
@@ -183,6 +194,7 @@ impl Fleet {
                         None => false,
                     },
                     Step::SetPolicy(uid, policy) => self.set_policy(&uid, policy, handle),
+                    Step::Retry(uid, generation) => self.retry(&uid, generation, handle),
                     Step::Add(uid) => {
                         let wish = wishes.iter().find(|wish| wish.pod.uid == uid);
                         wish.is_none_or(|wish| self.add(wish, handle, now))
@@ -220,6 +232,17 @@ impl Fleet {
         is_taken
     }
 
+    fn retry(&mut self, uid: &str, generation: i64, handle: &Handle) -> bool {
+        let Some(has) = self.present.get_mut(uid) else {
+            return true;
+        };
+        let is_taken = handle.retry_now(has.id).is_ok();
+        if is_taken {
+            has.generation = generation;
+        }
+        is_taken
+    }
+
     /// Orders a pod to be placed, once its processes are found; false if the order was not taken.
     fn add(&mut self, wish: &Wish, handle: &Handle, now: Instant) -> bool {
         if self
@@ -241,6 +264,9 @@ impl Fleet {
             config.policy.enforcement = Enforcement::Enforce;
         }
         let (policy, cgroup) = (config.policy.clone(), config.cgroup.clone());
+        let Aim::Place { generation, .. } = wish.aim else {
+            return true;
+        };
         match (handle.add(config), cgroup) {
             (Ok(answer), Some(cgroup)) => {
                 self.waiting.push(Waiting {
@@ -248,6 +274,7 @@ impl Fleet {
                     container,
                     cgroup,
                     policy,
+                    generation,
                     answer,
                 });
                 true
@@ -269,6 +296,7 @@ impl Fleet {
                         container: waiting.container,
                         cgroup: waiting.cgroup,
                         policy: waiting.policy,
+                        generation: waiting.generation,
                     };
                     self.present.insert(waiting.uid, present);
                 }

@@ -1,10 +1,12 @@
 //! What the placer told, folded into counts as it comes: nothing queues up, whatever happens and however often.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use albacore_placer::{Report, SubjectId};
-use albacore_plan::Cause;
+use albacore_plan::{BackOff, Cause, Moment};
 use albacore_topology::CpuSet;
+use k8s_openapi::jiff::Timestamp;
 
 /// Upper ends of the buckets of birth-to-verified times, in milliseconds; one more bucket has none. 20 and 60 ms are what
 /// is promised of respawned workers and of threads out of the blue.
@@ -21,8 +23,10 @@ pub(crate) struct Story {
     pub(crate) cause: Option<Cause>,
     /// Masks that somebody else wrote over ours.
     pub(crate) foreign: u64,
-    /// Threads that are left alone because they pin themselves.
-    pub(crate) self_pinned: u64,
+    /// How often a thread was left as it was for a while, because somebody else changed its mask too often.
+    pub(crate) back_offs: u64,
+    /// The last of them.
+    pub(crate) back_off: Option<LeftAlone>,
     /// Threads found on their whole cpuset although they had been pinned, as the placer counts them.
     pub(crate) widened: u64,
     /// Whether the container's first process began with a mask narrower than its cpuset, as the placer notes it.
@@ -36,6 +40,32 @@ pub(crate) struct Story {
     pub(crate) released: (usize, usize),
     /// Whether its plan is proven best.
     pub(crate) optimal: Option<bool>,
+}
+
+/// Threads that are left as they are for a while.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LeftAlone {
+    /// How often somebody else changed the mask of one of them ...
+    pub(crate) changes: u32,
+    /// ... within so many seconds.
+    pub(crate) seconds: u64,
+    /// When the first of them is tried again.
+    pub(crate) retry_at: Timestamp,
+}
+
+impl LeftAlone {
+    /// What was told of one thread, beside what was told of others `before`.
+    fn of(back_off: &BackOff, before: Option<&Self>, now: Timestamp) -> Self {
+        let micros = |from: Moment, to: Moment| to.0.saturating_sub(from.0);
+        let pause = Duration::from_micros(micros(back_off.last, back_off.retry_at));
+        let retry_at = now.checked_add(pause).unwrap_or(now);
+        let sooner = before.filter(|other| other.retry_at > now && other.retry_at < retry_at);
+        Self {
+            changes: back_off.changes,
+            seconds: micros(back_off.first, back_off.last).div_ceil(1_000_000),
+            retry_at: sooner.map_or(retry_at, |other| other.retry_at),
+        }
+    }
 }
 
 /// What the placer told since it started.
@@ -60,8 +90,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Takes a report in.
-    pub(crate) fn take(&mut self, report: &Report) {
+    /// Takes a report in, told at `now`.
+    pub(crate) fn take(&mut self, report: &Report, now: Timestamp) {
         self.version += 1;
         match report {
             Report::Planned {
@@ -87,7 +117,13 @@ impl Journal {
                     self.births[bucket(*micros)] += 1;
                 }
             }
-            Report::SelfPinned { subject, .. } => self.story(*subject).self_pinned += 1,
+            Report::BackedOff {
+                subject, back_off, ..
+            } => {
+                let story = self.story(*subject);
+                story.back_offs += 1;
+                story.back_off = Some(LeftAlone::of(back_off, story.back_off.as_ref(), now));
+            }
             Report::StepFailed {
                 subject, reason, ..
             } => {
@@ -111,7 +147,7 @@ impl Journal {
         match cause {
             // Births have their own figures, and a new plan is nobody's drift.
             Cause::NewThread | Cause::Inherited | Cause::Policy => return,
-            Cause::SelfPin | Cause::Foreign => story.foreign += 1,
+            Cause::Foreign => story.foreign += 1,
             Cause::CpusetChange | Cause::Hotplug | Cause::Unknown => {}
         }
         story.drifts += 1;
@@ -160,27 +196,57 @@ mod tests {
     fn only_masks_that_were_lost_count_as_drift() {
         let mut journal = Journal::default();
         let subject = SubjectId(7);
-        journal.take(&Report::CpusetChanged {
-            subject,
-            cpuset: "0-3".parse().unwrap(),
-        });
+        let now = Timestamp::from_second(1000).unwrap();
+        let cpuset = "0-3".parse().unwrap();
+        journal.take(&Report::CpusetChanged { subject, cpuset }, now);
         for cause in [
             Cause::NewThread,
             Cause::Inherited,
             Cause::Policy,
             Cause::Foreign,
         ] {
-            journal.take(&drift(7, cause));
+            journal.take(&drift(7, cause), now);
         }
-        journal.take(&drift(7, Cause::CpusetChange));
+        journal.take(&drift(7, Cause::CpusetChange), now);
         let story = &journal.stories[&subject];
         assert_eq!((story.drifts, story.foreign), (2, 1));
         assert_eq!(story.cause, Some(Cause::CpusetChange));
-        journal.take(&Report::SubjectGone { subject });
+        journal.take(&Report::SubjectGone { subject }, now);
         assert_eq!(journal.gone, [subject]);
         journal.forget(subject);
         assert!(journal.stories.is_empty() && journal.gone.is_empty());
         assert_eq!(journal.drifts, 2, "the node's count stays");
+    }
+
+    #[test]
+    fn of_threads_that_are_left_alone_the_first_that_is_tried_again_is_told() {
+        let mut journal = Journal::default();
+        let mut left = |second: i64, changes: u32, retry_seconds: u64| {
+            let moment = |seconds: u64| Moment(5_000_000 + seconds * 1_000_000);
+            let report = Report::BackedOff {
+                subject: SubjectId(7),
+                slot: None,
+                tid: Tid(1),
+                back_off: BackOff {
+                    changes,
+                    first: moment(0),
+                    last: moment(3),
+                    retry_at: moment(3 + retry_seconds),
+                },
+            };
+            journal.take(&report, Timestamp::from_second(second).unwrap());
+            let story = &journal.stories[&SubjectId(7)];
+            let left = story.back_off.clone().unwrap();
+            (
+                story.back_offs,
+                left.changes,
+                left.seconds,
+                left.retry_at.as_second(),
+            )
+        };
+        assert_eq!(left(1000, 4, 60), (1, 4, 3, 1060));
+        assert_eq!(left(1001, 4, 60), (2, 4, 3, 1060), "the other thread");
+        assert_eq!(left(1060, 5, 120), (3, 5, 3, 1180));
     }
 
     #[test]

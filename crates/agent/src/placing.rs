@@ -8,6 +8,7 @@ use std::time::Duration;
 use albacore_placer::{
     Config, Handle, Placer, PlacerError, Progress, Report, Restored, favor_this_thread,
 };
+use k8s_openapi::jiff::Timestamp;
 
 use crate::journal::Journal;
 use crate::limits::{PLACER_PAUSE_MAX, PLACER_PAUSE_MIN, TURN_PERIOD};
@@ -104,7 +105,7 @@ impl Placing {
 /// the next turn tries again, later each time.
 fn follow(placer: &mut Placer, journal: &SharedJournal, wake: &Wake) -> Restored {
     let mut take = |report: &Report| {
-        journal.lock().take(report);
+        journal.lock().take(report, Timestamp::now());
         wake();
     };
     favor_this_thread(&mut take);

@@ -89,7 +89,6 @@ pub(crate) fn cause_word(cause: Cause) -> &'static str {
     match cause {
         Cause::CpusetChange => "CpusetChange",
         Cause::Hotplug => "Hotplug",
-        Cause::SelfPin => "SelfPin",
         Cause::Foreign => "ForeignWrite",
         Cause::NewThread => "NewThread",
         Cause::Inherited => "Inherited",

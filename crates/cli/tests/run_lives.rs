@@ -237,6 +237,10 @@ fn a_thread_that_pins_itself_is_left_alone() {
     while alone.len() < 2 {
         let event = run.until("self_pinned", |e| e["event"] == "self_pinned");
         assert_eq!(event["rank"], 1, "{event}");
+        assert_eq!(
+            (&event["changes"], &event["retry_seconds"]),
+            (&4.into(), &60.into())
+        );
         alone.insert(event["tid"].as_u64().unwrap());
     }
     run.listen_for(Duration::from_millis(500));
@@ -253,7 +257,10 @@ fn a_thread_that_pins_itself_is_left_alone() {
     }
     let drifts = run.told("drift").filter(|e| e["rank"] == 1);
     let causes: BTreeSet<_> = drifts.map(|e| e["cause"].as_str().unwrap()).collect();
-    assert!(causes.contains("self_pin"), "{causes:?}");
+    assert!(
+        causes.contains("foreign") && !causes.contains("self_pin"),
+        "{causes:?}"
+    );
     run.signal("TERM");
     assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
     assert!(run.processes().is_empty());
@@ -431,7 +438,7 @@ fn a_cpuset_that_shrinks_and_grows_is_followed() {
         assert!(front.into_iter().all(|mask| mask == both));
     }
     assert!(run.told("cpuset_changed").count() >= 6);
-    let blamed = |e: &&serde_json::Value| e["cause"] == "foreign" || e["cause"] == "self_pin";
+    let blamed = |e: &&serde_json::Value| e["cause"] == "foreign";
     assert_eq!(run.told("drift").find(blamed), None, "nobody is blamed");
     let run = end_well(run, "TERM");
     drop(run);

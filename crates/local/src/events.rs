@@ -2,7 +2,7 @@
 
 use albacore_mapping::{Mode, Slot};
 use albacore_placer::{Figures, Histogram, Report, Row};
-use albacore_plan::{Enforcement, MainThread, Note, Placement, Policy};
+use albacore_plan::{Enforcement, MainThread, Moment, Note, Placement, Policy};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 
@@ -60,7 +60,7 @@ pub(crate) fn of_report(report: &Report) -> Value {
         ),
         Report::Pinned { .. }
         | Report::Drift { .. }
-        | Report::SelfPinned { .. }
+        | Report::BackedOff { .. }
         | Report::StepFailed { .. } => of_thread(report),
         Report::Failed { category, reason } => {
             event("failed", json!({"category": category, "reason": reason}))
@@ -144,9 +144,22 @@ fn of_thread(report: &Report) -> Value {
                 "cause": cause.name(),
             }),
         ),
-        Report::SelfPinned { slot, tid, .. } => event(
+        // The event's name is older than the knowledge that nobody can say who changed the mask: readers know it.
+        Report::BackedOff {
+            slot,
+            tid,
+            back_off,
+            ..
+        } => event(
             "self_pinned",
-            json!({"worker": worker(*slot), "rank": rank(*slot), "tid": tid.0}),
+            json!({
+                "worker": worker(*slot),
+                "rank": rank(*slot),
+                "tid": tid.0,
+                "changes": back_off.changes,
+                "seconds": seconds(back_off.first, back_off.last),
+                "retry_seconds": seconds(back_off.last, back_off.retry_at),
+            }),
         ),
         Report::StepFailed { tid, reason, .. } => {
             event("step_failed", json!({"tid": tid.0, "reason": reason}))
@@ -268,9 +281,10 @@ pub(crate) fn note_text(note: &Note) -> String {
              runtime that counts the cpus of that mask would start too few",
             worker.0
         ),
-        Note::SelfPinned { thread, .. } => {
-            format!("thread {} pins itself and is left alone", thread.tid.0)
-        }
+        Note::BackedOff { thread, .. } => format!(
+            "the mask of thread {} is left as somebody else made it",
+            thread.tid.0
+        ),
         Note::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
         Note::InheritedAffinity { pid, mask } => format!(
             "process {} was started with the mask {mask}, narrower than its cpuset: whoever started it is pinned",
@@ -278,6 +292,11 @@ pub(crate) fn note_text(note: &Note) -> String {
         ),
         other => format!("{other:?}"),
     }
+}
+
+/// Whole seconds between two times, a part of one counted as one.
+fn seconds(from: Moment, to: Moment) -> u64 {
+    to.0.saturating_sub(from.0).div_ceil(1_000_000)
 }
 
 fn text(cpus: &CpuSet) -> String {

@@ -99,10 +99,15 @@ fn sentence(event: &Value) -> Option<String> {
             field("pid")
         ),
         "self_pinned" => format!(
-            "worker {} rank {}: thread {} pins itself and is left alone (SelfPinned)",
+            "worker {} rank {}: somebody else changed the mask of thread {} {} times in {} s; it is \
+             written again in {} s, or at once after an edit of the file (stop what sets masks: \
+             OMP_PROC_BIND, taskset; or set placement.policy: None)",
             field("worker"),
             field("rank"),
             field("tid"),
+            field("changes"),
+            field("seconds"),
+            field("retry_seconds"),
         ),
         "cpuset_changed" => format!("the cpuset is {} now", field("cpuset")),
         "machine_changed" => format!("online cpus are {} now", field("online")),

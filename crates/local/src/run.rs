@@ -303,6 +303,11 @@ impl Run {
             }
         }
         self.deployment.notices.clone_from(&now.notices);
+        // An edit starts over where masks are left as somebody else made them.
+        if let Err(error) = self.placing.handle.retry_now(self.placing.subject) {
+            let text = format!("masks that are left as they are were not tried again: {error}");
+            self.output.event(&event("note", json!({"text": text})));
+        }
         let before = &self.deployment.policy;
         let policy = Policy {
             workers: before.workers,

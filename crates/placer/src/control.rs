@@ -23,6 +23,8 @@ pub enum Control {
     },
     /// From now on this policy holds for a subject.
     SetPolicy(SubjectId, Policy),
+    /// Write the masks of a subject again that are left as they are because somebody else changed them.
+    RetryNow(SubjectId),
     /// Give the masks of a subject back and forget it.
     Remove {
         /// Which.
@@ -137,6 +139,14 @@ impl Handle {
     /// As [`Handle::send`].
     pub fn set_policy(&self, subject: SubjectId, policy: Policy) -> Result<(), ControlError> {
         self.send(Control::SetPolicy(subject, policy))
+    }
+
+    /// Has the masks of a subject written again that are left as they are because somebody else changed them.
+    ///
+    /// # Errors
+    /// As [`Handle::send`].
+    pub fn retry_now(&self, subject: SubjectId) -> Result<(), ControlError> {
+        self.send(Control::RetryNow(subject))
     }
 
     /// Gives the masks of a subject back and forgets it.

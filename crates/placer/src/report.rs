@@ -2,7 +2,7 @@
 
 use albacore_mapping::{Mapping, Relaxation, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
-use albacore_plan::{Cause, Note};
+use albacore_plan::{BackOff, Cause, Note};
 use albacore_topology::CpuSet;
 
 use crate::{Histogram, SubjectId};
@@ -109,14 +109,16 @@ pub enum Report {
         /// Why.
         cause: Cause,
     },
-    /// A thread is left alone from now on.
-    SelfPinned {
+    /// A thread is left as it is for a while, because somebody else changed its mask too often.
+    BackedOff {
         /// Of which subject.
         subject: SubjectId,
         /// The slot it fills, if any.
         slot: Option<Slot>,
         /// The thread.
         tid: Tid,
+        /// How often it was changed, and when the planned mask is written again.
+        back_off: BackOff,
     },
     /// The cpuset of a subject is another one now.
     CpusetChanged {

@@ -246,7 +246,13 @@ impl Subject {
         around.may_write && self.policy.enforcement == Enforcement::Enforce && !self.is_refused
     }
 
-    /// Observes, plans, lints, pins, verifies and reports until nothing is left to do.
+    /// Writes all masks again that are left as they are because somebody else changed them.
+    pub(crate) fn retry_now(&mut self) {
+        self.ledger.forget_changes();
+        self.is_dirty = true;
+    }
+
+    /// Brings masks to what is asked, and notes when that is to be tried again.
     pub(crate) fn converge(&mut self, around: &mut Surroundings<'_>) -> Result<(), PlacerError> {
         self.is_dirty = false;
         self.retry_at = None;
@@ -254,6 +260,15 @@ impl Subject {
             let (subject, restored) = (self.id, self.restore(around));
             (around.report)(&Report::Released { subject, restored });
         }
+        self.pass(around)?;
+        let now = Moment(around.reader.clock.now()?.0);
+        let retry = self.ledger.next_retry(now).map(|at| Micros(at.0));
+        self.retry_at = [self.retry_at, retry].into_iter().flatten().min();
+        Ok(())
+    }
+
+    /// Observes, plans, lints, pins, verifies and reports until nothing is left to do.
+    fn pass(&mut self, around: &mut Surroundings<'_>) -> Result<(), PlacerError> {
         for _ in 0..PASSES_MAX {
             self.cpuset.settle();
             let observation = self.observe(around)?;
@@ -319,7 +334,12 @@ impl Subject {
                     linted.confirm(step);
                     Some(&step.mask)
                 }
-                Outcome::Differs { actual } => Some(actual),
+                Outcome::Differs { actual } => {
+                    if let Some(note) = linted.contradict(step) {
+                        self.tell_note(&note, around);
+                    }
+                    Some(actual)
+                }
                 Outcome::Gone => {
                     self.tree.forget_thread(pid, tid);
                     None

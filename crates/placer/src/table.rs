@@ -13,8 +13,8 @@ pub enum RowState {
     Verified,
     /// The mask was read and is not as planned.
     Drifted,
-    /// The thread pins itself and is left alone.
-    SelfPinned,
+    /// The mask is not as planned and left as it is for a while: somebody else changed it too often.
+    BackedOff,
     /// No thread fills the slot now.
     Missing,
     /// Nothing is planned: the kernel places.
@@ -27,7 +27,7 @@ impl RowState {
         match self {
             Self::Verified => "verified",
             Self::Drifted => "drifted",
-            Self::SelfPinned => "self_pinned",
+            Self::BackedOff => "backed_off",
             Self::Missing => "missing",
             Self::Unplaced => "unplaced",
         }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use albacore_mapping::{Rank, Slot, WorkerIndex};
 use albacore_os::{Micros, Pid, Tid};
-use albacore_plan::{Cause, Linted, Note, Placement, Plan, StepKind, Target, ThreadId, plan_hash};
+use albacore_plan::{
+    Cause, Linted, Moment, Note, Placement, Plan, StepKind, Target, ThreadId, plan_hash,
+};
 
 use crate::PlacerError;
 use crate::execute::{Done, Outcome};
@@ -68,24 +70,31 @@ impl Subject {
         let mut notes = plan.notes.clone();
         notes.extend(self.around_notes());
         for note in notes.iter().filter(|note| !self.notes.contains(note)) {
-            let report = match note {
-                Note::SelfPinned { thread, slot } => {
-                    let (slot, tid) = (*slot, Tid(thread.tid.0));
-                    Report::SelfPinned {
-                        subject: self.id,
-                        slot,
-                        tid,
-                    }
-                }
-                note => Report::Note {
-                    subject: self.id,
-                    note: note.clone(),
-                },
-            };
-            (around.report)(&report);
+            self.tell_note(note, around);
         }
         self.notes = notes;
         Ok(())
+    }
+
+    /// Tells what is odd.
+    pub(crate) fn tell_note(&self, note: &Note, around: &mut Surroundings<'_>) {
+        let report = match note {
+            Note::BackedOff {
+                thread,
+                slot,
+                back_off,
+            } => Report::BackedOff {
+                subject: self.id,
+                slot: *slot,
+                tid: Tid(thread.tid.0),
+                back_off: *back_off,
+            },
+            note => Report::Note {
+                subject: self.id,
+                note: note.clone(),
+            },
+        };
+        (around.report)(&report);
     }
 
     fn tell_workers(&mut self, plan: &Plan<Linted>, around: &mut Surroundings<'_>) {
@@ -263,9 +272,11 @@ impl Subject {
         let actual = known.map(|known| known.mask.clone());
         let state = match (thread, &actual) {
             _ if self.policy.placement == Placement::None => RowState::Unplaced,
-            (Some(thread), Some(_)) if self.ledger.is_self_pinned(thread) => RowState::SelfPinned,
             (_, None) | (None, _) => RowState::Missing,
             (_, actual) if *actual == planned => RowState::Verified,
+            (Some(thread), _) if self.ledger.back_off(thread, Moment(now.0)).is_some() => {
+                RowState::BackedOff
+            }
             _ => RowState::Drifted,
         };
         Row {

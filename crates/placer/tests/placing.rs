@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use albacore_os::Tid;
 use albacore_placer::{BirthKind, Report, RowState};
-use albacore_plan::{Cause, Enforcement, MainThread, Placement, Source};
+use albacore_plan::limits::{BACK_OFF_MICROS_MIN, REPAIRS_MAX};
+use albacore_plan::{BackOff, Cause, Enforcement, MainThread, Placement, Source};
 use albacore_topology::CpuSet;
 use swarm::{Run, Swarm, cpus, mask_of, own_cpus, policy, tasks_of, taskset, threads_of, tree_of};
 
@@ -199,12 +200,12 @@ fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
         return;
     }
     run.until("left alone", |run| {
-        run.rows()[1].state == RowState::SelfPinned
+        run.rows()[1].state == RowState::BackedOff
     });
     assert!(
         run.reports
             .iter()
-            .any(|r| matches!(r, Report::SelfPinned { .. }))
+            .any(|r| matches!(r, Report::BackedOff { .. }))
     );
     let calls = run.calls();
     run.for_a_while(Duration::from_millis(500));
@@ -212,30 +213,72 @@ fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
     assert_eq!(mask_of(run.rows()[1].tid.unwrap()), Some(insists));
 }
 
+/// Changes a thread's mask until that is not repaired any more; what was told of it.
+fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
+    let told = |run: &Run| {
+        let last = run.reports.iter().rev();
+        last.filter_map(|report| match report {
+            Report::BackedOff { back_off, .. } => Some(*back_off),
+            _ => None,
+        })
+        .next()
+    };
+    let before = told(run);
+    // bound: REPAIRS_MAX changes within a minute, and one more; a slow machine takes longer and starts anew.
+    while told(run) == before {
+        taskset(tid, &own_cpus());
+        run.until("repaired or left alone", |run| {
+            (run.is_placed() && mask_of(tid) != Some(own_cpus())) || told(run) != before
+        });
+    }
+    told(run).unwrap()
+}
+
 #[test]
-fn somebody_who_writes_again_and_again_wins_after_three_reversals() {
+fn somebody_who_writes_again_and_again_wins_until_it_is_tried_again() {
     let server = Swarm::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     let tid = run.rows()[3].tid.unwrap();
-    for _ in 0..3 {
-        taskset(tid, &own_cpus());
-        run.until("repaired", |run| {
-            run.is_placed() && mask_of(tid) != Some(own_cpus())
-        });
-    }
-    taskset(tid, &own_cpus());
-    run.until("left alone", |run| {
-        run.rows()[3].state == RowState::SelfPinned
-    });
+    let left = insist(&mut run, tid);
+    assert_eq!(left.changes, REPAIRS_MAX + 1);
+    assert_eq!(left.retry_at.0 - left.last.0, BACK_OFF_MICROS_MIN);
+    assert_eq!(run.rows()[3].state, RowState::BackedOff);
     assert_eq!(mask_of(tid), Some(own_cpus()));
-    assert_eq!(
-        run.rows()
-            .iter()
+    let verified = |run: &Run| {
+        let rows = run.rows();
+        rows.iter()
             .filter(|r| r.state == RowState::Verified)
-            .count(),
-        3
-    );
+            .count()
+    };
+    assert_eq!(verified(&run), 3);
+    let causes: Vec<Cause> = run
+        .reports
+        .iter()
+        .filter_map(|report| match report {
+            Report::Drift { tid: of, cause, .. } if *of == tid => Some(*cause),
+            _ => None,
+        })
+        .filter(|cause| !matches!(cause, Cause::NewThread | Cause::Inherited))
+        .collect();
+    assert!(causes.iter().all(|c| *c == Cause::Foreign), "{causes:?}");
+    // An edit: at once, and from the beginning.
+    run.placer.retry_now(run.subject);
+    run.until("repaired", |run| {
+        run.is_placed() && mask_of(tid) != Some(own_cpus())
+    });
+    let again = insist(&mut run, tid);
+    assert_eq!(again.changes, REPAIRS_MAX + 1, "it starts over");
+    // Nobody does anything: the placer itself tries again when the pause is over.
+    let calls = run.calls();
+    let pause = Duration::from_micros(BACK_OFF_MICROS_MIN);
+    run.for_a_while(pause / 2);
+    assert_eq!(run.calls(), calls, "not before");
+    run.until("repaired", |run| {
+        run.is_placed() && mask_of(tid) != Some(own_cpus())
+    });
+    assert_eq!(run.calls(), calls + 1);
+    assert_eq!(verified(&run), 4);
 }
 
 #[test]
@@ -331,11 +374,13 @@ fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
             _ => run.is_placed(),
         });
     }
-    assert!(
-        run.reports
-            .iter()
-            .all(|r| !matches!(r, Report::Drift { cause, .. } if cause.is_reversal()))
-    );
+    assert!(run.reports.iter().all(|r| !matches!(
+        r,
+        Report::Drift {
+            cause: Cause::Foreign,
+            ..
+        }
+    )));
 }
 
 #[test]

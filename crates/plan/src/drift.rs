@@ -14,10 +14,8 @@ pub enum Cause {
     CpusetChange,
     /// A cpu came or went since the mask was verified, or the mask is empty because its cpu went.
     Hotplug,
-    /// Somebody wrote the mask of a verified thread, and not for the first time within a minute or for several threads
-    /// of the worker at once: the server does it itself.
-    SelfPin,
-    /// Somebody wrote the mask of one verified thread: `taskset`, another tool, or the thread for the first time.
+    /// Somebody else wrote the mask of a verified thread: a person, another tool, or the server itself. Which of them
+    /// the kernel does not tell.
     Foreign,
     /// The thread is new and has the whole cpuset.
     NewThread,
@@ -35,18 +33,12 @@ impl Cause {
         match self {
             Self::CpusetChange => "cpuset_change",
             Self::Hotplug => "hotplug",
-            Self::SelfPin => "self_pin",
             Self::Foreign => "foreign",
             Self::NewThread => "new_thread",
             Self::Inherited => "inherited",
             Self::Policy => "policy",
             Self::Unknown => "unknown",
         }
-    }
-
-    /// True if somebody wrote over a mask of ours.
-    pub fn is_reversal(self) -> bool {
-        matches!(self, Self::SelfPin | Self::Foreign)
     }
 }
 
@@ -70,7 +62,9 @@ pub struct Drift {
 /// Why the mask of `thread` is not the planned one.
 pub(crate) fn cause_of(thread: &Thread, setting: &Setting, now: Moment, ledger: &Ledger) -> Cause {
     let Some(verified) = ledger.verified.get(&thread.id) else {
-        return if thread.mask.is_empty() {
+        return if ledger.is_unrepaired(thread.id) {
+            Cause::Foreign
+        } else if thread.mask.is_empty() {
             Cause::Hotplug
         } else if thread.mask == setting.cpuset || ledger.returned.contains_key(&thread.id) {
             Cause::NewThread
@@ -92,8 +86,6 @@ pub(crate) fn cause_of(thread: &Thread, setting: &Setting, now: Moment, ledger: 
         Cause::Unknown
     } else if thread.mask == setting.cpuset && ledger.is_settling(now) {
         Cause::CpusetChange
-    } else if ledger.was_reversed(thread.id) {
-        Cause::SelfPin
     } else {
         Cause::Foreign
     }

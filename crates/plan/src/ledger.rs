@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use albacore_mapping::{Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
-use crate::limits::{REVERSAL_WINDOW_MICROS, REVERSALS_MAX, SETTLING_MICROS};
+use crate::limits::{
+    BACK_OFF_MICROS_MAX, BACK_OFF_MICROS_MIN, CHANGES_WINDOW_MICROS, REPAIRS_MAX, SETTLING_MICROS,
+};
 use crate::{Moment, Observation, ProcessId, ThreadId};
 
 /// The circumstances of a plan; when they change, masks may change with nobody's doing.
@@ -37,6 +39,77 @@ pub(crate) struct Verified {
     pub(crate) is_ours: bool,
 }
 
+/// What somebody else did to a thread's mask, and what follows from it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Changes {
+    /// When the mask was changed, of late.
+    recent: Vec<Moment>,
+    /// Since it was changed too often; `None` before that.
+    back_off: Option<BackOff>,
+    /// The last change was noted and the planned mask was not read back since.
+    is_unrepaired: bool,
+}
+
+/// A thread whose mask is left as it is for a while, because somebody else changed it too often.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BackOff {
+    /// How often somebody else changed the mask. Who that is the kernel does not tell.
+    pub changes: u32,
+    /// When the first of these changes was found.
+    pub first: Moment,
+    /// When the last one was.
+    pub last: Moment,
+    /// When the planned mask is written again.
+    pub retry_at: Moment,
+}
+
+impl BackOff {
+    fn pause_micros(&self) -> u64 {
+        self.retry_at.0.saturating_sub(self.last.0)
+    }
+}
+
+impl Changes {
+    /// Notes a change; how it is left alone from now on, if it is.
+    fn note(&mut self, now: Moment) -> Option<BackOff> {
+        self.is_unrepaired = true;
+        let known = self.back_off.take();
+        let (changes, first, pause) = match known {
+            Some(known) => {
+                let pause = (known.pause_micros() * 2).min(BACK_OFF_MICROS_MAX);
+                (known.changes.saturating_add(1), known.first, pause)
+            }
+            None => {
+                self.recent.push(now);
+                let changes = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
+                if changes <= REPAIRS_MAX {
+                    return None;
+                }
+                let first = self.recent.first().copied().unwrap_or(now);
+                (changes, first, BACK_OFF_MICROS_MIN)
+            }
+        };
+        self.recent.clear();
+        self.back_off = Some(BackOff {
+            changes,
+            first,
+            last: now,
+            retry_at: Moment(now.0.saturating_add(pause)),
+        });
+        self.back_off
+    }
+
+    /// Forgets what lies so far back that it says nothing any more; false if nothing is left.
+    fn forget_old(&mut self, now: Moment) -> bool {
+        let age = |at: Moment| now.0.saturating_sub(at.0);
+        self.recent.retain(|at| age(*at) < CHANGES_WINDOW_MICROS);
+        // A try that lasted as long as the pause before it has succeeded.
+        let lasts = |known: &BackOff| age(known.retry_at) < known.pause_micros();
+        self.back_off = self.back_off.filter(lasts);
+        !self.recent.is_empty() || self.back_off.is_some() || self.is_unrepaired
+    }
+}
+
 /// What is remembered of earlier plans.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
@@ -50,8 +123,7 @@ pub struct Ledger {
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) verified: BTreeMap<ThreadId, Verified>,
     pub(crate) returned: BTreeMap<ThreadId, ProcessId>,
-    pub(crate) reversals: BTreeMap<ThreadId, Vec<Moment>>,
-    pub(crate) self_pinned: BTreeSet<ThreadId>,
+    pub(crate) changes: BTreeMap<ThreadId, Changes>,
 }
 
 impl Ledger {
@@ -73,14 +145,22 @@ impl Ledger {
         self.slots.get(&slot).copied()
     }
 
-    /// True if the thread is left alone because it, or somebody for it, keeps writing its mask.
-    pub fn is_self_pinned(&self, thread: ThreadId) -> bool {
-        self.self_pinned.contains(&thread)
+    /// The thread's back-off, if its mask is left as it is now.
+    pub fn back_off(&self, thread: ThreadId, now: Moment) -> Option<BackOff> {
+        let known = self.changes.get(&thread)?.back_off;
+        known.filter(|known| now < known.retry_at)
     }
 
-    /// Threads that are left alone.
-    pub fn self_pinned(&self) -> impl Iterator<Item = ThreadId> + '_ {
-        self.self_pinned.iter().copied()
+    /// When the next mask that is left as it is now is written again.
+    pub fn next_retry(&self, now: Moment) -> Option<Moment> {
+        let known = self.changes.values().filter_map(|changes| changes.back_off);
+        let next = known.map(|known| known.retry_at);
+        next.filter(|at| now < *at).min()
+    }
+
+    /// Starts over: every mask is written again with the next plan, and changes count from nothing.
+    pub fn forget_changes(&mut self) {
+        self.changes.clear();
     }
 
     /// The workers that live, by index.
@@ -115,8 +195,7 @@ impl Ledger {
             .collect();
         self.verified.retain(|thread, _| live.contains(thread));
         self.returned.retain(|thread, _| live.contains(thread));
-        self.reversals.retain(|thread, _| live.contains(thread));
-        self.self_pinned.retain(|thread| live.contains(thread));
+        self.changes.retain(|thread, _| live.contains(thread));
     }
 
     /// Notes the setting of a plan. Where it is another one than before, what was taken for somebody's doing a moment
@@ -128,10 +207,11 @@ impl Ledger {
         let is_first = self.setting == Setting::default();
         self.setting_since = (!is_first).then_some(now);
         self.setting.clone_from(setting);
-        self.reversals.retain(|_, times| {
-            times.retain(|at| now.0.saturating_sub(at.0) >= SETTLING_MICROS);
-            !times.is_empty()
-        });
+        let is_older = |at: Moment| now.0.saturating_sub(at.0) >= SETTLING_MICROS;
+        for changes in self.changes.values_mut() {
+            changes.recent.retain(|at| is_older(*at));
+            changes.back_off = changes.back_off.filter(|known| is_older(known.first));
+        }
     }
 
     /// True while the kernel may still be writing masks after a change of the cpuset.
@@ -140,29 +220,28 @@ impl Ledger {
             .is_some_and(|since| now.0.saturating_sub(since.0) < SETTLING_MICROS)
     }
 
-    /// True if somebody wrote this thread's mask within the last minute.
-    pub(crate) fn was_reversed(&self, thread: ThreadId) -> bool {
-        self.reversals.contains_key(&thread)
+    /// True if somebody changed the thread's mask, and that was noted and not repaired yet.
+    pub(crate) fn is_unrepaired(&self, thread: ThreadId) -> bool {
+        let changes = self.changes.get(&thread);
+        changes.is_some_and(|changes| changes.is_unrepaired)
     }
 
-    /// Notes that somebody wrote over our mask; true if the thread is to be left alone from now on.
-    pub(crate) fn note_reversal(&mut self, thread: ThreadId, at: Moment) -> bool {
-        let times = self.reversals.entry(thread).or_default();
-        times.push(at);
-        if times.len() > REVERSALS_MAX {
-            self.self_pinned.insert(thread);
-            self.reversals.remove(&thread);
-            self.verified.remove(&thread);
-            return true;
+    /// Notes that the thread's mask is the planned one.
+    pub(crate) fn note_repaired(&mut self, thread: ThreadId) {
+        if let Some(changes) = self.changes.get_mut(&thread) {
+            changes.is_unrepaired = false;
         }
-        false
     }
 
-    pub(crate) fn forget_old_reversals(&mut self, now: Moment) {
-        self.reversals.retain(|_, times| {
-            times.retain(|at| now.0.saturating_sub(at.0) < REVERSAL_WINDOW_MICROS);
-            !times.is_empty()
-        });
+    /// Notes that somebody changed a mask that we wrote; how the thread is left alone from now on, if it is.
+    pub(crate) fn note_change(&mut self, thread: ThreadId, at: Moment) -> Option<BackOff> {
+        let back_off = self.changes.entry(thread).or_default().note(at)?;
+        self.verified.remove(&thread);
+        Some(back_off)
+    }
+
+    pub(crate) fn forget_old_changes(&mut self, now: Moment) {
+        self.changes.retain(|_, changes| changes.forget_old(now));
     }
 
     /// True if a thread of this process was ever given a mask by us and lives.

@@ -20,7 +20,7 @@ mod targets;
 
 pub use drift::{Cause, Drift};
 pub use fingerprint::plan_hash;
-pub use ledger::Ledger;
+pub use ledger::{BackOff, Ledger};
 pub use lint::{LintError, lint};
 pub use name::{parse_thread_name, thread_name};
 pub use observation::{

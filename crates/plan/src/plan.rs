@@ -12,8 +12,8 @@ use crate::ranks::{index_workers, rank_threads};
 use crate::targets::Aim;
 pub use crate::targets::Target;
 use crate::{
-    Cause, Drift, Enforcement, Ledger, Moment, Observation, Pid, Placement, Policy, Process,
-    ProcessId, Role, Roles, Thread, ThreadId, find_roles,
+    BackOff, Cause, Drift, Enforcement, Ledger, Moment, Observation, Pid, Placement, Policy,
+    Process, ProcessId, Role, Roles, Thread, ThreadId, find_roles,
 };
 
 /// A plan as [`plan`] made it: nobody may execute it.
@@ -89,12 +89,14 @@ pub enum Note {
         /// The worker.
         worker: WorkerIndex,
     },
-    /// A thread is left alone from now on: its mask was written over too often.
-    SelfPinned {
+    /// A thread is left as it is for a while: somebody else changed its mask too often.
+    BackedOff {
         /// The thread.
         thread: ThreadId,
         /// Its slot, if it has one.
         slot: Option<Slot>,
+        /// How often it was changed, and when the planned mask is written again.
+        back_off: BackOff,
     },
     /// The cpuset has no cpu: nothing can be placed.
     EmptyCpuset,
@@ -196,6 +198,7 @@ impl Plan<Linted> {
         match step.kind {
             StepKind::Pin => {
                 self.ledger.returned.remove(&step.thread);
+                self.ledger.note_repaired(step.thread);
                 let mask = step.mask.clone();
                 let setting = self.setting.clone();
                 let verified = Verified {
@@ -211,6 +214,20 @@ impl Plan<Linted> {
                 self.ledger.returned.insert(step.thread, step.process);
             }
         }
+    }
+
+    /// Remembers that a step was done and another mask read back: somebody changed it in between. How the thread is
+    /// left alone from now on, if that was too often.
+    pub fn contradict(&mut self, step: &Step) -> Option<Note> {
+        if step.kind == StepKind::GiveBack {
+            return None;
+        }
+        let back_off = self.ledger.note_change(step.thread, self.at)?;
+        Some(Note::BackedOff {
+            thread: step.thread,
+            slot: step.slot,
+            back_off,
+        })
     }
 }
 
@@ -285,7 +302,7 @@ impl<'a> Draft<'a> {
         let mut ledger = before.clone();
         ledger.generation += 1;
         ledger.forget_dead(observation);
-        ledger.forget_old_reversals(observation.at);
+        ledger.forget_old_changes(observation.at);
         let setting = Setting::of(observation);
         ledger.note_setting(&setting, observation.at);
         Self {
@@ -317,7 +334,7 @@ impl<'a> Draft<'a> {
             slots.extend(ranked.slots.iter().map(|(&slot, &thread)| (slot, thread)));
             let targets = aim.at(worker, process, ranked, &mut self.notes);
             let drifted = self.compare(process, &targets);
-            self.blame_the_server(drifted);
+            self.repair(drifted);
             self.targets.extend(targets);
         }
         self.ledger.slots = slots;
@@ -334,7 +351,7 @@ impl<'a> Draft<'a> {
             let Some(target) = targets.get(&thread.id) else {
                 continue;
             };
-            if self.ledger.is_self_pinned(thread.id) {
+            if self.is_left_alone(thread.id) && thread.mask != target.mask {
                 continue;
             }
             if thread.mask == target.mask {
@@ -349,6 +366,7 @@ impl<'a> Draft<'a> {
                 };
                 self.ledger.returned.remove(&thread.id);
                 self.ledger.verified.insert(thread.id, verified);
+                self.ledger.note_repaired(thread.id);
                 continue;
             }
             let cause = cause_of(thread, &self.setting, self.observation.at, &self.ledger);
@@ -364,21 +382,20 @@ impl<'a> Draft<'a> {
         first..self.drifts.len()
     }
 
-    /// Counts reversals and turns drifts into steps. Several reversals in one worker at once are its own doing.
-    fn blame_the_server(&mut self, drifted: std::ops::Range<usize>) {
-        let reversed = self.drifts[drifted.clone()]
-            .iter()
-            .filter(|d| d.cause.is_reversal())
-            .count();
-        for drift in &mut self.drifts[drifted] {
-            if drift.cause == Cause::Foreign && reversed > 1 {
-                drift.cause = Cause::SelfPin;
-            }
+    /// Turns drifts into steps, but for threads whose masks somebody else changed too often.
+    fn repair(&mut self, drifted: std::ops::Range<usize>) {
+        for drift in &self.drifts[drifted] {
             let (thread, slot) = (drift.thread, drift.slot);
-            let counts =
-                drift.cause.is_reversal() && self.policy.enforcement == Enforcement::Enforce;
-            if counts && self.ledger.note_reversal(thread, self.observation.at) {
-                self.notes.push(Note::SelfPinned { thread, slot });
+            let is_change = drift.cause == Cause::Foreign
+                && self.policy.enforcement == Enforcement::Enforce
+                && !self.ledger.is_unrepaired(thread);
+            let at = self.observation.at;
+            if is_change && let Some(back_off) = self.ledger.note_change(thread, at) {
+                self.notes.push(Note::BackedOff {
+                    thread,
+                    slot,
+                    back_off,
+                });
                 continue;
             }
             self.steps.push(Step {
@@ -390,6 +407,10 @@ impl<'a> Draft<'a> {
                 cause: drift.cause,
             });
         }
+    }
+
+    fn is_left_alone(&self, thread: ThreadId) -> bool {
+        self.ledger.back_off(thread, self.observation.at).is_some()
     }
 
     /// Notes a first process that was born with a narrow mask. Workers may be the first process themselves: theirs is
@@ -419,7 +440,7 @@ impl<'a> Draft<'a> {
                 touched.insert(process.id.pid);
             }
             for thread in &process.threads {
-                if self.targets.contains_key(&thread.id) || self.ledger.is_self_pinned(thread.id) {
+                if self.targets.contains_key(&thread.id) || self.is_left_alone(thread.id) {
                     continue;
                 }
                 if let Some(cause) = self.owes(thread, touched.contains(&process.id.pid)) {

@@ -23,7 +23,7 @@ fn policy(workers: u16) -> Policy {
     }
 }
 
-fn present(container: &str, workers: u16) -> Present {
+fn present(container: &str, workers: u16, generation: i64) -> Present {
     Present {
         id: SubjectId(0),
         container: container.to_owned(),
@@ -33,6 +33,7 @@ fn present(container: &str, workers: u16) -> Present {
             directory: PathBuf::new(),
         },
         policy: policy(workers),
+        generation,
     }
 }
 
@@ -50,12 +51,12 @@ fn wish(uid: &str, aim: Aim) -> Wish {
     Wish { pod, aim }
 }
 
-fn place(container: &str, workers: u16) -> Aim {
+fn place(container: &str, workers: u16, generation: i64) -> Aim {
     Aim::Place {
         container: container.to_owned(),
         source: Source::Named,
         policy: policy(workers),
-        generation: 1,
+        generation,
         trial: None,
     }
 }
@@ -63,7 +64,7 @@ fn place(container: &str, workers: u16) -> Aim {
 fn aims() -> impl Strategy<Value = Aim> {
     let reason = String::new;
     prop_oneof![
-        ("[ab]", 1_u16..3).prop_map(|(c, w)| place(&c, w)),
+        ("[ab]", 1_u16..3, 1_i64..3).prop_map(|(c, w, g)| place(&c, w, g)),
         Just(Aim::Keep { reason: reason() }),
         Just(Aim::Leave { reason: reason() }),
     ]
@@ -72,30 +73,32 @@ fn aims() -> impl Strategy<Value = Aim> {
 proptest! {
     #[test]
     fn steps_lead_from_any_fleet_to_any_wishes(
-        before in proptest::collection::btree_map("[p-s]", ("[ab]", 1_u16..3), 0..5),
+        before in proptest::collection::btree_map("[p-s]", ("[ab]", 1_u16..3, 1_i64..3), 0..5),
         wanted in proptest::collection::btree_map("[p-s]", aims(), 0..5),
     ) {
         let before: BTreeMap<String, Present> =
-            before.into_iter().map(|(uid, (c, w))| (uid, present(&c, w))).collect();
+            before.into_iter().map(|(uid, (c, w, g))| (uid, present(&c, w, g))).collect();
         let wishes: Vec<Wish> = wanted.iter().map(|(uid, aim)| wish(uid, aim.clone())).collect();
         let mut fleet = before.clone();
         for step in steps(&wishes, &before) {
             match step {
                 Step::Remove(uid) => prop_assert!(fleet.remove(&uid).is_some()),
                 Step::SetPolicy(uid, policy) => fleet.get_mut(&uid).unwrap().policy = policy,
+                Step::Retry(uid, generation) => fleet.get_mut(&uid).unwrap().generation = generation,
                 Step::Add(uid) => {
                     prop_assert!(!fleet.contains_key(&uid), "removed before");
-                    let Aim::Place { container, policy, .. } = &wanted[&uid] else {
+                    let Aim::Place { container, policy, generation, .. } = &wanted[&uid] else {
                         return Err(TestCaseError::fail("not wished"));
                     };
-                    fleet.insert(uid, present(container, policy.workers));
+                    fleet.insert(uid, present(container, policy.workers, *generation));
                 }
             }
         }
         for (uid, aim) in &wanted {
             match aim {
-                Aim::Place { container, policy, .. } => {
+                Aim::Place { container, policy, generation, .. } => {
                     prop_assert_eq!(&fleet[uid].container, container);
+                    prop_assert_eq!(fleet[uid].generation, *generation);
                     prop_assert_eq!(&fleet[uid].policy, policy);
                 }
                 Aim::Keep { .. } => prop_assert_eq!(fleet.get(uid), before.get(uid)),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::facts::{Health, Strain};
-use crate::journal::Story;
+use crate::journal::{LeftAlone, Story};
 use crate::pods::{Container, PodSeen};
 use crate::wish::{Aim, Wish};
 
@@ -78,6 +78,7 @@ fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
         strain: Strain::default(),
         withdrawn: None,
         trial: None,
+        is_trial_blind: false,
     }
 }
 
@@ -156,8 +157,14 @@ fn counts_are_those_of_the_table_and_a_placed_pod_has_no_reason() {
     let facts = facts(vec![
         pod("a", [VERIFIED; 2]),
         pod("b", [VERIFIED, RowState::Missing]),
-        pod("c", [VERIFIED, RowState::SelfPinned]),
+        pod("c", [VERIFIED, RowState::BackedOff]),
     ]);
+    let mut facts = facts;
+    facts.pods[2].story.back_off = Some(LeftAlone {
+        changes: 4,
+        seconds: 3,
+        retry_at: Timestamp::from_second(8 * 3600).unwrap(),
+    });
     let status = Reporter::default().status(&facts, &at(0));
     let told: Vec<_> = status
         .pods
@@ -177,7 +184,16 @@ fn counts_are_those_of_the_table_and_a_placed_pod_has_no_reason() {
         [
             (2, 2, 4, 4, None),
             (1, 1, 4, 2, Some("found 1 of 2 workers")),
-            (2, 1, 4, 2, Some("2 threads pin themselves")),
+            (
+                2,
+                1,
+                4,
+                2,
+                Some(
+                    "2 threads: mask changed 4 times in 3 s by somebody else; next try 08:00:00Z; \
+                     stop what sets it (OMP_PROC_BIND, taskset) or edit the deployment"
+                )
+            ),
         ]
     );
     assert_eq!((status.planned, status.verified), (12, 8));
@@ -258,7 +274,7 @@ fn states() -> impl Strategy<Value = [RowState; 2]> {
         prop_oneof![
             Just(VERIFIED),
             Just(RowState::Drifted),
-            Just(RowState::SelfPinned),
+            Just(RowState::BackedOff),
             Just(RowState::Missing),
             Just(RowState::Unplaced)
         ]

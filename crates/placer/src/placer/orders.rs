@@ -34,6 +34,7 @@ impl Placer {
                     report(&Report::PolicySet { subject: id });
                 }
             }
+            Control::RetryNow(id) => self.retry_now(id),
             Control::Remove { subject, reply } => {
                 let restored = self.remove(subject, report);
                 if let Some(reply) = reply {

@@ -203,7 +203,7 @@ fn each_way_to_drift_has_its_cause() {
     world.thread_mut(thread).mask = set("0-7");
     assert_eq!(
         causes(&world.run()),
-        [Cause::SelfPin],
+        [Cause::Foreign],
         "the second time within a minute"
     );
     world.thread_mut(thread).mask = set("0-7");
@@ -217,12 +217,12 @@ fn each_way_to_drift_has_its_cause() {
     assert_eq!(causes(&world.run()), [Cause::Hotplug]);
     assert_eq!(world.mask(thread), planned);
     world.observation.at.0 += SETTLING_MICROS;
-    // Two threads of one worker at once: the worker does it.
+    // Two threads of one worker at once: whether the worker or `taskset --all-tasks` did it, nobody knows.
     for rank in [0, 3] {
         let thread = world.in_slot(0, rank);
         world.thread_mut(thread).mask = set("0-7");
     }
-    assert_eq!(causes(&world.run()), [Cause::SelfPin, Cause::SelfPin]);
+    assert_eq!(causes(&world.run()), [Cause::Foreign, Cause::Foreign]);
     let pid = world.worker(0);
     let tid = world.id();
     let extra = world.thread(pid, tid, None);
@@ -264,40 +264,130 @@ fn what_the_kernel_forgets_before_and_after_a_change_is_seen_is_nobodys_doing() 
     // Wiped masks that are seen before their change do not count against the server.
     world.observation.at.0 += SETTLING_MICROS;
     for _ in 0..10 {
-        assert_eq!(wiped(&mut world, 1000), [Cause::SelfPin; 2]);
+        assert_eq!(wiped(&mut world, 1000), [Cause::Foreign; 2]);
         world.observation.cpuset_changes += 1;
         world.run();
         world.observation.at.0 += SETTLING_MICROS;
     }
-    assert_eq!(world.run().ledger().self_pinned().count(), 0);
+    let now = world.observation.at;
+    assert_eq!(world.run().ledger().next_retry(now), None);
+}
+
+/// Changes a thread's mask at a time; what the next plan does about it.
+fn changed(world: &mut World, thread: ThreadId, seconds: u64) -> Plan<Linted> {
+    world.observation.at.0 = seconds * 1_000_000;
+    world.thread_mut(thread).mask = set("6");
+    world.run()
 }
 
 #[test]
-fn the_fourth_reversal_within_a_minute_ends_the_tug_of_war() {
+fn after_the_fourth_change_within_a_minute_a_thread_is_left_alone_for_a_minute() {
     let mut world = named(1, 2);
     world.run();
     let thread = world.in_slot(0, 1);
-    for _ in 0..3 {
-        world.thread_mut(thread).mask = set("6");
-        assert_eq!(world.run().steps.len(), 1);
+    let at = |seconds: u64| Moment(seconds * 1_000_000);
+    for second in [100, 101, 102] {
+        assert_eq!(changed(&mut world, thread, second).steps.len(), 1);
     }
-    world.thread_mut(thread).mask = set("6");
-    let last = world.run();
-    assert!(last.steps.is_empty() && last.ledger().is_self_pinned(thread));
-    assert!(
-        last.notes
-            .iter()
-            .any(|n| matches!(n, Note::SelfPinned { .. }))
-    );
-    world.thread_mut(thread).mask = set("5");
-    assert!(world.run().drifts.is_empty(), "left alone");
-    // A slow hand is repaired for ever.
-    let other = world.in_slot(0, 0);
-    for _ in 0..10 {
-        world.observation.at.0 += crate::limits::REVERSAL_WINDOW_MICROS / 3 + 1;
-        world.thread_mut(other).mask = set("6");
-        assert_eq!(world.run().steps.len(), 1);
+    let last = changed(&mut world, thread, 103);
+    let back_off = BackOff {
+        changes: 4,
+        first: at(100),
+        last: at(103),
+        retry_at: at(163),
+    };
+    let note = Note::BackedOff {
+        thread,
+        slot: last.drifts[0].slot,
+        back_off,
+    };
+    assert!(last.steps.is_empty() && last.notes == [note]);
+    assert_eq!(last.drifts[0].cause, Cause::Foreign);
+    let ledger = last.ledger();
+    assert_eq!(ledger.back_off(thread, last.at), Some(back_off));
+    assert_eq!(ledger.next_retry(last.at), Some(at(163)));
+    let other = changed(&mut world, thread, 162);
+    assert!(other.drifts.is_empty(), "left alone");
+    world.observation.at = at(163);
+    let retry = world.run();
+    assert_eq!(retry.drifts[0].cause, Cause::Foreign);
+    assert_eq!(retry.steps.len(), 1);
+    assert_eq!(retry.ledger().back_off(thread, retry.at), None);
+    // Changed before the pause has passed again: the next one is twice as long.
+    let again = changed(&mut world, thread, 222);
+    let back_off = again.ledger().back_off(thread, again.at).unwrap();
+    assert_eq!((back_off.changes, back_off.first), (5, at(100)));
+    assert_eq!(back_off.retry_at, at(222 + 120));
+    // A try that lasts as long as the pause ends it: changes count from nothing.
+    world.observation.at = at(342);
+    assert_eq!(world.run().steps.len(), 1);
+    for second in [463, 464, 465] {
+        assert_eq!(changed(&mut world, thread, second).steps.len(), 1);
     }
+}
+
+#[test]
+fn a_slow_hand_is_repaired_for_ever() {
+    let mut world = named(1, 2);
+    world.run();
+    let thread = world.in_slot(0, 0);
+    for change in 1..10 {
+        assert_eq!(changed(&mut world, thread, 21 * change).steps.len(), 1);
+    }
+}
+
+/// Writes to a thread within each of four hours. Its mask is changed when `insist` says so of the seconds since the last
+/// write; it is looked at each second.
+fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
+    let mut world = named(1, 2);
+    world.observation.at = Moment(0);
+    world.run();
+    let thread = world.in_slot(0, 1);
+    let planned = world.mask(thread);
+    let (mut hours, mut written) = ([1, 0, 0, 0], 0);
+    for second in 1..4 * 3600 {
+        world.observation.at.0 = second * 1_000_000;
+        if insist(second - written) {
+            world.thread_mut(thread).mask = set("6");
+        }
+        if world.mask(thread) != planned && !world.run().steps.is_empty() {
+            hours[second as usize / 3600] += 1;
+            written = second;
+        }
+    }
+    hours
+}
+
+#[test]
+fn whoever_insists_gets_nine_writes_in_the_first_hour_and_then_one_an_hour() {
+    assert_eq!(writes_of_hours(|_| true), [9, 1, 1, 1]);
+    // Whoever waits for the moment gets no more than a slow hand: three in a minute.
+    for pause in [2, 15, 19, 21, 59, 60, 61, 119, 121] {
+        let hours = writes_of_hours(|since| since >= pause);
+        assert!(
+            hours.iter().all(|writes| *writes <= 181),
+            "{pause}: {hours:?}"
+        );
+    }
+}
+
+#[test]
+fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
+    let mut world = named(1, 2);
+    let mut noted = None;
+    for count in 1..=4 {
+        let mut linted = world.look();
+        let step = linted.steps[0].clone();
+        assert_eq!(linted.steps.len(), 2, "{count}");
+        noted = linted.contradict(&step);
+        assert_eq!(noted.is_some(), count == 4);
+        world.ledger = linted.into_ledger();
+    }
+    assert!(matches!(noted, Some(Note::BackedOff { .. })));
+    assert_eq!(world.look().steps.len(), 1, "the other thread");
+    // An edit of the deployment starts over.
+    world.ledger.forget_changes();
+    assert_eq!(world.look().steps.len(), 2);
 }
 
 #[test]
