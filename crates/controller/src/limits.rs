@@ -71,6 +71,9 @@ pub(crate) const SCRAPES_MAX: usize = 64;
 /// Bytes of a state: 32 models with five latency models and an error each are 32 KiB.
 pub(crate) const STATE_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes of an answer's head, and of what is read at once: a server's head has 200.
+pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
+
 /// Age at which a state says nothing any more: three looks failed.
 pub(crate) const STATE_AGE_MAX: Duration = Duration::from_secs(30);
 

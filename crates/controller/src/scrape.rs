@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::limits::{
-    SCRAPE_PERIOD, SCRAPE_RETRY, SCRAPE_TICK, SCRAPE_TIME_MAX, SCRAPES_MAX, STATE_AGE_MAX,
-    STATE_BYTES_MAX,
+    HEAD_BYTES_MAX, SCRAPE_PERIOD, SCRAPE_RETRY, SCRAPE_TICK, SCRAPE_TIME_MAX, SCRAPES_MAX,
+    STATE_AGE_MAX, STATE_BYTES_MAX,
 };
 use crate::metrics::{Counts, Scraped};
 use crate::names::{FIELD_MANAGER, HTTP_PORT, STATE_PATH};
@@ -48,6 +48,8 @@ enum Silence {
 #[derive(Clone, Debug, Default)]
 struct Known {
     tried: Option<Instant>,
+    /// It was asked last time and did not answer.
+    is_silent: bool,
     state: Option<(Arc<ServerState>, Instant)>,
 }
 
@@ -87,6 +89,7 @@ impl States {
         let Some(known) = known.get_mut(pod) else {
             return false;
         };
+        known.is_silent = state.is_none();
         match state {
             Some(state) => {
                 let before = known.state.replace((Arc::new(state), Instant::now()));
@@ -104,9 +107,10 @@ impl States {
         }
     }
 
-    /// The servers that are to be asked now, marked as asked; forgets those that are gone.
-    fn due(&self, servers: &[(Key, IpAddr)], room: usize) -> Vec<(Key, IpAddr)> {
-        let now = Instant::now();
+    /// The servers that are to be asked now, marked as asked; forgets those that are gone. Those that answered last
+    /// time come first, then those that were asked longest ago: however many servers are silent or slow, they take turns
+    /// among themselves and keep nobody else waiting for more than one [`SCRAPE_TIME_MAX`].
+    fn due(&self, servers: &[(Key, IpAddr)], room: usize, now: Instant) -> Vec<(Key, IpAddr)> {
         let mut known = self.lock();
         if known.len() > servers.len() {
             let names: std::collections::HashSet<&Key> = servers.iter().map(|(k, _)| k).collect();
@@ -115,10 +119,16 @@ impl States {
         let mut due = Vec::new();
         for (key, ip) in servers {
             let known = known.entry(key.clone()).or_default();
-            if due.len() < room && known.is_due(now) {
-                known.tried = Some(now);
-                due.push((key.clone(), *ip));
+            if known.is_due(now) {
+                due.push((known.is_silent, known.tried, key, *ip));
             }
+        }
+        due.sort_by_key(|(is_silent, tried, ..)| (*is_silent, *tried));
+        due.truncate(room);
+        let due = due.into_iter().map(|(_, _, key, ip)| (key.clone(), ip));
+        let due: Vec<_> = due.collect();
+        for (key, _) in &due {
+            known.entry(key.clone()).or_default().tried = Some(now);
         }
         due
     }
@@ -135,12 +145,12 @@ pub(crate) async fn scrape(watches: Watches, states: States, queue: Queue<Key>, 
         tick.tick().await;
         while running.try_join_next().is_some() {}
         let servers = servers(&watches);
-        for (pod, ip) in states.due(&servers, SCRAPES_MAX.saturating_sub(running.len())) {
+        let room = SCRAPES_MAX.saturating_sub(running.len());
+        for (pod, ip) in states.due(&servers, room, Instant::now()) {
             let (watches, states) = (watches.clone(), states.clone());
             let (queue, counts) = (queue.clone(), counts.clone());
             running.spawn(async move {
-                let answer = tokio::time::timeout(SCRAPE_TIME_MAX, ask(ip)).await;
-                let answer = answer.map_err(Silence::from).and_then(|answer| answer);
+                let answer = ask_in_time(SocketAddr::new(ip, HTTP_PORT)).await;
                 if let Err(silence) = &answer {
                     tracing::debug!(pod = %pod, why = %silence, "a server did not tell its state");
                 }
@@ -175,12 +185,20 @@ fn address(pod: &Pod) -> Option<IpAddr> {
     is_running.then_some(ip)
 }
 
-async fn ask(ip: IpAddr) -> Result<ServerState, Silence> {
-    let address = SocketAddr::new(ip, HTTP_PORT);
+/// The state of a server, all in all within [`SCRAPE_TIME_MAX`], whatever it sends and however slowly.
+async fn ask_in_time(address: SocketAddr) -> Result<ServerState, Silence> {
+    tokio::time::timeout(SCRAPE_TIME_MAX, ask(address)).await?
+}
+
+async fn ask(address: SocketAddr) -> Result<ServerState, Silence> {
     let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with its sender; what it fails with, the request fails with as well.
-    let connection = tokio::spawn(connection);
+    let (mut sender, connection) = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    // Ends with this set, answered or not; what it fails with, the request fails with as well.
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
     let request = Request::get(STATE_PATH)
         .header(HOST, address.to_string())
         .header(USER_AGENT, FIELD_MANAGER)
@@ -193,6 +211,8 @@ async fn ask(ip: IpAddr) -> Result<ServerState, Silence> {
         .collect()
         .await;
     let body = body.map_err(Silence::Body)?.to_bytes();
-    connection.abort();
     Ok(serde_json::from_slice(&body)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Servers that answer badly on purpose, and whom they keep waiting.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use super::*;
+
+/// A server that gets a connection and answers it by `answer`, until that cannot be written any more.
+fn served(
+    answer: impl Fn(&mut std::net::TcpStream) -> std::io::Result<()> + Send + 'static,
+) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let ended = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        assert!(stream.read(&mut request).unwrap() > 0);
+        let mut sent = answer(&mut stream);
+        // bound: ends when the other side has closed the connection.
+        while sent.is_ok() {
+            sent = stream.write_all(b" ");
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    });
+    Server { address, ended }
+}
+
+struct Server {
+    address: SocketAddr,
+    ended: std::thread::JoinHandle<()>,
+}
+
+#[tokio::test]
+async fn an_answer_without_end_takes_its_time_and_no_more_and_its_connection_is_closed() {
+    let slow_head = |stream: &mut std::net::TcpStream| stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");
+    let slow_body = |stream: &mut std::net::TcpStream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{")
+    };
+    let endless_head = |stream: &mut std::net::TcpStream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\n")?;
+        loop {
+            stream.write_all(&[b'a'; 4096])?;
+        }
+    };
+    let endless_body = |stream: &mut std::net::TcpStream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+        loop {
+            stream.write_all(&[b' '; 4096])?;
+        }
+    };
+    for (server, why) in [
+        (served(slow_head), "it does not answer in time"),
+        (served(slow_body), "it does not answer in time"),
+        (served(endless_head), "it does not speak HTTP"),
+        (served(endless_body), "its answer breaks off or is too long"),
+    ] {
+        let silence = ask_in_time(server.address).await.unwrap_err().to_string();
+        assert!(silence.starts_with(why), "{silence}");
+        let ended = tokio::task::spawn_blocking(|| server.ended.join());
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+        ended.expect("the connection is closed").unwrap().unwrap();
+    }
+}
+
+#[test]
+fn servers_that_answer_come_before_those_that_do_not() {
+    let states = States::default();
+    let key = |index: usize| Key::new("x", &format!("pod-{index:03}"));
+    let ip = IpAddr::from([127, 0, 0, 1]);
+    // The one that answers is the last by name; more than SCRAPES_MAX before it are silent.
+    let all: Vec<(Key, IpAddr)> = (0..200).map(|index| (key(index), ip)).collect();
+    let mut asked = std::collections::BTreeMap::<Key, Vec<u32>>::new();
+    let start = Instant::now();
+    for turn in 0..20 {
+        let due = states.due(&all, SCRAPES_MAX, start + SCRAPE_PERIOD * turn);
+        assert!(due.len() <= SCRAPES_MAX);
+        for (pod, _) in due {
+            let state = (pod == key(199)).then(|| serde_json::from_str("{}").unwrap());
+            states.note(&pod, state);
+            asked.entry(pod).or_default().push(turn);
+        }
+    }
+    // In its turn among those that were never asked, which takes four turns; then each time.
+    let turns: Vec<u32> = (3..20).collect();
+    assert_eq!(asked[&key(199)], turns);
+    // The silent ones take turns: 199 of them, 63 at a time.
+    for (pod, turns) in &asked {
+        let is_soon = |pair: &[u32]| pair[1] - pair[0] <= 5;
+        assert!(
+            turns[0] <= 3 && turns.windows(2).all(is_soon),
+            "{pod}: {turns:?}"
+        );
+    }
+}
