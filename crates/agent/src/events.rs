@@ -12,6 +12,7 @@ use crate::journal::Story;
 use crate::limits::{MISSING_TIME, THROTTLED_SHARE};
 use crate::locate::Absence;
 use crate::status::cause_word;
+use crate::trial::NO_FIGURES;
 
 /// What was told of one pod.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +25,7 @@ struct Known {
 }
 
 /// Tells what is new, each thing once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Teller {
     known: BTreeMap<String, Known>,
     ills: BTreeSet<&'static str>,
@@ -125,16 +126,24 @@ impl Known {
             let note = format!("{} found changed: {cause}", counted(drifts, "mask"));
             told.push(warning("PlacementDrifted", "Verify", note));
         }
-        let self_pinned = more(|s| s.self_pinned);
-        if foreign > 0 || self_pinned > 0 {
-            let note = match self_pinned {
-                0 => format!(
-                    "{} found written by somebody else",
+        let back_offs = more(|s| s.back_offs);
+        let left = story.back_off.as_ref().filter(|_| back_offs > 0);
+        if foreign > 0 || back_offs > 0 {
+            let note = match left {
+                None => format!(
+                    "{} changed by somebody else; repaired",
                     counted(foreign, "mask")
                 ),
-                n => format!(
-                    "{n} threads are left alone from now on: something in the pod pins them again \
-                     and again (OMP_PROC_BIND, KMP_AFFINITY, taskset?)"
+                Some(left) => format!(
+                    "somebody else (the kernel does not tell who) changed the mask of a thread {} \
+                     times in {} s; threads with such changes are left as they are and tried again \
+                     at {}. Stop what sets masks in this pod or on this node (OMP_PROC_BIND, \
+                     GOMP_CPU_AFFINITY, KMP_AFFINITY, taskset, another tool that pins), or set \
+                     spec.placement.policy: None. An edit of the deployment or a restart of the pod \
+                     tries again at once",
+                    left.changes,
+                    left.seconds,
+                    left.retry_at.strftime("%Y-%m-%dT%H:%M:%SZ")
                 ),
             };
             told.push(warning("ForeignPinning", "Verify", note));
@@ -176,7 +185,7 @@ impl Known {
             _ => None,
         };
         let unsupported = text(&pod.absence);
-        let stands: [(&'static str, &'static str, Option<String>); 5] = [
+        let stands: [(&'static str, &'static str, Option<String>); 6] = [
             (
                 "WorkersMissing",
                 "Observe",
@@ -200,6 +209,11 @@ impl Known {
                 }),
             ),
             ("PlacementWithdrawn", "Restore", pod.withdrawn.clone()),
+            (
+                "TrialWithoutFigures",
+                "Observe",
+                pod.is_trial_blind.then(|| NO_FIGURES.to_owned()),
+            ),
             ("Unsupported", "Observe", unsupported),
         ];
         for (reason, action, note) in stands {

@@ -41,6 +41,8 @@ pub(crate) struct PodFacts {
     pub(crate) withdrawn: Option<String>,
     /// How far its trial is.
     pub(crate) trial: Option<String>,
+    /// Whether that trial has no figures to go by.
+    pub(crate) is_trial_blind: bool,
 }
 
 /// What holds for the whole node.
@@ -84,8 +86,8 @@ pub(crate) struct Counts {
     pub(crate) verified: usize,
     /// Threads that are there.
     pub(crate) alive: usize,
-    /// Threads that pin themselves.
-    pub(crate) self_pinned: usize,
+    /// Threads that are left as somebody else pinned them.
+    pub(crate) backed_off: usize,
     /// All slots: W x T.
     pub(crate) slots: usize,
 }
@@ -116,7 +118,7 @@ impl PodFacts {
             counts.planned += usize::from(row.planned.is_some());
             counts.verified += usize::from(is_verified);
             counts.alive += usize::from(row.tid.is_some());
-            counts.self_pinned += usize::from(row.state == RowState::SelfPinned);
+            counts.backed_off += usize::from(row.state == RowState::BackedOff);
             let worker = workers.entry(row.slot.worker.0).or_insert((false, true));
             worker.0 |= row.pid.is_some();
             worker.1 &= is_verified;
@@ -160,8 +162,8 @@ impl PodFacts {
                 counts.alive
             ));
         }
-        if counts.self_pinned > 0 {
-            parts.push(format!("{} threads pin themselves", counts.self_pinned));
+        if counts.backed_off > 0 {
+            parts.push(self.left_alone(counts.backed_off));
         }
         if self.state.as_ref().is_some_and(|state| state.is_refused) {
             parts.push("the kernel forbids its masks to be written".to_owned());
@@ -174,6 +176,21 @@ impl PodFacts {
             parts.extend(odd);
         }
         (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Why threads are left as they are: what is known, when they are tried again, and what helps.
+    fn left_alone(&self, threads: usize) -> String {
+        let noun = if threads == 1 { "thread" } else { "threads" };
+        let Some(left) = &self.story.back_off else {
+            return format!("{threads} {noun}: masks changed by somebody else");
+        };
+        format!(
+            "{threads} {noun}: mask changed {} times in {} s by somebody else; next try {}; stop what \
+             sets it (OMP_PROC_BIND, taskset) or edit the deployment",
+            left.changes,
+            left.seconds,
+            left.retry_at.strftime("%H:%M:%SZ")
+        )
     }
 
     /// Threads of each worker that its quota of cpu time lets run at once, where that is fewer than asked.

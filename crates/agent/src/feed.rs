@@ -11,7 +11,7 @@ use albacore_settings::feed::{FeedLine, Objective, Parameters, Pod};
 use albacore_settings::{Batching, Policy, Queue, Slo};
 
 use crate::facts::PodFacts;
-use crate::limits::{FEED_LOOK, FEED_PERIOD, FEED_RETRY};
+use crate::limits::{FEED_LOOK, FEED_PERIOD, FEED_RETRY, REPORT_PERIOD};
 
 /// The pods of a moment, as params needs them. A deployment's parameters belong to all pods of it, placed or not.
 pub(crate) fn pods<'a>(
@@ -113,6 +113,7 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
             .generation
             .and_then(|g| u64::try_from(g).ok())
             .unwrap_or_default(),
+        report: pod.trial.is_some().then_some(REPORT_PERIOD),
     }
 }
 

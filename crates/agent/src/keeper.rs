@@ -24,11 +24,12 @@ use crate::health::{SelfTest, health};
 use crate::heartbeat::Heartbeat;
 use crate::journal::{Journal, Story};
 use crate::limits::{
-    ANSWER_TIME_MAX, FAREWELL_TIME_MAX, FORMER_TIME_MAX, GATHER, PLACER_PAUSE_MAX, STRAIN_PERIOD,
+    ANSWER_TIME_MAX, FAREWELL_TIME_MAX, FORMER_TIME_MAX, GATHER, PLACER_PAUSE_MAX, REPORT_LOOK, STRAIN_PERIOD,
     TABLE_PAUSE, TABLE_PERIOD, TURN_PERIOD,
 };
 use crate::metrics::Counts;
 use crate::placing::{Placing, SharedJournal, Wake, category};
+use crate::reports::{Latest, Reports};
 use crate::status::Reporter;
 use crate::strain::Strains;
 use crate::trials::{self, Trials};
@@ -44,6 +45,7 @@ pub(crate) struct Setup {
     pub(crate) heartbeat: PathBuf,
     pub(crate) view: Arc<View>,
     pub(crate) feed: Option<Feed>,
+    pub(crate) reports: Option<Reports>,
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
     pub(crate) wanted: watch::Sender<Wanted>,
@@ -138,8 +140,10 @@ impl Keeper {
         let behind = is_behind.then(|| self.rows_at.map_or(now, |at| at + TABLE_PAUSE));
         let unfinished = self.is_unfinished.then(|| now + TABLE_PAUSE);
         let feed = self.setup.feed.as_ref().map(|feed| feed.next(now));
+        let report = self.trials.is_waiting().then(|| now + REPORT_LOOK);
         let due = [
             behind,
+            report,
             unfinished,
             feed,
             self.fleet.next_look(),
@@ -241,16 +245,21 @@ impl Keeper {
 
     /// Reads what the windows of trials came to, where one ends; true if another policy holds now.
     fn tend_trials(&mut self, now: Instant) -> bool {
+        // Read in every turn: what was reported before a reading is due is not for that reading.
+        let reports = self.setup.reports.as_mut();
+        let latest = reports.map_or_else(Latest::new, |reports| {
+            reports.read(|uid| self.trials.progress(uid).is_some())
+        });
         let (fleet, states, rows) = (&self.fleet, &self.states, &self.rows);
         let host = &self.setup.host;
-        let read = |wish: &Wish| {
+        let usage = |wish: &Wish| {
             let id = fleet.present().get(&wish.pod.uid)?.id;
             let own = rows.get(&id).into_iter().flatten();
             let workers: BTreeSet<_> = own.filter_map(|row| row.pid).collect();
             let workers: Vec<_> = workers.into_iter().collect();
-            trials::read(host, wish, &workers, states.get(&id))
+            trials::read(host, &workers, states.get(&id))
         };
-        self.trials.advance(&self.wishes, read, now)
+        self.trials.advance(&self.wishes, &latest, usage, now)
     }
 
     /// Brings the placer to what is wished for; true if something was done.
@@ -402,6 +411,7 @@ impl Keeper {
                 strain: self.strains.of(uid),
                 withdrawn: self.trials.withdrawn(uid),
                 trial: self.trials.progress(uid),
+                is_trial_blind: self.trials.is_without_figures(uid),
             }
         });
         Facts {

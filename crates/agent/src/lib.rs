@@ -21,6 +21,7 @@ mod metrics;
 mod placing;
 mod pods;
 pub mod program;
+mod reports;
 mod restore;
 mod status;
 mod strain;

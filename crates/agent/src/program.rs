@@ -18,6 +18,7 @@ use crate::heartbeat::alive;
 use crate::keeper::{Keeper, Setup};
 use crate::limits::{FAREWELL_TIME_MAX, IDLE_TIME};
 use crate::metrics::Counts;
+use crate::reports::Reports;
 use crate::view::{View, bell};
 use crate::writer::{Wanted, Writer};
 
@@ -86,7 +87,7 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
     let metrics = Metrics::new();
     let cluster = connect(common, &metrics).await?;
     tracing::info!(
-        node, enforcement = ?daemon.enforcement, feed = ?daemon.feed, events = ?daemon.events,
+        node, enforcement = ?daemon.enforcement, feed = ?daemon.feed, reports = ?daemon.reports, events = ?daemon.events,
         proc = %common.proc.display(), cgroup = %common.cgroup.display(),
         sys = %common.sys.display(), kubeconfig = ?common.kubeconfig, "started"
     );
@@ -104,6 +105,10 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
     let stop = Arc::new(AtomicBool::new(false));
     let feed = daemon.feed.as_deref().map(|path| Feed::open(path, node));
     let feed = feed.transpose().context("the pipe to albacore-params")?;
+    let reports = daemon.reports.as_deref().map(Reports::open);
+    let reports = reports
+        .transpose()
+        .context("the pipe from albacore-params")?;
     let setup = Setup {
         host: common.host(),
         flag: Enforcement::from(daemon.enforcement),
@@ -111,6 +116,7 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
         heartbeat: common.heartbeat.clone(),
         view,
         feed,
+        reports,
         metrics: metrics.clone(),
         events: events.clone(),
         wanted,

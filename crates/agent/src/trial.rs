@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{TRIAL_REQUESTS_MIN, TRIAL_SETTLE_SHARE};
 
+/// What is said of a trial whose pod reports nothing.
+pub(crate) const NO_FIGURES: &str = "trial: no latency is reported, so the plan stays; the server needs \
+     albacore-params of its node";
+
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TrialSpec {
@@ -17,11 +21,21 @@ pub(crate) struct TrialSpec {
     pub(crate) pairs: u16,
 }
 
+/// A latency histogram: upper ends of its buckets in seconds, and how many requests were not above each.
+pub(crate) type Latency = Vec<(f64, u64)>;
+
 /// Counters of a pod at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Reading {
-    /// Upper ends of the latency histogram's buckets in seconds, and how many requests were not above each.
-    pub(crate) latency: Vec<(f64, u64)>,
+    /// What its server reports. Nothing in it is trusted: any numbers are taken, and none of them can do harm.
+    pub(crate) latency: Latency,
+    /// What the kernel says of its workers.
+    pub(crate) usage: Usage,
+}
+
+/// What the kernel counted of a pod's workers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Usage {
     /// Cpu time of the pod's workers, microseconds.
     pub(crate) cpu_micros: u64,
     /// Moves of their threads between cpus, where the kernel tells.
@@ -56,7 +70,9 @@ pub(crate) struct Trial {
     /// Windows that counted so far: with the plan first where the pair's number is even.
     done: Vec<(bool, Figures)>,
     began: Instant,
-    first: Option<Reading>,
+    /// The reading at the window's start, and when it was taken.
+    first: Option<(Reading, Instant)>,
+    is_without_figures: bool,
     verdict: Option<Doing>,
 }
 
@@ -68,6 +84,7 @@ impl Trial {
             done: Vec::new(),
             began: now,
             first: None,
+            is_without_figures: false,
             verdict: None,
         }
     }
@@ -84,6 +101,9 @@ impl Trial {
         let Doing::Window { has_plan } = self.doing() else {
             return None;
         };
+        if self.is_without_figures {
+            return Some(NO_FIGURES.to_owned());
+        }
         let (window, all) = (self.done.len() + 1, self.spec.pairs * 2);
         let arm = if has_plan { "with" } else { "without" };
         Some(format!("trial: window {window} of {all}, {arm} the plan"))
@@ -95,22 +115,35 @@ impl Trial {
             return None;
         }
         let settled = self.began + self.spec.window / TRIAL_SETTLE_SHARE;
-        let end = settled + self.spec.window;
-        Some(if self.first.is_none() { settled } else { end })
+        let first = self.first.as_ref();
+        Some(first.map_or(settled, |(_, at)| *at + self.spec.window))
     }
 
-    /// Takes a reading that was due; `None`: the pod did not tell. A window that cannot be judged begins again, and one
+    /// Whether the server reported nothing when it was last asked for.
+    pub(crate) fn is_without_figures(&self) -> bool {
+        self.is_without_figures
+    }
+
+    /// A reading was due and the server reported nothing: the trial starts over, with the plan in force.
+    pub(crate) fn miss(&mut self, now: Instant) {
+        self.is_without_figures = true;
+        self.done.clear();
+        self.again(now);
+    }
+
+    /// Takes a reading that was due; `None`: the workers could not be read. A window that cannot be judged begins again, and one
     /// that spoils its pair begins the pair again.
     pub(crate) fn take(&mut self, reading: Option<Reading>, now: Instant) {
+        self.is_without_figures = false;
         let Some(reading) = reading else {
             self.again(now);
             return;
         };
-        let Some(first) = self.first.take() else {
-            self.first = Some(reading);
+        let Some((first, at)) = self.first.take() else {
+            self.first = Some((reading, now));
             return;
         };
-        match difference(&first, &reading, self.spec.window) {
+        match difference(&first, &reading, now.duration_since(at)) {
             Some(figures) => {
                 self.done.push((has_plan(self.done.len()), figures));
                 self.began = now;
@@ -136,14 +169,14 @@ fn has_plan(window: usize) -> bool {
 }
 
 /// What happened between two readings; `None` if it cannot be compared with others.
-fn difference(first: &Reading, last: &Reading, window: Duration) -> Option<Figures> {
+fn difference(first: &Reading, last: &Reading, time: Duration) -> Option<Figures> {
     let same_ends = first.latency.len() == last.latency.len()
         && first
             .latency
             .iter()
             .zip(&last.latency)
             .all(|(a, b)| a.0 == b.0);
-    if !same_ends || first.processes != last.processes {
+    if !same_ends || first.usage.processes != last.usage.processes {
         return None;
     }
     let counts: Vec<(f64, u64)> = first
@@ -156,13 +189,13 @@ fn difference(first: &Reading, last: &Reading, window: Duration) -> Option<Figur
     if requests < TRIAL_REQUESTS_MIN {
         return None;
     }
-    let cpu = last.cpu_micros.checked_sub(first.cpu_micros)?;
-    let moves = first.migrations.zip(last.migrations);
+    let cpu = last.usage.cpu_micros.checked_sub(first.usage.cpu_micros)?;
+    let moves = first.usage.migrations.zip(last.usage.migrations);
     let moves = moves.and_then(|(a, b)| b.checked_sub(a));
     Some(Figures {
         p99_seconds: percentile(&counts, 0.99),
         cpu_micros_per_request: cpu as f64 / requests as f64,
-        migrations_per_second: moves.map(|moves| moves as f64 / window.as_secs_f64()),
+        migrations_per_second: moves.map(|moves| moves as f64 / time.as_secs_f64().max(1e-3)),
     })
 }
 

@@ -1,147 +1,207 @@
-//! A trial on a real server under load: windows with and without the plan in turns, a verdict, and what follows from it.
+//! A trial on a live pod: windows with and without the plan in turns, a verdict, and what follows from it. The test plays
+//! `albacore-params`: it writes what a server would report, so that the verdict does not depend on this machine.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
-use albacore_testbed::product;
-use rig::{Pod, Rig, wait};
+use albacore_settings::feed::LatencyReport;
+use rig::{Pod, Rig, taskset, wait};
 use serde_json::json;
 
-const ADDRESS: &str = "127.61.7.1";
-const MODEL: &str = "lgb_binary";
+/// A server's counts: requests within 1 ms, and within 4 ms.
+struct Figures {
+    fast: u64,
+    slow: u64,
+}
 
-/// Asks for predictions, one after the other on one connection, until told to stop.
-fn load(stop: &AtomicBool, answered: &AtomicU64, features: usize) {
-    let row = vec!["0.5"; features].join(",");
-    let body = format!(
-        r#"{{"inputs":[{{"name":"input","shape":[1,{features}],"datatype":"FP32","data":[{row}]}}]}}"#
-    );
-    let request = format!(
-        "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    while !stop.load(Ordering::Relaxed) {
-        let Ok(stream) = TcpStream::connect((ADDRESS, 8080)) else {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            continue;
-        };
-        let mut answers = BufReader::new(stream.try_clone().unwrap());
-        let mut stream = stream;
-        while !stop.load(Ordering::Relaxed) && stream.write_all(request.as_bytes()).is_ok() {
-            let (mut line, mut length, mut status) = (String::new(), 0, String::new());
-            while answers.read_line(&mut line).is_ok_and(|count| count > 2) {
-                if status.is_empty() {
-                    status.clone_from(&line);
-                }
-                if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = text.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            if answers.read_exact(&mut vec![0; length]).is_err() || length == 0 {
-                break;
-            }
-            answered.fetch_add(u64::from(status.contains(" 200 ")), Ordering::Relaxed);
+impl Figures {
+    /// What the server answered since the last report, and the report.
+    fn report(&mut self, pod: &Pod, is_pinned: bool, is_plan_good: bool) -> String {
+        // Many more requests without a good plan's counterpart: cpu time for a request follows latency.
+        match is_pinned == is_plan_good {
+            true => self.fast += 10_000,
+            false => self.slow += 500,
         }
+        let report = LatencyReport {
+            uid: pod.uid.clone(),
+            bounds_us: vec![1000, 4000],
+            counts: vec![self.fast, self.slow, 0],
+        };
+        report.encode().unwrap()
     }
 }
 
-/// Starts the built-in server in a pod; how many features its model takes.
-fn serve(rig: &Rig, pod: &mut Pod) -> usize {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/models");
-    let meta = std::fs::read_to_string(data.join(format!("{MODEL}.meta.json"))).unwrap();
-    let meta: serde_json::Value = serde_json::from_str(&meta).unwrap();
-    let features = meta["num_feature"]
-        .as_u64()
-        .or(meta["features"].as_u64())
-        .unwrap() as usize;
-    let server = product("albacore-server").unwrap();
-    let model = format!("m={}", data.join(format!("{MODEL}.txt")).display());
-    let listen = [format!("{ADDRESS}:8080"), format!("{ADDRESS}:8081")];
-    let arguments = [
-        "--workers",
-        "2",
-        "--threads",
-        "1",
-        "--http",
-        &listen[0],
-        "--grpc",
-        &listen[1],
-        "--model",
-        &model,
-    ];
-    rig.run_program(pod, &server, &arguments, ADDRESS);
-    features
+/// Writes reports of `pod` until told to stop.
+fn report(path: &Path, pod: &Pod, is_plan_good: bool, stop: &AtomicBool) {
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    let mut figures = Figures { fast: 0, slow: 0 };
+    while !stop.load(Ordering::Relaxed) {
+        let line = figures.report(pod, pod.is_pinned(2), is_plan_good);
+        pipe.write_all(line.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A pod on trial, and an agent that is reported to through the pipe at the path.
+fn try_plan(rig: &Rig) -> (Pod, rig::Agent, PathBuf) {
+    let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8}}});
+    rig.deploy("fraud", 2, 1, &trial);
+    let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+    let path = rig.folder.path().join("reports");
+    let agent = rig.agent(&["--reports", path.to_str().unwrap()]);
+    wait("the pipe is there", || path.exists());
+    (pod, agent, path)
+}
+
+fn reason(rig: &Rig, pod: &Pod) -> String {
+    let entry = rig.entry(pod);
+    entry["reason"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
 fn a_plan_is_tried_on_the_live_pod_and_judged() {
     let rig = Rig::start();
+    let (pod, agent, path) = try_plan(&rig);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| report(&path, &pod, false, &stop));
+        let (mut with, mut without) = (false, false);
+        wait("it is withdrawn", || {
+            with |= pod.is_pinned(2);
+            without |= with && pod.masks().iter().all(|mask| mask == "0-1");
+            reason(&rig, &pod).contains("the trial shows no gain")
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert!(
+            with && without,
+            "windows with ({with}) and without ({without})"
+        );
+    });
+    let verdict = reason(&rig, &pod);
+    assert!(verdict.contains("(better in 0 of 8 pairs)"), "{verdict}");
+    // It stays so, and every mask was given back.
+    rig.wait_for_event("fraud-1", "PlacementWithdrawn");
+    pod.wait_until_free("0-1");
+    // Without the wish for a trial the plan is in force.
+    let patch = json!({"spec": {"placement": {"trial": null}}});
+    rig.patch("infd", "fraud", &patch);
+    pod.wait_until_pinned(2);
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn a_plan_that_helps_stays_in_force() {
+    let rig = Rig::start();
+    let (pod, agent, path) = try_plan(&rig);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| report(&path, &pod, true, &stop));
+        wait("it is kept", || {
+            agent.log().contains("the trial shows a gain")
+        });
+        stop.store(true, Ordering::Relaxed);
+    });
+    rig.wait_for_verified(&pod, 2);
+    assert!(pod.is_pinned(2));
+    assert!(
+        !rig.events("fraud-1")
+            .contains(&"PlacementWithdrawn".to_owned())
+    );
+    assert!(agent.stop().success());
+}
+
+/// The pod's address is this machine's, and a server listens there that sends a byte each half millisecond: whoever reads
+/// from it to the end never comes back.
+#[test]
+fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
+    const ADDRESS: &str = "127.61.7.1";
+    let listener = TcpListener::bind((ADDRESS, 8080)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let rig = Rig::start();
     let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8}}});
     rig.deploy("fraud", 2, 1, &trial);
     let mut pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
-    let features = serve(&rig, &mut pod);
-    let (stop, answered) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicU64::new(0)),
-    );
-    let client = {
-        let (stop, answered) = (stop.clone(), answered.clone());
-        std::thread::spawn(move || load(&stop, &answered, features))
-    };
-    wait("it answers", || answered.load(Ordering::Relaxed) > 100);
+    let toy = albacore_testbed::product_of("albacore-placer", "swarm").unwrap();
+    rig.run_program(&mut pod, &toy, &["2", "1", "named"], ADDRESS);
+    rig.deploy("other", 2, 1, &json!({}));
+    let other = rig.pod("other-1", "other", &["2", "1", "named"]);
+    let path = rig.folder.path().join("reports");
+    let agent = rig.agent(&["--reports", path.to_str().unwrap()]);
+    other.wait_until_pinned(2);
+    wait("the trial runs", || reason(&rig, &pod).contains("trial: "));
 
-    let agent = rig.agent(&[]);
-    let reason = |rig: &Rig| {
-        rig.entry(&pod)["reason"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let (mut with, mut without) = (false, false);
-    let mut verdict = String::new();
-    wait("there is a verdict", || {
-        let threads = pod.threads();
-        let pinned = threads.values().filter(|(_, mask)| mask != "0-1").count();
-        with |= pinned == 2;
-        without |= with && pinned == 0 && threads.len() == 2;
-        verdict = reason(&rig);
-        let is_kept = agent.log().contains("the trial shows a gain");
-        verdict.contains("the trial shows no gain") || (is_kept && rig.entry(&pod)["verified"] == 2)
+    // Whoever has taken over params writes as much as the pipe takes: no lines, long ones, and reports of this pod.
+    let stop = AtomicBool::new(false);
+    let mut accepted = 0;
+    std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let mut pipe = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            let report = |count: u64| LatencyReport {
+                uid: pod.uid.clone(),
+                bounds_us: vec![u64::MAX - 1],
+                counts: vec![count, u64::MAX],
+            };
+            let mut written = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let mut bytes = vec![b'x'; 5000];
+                bytes.extend(b"\n\xff{}\n[[[[\n");
+                bytes.extend(report(written).encode().unwrap().into_bytes());
+                pipe.write_all(&bytes).unwrap();
+                written += bytes.len() as u64;
+            }
+            written
+        });
+        // Meanwhile the loop turns: drift of another pod is repaired and reported, and the heartbeat is renewed.
+        for _ in 0..3 {
+            let beat = heartbeat(&agent.heartbeat);
+            let thread = *other.threads().keys().next().unwrap();
+            let drifts = |rig: &Rig| rig.entry(&other)["drift"]["count"].as_i64().unwrap_or(0);
+            let before = drifts(&rig);
+            taskset(thread, "0-1");
+            other.wait_until_pinned(2);
+            wait("the drift is reported", || drifts(&rig) > before);
+            wait("the heart beats", || heartbeat(&agent.heartbeat) > beat);
+            while let Ok((mut stream, _)) = listener.accept() {
+                accepted += 1;
+                std::thread::spawn(move || {
+                    while stream.write_all(b"x").is_ok() {
+                        std::thread::sleep(Duration::from_micros(500));
+                    }
+                });
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        wait("the flood ends", || flood.is_finished());
+        let written = flood.join().unwrap();
+        println!("{written} bytes were written into the pipe");
     });
+    assert_eq!(accepted, 0, "the agent connects to pods");
+    assert!(agent.stop().success());
+}
+
+fn heartbeat(path: &Path) -> SystemTime {
+    std::fs::metadata(path).unwrap().modified().unwrap()
+}
+
+#[test]
+fn a_trial_without_figures_says_so_and_the_plan_stays() {
+    let rig = Rig::start();
+    let (pod, agent, _path) = try_plan(&rig);
+    pod.wait_until_pinned(2);
+    let start = Instant::now();
+    rig.wait_for_event("fraud-1", "TrialWithoutFigures");
+    rig.wait_for_reason(&pod, "no latency is reported, so the plan stays");
+    println!("said after {:?}", start.elapsed());
+    assert!(pod.is_pinned(2));
     assert!(
-        with && without,
-        "windows with the plan ({with}) and without it ({without})"
+        !rig.events("fraud-1")
+            .contains(&"PlacementWithdrawn".to_owned())
     );
-    println!("verdict: {verdict:?}");
-    // A plan that was withdrawn stays so, and every mask was given back; one that helps is in force.
-    if verdict.is_empty() {
-        pod.wait_until_pinned(2);
-    } else {
-        rig.wait_for_event("fraud-1", "PlacementWithdrawn");
-        std::thread::sleep(std::time::Duration::from_secs(3));
-        assert!(
-            pod.masks().iter().all(|mask| mask == "0-1"),
-            "{:?}",
-            pod.threads()
-        );
-        assert!(verdict.contains("of 8 pairs"), "{verdict}");
-        // Without the wish for a trial the plan is in force.
-        rig.patch(
-            "infd",
-            "fraud",
-            &json!({"spec": {"placement": {"trial": null}}}),
-        );
-        pod.wait_until_pinned(2);
-    }
-    stop.store(true, Ordering::Relaxed);
-    client.join().unwrap();
     assert!(agent.stop().success());
 }

@@ -85,6 +85,7 @@ pub(crate) fn feed_line_of(settings: &Settings, sizes: (u16, u16), generation: u
         threads: sizes.1.into(),
         cpu_share: cpus as f64,
         generation,
+        report: None,
     };
     let name = "albacore-run";
     let pod = Pod {

@@ -14,6 +14,7 @@ mod descriptors;
 mod enclosure;
 mod error;
 mod fifo;
+mod fifo_reader;
 pub mod futex;
 mod host;
 mod inotify;
@@ -49,6 +50,7 @@ pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
 pub use enclosure::Enclosure;
 pub use error::OsError;
 pub use fifo::{LineFifo, Written};
+pub use fifo_reader::FifoReader;
 pub use host::HostRoot;
 pub use inotify::CpusetWatch;
 pub use kubepods::{

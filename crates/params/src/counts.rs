@@ -13,10 +13,10 @@ use crate::known::Known;
 /// Last line of a text of metrics.
 const END: &str = "# EOF";
 
-/// What became of a line of the feed.
+/// What became of a line of the feed, or of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Line {
-    /// `taken` or `broken`.
+    /// `taken` or `broken`; of a report `passed_on`, `refused` or `dropped`.
     pub(crate) outcome: &'static str,
 }
 
@@ -36,11 +36,16 @@ pub(crate) struct Counts {
     pub(crate) streams: Gauge,
     pub(crate) sent: Counter,
     pub(crate) refused: Family<Why, Counter>,
+    pub(crate) reports: Family<Line, Counter>,
 }
 
 impl Counts {
     pub(crate) fn refuse(&self, reason: &'static str) {
         self.refused.get_or_create(&Why { reason }).inc();
+    }
+
+    pub(crate) fn report(&self, outcome: &'static str) {
+        self.reports.get_or_create(&Line { outcome }).inc();
     }
 
     pub(crate) fn line(&self, outcome: &'static str) {
@@ -60,6 +65,7 @@ impl Counts {
             streams,
             sent,
             refused,
+            reports,
         } = self.clone();
         let mut registry = Registry::with_prefix("albacore_params");
         let of = &mut registry;
@@ -71,6 +77,8 @@ impl Counts {
         of.register("messages_sent", "Parameters sent to pods", sent);
         let help = "Connections and streams refused, by reason";
         of.register("refused", help, refused);
+        let help = "Latencies that pods reported, by outcome";
+        of.register("reports", help, reports);
         register_feed(of, known);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;

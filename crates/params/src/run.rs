@@ -24,6 +24,7 @@ use crate::limits::{
     DRAIN_TIME_MAX, HEADER_BYTES_MAX, KEEPALIVE_PERIOD, KEEPALIVE_WAIT, REQUEST_BYTES_MAX,
     STREAMS_PER_CONNECTION_MAX,
 };
+use crate::reports::Reports;
 use crate::site::Site;
 use crate::watching::Watching;
 
@@ -70,12 +71,15 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     }
     let follow = feed::follow(args.feed.clone(), Arc::clone(&known), counts.clone());
     let following = tokio::spawn(follow);
+    let reports = args.reports.clone();
+    let reports = reports.map(|path| Arc::new(Reports::start(path, counts.clone())));
     let mut serving = JoinSet::new();
     for door in doors {
         let service = Watching::new(
             Arc::clone(&known),
             counts.clone(),
             args.uid,
+            reports.clone(),
             stopping.clone(),
         );
         serving.spawn(serve(door, service, counts.clone(), stopping.clone()));

@@ -1,11 +1,12 @@
-//! The gRPC service: a stream of parameters for whoever is known.
+//! The gRPC service: a stream of parameters for whoever is known, and what it reports.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use albacore_proto::params::params_server::Params;
-use albacore_proto::params::{Parameters, WatchRequest};
+use albacore_proto::params::{LatencyReport, Parameters, ReportReply, WatchRequest};
+use albacore_settings::feed::Pod;
 use futures_util::stream::{Stream, unfold};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -15,6 +16,7 @@ use crate::counts::Counts;
 use crate::door::{Crowd, Full, Pass};
 use crate::known::{Denied, Known, News, Peer};
 use crate::limits::{CHANGE_PAUSE, STREAMS_MAX, STREAMS_PER_POD_MAX};
+use crate::reports::Reports;
 use crate::wire::message;
 
 /// The service.
@@ -25,6 +27,8 @@ pub(crate) struct Watching {
     streams: Crowd,
     /// The one user of a unix socket.
     uid: Option<u32>,
+    /// Takes what pods report, if anybody does.
+    reports: Option<Arc<Reports>>,
     stopping: watch::Receiver<bool>,
 }
 
@@ -33,6 +37,7 @@ impl Watching {
         known: Arc<Known>,
         counts: Counts,
         uid: Option<u32>,
+        reports: Option<Arc<Reports>>,
         stopping: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -40,11 +45,13 @@ impl Watching {
             counts,
             streams: Crowd::new(STREAMS_MAX, STREAMS_PER_POD_MAX),
             uid,
+            reports,
             stopping,
         }
     }
 
-    fn begin(&self, peer: Option<Peer>) -> Result<Told, Status> {
+    /// Who asks, and which pod that is.
+    fn caller(&self, peer: Option<Peer>, news: &mut News) -> Result<(Peer, Pod), Status> {
         let peer = peer.ok_or_else(|| Status::internal("the connection has no other end"))?;
         if let Peer::User(user) = peer
             && Some(user) != self.uid
@@ -53,8 +60,13 @@ impl Watching {
             let words = format!("user {user} is not the one that this socket serves");
             return Err(Status::permission_denied(words));
         }
-        let mut news = self.known.news();
         let pod = news.pod(peer).map_err(|denied| self.deny(denied))?;
+        Ok((peer, pod))
+    }
+
+    fn begin(&self, peer: Option<Peer>) -> Result<Told, Status> {
+        let mut news = self.known.news();
+        let (peer, pod) = self.caller(peer, &mut news)?;
         let pass = self.streams.enter(peer).map_err(|full| self.fill(full))?;
         self.counts.streams.inc();
         tracing::debug!(
@@ -114,6 +126,21 @@ impl Params for Watching {
             Some((next, told))
         });
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn report(
+        &self,
+        request: Request<LatencyReport>,
+    ) -> Result<Response<ReportReply>, Status> {
+        let peer = request.extensions().get::<Peer>().copied();
+        let (_, pod) = self.caller(peer, &mut self.known.news())?;
+        let reports = self.reports.as_ref();
+        let reports = reports.filter(|_| pod.parameters.report.is_some());
+        let reports = reports.ok_or_else(|| {
+            Status::failed_precondition("no report of latency is asked for: no trial runs")
+        })?;
+        let taken = reports.take(pod, request.into_inner(), Instant::now());
+        taken.map(|()| Response::new(ReportReply {}))
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
         threads,
         cpu_share,
         generation,
+        report,
     } = parameters;
     let (policy, delay) = match batching.policy {
         Policy::Auto => (proto::Policy::Auto, None),
@@ -40,6 +41,7 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
         threads: *threads,
         cpu_share: *cpu_share,
         generation: *generation,
+        report_us: report.map(micros),
     }
 }
 

@@ -3,6 +3,19 @@
 /// Nothing: who asks is known by the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchRequest {}
+/// Times from a request's arrival to its reply, over all models, since the server started.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LatencyReport {
+    /// Upper bounds of the buckets, inclusive, microseconds, rising; the last bucket has none.
+    #[prost(uint64, repeated, tag = "1")]
+    pub bounds_us: ::prost::alloc::vec::Vec<u64>,
+    /// Requests in each bucket, not cumulative: one more than bounds.
+    #[prost(uint64, repeated, tag = "2")]
+    pub counts: ::prost::alloc::vec::Vec<u64>,
+}
+/// Nothing: the report was passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportReply {}
 /// A whole set of parameters: what is absent is not set.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Parameters {
@@ -30,6 +43,9 @@ pub struct Parameters {
     /// metadata.generation of the deployment that these are of.
     #[prost(uint64, tag = "8")]
     pub generation: u64,
+    /// How often the server calls Report, microseconds; absent: never.
+    #[prost(uint64, optional, tag = "9")]
+    pub report_us: ::core::option::Option<u64>,
 }
 /// When waiting rows are released to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -233,6 +249,31 @@ pub mod params_client {
                 .insert(GrpcMethod::new("albacore.params.v1.Params", "Watch"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// The caller's latency, while `Parameters.report_us` asks for it.
+        ///
+        /// PERMISSION_DENIED: as Watch. FAILED_PRECONDITION: no report is asked for. INVALID_ARGUMENT: no
+        /// histogram. RESOURCE_EXHAUSTED: reports come faster than they are asked for.
+        pub async fn report(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LatencyReport>,
+        ) -> std::result::Result<tonic::Response<super::ReportReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/albacore.params.v1.Params/Report",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("albacore.params.v1.Params", "Report"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -264,6 +305,14 @@ pub mod params_server {
             &self,
             request: tonic::Request<super::WatchRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchStream>, tonic::Status>;
+        /// The caller's latency, while `Parameters.report_us` asks for it.
+        ///
+        /// PERMISSION_DENIED: as Watch. FAILED_PRECONDITION: no report is asked for. INVALID_ARGUMENT: no
+        /// histogram. RESOURCE_EXHAUSTED: reports come faster than they are asked for.
+        async fn report(
+            &self,
+            request: tonic::Request<super::LatencyReport>,
+        ) -> std::result::Result<tonic::Response<super::ReportReply>, tonic::Status>;
     }
     /// What a pod is to do, from the deployment that it belongs to.
     #[derive(Debug)]
@@ -384,6 +433,49 @@ pub mod params_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/albacore.params.v1.Params/Report" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReportSvc<T: Params>(pub Arc<T>);
+                    impl<T: Params> tonic::server::UnaryService<super::LatencyReport>
+                    for ReportSvc<T> {
+                        type Response = super::ReportReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LatencyReport>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Params>::report(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReportSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -126,6 +126,23 @@ impl Fields {
             .ok_or_else(|| Invalid::of(at.clone(), problem()))
     }
 
+    /// A list of whole numbers; empty if it is absent.
+    pub(crate) fn longs(&mut self, name: &'static str) -> Result<Vec<u64>, Invalid> {
+        let (at, values) = match self.take(name) {
+            None => return Ok(Vec::new()),
+            Some((at, Value::Array(values))) => (at, values),
+            Some((at, other)) => {
+                return Err(Invalid::of(at, format!("{} is no list", shown(&other))));
+            }
+        };
+        let long = |(index, value): (usize, &Value)| {
+            let problem = || format!("{} is no whole number below 2^64", shown(value));
+            let number = value.as_u64();
+            number.ok_or_else(|| Invalid::of(format!("{at}[{index}]"), problem()))
+        };
+        values.iter().enumerate().map(long).collect()
+    }
+
     pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<f64>, Invalid> {
         let Some((at, value)) = self.take(name) else {
             return Ok(None);

@@ -3,7 +3,7 @@
 //! `settings.yaml`: what a server serves and how it batches, in the one file that the controller
 //! writes, a ConfigMap carries and the server reads and watches.
 //!
-//! [`feed`]: what the agent of a node tells `albacore-params`, line by line.
+//! [`feed`]: what the agent of a node tells `albacore-params`, line by line, and what that reports back.
 //!
 //! Pure: text in, values out. A [`Settings`] that was read or checked is right in every field;
 //! what is wrong is an [`Invalid`] that names the field, the value and the way out.
@@ -36,6 +36,7 @@ pub use digest::Digest;
 pub use invalid::Invalid;
 pub use limits::{
     BATCH_ROWS_MAX, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, FILE_BYTES_MAX,
-    MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
+    MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX,
+    SOURCE_CHARS_MAX,
 };
 pub use settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};

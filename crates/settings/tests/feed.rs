@@ -5,9 +5,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use albacore_settings::feed::{FeedLine, LINE_START, Objective, Parameters, Pod};
+use albacore_settings::feed::{FeedLine, LINE_START, LatencyReport, Objective, Parameters, Pod};
 use albacore_settings::{
-    Batching, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, Policy, Queue, Slo,
+    Batching, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, Policy, Queue,
+    REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, Slo,
 };
 use proptest::prelude::*;
 
@@ -202,7 +203,9 @@ fn parameters() -> impl Strategy<Value = Parameters> {
     let rows = (1_u32..=65_536, 65_536_u32..4_194_304);
     let slo = prop::collection::btree_map("[a-z]([a-z0-9._-]{0,9}[a-z0-9])?", slo(), 0..4);
     let window = prop::option::of(1_u64..600_000_000);
+    let report = prop::option::of(1_u64..600_000_000);
     let sizes = (1_u32..=512, 1_u32..=512, 1_u32..8_192_000, any::<u64>());
+    let window = (window, report);
     (policy, rows, slo, window, sizes).prop_map(|(policy, rows, slo, window, sizes)| Parameters {
         batching: Batching {
             policy,
@@ -213,11 +216,12 @@ fn parameters() -> impl Strategy<Value = Parameters> {
             .into_iter()
             .map(|(model, slo)| Objective { model, slo })
             .collect(),
-        window: window.map(Duration::from_micros),
+        window: window.0.map(Duration::from_micros),
         workers: sizes.0,
         threads: sizes.1,
         cpu_share: f64::from(sizes.2) / 1000.0,
         generation: sizes.3,
+        report: window.1.map(Duration::from_micros),
     })
 }
 
@@ -314,6 +318,85 @@ proptest! {
         if let Ok(decoded) = FeedLine::decode(text.as_bytes()) {
             prop_assert_eq!(decoded.unknown_fields, 1);
             decoded.snapshot.encode().unwrap();
+        }
+    }
+}
+
+fn report() -> LatencyReport {
+    LatencyReport {
+        uid: "6a".to_owned(),
+        bounds_us: vec![1000, 5000],
+        counts: vec![17, 3, 0],
+    }
+}
+
+#[test]
+fn a_report_is_read_and_written_as_it_was_and_the_longest_fits_its_line() {
+    let line = r#"{"uid":"6a","bounds_us":[1000,5000],"counts":[17,3,0]}"#;
+    assert_eq!(LatencyReport::decode(line.as_bytes()).unwrap(), report());
+    assert_eq!(report().encode().unwrap(), format!("{line}\n"));
+    let longest = LatencyReport {
+        uid: "u".repeat(253),
+        bounds_us: (1..REPORT_BUCKETS_MAX as u64)
+            .map(|n| u64::MAX - 100 + n)
+            .collect(),
+        counts: vec![u64::MAX; REPORT_BUCKETS_MAX],
+    };
+    let line = longest.encode().unwrap();
+    assert!(line.len() <= REPORT_LINE_BYTES_MAX, "{}", line.len());
+    assert_eq!(LatencyReport::decode(line.as_bytes()).unwrap(), longest);
+}
+
+#[test]
+fn what_is_no_report_is_refused_by_name() {
+    let long = format!("{{\"uid\":\"{}\"}}", "u".repeat(REPORT_LINE_BYTES_MAX));
+    let many = format!(
+        "{{\"uid\":\"a\",\"counts\":{:?}}}",
+        [0; REPORT_BUCKETS_MAX + 1]
+    );
+    for (line, words) in [
+        ("", "EOF"),
+        ("7", "the report: 7 is no set of fields"),
+        ("{}", "uid: \"\" is not 1 to 253"),
+        (r#"{"uid":"a","counts":[]}"#, "counts: has 0 entries"),
+        (
+            r#"{"uid":"a","counts":[1,2]}"#,
+            "counts: has 2 entries for 0 bounds",
+        ),
+        (
+            r#"{"uid":"a","counts":[1,-2],"bounds_us":[1]}"#,
+            "counts[1]: -2 is no whole",
+        ),
+        (
+            r#"{"uid":"a","counts":[1,2,3],"bounds_us":[5,5]}"#,
+            "bounds_us: do not rise",
+        ),
+        (
+            r#"{"uid":"a b","counts":[1]}"#,
+            "uid: \"a b\" is not 1 to 253",
+        ),
+        (&many, "counts: has 33 entries"),
+        (&long, "the report: has 2"),
+    ] {
+        let error = LatencyReport::decode(line.as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with(words), "{line}: {error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn bytes_of_any_kind_are_a_report_or_refused(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let _ = LatencyReport::decode(&bytes);
+        let mut line = report().encode().unwrap().into_bytes();
+        let at = at.index(line.len());
+        line[at] = bytes.first().copied().unwrap_or_default();
+        if let Ok(report) = LatencyReport::decode(&line) {
+            report.encode().unwrap();
         }
     }
 }

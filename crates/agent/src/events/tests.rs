@@ -10,7 +10,7 @@ use albacore_plan::{Cause, Enforcement, MainThread, Placement, Policy, Source};
 
 use super::*;
 use crate::facts::{Health, Strain};
-use crate::journal::BIRTH_ENDS_MS;
+use crate::journal::{BIRTH_ENDS_MS, LeftAlone};
 use crate::pods::{Container, PodSeen};
 use crate::wish::{Aim, Wish};
 
@@ -68,6 +68,7 @@ fn pod() -> PodFacts {
         strain: Strain::default(),
         withdrawn: None,
         trial: None,
+        is_trial_blind: false,
     }
 }
 
@@ -135,7 +136,24 @@ fn foreign_writes_and_widenings_have_reasons_of_their_own() {
         look.at(&facts(&pod), 2),
         ["PlacementDrifted", "MaskWidened"]
     );
-    pod.story.self_pinned = 1;
+    pod.story.back_offs = 1;
+    pod.story.back_off = Some(LeftAlone {
+        changes: 4,
+        seconds: 3,
+        retry_at: "2026-11-23T08:00:00Z".parse().unwrap(),
+    });
+    let now = look.now;
+    let told = look
+        .teller
+        .clone()
+        .happenings(&facts(&pod), &Default::default(), now);
+    assert!(
+        told[0].note.starts_with(
+            "somebody else (the kernel does not tell who) changed the mask of a thread 4 times in 3 s; \
+             threads with such changes are left as they are and tried again at 2026-11-23T08:00:00Z. Stop"
+        ) && told[0].note.ends_with("restart of the pod tries again at once"),
+        "{told:?}"
+    );
     assert_eq!(look.at(&facts(&pod), 3), ["ForeignPinning"]);
     pod.story.is_inherited = true;
     assert_eq!(look.at(&facts(&pod), 4), ["ForeignPinning"]);
@@ -166,10 +184,12 @@ fn what_lasts_is_told_when_it_begins() {
     pod.story.cpuset = Some(Default::default());
     pod.absence = Some(Absence::Unsupported("gVisor".to_owned()));
     pod.withdrawn = Some("no gain".to_owned());
+    pod.is_trial_blind = true;
     let all = [
         "CpusetEmpty",
         "Throttled",
         "PlacementWithdrawn",
+        "TrialWithoutFigures",
         "Unsupported",
     ];
     assert_eq!(look.at(&facts(&pod), 1), all);

@@ -29,9 +29,11 @@ fn run(serve: impl Fn(usize, bool) -> f64) -> (Doing, usize) {
                 (0.004, fast + slow),
                 (f64::INFINITY, fast + slow),
             ],
-            cpu_micros: cpu,
-            migrations: Some(cpu / 10),
-            processes: vec![1],
+            usage: Usage {
+                cpu_micros: cpu,
+                migrations: Some(cpu / 10),
+                processes: vec![1],
+            },
         };
         now = trial.due().unwrap();
         trial.take(Some(reading(fast, slow, cpu)), now);
@@ -94,17 +96,20 @@ fn less_cpu_time_is_a_gain_where_latency_does_not_suffer() {
     assert!(matches!(judge(&windows(0.002)), Doing::Withdrawn(_)));
 }
 
+/// So many requests since the server started, and the one process that computes them.
+fn reading(count: u64, pid: i32) -> Option<Reading> {
+    Some(Reading {
+        latency: vec![(f64::INFINITY, count)],
+        usage: Usage {
+            processes: vec![pid],
+            ..Usage::default()
+        },
+    })
+}
+
 #[test]
 fn a_window_that_cannot_be_judged_is_tried_again_with_its_pair() {
-    let start = Instant::now();
-    let reading = |count: u64, pid| {
-        Some(Reading {
-            latency: vec![(f64::INFINITY, count)],
-            processes: vec![pid],
-            ..Reading::default()
-        })
-    };
-    let mut trial = Trial::new(SPEC, start);
+    let mut trial = Trial::new(SPEC, Instant::now());
     let step = |trial: &mut Trial, reading| {
         let now = trial.due().unwrap();
         trial.take(reading, now);
@@ -136,7 +141,48 @@ fn a_window_that_cannot_be_judged_is_tried_again_with_its_pair() {
     );
 }
 
+#[test]
+fn a_server_that_reports_nothing_keeps_its_plan_however_far_the_trial_was() {
+    let mut now = Instant::now();
+    let mut trial = Trial::new(SPEC, now);
+    for windows in 0..16 {
+        for window in 0..windows {
+            for count in [0, 1000] {
+                now = trial.due().unwrap();
+                trial.take(reading(1000 * window + count, 1), now);
+            }
+        }
+        assert!(!trial.is_without_figures());
+        now = trial.due().unwrap();
+        trial.miss(now);
+        assert_eq!(trial.doing(), Doing::Window { has_plan: true });
+        assert!(trial.is_without_figures());
+        assert_eq!(trial.progress().unwrap(), NO_FIGURES);
+    }
+    now = trial.due().unwrap();
+    trial.take(reading(0, 1), now);
+    assert_eq!(
+        trial.progress().unwrap(),
+        "trial: window 1 of 16, with the plan"
+    );
+}
+
 proptest! {
+    #[test]
+    fn figures_of_any_kind_are_taken(
+        figures in proptest::collection::vec(
+            (proptest::collection::vec((any::<f64>(), any::<u64>()), 0..4), any::<u64>()),
+            2..40,
+        ),
+    ) {
+        let mut trial = Trial::new(TrialSpec { pairs: 1, ..SPEC }, Instant::now());
+        for (latency, cpu_micros) in figures {
+            let usage = Usage { cpu_micros, ..Usage::default() };
+            let Some(now) = trial.due() else { break };
+            trial.take(Some(Reading { latency, usage }), now);
+        }
+    }
+
     #[test]
     fn a_percentile_lies_in_its_bucket_and_rises_with_its_share(
         counts in proptest::collection::vec(0_u64..1000, 1..8),

@@ -199,8 +199,16 @@ pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> Pod {
             threads: 2,
             cpu_share: 3.5,
             generation: u64::from(rows),
+            report: None,
         },
     }
+}
+
+/// The same, asked to report its latency.
+pub(crate) fn reporting(name: &str, address: &str) -> Pod {
+    let mut pod = pod(name, Some(address), 1);
+    pod.parameters.report = Some(Duration::from_millis(500));
+    pod
 }
 
 /// The next message of a stream.

@@ -121,3 +121,6 @@ pub const PARAMS_KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
 
 /// Bytes of a message of parameters: those of 32 models have some 3 KiB.
 pub const PARAMS_BYTES_MAX: usize = 64 << 10;
+
+/// Shortest pause between two reports of latency, whatever `--params` asks for.
+pub const REPORT_PERIOD_MIN: Duration = Duration::from_millis(100);

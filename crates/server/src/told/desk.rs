@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use albacore_engine::{Engine, NoSlot, Objective, Rules};
+use albacore_proto::params::LatencyReport;
+use tokio::sync::Notify;
 
 use super::take::Told;
 
@@ -15,6 +17,7 @@ pub(crate) type Objectives = Vec<(String, Option<Objective>)>;
 pub(crate) struct Desk {
     engine: Arc<Engine>,
     held: Mutex<Held>,
+    changed: Notify,
 }
 
 #[derive(Debug)]
@@ -52,8 +55,11 @@ impl Desk {
             link: is_told.then(Link::default),
             lost_at: None,
         };
-        let held = Mutex::new(held);
-        Self { engine, held }
+        Self {
+            engine,
+            held: Mutex::new(held),
+            changed: Notify::new(),
+        }
     }
 
     /// The settings say this from now on.
@@ -85,8 +91,37 @@ impl Desk {
         });
         if is_new {
             self.enforce_or_say(&held);
+            self.changed.notify_waiters();
         }
         is_new
+    }
+
+    /// Waits until latency is to be reported, then how often.
+    pub(super) async fn report_period(&self) -> Duration {
+        // bound: one pass each change of what is told.
+        loop {
+            let changed = self.changed.notified();
+            let period = self.lock().told.as_ref().and_then(|told| told.report);
+            if let Some(period) = period {
+                return period;
+            }
+            changed.await;
+        }
+    }
+
+    /// Times from arrival to reply, over all models and kinds of output, since the start.
+    pub(super) fn latency(&self) -> LatencyReport {
+        let stats = self.engine.stats();
+        let kinds = stats.models.iter().flat_map(|model| &model.kinds);
+        let mut report = LatencyReport::default();
+        for histogram in kinds.map(|kind| &kind.total_nanos) {
+            let bounds = histogram.bounds.iter().map(|nanos| nanos / 1000);
+            report.bounds_us = bounds.collect();
+            report.counts.resize(histogram.buckets.len(), 0);
+            let counts = report.counts.iter_mut().zip(histogram.buckets);
+            counts.for_each(|(sum, count)| *sum += count);
+        }
+        report
     }
 
     /// What was told is wrong. Whether that is news.

@@ -1,5 +1,6 @@
 //! Keeps a stream of parameters open, for as long as the server runs. Nothing waits for it.
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use albacore_proto::params::WatchRequest;
 use albacore_proto::params::params_client::ParamsClient;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
+use tonic::transport::Channel;
 
 use super::desk::Desk;
 use super::place::Place;
@@ -15,7 +17,7 @@ use super::take::Told;
 use crate::events::{Line, say};
 use crate::limits::{
     PARAMS_ANSWER_MAX, PARAMS_BYTES_MAX, PARAMS_CONNECT_MAX, PARAMS_KEEPALIVE_PERIOD,
-    PARAMS_KEEPALIVE_WAIT, PARAMS_PAUSE_MAX, PARAMS_PAUSE_MIN, TOLD_KEPT_FOR,
+    PARAMS_KEEPALIVE_WAIT, PARAMS_PAUSE_MAX, PARAMS_PAUSE_MIN, REPORT_PERIOD_MIN, TOLD_KEPT_FOR,
 };
 
 /// Follows what is said at `place`. Does not end.
@@ -76,15 +78,33 @@ async fn watch(place: &Place, desk: &Desk, messages: &mut u64) -> String {
         Ok(Err(status)) => return words(&status),
         Err(_) => return "no answer in time".to_owned(),
     };
-    // bound: one pass each message; the other side pauses between them.
-    loop {
-        match stream.message().await {
-            Ok(Some(message)) => {
-                *messages += 1;
-                heed(desk, Told::of(&message));
+    let heeding = async {
+        // bound: one pass each message; the other side pauses between them.
+        loop {
+            match stream.message().await {
+                Ok(Some(message)) => {
+                    *messages += 1;
+                    heed(desk, Told::of(&message));
+                }
+                Ok(None) => return "the stream ended".to_owned(),
+                Err(status) => return words(&status),
             }
-            Ok(None) => return "the stream ended".to_owned(),
-            Err(status) => return words(&status),
+        }
+    };
+    tokio::select! {
+        why = heeding => why,
+        never = report(client, desk) => match never {},
+    }
+}
+
+/// Reports this server's latency as often as it is told to. Ends with its stream.
+async fn report(mut client: ParamsClient<Channel>, desk: &Desk) -> Infallible {
+    // bound: one pass each period.
+    loop {
+        sleep(desk.report_period().await.max(REPORT_PERIOD_MIN)).await;
+        let replied = timeout(PARAMS_ANSWER_MAX, client.report(desk.latency())).await;
+        if let Ok(Err(status)) = replied {
+            tracing::debug!(%status, "a report of latency was not taken");
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Told {
     /// The objectives, by model; others have none.
     pub(super) objectives: Vec<(String, Objective)>,
     pub(super) generation: u64,
+    /// How often this server reports its latency; `None`: never.
+    pub(super) report: Option<Duration>,
     /// Fields that are right and change nothing here.
     pub(super) unused: Vec<&'static str>,
 }
@@ -41,6 +43,7 @@ impl Told {
             },
             objectives: objectives.collect(),
             generation: parameters.generation,
+            report: parameters.report,
             // No rule of this version holds rows back.
             unused: parameters.window.map(|_| "window").into_iter().collect(),
         })
@@ -71,6 +74,7 @@ fn read(message: &proto::Parameters) -> Result<feed::Parameters, String> {
         threads,
         cpu_share,
         generation,
+        report_us,
     } = message;
     let missing = |field: &str| format!("parameters.{field}: is missing");
     let batching = batching.as_ref().ok_or_else(|| missing("batching"))?;
@@ -89,6 +93,7 @@ fn read(message: &proto::Parameters) -> Result<feed::Parameters, String> {
         threads: *threads,
         cpu_share: *cpu_share,
         generation: *generation,
+        report: report_us.map(Duration::from_micros),
     })
 }
 

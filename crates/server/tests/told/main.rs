@@ -80,5 +80,6 @@ pub(crate) fn message(rows: u32) -> proto::Parameters {
         threads: 1,
         cpu_share: 2.0,
         generation: u64::from(rows),
+        report_us: None,
     }
 }

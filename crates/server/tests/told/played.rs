@@ -158,6 +158,43 @@ fn what_was_told_stays_when_the_teller_goes_until_the_settings_change() {
 }
 
 #[test]
+fn latency_is_reported_while_it_is_asked_for() {
+    let teller = Teller::start(Ok(message(64)));
+    let server = fixed(&[], &teller.place());
+    until(&server, "told", |state| state["params"]["generation"] == 64);
+    for _ in 0..3 {
+        assert_eq!(infer(&server, 8), 200);
+    }
+    let reported = || teller.reported.borrow().clone();
+    assert_eq!(reported().1, 0, "nobody asked");
+    let asking = |rows: u32, report_us: Option<u64>| {
+        let mut asking = message(rows);
+        asking.report_us = report_us;
+        teller.say(Ok(asking));
+        until(&server, "told", |state| {
+            state["params"]["generation"] == rows
+        });
+    };
+    // Shorter than a server reports: a bound of its own holds.
+    asking(65, Some(1));
+    until(&server, "reported", |_| reported().1 > 1);
+    let (report, _) = reported();
+    assert_eq!(report.counts.len(), report.bounds_us.len() + 1);
+    assert_eq!(report.counts.iter().sum::<u64>(), 3, "since the start");
+    assert!(report.bounds_us.is_sorted() && report.bounds_us[0] == 50);
+    assert_eq!(infer(&server, 8), 200);
+    until(&server, "counted", |_| {
+        reported().0.counts.iter().sum::<u64>() == 4
+    });
+    asking(66, None);
+    // One may have been on its way.
+    std::thread::sleep(Duration::from_millis(500));
+    let (_, count) = reported();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(reported().1, count, "nobody asks any more");
+}
+
+#[test]
 fn a_server_does_not_wait_for_its_teller() {
     // Listens and never answers; and nobody at all.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

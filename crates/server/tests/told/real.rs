@@ -78,6 +78,7 @@ impl Agent {
                 threads: 1,
                 cpu_share: 1.0,
                 generation: u64::from(rows),
+                report: None,
             },
         };
         let snapshot = FeedLine {

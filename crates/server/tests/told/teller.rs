@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 
 use albacore_proto::params::params_server::{Params, ParamsServer};
-use albacore_proto::params::{Parameters, WatchRequest};
+use albacore_proto::params::{LatencyReport, Parameters, ReportReply, WatchRequest};
 use futures_util::stream::{Stream, unfold};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -16,11 +16,16 @@ use tonic::{Request, Response, Status};
 /// What is said to whoever asks; dropped, it is gone with all connections.
 pub(crate) struct Teller {
     says: watch::Sender<Result<Parameters, Status>>,
+    /// The newest report, and how many there were.
+    pub(crate) reported: watch::Receiver<(LatencyReport, usize)>,
     pub(crate) address: SocketAddr,
     _runtime: Runtime,
 }
 
-struct Says(watch::Receiver<Result<Parameters, Status>>);
+struct Says {
+    heard: watch::Receiver<Result<Parameters, Status>>,
+    reported: watch::Sender<(LatencyReport, usize)>,
+}
 
 impl Teller {
     pub(crate) fn start(first: Result<Parameters, Status>) -> Self {
@@ -33,12 +38,18 @@ impl Teller {
         let listener = runtime.block_on(TcpListener::bind(address)).unwrap();
         let address = listener.local_addr().unwrap();
         let (says, heard) = watch::channel(first);
+        let (sender, reported) = watch::channel(Default::default());
+        let said = Says {
+            heard,
+            reported: sender,
+        };
         let served = Server::builder()
-            .add_service(ParamsServer::new(Says(heard)))
+            .add_service(ParamsServer::new(said))
             .serve_with_incoming(TcpIncoming::from(listener));
         runtime.spawn(served);
         Self {
             says,
+            reported,
             address,
             _runtime: runtime,
         }
@@ -61,7 +72,7 @@ impl Params for Says {
         &self,
         _request: Request<WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let mut heard = self.0.clone();
+        let mut heard = self.heard.clone();
         heard.mark_changed();
         let stream = unfold(Some(heard), async |heard| {
             let mut heard = heard?;
@@ -71,5 +82,17 @@ impl Params for Says {
             Some((says, next))
         });
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn report(
+        &self,
+        request: Request<LatencyReport>,
+    ) -> Result<Response<ReportReply>, Status> {
+        let report = request.into_inner();
+        self.reported.send_modify(|(newest, count)| {
+            *newest = report;
+            *count += 1;
+        });
+        Ok(Response::new(ReportReply {}))
     }
 }

@@ -90,6 +90,7 @@ impl Parameters {
             threads,
             cpu_share,
             generation: _,
+            report,
         } = self;
         if slo.len() > MODELS_MAX {
             let problem = format!("has {} entries, at most {MODELS_MAX}", slo.len());
@@ -109,6 +110,9 @@ impl Parameters {
         check_rules(&format!("{at}."), batching, queue, objectives)?;
         if let Some(window) = window {
             check_timespan(&format!("{at}.window"), *window)?;
+        }
+        if let Some(period) = report {
+            check_timespan(&format!("{at}.report"), *period)?;
         }
         check_count(&format!("{at}.workers"), *workers)?;
         check_count(&format!("{at}.threads"), *threads)?;
@@ -132,7 +136,7 @@ fn check_address(at: &str, address: IpAddr) -> Result<(), Invalid> {
 }
 
 /// A name in which nothing needs care: it becomes part of logs and metrics.
-fn check_word(at: &str, text: &str) -> Result<(), Invalid> {
+pub(super) fn check_word(at: &str, text: &str) -> Result<(), Invalid> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     if (1..=OBJECT_NAME_CHARS_MAX).contains(&text.len()) && text.chars().all(is_plain) {
         return Ok(());

@@ -85,6 +85,7 @@ fn parameters(mut fields: Fields) -> Result<Parameters, Invalid> {
         threads: threads.ok_or_else(|| missing(&fields, "threads"))?,
         cpu_share: cpu_share.ok_or_else(|| missing(&fields, "cpu_share"))?,
         generation: long(&mut fields, "generation")?,
+        report: fields.parsed("report", parse_timespan)?,
     };
     fields.end()?;
     Ok(parameters)

@@ -74,6 +74,7 @@ fn of_parameters(parameters: &Parameters) -> Value {
         threads,
         cpu_share,
         generation,
+        report,
     } = parameters;
     let slo: Vec<Value> = slo
         .iter()
@@ -100,6 +101,9 @@ fn of_parameters(parameters: &Parameters) -> Value {
     fields.insert("threads".to_owned(), (*threads).into());
     fields.insert("cpu_share".to_owned(), (*cpu_share).into());
     fields.insert("generation".to_owned(), (*generation).into());
+    if let Some(period) = report {
+        fields.insert("report".to_owned(), print_timespan(*period).into());
+    }
     fields.into()
 }
 

@@ -23,9 +23,12 @@
 mod check;
 mod decode;
 mod encode;
+mod report;
 
 use core::net::IpAddr;
 use std::time::Duration;
+
+pub use report::LatencyReport;
 
 use crate::settings::{Batching, Queue, Slo};
 
@@ -84,6 +87,8 @@ pub struct Parameters {
     pub cpu_share: f64,
     /// `metadata.generation` of the deployment that these are of.
     pub generation: u64,
+    /// How often the server reports its latency; `None`: never.
+    pub report: Option<Duration>,
 }
 
 /// The latency objective of a model.

@@ -132,6 +132,64 @@ fn services_disruption_budgets_and_policies_select_the_pods_they_are_for() {
 }
 
 #[test]
+fn the_agents_pod_reaches_the_api_server_and_is_reached_on_the_ports_of_params() {
+    let observe = render(&[
+        "--set",
+        "agent.enabled=true",
+        "--set",
+        "agent.enforcement=Observe",
+    ]);
+    let walled = [
+        "--set",
+        "agent.enabled=true",
+        "--set",
+        "networkPolicy.apiServer.cidrs={10.0.0.1/32}",
+    ];
+    let anywhere = json!({"ports": [
+        {"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]});
+    let mut there = anywhere.clone();
+    there["to"] = json!([{"ipBlock": {"cidr": "10.0.0.1/32"}}]);
+    for (objects, egress) in [(observe, anywhere), (render(&walled), there)] {
+        let daemon_set = of_kind(&objects, "DaemonSet")[0];
+        let policies = of_kind(&objects, "NetworkPolicy");
+        let is_agents =
+            |p: &&&Value| p["metadata"]["namespace"] == daemon_set["metadata"]["namespace"];
+        let policies: Vec<_> = policies.iter().filter(is_agents).collect();
+        let [policy] = policies[..] else {
+            panic!("{policies:?}")
+        };
+        let spec = &policy["spec"];
+        assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+        assert_eq!(spec["egress"], json!([egress]), "the API server alone");
+        let entries = spec["ingress"].as_array().unwrap().iter();
+        let ports: Vec<&Value> = entries.map(|entry| &entry["ports"]).collect();
+        let port = |name: &str| json!([{"protocol": "TCP", "port": name}]);
+        assert_eq!(ports, [&port("params"), &port("metrics")]);
+        let of_params = &spec["ingress"][0]["from"];
+        let pods_of_ours = json!([{"namespaceSelector": {}, "podSelector": {"matchExpressions": [
+            {"key": "albacore.dev/deployment", "operator": "Exists"}]}}]);
+        assert_eq!(of_params, &pods_of_ours);
+        // Both names are ports of params; the agent beside it has none, and the pod is not in the node's network.
+        let pod = &daemon_set["spec"]["template"]["spec"];
+        assert!(pod["hostNetwork"].is_null(), "{pod}");
+        let containers = pod["containers"].as_array().unwrap();
+        for container in containers {
+            let ports = container["ports"].as_array().cloned().unwrap_or_default();
+            let names: Vec<&str> = ports.iter().filter_map(|p| p["name"].as_str()).collect();
+            let wanted: &[&str] = match container["name"].as_str().unwrap() {
+                "params" => &["params", "metrics"],
+                _ => &[],
+            };
+            assert_eq!(names, wanted);
+        }
+        // params reads one pipe and writes the other; it can make, remove and rename nothing beside them.
+        let mounts = &containers[1]["volumeMounts"];
+        let only = json!([{"name": "feed", "mountPath": "/run/albacore", "readOnly": true}]);
+        assert_eq!(mounts, &only);
+    }
+}
+
+#[test]
 fn the_agent_and_its_release_do_not_share_a_namespace_by_mistake() {
     let chart = crate::chart();
     let values = ["--set", "agent.enabled=true"];

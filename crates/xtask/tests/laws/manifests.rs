@@ -352,6 +352,60 @@ fn crates_link_what_the_matrix_permits() {
     );
 }
 
+/// What the agent may not link itself: whatever connects or listens. `cluster` has the one client.
+const AGENT_NEVER: [&str; 12] = [
+    "hyper*", "reqwest", "ureq", "axum*", "tower*", "futures*", "tonic*", "h2", "mio", "socket2",
+    "nix", "kube*",
+];
+
+/// Features of ours that would give the agent a socket of another kind.
+const SOCKETS: [(&str, &str); 2] = [
+    ("albacore-program", "listener"),
+    ("albacore-cluster", "listener"),
+];
+
+fn sockets_of_the_agent(direct: Vec<Direct>) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    let of_agent = direct.into_iter().filter(|(krate, ..)| krate == "agent");
+    for (_, dependency, features) in of_agent {
+        let is_socket = |(package, feature): &(&str, &str)| {
+            *package == dependency && features.iter().any(|asked| asked == feature)
+        };
+        let mut never = AGENT_NEVER.iter();
+        if never.any(|pattern| matches(pattern, &dependency)) || SOCKETS.iter().any(is_socket) {
+            let what = format!(
+                "links {dependency} {features:?}: the agent connects to the API server alone, \
+                 through albacore-cluster"
+            );
+            offences.push(Offence::of("crates/agent/Cargo.toml", what));
+        }
+    }
+    offences
+}
+
+#[test]
+fn the_agent_links_no_client_but_that_of_the_api_server() {
+    for (krate, dependency, feature, is_kept) in [
+        ("agent", "hyper-util", "client", false),
+        ("agent", "ureq", "", false),
+        ("agent", "socket2", "", false),
+        ("agent", "albacore-program", "listener", false),
+        ("agent", "albacore-program", "", true),
+        ("agent", "albacore-cluster", "", true),
+        ("agent", "tokio", "rt", true),
+        ("controller", "hyper", "client", true),
+    ] {
+        let features = vec![feature.to_owned()];
+        let direct = (krate.to_owned(), dependency.to_owned(), features);
+        let sees = sockets_of_the_agent(vec![direct]).is_empty() == is_kept;
+        assert!(sees, "the law is wrong about {krate} and {dependency}");
+    }
+    assert_kept(
+        "The agent connects to the API server and to nothing else.",
+        sockets_of_the_agent(direct()),
+    );
+}
+
 #[test]
 fn what_is_not_shipped_is_not_linked() {
     let offences = direct().into_iter().filter_map(|(krate, dependency, _)| {

@@ -223,6 +223,60 @@ fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Offence> {
     offences
 }
 
+/// What the agent is made of, but for the client of the API server.
+const AGENT: [&str; 10] = [
+    "agent", "placer", "os", "joint", "mapping", "plan", "topology", "api", "settings", "program",
+];
+
+/// The listener of `program`, a feature that the agent does not link.
+const LISTENER: [&str; 2] = [
+    "crates/program/src/listening.rs",
+    "crates/program/src/site.rs",
+];
+
+/// Names with which a program reaches a network or another program's socket.
+const CONNECTS: [&str; 12] = [
+    "TcpStream",
+    "TcpSocket",
+    "UdpSocket",
+    "UnixStream",
+    "UnixDatagram",
+    "ToSocketAddrs",
+    "hyper",
+    "hyper_util",
+    "socket2",
+    "Inet",
+    "Inet6",
+    "AF_INET",
+];
+
+fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    let is_of_agent = |source: &&Source| {
+        AGENT.contains(&source.krate.as_str()) && !LISTENER.contains(&source.path.as_str())
+    };
+    for source in sources.iter().filter(is_of_agent) {
+        for (index, line) in product(source) {
+            let name = CONNECTS
+                .iter()
+                .find(|name| words(line).any(|w| w == **name));
+            let name = name
+                .copied()
+                .or(line.contains("tokio::net").then_some("tokio::net"));
+            // A function of its own may be called so; what connects is a method of a socket or a system call.
+            let is_call = line.contains("socket::connect") || line.contains("libc::connect");
+            if let Some(name) = name.or(is_call.then_some("connect")) {
+                let what = format!(
+                    "`{name}`: the process with SYS_NICE and the host's pids talks to the API server alone, \
+                     through crates/cluster; what pods tell comes by albacore-params"
+                );
+                offences.push(Offence::at(source, index, what));
+            }
+        }
+    }
+    offences
+}
+
 type Find = fn(&[Source]) -> Vec<Offence>;
 
 /// Checks a law on samples (path and text) that break and keep it, then on the house.
@@ -330,6 +384,47 @@ fn every_queue_is_bounded() {
         &[
             (OS, "let (a, b) = mpsc::channel(QUEUE_MAX);"),
             (OS, "// unbounded"),
+        ],
+    );
+}
+
+#[test]
+fn the_agent_talks_to_nobody_but_the_api_server() {
+    let agent = "crates/agent/src/x.rs";
+    hold(
+        "The agent connects to the API server and to nothing else.",
+        the_agent_connects_to_the_api_server_alone,
+        &[
+            (
+                agent,
+                "let stream = TcpStream::connect_timeout(&pod, TIME)?;",
+            ),
+            (agent, "use std::net::{IpAddr, UdpSocket};"),
+            (agent, "let stream = tokio::net::lookup_host(pod).await?;"),
+            (agent, "use hyper_util::client::legacy::Client;"),
+            (OS, "nix::sys::socket::connect(fd, &address)?;"),
+            (OS, "socket(AddressFamily::Inet, kind, flags, None)?"),
+            ("crates/placer/src/x.rs", "UnixStream::connect(path)?"),
+            ("crates/program/src/x.rs", "TcpStream::connect(address)"),
+        ],
+        &[
+            (agent, "use std::net::IpAddr;"),
+            (
+                agent,
+                "let cluster = Cluster::connect(&options, metrics).await?;",
+            ),
+            (agent, "// TcpStream::connect was here"),
+            (
+                agent,
+                "#[cfg(test)]\nmod tests {\n    use std::net::TcpStream;\n}\n",
+            ),
+            ("crates/agent/tests/x.rs", "TcpStream::connect(address)"),
+            (LISTENER[0], "use tokio::net::{TcpListener, TcpSocket};"),
+            (OS, "socket(AddressFamily::Netlink, kind, flags, None)?"),
+            (
+                "crates/controller/src/x.rs",
+                "TcpStream::connect(address).await?",
+            ),
         ],
     );
 }

@@ -22,6 +22,7 @@ fn message() -> proto::Parameters {
         threads: 2,
         cpu_share: 4.0,
         generation: 7,
+        report_us: None,
     }
 }
 

@@ -1,0 +1,149 @@
+//! Which report a reading takes, and what becomes of a pod without any.
+
+use std::time::Duration;
+
+use albacore_cluster::Key;
+use albacore_mapping::Mode;
+use albacore_plan::{MainThread, Policy, Source};
+
+use super::*;
+use crate::pods::{Container, PodSeen};
+use crate::trial::Latency;
+
+const WINDOW: Duration = Duration::from_secs(10);
+
+fn wish() -> Wish {
+    let policy = Policy {
+        workers: 1,
+        threads: 1,
+        mode: Mode::Scatter,
+        placement: Placement::Tuna,
+        enforcement: Enforcement::Enforce,
+        main_thread: MainThread::Pinned,
+        is_pool_size_known: true,
+    };
+    Wish {
+        pod: PodSeen {
+            key: Key::new("x", "a"),
+            uid: "u".to_owned(),
+            deployment: "d".to_owned(),
+            addresses: Vec::new(),
+            container: Container::Running("c".to_owned()),
+            is_static: false,
+            is_over: false,
+            regarding: Default::default(),
+        },
+        aim: Aim::Place {
+            container: "c".to_owned(),
+            source: Source::Named,
+            policy,
+            generation: 1,
+            trial: Some(TrialSpec {
+                window: WINDOW,
+                pairs: 8,
+            }),
+        },
+    }
+}
+
+/// A node of one pod on trial whose server answers 1,000 requests between two reports.
+struct Node {
+    trials: Trials,
+    wishes: Vec<Wish>,
+    now: Instant,
+    answered: [u64; 2],
+}
+
+impl Node {
+    fn new() -> Self {
+        let mut node = Self {
+            trials: Trials::default(),
+            wishes: vec![wish()],
+            now: Instant::now(),
+            answered: [0; 2],
+        };
+        node.trials.apply(&mut node.wishes, node.now);
+        node
+    }
+
+    fn has_plan(&mut self) -> bool {
+        let mut wishes = vec![wish()];
+        self.trials.apply(&mut wishes, self.now);
+        let Aim::Place { policy, .. } = &wishes[0].aim else {
+            panic!("{wishes:?}")
+        };
+        policy.placement != Placement::None
+    }
+
+    fn advance(&mut self, latency: Option<Latency>) -> bool {
+        let latest = latency.map(|latency| ("u".to_owned(), latency));
+        let latest: Latest = latest.into_iter().collect();
+        let usage = Usage {
+            processes: vec![1],
+            ..Usage::default()
+        };
+        let usage = |_: &Wish| Some(usage.clone());
+        self.trials.advance(&self.wishes, &latest, usage, self.now)
+    }
+
+    /// Goes to the next reading and reports.
+    fn report(&mut self, is_fast: bool) {
+        self.now = self.trials.next().unwrap();
+        assert!(!self.advance(None), "a report is waited for");
+        self.answered[usize::from(!is_fast)] += 1000;
+        let [fast, slow] = self.answered;
+        let all = fast + slow;
+        let latency = vec![(0.001, fast), (0.004, all), (f64::INFINITY, all)];
+        assert!(self.advance(Some(latency)));
+    }
+}
+
+#[test]
+fn a_trial_goes_by_what_is_reported() {
+    for is_faster_with_plan in [true, false] {
+        let mut node = Node::new();
+        while node.trials.progress("u").is_some() {
+            let is_fast = node.has_plan() == is_faster_with_plan;
+            node.report(is_fast);
+        }
+        assert_eq!(node.has_plan(), is_faster_with_plan);
+        let withdrawn = node.trials.withdrawn("u");
+        assert_eq!(withdrawn.is_none(), is_faster_with_plan, "{withdrawn:?}");
+    }
+}
+
+#[test]
+fn what_was_reported_before_a_reading_is_due_is_not_taken_for_it() {
+    let mut node = Node::new();
+    let early = || Some(vec![(f64::INFINITY, 7)]);
+    assert!(!node.advance(early()) && !node.trials.is_waiting());
+    node.now = node.trials.next().unwrap();
+    assert!(!node.advance(early()), "it lay in the pipe");
+    assert!(node.trials.is_waiting() && node.trials.next().is_none());
+    assert!(node.advance(early()));
+    let due = node.trials.next().unwrap();
+    assert_eq!(due, node.now + WINDOW, "a whole window after it");
+}
+
+#[test]
+fn without_reports_the_plan_stays_and_it_is_said() {
+    let mut node = Node::new();
+    // Two windows: the third is the second without the plan.
+    for _ in 0..4 {
+        node.report(true);
+    }
+    assert!(!node.has_plan());
+    for _ in 0..3 {
+        if let Some(due) = node.trials.next() {
+            node.now = due;
+        }
+        assert!(!node.advance(None));
+        node.now += REPORT_WAIT_MAX;
+        assert!(node.advance(None));
+        assert!(node.has_plan());
+        assert!(node.trials.is_without_figures("u"));
+        assert_eq!(node.trials.withdrawn("u"), None);
+    }
+    node.report(true);
+    assert!(!node.trials.is_without_figures("u"));
+}

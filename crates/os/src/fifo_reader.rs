@@ -1,0 +1,200 @@
+//! Reads lines out of a named pipe whose writers are not trusted, without ever waiting.
+//!
+//! Each call reads a bounded number of bytes; what has no end of line yet is kept up to the length of
+//! a line, and a longer line is passed over up to its end. So nothing that is written, and nothing
+//! that is not, takes time or memory beyond these bounds.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::mkfifo;
+
+use crate::OsError;
+
+/// Everybody who sees the pipe may write into it; only its owner reads.
+const MODE: u32 = 0o622;
+
+/// Bytes of one system call: what a pipe holds unless somebody asked for more.
+const PART_BYTES: usize = 64 << 10;
+
+/// The read end of a named pipe.
+#[derive(Debug)]
+pub struct FifoReader {
+    path: PathBuf,
+    pipe: File,
+    line_bytes_max: usize,
+    /// The beginning of a line.
+    held: Vec<u8>,
+    /// The line is too long, and what is left of it does not count.
+    is_passed_over: bool,
+}
+
+impl FifoReader {
+    /// Opens the pipe and makes it (mode 0622) if it is not there; to be called while no other thread makes files, as
+    /// the umask of the process is changed for that moment. Lines have at most
+    /// `line_bytes_max` bytes without their end.
+    ///
+    /// # Errors
+    /// It cannot be made or opened, or something else than a pipe has its name.
+    pub fn new(path: &Path, line_bytes_max: usize) -> Result<Self, OsError> {
+        let failed = |error| OsError::read(path, error);
+        match make(path) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(failed(e.into())),
+        }
+        // A plain file opens too, and is not written: it is refused by the next lines.
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let pipe = opened.map_err(failed)?;
+        let kind = pipe.metadata().map_err(failed)?.file_type();
+        if !kind.is_fifo() {
+            return Err(OsError::content(path, "something else", "a named pipe"));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            pipe,
+            line_bytes_max,
+            held: Vec::new(),
+            is_passed_over: false,
+        })
+    }
+
+    /// Gives `take` each line that is there, without its end, after at most `bytes_max` bytes were
+    /// read. Empty lines and lines that are too long are passed over.
+    ///
+    /// # Errors
+    /// The pipe cannot be read.
+    pub fn read(&mut self, bytes_max: usize, take: &mut dyn FnMut(&[u8])) -> Result<(), OsError> {
+        let mut part = vec![0; PART_BYTES.min(bytes_max)];
+        let mut left = bytes_max;
+        // bound: bytes_max, PART_BYTES a turn as long as so much is there.
+        while left > 0 {
+            let room = part.len().min(left);
+            match self.pipe.read(&mut part[..room]) {
+                // Nobody has it open for writing.
+                Ok(0) => break,
+                Ok(count) => {
+                    self.split(&part[..count], take);
+                    left -= count;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => left -= 1,
+                Err(e) => return Err(OsError::read(&self.path, e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn split(&mut self, bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
+        let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
+        // bound: one pass each piece of `bytes`.
+        while let Some(piece) = pieces.next() {
+            if self.held.len() + piece.len() > self.line_bytes_max {
+                self.is_passed_over = true;
+                self.held.clear();
+            } else if !self.is_passed_over {
+                self.held.extend_from_slice(piece);
+            }
+            if pieces.peek().is_some() {
+                if !self.held.is_empty() {
+                    take(&self.held);
+                }
+                self.held.clear();
+                self.is_passed_over = false;
+            }
+        }
+    }
+}
+
+/// Makes the pipe with its whole mode, of which the umask would take bits away. `chmod` afterwards would do as well, but
+/// the agent's seccomp profile forbids it: it changes files that are there.
+fn make(path: &Path) -> Result<(), Errno> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = umask(Mode::empty());
+    let made = mkfifo(path, Mode::from_bits_truncate(MODE));
+    umask(before);
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn writer(path: &Path) -> File {
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        options.open(path).unwrap()
+    }
+
+    fn lines(reader: &mut FifoReader, bytes_max: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut take = |line: &[u8]| found.push(String::from_utf8(line.to_vec()).unwrap());
+        reader.read(bytes_max, &mut take).unwrap();
+        found
+    }
+
+    #[test]
+    fn lines_are_read_as_they_come_and_nothing_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("reports");
+        let mut reader = FifoReader::new(&path, 8).unwrap();
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, MODE, "whatever the umask is");
+        assert!(lines(&mut reader, 100).is_empty(), "nobody writes");
+        let mut from = writer(&path);
+        assert!(lines(&mut reader, 100).is_empty(), "nobody wrote");
+        from.write_all(b"\none\n\ntwo\nthr").unwrap();
+        assert_eq!(lines(&mut reader, 100), ["one", "two"]);
+        from.write_all(b"ee\n").unwrap();
+        drop(from);
+        assert_eq!(lines(&mut reader, 100), ["three"]);
+        let mut again = FifoReader::new(&path, 8).unwrap();
+        writer(&path)
+            .write_all(b"12345678\n123456789\nb\n")
+            .unwrap();
+        assert_eq!(lines(&mut again, 100), ["12345678", "b"]);
+    }
+
+    #[test]
+    fn a_writer_without_end_takes_neither_time_nor_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("reports");
+        let mut reader = FifoReader::new(&path, 100).unwrap();
+        let mut from = writer(&path);
+        let mut written = 0;
+        for _ in 0..50 {
+            // As much as the pipe takes, without one end of a line.
+            while let Ok(count) = from.write(&[b'x'; 4096]) {
+                written += count;
+            }
+            assert!(lines(&mut reader, 10_000).is_empty());
+            assert!(reader.held.len() <= 100);
+        }
+        assert!(written >= 400_000, "each read took 10,000 bytes: {written}");
+        // bound of a pipe: 64 KiB
+        assert!(lines(&mut reader, 1 << 20).is_empty());
+        from.write_all(b"\nnext\n").unwrap();
+        assert_eq!(lines(&mut reader, 100), ["next"]);
+    }
+
+    #[test]
+    fn only_a_pipe_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "mine\n").unwrap();
+        assert!(FifoReader::new(&path, 8).is_err());
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(FifoReader::new(&link, 8).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! Passes on the latencies that pods report, into a pipe that the agent reads.
+//!
+//! The agent makes the pipe, may come later than this program, and reads when it has time. A line is
+//! written whole or dropped: it fits what a pipe takes at once, and the next report of that pod says
+//! all of it again.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use albacore_proto::params as proto;
+use albacore_settings::FEED_PODS_MAX;
+use albacore_settings::feed::{LatencyReport, Pod};
+use tokio::net::unix::pipe::{OpenOptions, Sender};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tonic::Status;
+
+use crate::counts::Counts;
+use crate::limits::{REPORT_PAUSE, REPORT_WRITE_MAX, REPORTS_WAITING_MAX};
+
+/// Takes reports.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    lines: mpsc::Sender<String>,
+    /// When each pod's last report was taken; by uid.
+    last: Mutex<HashMap<String, Instant>>,
+    counts: Counts,
+}
+
+impl Reports {
+    /// Passes reports on to the pipe at `path`, for as long as this value lives.
+    pub(crate) fn start(path: PathBuf, counts: Counts) -> Self {
+        let (lines, waiting) = mpsc::channel(REPORTS_WAITING_MAX);
+        tokio::spawn(write(path, waiting, counts.clone()));
+        Self {
+            lines,
+            last: Mutex::default(),
+            counts,
+        }
+    }
+
+    /// Takes what the server of `pod` reports.
+    ///
+    /// # Errors
+    /// It is no histogram, comes too soon after the last one, or too many wait for the pipe.
+    pub(crate) fn take(
+        &self,
+        pod: Pod,
+        report: proto::LatencyReport,
+        now: Instant,
+    ) -> Result<(), Status> {
+        let refuse = |status| {
+            self.counts.report("refused");
+            Err(status)
+        };
+        if !self.is_due(&pod.uid, now) {
+            let millis = REPORT_PAUSE.as_millis();
+            let words = format!("a report of this pod was taken less than {millis} ms ago");
+            return refuse(Status::resource_exhausted(words));
+        }
+        let report = LatencyReport {
+            uid: pod.uid,
+            bounds_us: report.bounds_us,
+            counts: report.counts,
+        };
+        let line = match report.encode() {
+            Ok(line) => line,
+            Err(error) => return refuse(Status::invalid_argument(error.to_string())),
+        };
+        if self.lines.try_send(line).is_err() {
+            self.counts.report("dropped");
+            return Err(Status::resource_exhausted("too many reports wait"));
+        }
+        Ok(())
+    }
+
+    /// Whether the pod's last report is old enough; notes this one.
+    fn is_due(&self, uid: &str, now: Instant) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |at: &Instant| now.duration_since(*at) < REPORT_PAUSE;
+        if last.get(uid).is_some_and(is_recent) {
+            return false;
+        }
+        if last.len() >= FEED_PODS_MAX {
+            last.retain(|_, at| is_recent(at));
+        }
+        last.insert(uid.to_owned(), now);
+        true
+    }
+}
+
+/// Writes lines until nobody makes any more.
+async fn write(path: PathBuf, mut lines: mpsc::Receiver<String>, counts: Counts) {
+    let mut pipe: Option<Sender> = None;
+    // bound: one pass each line; waits for the next one.
+    while let Some(line) = lines.recv().await {
+        let written = timeout(REPORT_WRITE_MAX, write_line(&path, &mut pipe, &line)).await;
+        let is_written = matches!(written, Ok(Ok(())));
+        if let Ok(Err(error)) = written {
+            tracing::debug!(path = %path.display(), %error, "the agent does not take reports");
+            pipe = None;
+        }
+        counts.report(if is_written { "passed_on" } else { "dropped" });
+    }
+}
+
+async fn write_line(path: &Path, pipe: &mut Option<Sender>, line: &str) -> std::io::Result<()> {
+    let pipe = match pipe {
+        Some(pipe) => pipe,
+        // An error if the agent has not made it yet, or does not read.
+        None => pipe.insert(OpenOptions::new().open_sender(path)?),
+    };
+    // bound: each pass waits until the pipe has room.
+    loop {
+        pipe.writable().await?;
+        match pipe.try_write(line.as_bytes()) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
