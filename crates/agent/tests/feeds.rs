@@ -93,6 +93,45 @@ fn params_is_told_of_each_pod_and_each_change() {
     assert!(agent.stop().success());
 }
 
+/// What params may do in the folder of the pipes, which it mounts read only, as the user that it is: the lines of `tried`
+/// say what went well.
+const PARAMS: &str = r#"
+mount -t tmpfs -o mode=0777 none "$1"
+"$0" --node-name node-1 --kubeconfig "$2" --cgroup /nowhere --heartbeat "$1/heartbeat" \
+    --feed "$1/feed" --reports "$1/reports" 2>/dev/null &
+for try in $(seq 1200); do [ -p "$1/reports" ] && break; sleep 0.1; done
+mount --bind "$1" "$1"
+mount -o remount,bind,ro "$1"
+setpriv --reuid 65532 --regid 65532 --clear-groups sh -c '
+    (echo x > "$0/reports") 2>/dev/null && echo writes reports
+    timeout 120 head -c 1 "$0/feed" > /dev/null && echo reads feed
+    (echo x > "$0/feed") 2>/dev/null && echo writes feed
+    timeout 1 head -c 1 "$0/reports" 2>/dev/null | grep -q . && echo reads reports
+    rm "$0/reports" 2>/dev/null && echo removes
+    mv "$0/reports" "$0/other" 2>/dev/null && echo renames
+    touch "$0/new" 2>/dev/null && echo makes
+    true' "$1"
+kill -KILL $!
+"#;
+
+#[test]
+fn params_writes_reports_and_nothing_else_on_a_mount_that_is_read_only() {
+    let rig = Rig::start();
+    let folder = rig.folder.path().join("pipes");
+    std::fs::create_dir(&folder).unwrap();
+    rig.open_folders();
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", PARAMS])
+        .arg(env!("CARGO_BIN_EXE_albacore-agent"))
+        .arg(&folder)
+        .arg(&rig.kubeconfig)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said, "writes reports\nreads feed\n", "{errors}");
+}
+
 /// A file that is no pipe is refused by its name.
 fn refuses_what_is_no_pipe(rig: &Rig) {
     let plain = rig.folder.path().join("plain");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use albacore_settings::feed::LatencyReport;
-use rig::{Pod, Rig, taskset, wait};
+use rig::{Pod, Rig, SetOnDrop, taskset, wait};
 use serde_json::json;
 
 /// A server's counts: requests within 1 ms, and within 4 ms.
@@ -71,13 +71,13 @@ fn a_plan_is_tried_on_the_live_pod_and_judged() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| report(&path, &pod, false, &stop));
+        let _stop = SetOnDrop(&stop);
         let (mut with, mut without) = (false, false);
         wait("it is withdrawn", || {
             with |= pod.is_pinned(2);
             without |= with && pod.masks().iter().all(|mask| mask == "0-1");
             reason(&rig, &pod).contains("the trial shows no gain")
         });
-        stop.store(true, Ordering::Relaxed);
         assert!(
             with && without,
             "windows with ({with}) and without ({without})"
@@ -102,10 +102,10 @@ fn a_plan_that_helps_stays_in_force() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| report(&path, &pod, true, &stop));
+        let _stop = SetOnDrop(&stop);
         wait("it is kept", || {
             agent.log().contains("the trial shows a gain")
         });
-        stop.store(true, Ordering::Relaxed);
     });
     rig.wait_for_verified(&pod, 2);
     assert!(pod.is_pinned(2));
@@ -157,6 +157,7 @@ fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
             }
             written
         });
+        let _stop = SetOnDrop(&stop);
         // Meanwhile the loop turns: drift of another pod is repaired and reported, and the heartbeat is renewed.
         for _ in 0..3 {
             let beat = heartbeat(&agent.heartbeat);

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use albacore_testbed::{ControlPlane, Options, product_of};
@@ -665,6 +665,15 @@ pub(crate) fn signal(pid: i32, name: &str) {
         .args([&signal, &pid.to_string()])
         .stderr(Stdio::null())
         .status();
+}
+
+/// Sets a flag when it is dropped: a test that fails ends its threads, too.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Agent {
