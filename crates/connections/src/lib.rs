@@ -1,12 +1,13 @@
 //! Connections of the server: accepted, bounded and closed; their requests go to a [`Handler`].
 //!
 //! `acceptor` is the accept loop of a port, `connection` drives one connection over `io` and
-//! `socket`, `state` is the phase of each. All bounds with their reasons are in [`limits`];
+//! `socket`, `state` is the phase of each, `head` checks what hyper leaves unchecked. All bounds with their reasons are in [`limits`];
 //! [`LimitMetrics`] counts how often clients ran into them.
 #![forbid(unsafe_code)]
 
 mod acceptor;
 mod connection;
+mod head;
 mod io;
 mod limit_metrics;
 pub mod limits;
@@ -15,5 +16,6 @@ mod state;
 
 pub use acceptor::serve;
 pub use connection::{Handler, serve_stream};
+pub use head::{HeadError, check_head};
 pub use limit_metrics::{Limit, LimitMetrics};
 pub use state::{ActiveRequest, ConnState};

@@ -16,6 +16,7 @@ use super::limits::{
     BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_RATE_MIN, BODY_SILENCE_MAX, DISCARDED_BYTES_MAX,
 };
 use super::refused::{Cause, Refused};
+use super::terms::single;
 
 /// Bytes of bodies that are arriving, over all connections.
 #[derive(Clone, Debug, Default)]
@@ -179,7 +180,7 @@ pub(super) fn discard(mut body: Incoming) {
 
 /// Undoes the content coding that the headers name.
 pub(super) fn unpack(headers: &HeaderMap, body: Bytes, conn: &ConnState) -> Result<Bytes, Refused> {
-    let Some(name) = headers.get(CONTENT_ENCODING) else {
+    let Some(name) = single(headers, &CONTENT_ENCODING)? else {
         return Ok(body);
     };
     let name = name.to_str().unwrap_or("?");

@@ -11,6 +11,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use tonic::Code;
 
+use albacore_connections::HeadError;
 use albacore_engine::{Failure, Refusal};
 
 /// The cause of a refusal, which decides both codes.
@@ -123,6 +124,16 @@ impl From<Refusal> for Refused {
             message: refusal.to_string().into(),
             retry_after,
         }
+    }
+}
+
+impl From<HeadError> for Refused {
+    fn from(error: HeadError) -> Self {
+        let cause = match error {
+            HeadError::UnknownTransferEncoding => Cause::Unimplemented,
+            _ => Cause::Invalid,
+        };
+        Self::new(cause, error.to_string())
     }
 }
 

@@ -6,13 +6,33 @@
 //! objective longer. The parameter `priority` is 1 for before others, 2 for as usual, more for after
 //! others. In both parameters 0 means that nothing was said, as Triton has it.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use hyper::HeaderMap;
+use hyper::header::{AsHeaderName, HeaderValue};
 
 use super::ask::brief;
 use super::refused::{Cause, Refused};
 use albacore_engine::{ModelHandle, Priority};
+
+/// The value of a header that may be sent once.
+///
+/// # Errors
+/// It was sent more than once: a proxy and this server could read different values.
+pub(super) fn single(
+    headers: &HeaderMap,
+    name: impl AsHeaderName + Display + Copy,
+) -> Result<Option<&HeaderValue>, Refused> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(Refused::invalid(format!(
+            "header {name} is sent more than once: send it once"
+        ))),
+    }
+}
 
 /// The header of both protocols.
 const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
@@ -46,7 +66,7 @@ impl Terms {
             timeout: None,
             priority: Priority::default(),
         };
-        if let Some(value) = headers.get(TIMEOUT_HEADER) {
+        if let Some(value) = single(headers, TIMEOUT_HEADER)? {
             let millis = value.to_str().ok().and_then(whole_number);
             let millis = millis.ok_or_else(|| {
                 let said = brief(&String::from_utf8_lossy(value.as_bytes()));
@@ -56,7 +76,7 @@ impl Terms {
             })?;
             terms.shorten(Duration::from_millis(millis));
         }
-        if let Some(value) = headers.get(GRPC_TIMEOUT_HEADER) {
+        if let Some(value) = single(headers, GRPC_TIMEOUT_HEADER)? {
             let timeout = value.to_str().ok().and_then(grpc_timeout);
             terms.shorten(timeout.ok_or_else(|| {
                 let said = brief(&String::from_utf8_lossy(value.as_bytes()));

@@ -275,7 +275,7 @@ async fn what_is_too_large_or_breaks_off_is_refused_and_counted() {
     let many = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1_000);
     let mut stream = send(http, many.as_bytes()).await;
     stream
-        .write_all(b"GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .write_all(b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .await
         .unwrap();
     let answers = rest(&mut stream).await;

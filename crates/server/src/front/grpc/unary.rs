@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 use super::super::coding::Coding;
 use super::super::outgoing::Outgoing;
 use super::super::refused::{Cause, Refused};
+use super::super::terms::single;
 
 /// Bytes before a message: whether it is packed, and its length.
 const FRAME_BYTES: usize = 5;
@@ -46,7 +47,7 @@ pub(super) fn message(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, Ref
 }
 
 fn coding(headers: &HeaderMap) -> Result<Coding, Refused> {
-    let named = headers.get("grpc-encoding");
+    let named = single(headers, "grpc-encoding")?;
     let named = named.map(|name| String::from_utf8_lossy(name.as_bytes()));
     let Some(name) = named.filter(|name| name != "identity") else {
         return Err(Refused::invalid(

@@ -9,7 +9,8 @@ use hyper::header::CONTENT_TYPE;
 use super::super::coding::Coding;
 use super::super::metrics;
 use super::super::refused::{Cause, Refused};
-use super::super::terms::Terms;
+use super::super::statistics::Answered;
+use super::super::terms::{Terms, single, whole_number};
 use super::super::{Front, ask, body};
 use super::reply::{HttpReply, JSON_LENGTH, Results};
 use super::request::Call;
@@ -23,6 +24,7 @@ use albacore_engine::KindSet;
 struct Known {
     model: String,
     kinds: KindSet,
+    answered: Option<Answered>,
 }
 
 impl Http {
@@ -48,6 +50,7 @@ impl Http {
             protocol: "http",
             code: reply.status().as_str().to_owned(),
             took: start.elapsed(),
+            answered: known.answered,
         });
         reply
     }
@@ -76,6 +79,7 @@ impl Http {
         };
         let bytes = body::read(body, &self.arriving, conn).await?;
         terms.set_whole(conn.arrival());
+        let whole = Instant::now();
         // The model as it is now: it may be another one than when the body began to arrive.
         let model = terms.applied_to(ask::find(engine, name, version)?);
         let bytes = body::unpack(headers, bytes, conn)?;
@@ -87,9 +91,15 @@ impl Http {
             .inspect_err(|_| conn.count(Limit::ReplyBytes))?;
         let (rows, model) = (call.rows, terms.applied_to(model));
         let reply = Front::submit(model, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
-        let (id, wanted) = (call.id, call.wanted);
+        let (id, wanted, input) = (call.id, call.wanted, whole.elapsed());
         drop(bytes); // the rows are in shared memory now
         let reply = terms.bound(reply).await?;
+        known.answered = Some(Answered {
+            rows,
+            input,
+            timing: reply.timing(),
+            computed: Instant::now(),
+        });
         Ok(Results::print(
             edition.info(),
             id.as_deref(),
@@ -102,11 +112,10 @@ impl Http {
 
 /// How many bytes of the body are JSON, by the headers; `None` for all of them.
 ///
-/// Forms are let through as JSON because `curl -d` calls everything a form.
+/// Forms are let through as JSON because `curl -d` calls everything a form, and octets because
+/// `tritonclient.http.aio` calls everything so: what follows the JSON is said by the other header.
 pub(super) fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
-    let kind = headers
-        .get(CONTENT_TYPE)
-        .map(|kind| kind.to_str().unwrap_or("?"));
+    let kind = single(headers, &CONTENT_TYPE)?.map(|kind| kind.to_str().unwrap_or("?"));
     let essence = kind.map(|kind| {
         kind.split(';')
             .next()
@@ -114,10 +123,10 @@ pub(super) fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Refused> 
             .trim()
             .to_ascii_lowercase()
     });
-    let is_binary = match essence.as_deref() {
-        None | Some("" | "application/json" | "application/x-www-form-urlencoded") => false,
-        Some(kind) if kind.starts_with("application/") && kind.ends_with("+json") => false,
-        Some("application/octet-stream") => true,
+    match essence.as_deref() {
+        None | Some("" | "application/json" | "application/x-www-form-urlencoded") => {}
+        Some(kind) if kind.starts_with("application/") && kind.ends_with("+json") => {}
+        Some("application/octet-stream") => {}
         Some(kind) => {
             return Err(Refused::new(
                 Cause::MediaType,
@@ -128,19 +137,16 @@ pub(super) fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Refused> 
                 ),
             ));
         }
+    }
+    let Some(length) = single(headers, &JSON_LENGTH)? else {
+        return Ok(None);
     };
-    match headers.get(&JSON_LENGTH) {
-        None if is_binary => Err(Refused::invalid(
-            "application/octet-stream needs the header Inference-Header-Content-Length: the \
-             bytes of JSON at the start of the body, or 0",
-        )),
-        None => Ok(None),
-        Some(length) => match length.to_str().ok().and_then(|length| length.parse().ok()) {
-            Some(length) => Ok(Some(length)),
-            None => Err(Refused::invalid(format!(
-                "Inference-Header-Content-Length {:?} is not a number of bytes",
-                ask::brief(&String::from_utf8_lossy(length.as_bytes()))
-            ))),
-        },
+    let number = length.to_str().ok().and_then(whole_number);
+    match number.and_then(|number| usize::try_from(number).ok()) {
+        Some(length) => Ok(Some(length)),
+        None => Err(Refused::invalid(format!(
+            "Inference-Header-Content-Length {:?} is not a number of bytes",
+            ask::brief(&String::from_utf8_lossy(length.as_bytes()))
+        ))),
     }
 }
