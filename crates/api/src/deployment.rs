@@ -293,6 +293,28 @@ pub struct Model {
     /// The latency objective that batching works towards. Without one, nothing counts as late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
+    /// The outputs that the model's metadata and configuration advertise; `[output]` if none is
+    /// listed. A request may ask by name for every output that the model has, advertised or not:
+    /// clients that ask for all that is advertised should not pay for what they do not need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::OUTPUTS_MAX), extend("x-kubernetes-list-type" = "set"))]
+    pub outputs: Vec<Output>,
+}
+
+/// An output of a model, by the name of its tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Output {
+    /// The value: a probability, a class, a prediction.
+    Output,
+    /// The margin: the sum over trees before the objective's transformation.
+    Margin,
+    /// SHAP contributions: features and one more for each row and group.
+    Contribs,
+    /// SHAP interactions: the square of that.
+    Interactions,
+    /// The leaf that each tree ends in.
+    Leaf,
 }
 
 /// What the schema says of a model's name.

@@ -26,8 +26,8 @@ pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
-    InferenceDeploymentSpec, MainThread, Mode, Model, Placement, PlacementPolicy, Queue, Slo,
-    Trial,
+    InferenceDeploymentSpec, MainThread, Mode, Model, Output, Placement, PlacementPolicy, Queue,
+    Slo, Trial,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use node_placement::{

@@ -18,6 +18,9 @@ pub const REPLICAS_MAX: i32 = 10_000;
 /// Most models of one server: each has its own queue and its own shared memory.
 pub const MODELS_MAX: usize = 32;
 
+/// Most outputs that a model may list: so many there are.
+pub const OUTPUTS_MAX: usize = 5;
+
 /// Longest model name, in characters; it is part of a URL and a metric label.
 pub const MODEL_NAME_CHARS_MAX: usize = 63;
 

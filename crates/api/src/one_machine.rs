@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use albacore_plan::Policy;
 
 use crate::container::{self, environment};
-use crate::deployment::{BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Slo};
+use crate::deployment::{
+    BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Output, Slo,
+};
 use crate::iterations::Iterations;
 use crate::notices::notices;
 use crate::policy::policy_of;
@@ -73,6 +75,8 @@ pub struct ModelFile {
     pub iterations: Option<Iterations>,
     /// Its objective, if any.
     pub slo: Option<Slo>,
+    /// The outputs that it advertises; empty for the value alone.
+    pub outputs: Vec<Output>,
 }
 
 /// Where one machine finds a model's file.
@@ -173,6 +177,7 @@ fn built_in(
             sha256: model.uri.sha256.clone(),
             iterations: model.iterations,
             slo: model.slo,
+            outputs: model.outputs.clone(),
         });
     }
     let release = release_rule(spec, refused)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use albacore_api::{
     BatchingPolicy, InferenceDeploymentSpec, IterationRange, Iterations, Model, ModelPlace,
-    NamedIterations, Violation,
+    NamedIterations, Output, Violation,
 };
 use albacore_settings::{Batching, Policy, Queue, Settings, Slo, Source};
 
@@ -98,6 +98,7 @@ fn settings_of_model(
             contribs: slo.contribs.map(|span| span.duration()),
             interactions: slo.interactions.map(|span| span.duration()),
         }),
+        outputs: model.outputs.iter().map(output).collect(),
     })
 }
 
@@ -108,6 +109,16 @@ fn iterations_of(iterations: Iterations) -> albacore_settings::Iterations {
         Iterations::Range(IterationRange { begin, end }) => {
             albacore_settings::Iterations::Range { begin, end }
         }
+    }
+}
+
+fn output(output: &Output) -> albacore_settings::Output {
+    match output {
+        Output::Output => albacore_settings::Output::Output,
+        Output::Margin => albacore_settings::Output::Margin,
+        Output::Contribs => albacore_settings::Output::Contribs,
+        Output::Interactions => albacore_settings::Output::Interactions,
+        Output::Leaf => albacore_settings::Output::Leaf,
     }
 }
 

@@ -4,7 +4,7 @@ use albacore_batching::Nanos;
 
 use super::queues::percentile_of;
 use super::window::{Load, OutcomeWindow, Outcomes, ServerWindow};
-use super::{Kind, Left, ModelStats, Objective, Sharing};
+use super::{Kind, Left, ModelStats, Objective, Sharing, WorkerStats};
 
 /// What is counted of one model.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(super) struct Counters {
     /// By slot.
     slots: Vec<SlotCounters>,
     pub(super) window: ServerWindow,
+    /// By worker, as far as they were counted.
+    pub(super) workers: Vec<WorkerStats>,
     pub(super) worker_restarts_total: u64,
     pub(super) worker_hangs_total: u64,
     pub(super) replayed_batches_total: u64,
@@ -33,6 +35,7 @@ impl Counters {
         Self {
             slots: Vec::new(),
             window: ServerWindow::new(),
+            workers: Vec::new(),
             worker_restarts_total: 0,
             worker_hangs_total: 0,
             replayed_batches_total: 0,
@@ -159,8 +162,31 @@ impl Counters {
         self.count(model, |stats| stats.of(kind).shared[sharing as usize] += 1);
     }
 
-    /// A batch is done.
-    pub(super) fn batch_done(&mut self, rows: usize, elapsed_nanos: u64) {
+    /// The counters of a worker.
+    fn worker(&mut self, worker: usize) -> &mut WorkerStats {
+        if self.workers.len() <= worker {
+            self.workers.resize(worker + 1, WorkerStats::default());
+        }
+        &mut self.workers[worker]
+    }
+
+    /// A worker died and is started again.
+    pub(super) fn restarted(&mut self, worker: usize) {
+        self.worker_restarts_total += 1;
+        self.worker(worker).restarts_total += 1;
+    }
+
+    /// A batch of `rows` rows is done.
+    pub(super) fn batch_done(
+        &mut self,
+        (worker, model): (usize, usize),
+        rows: usize,
+        (elapsed_nanos, compute_nanos): (u64, u64),
+    ) {
+        let of = self.worker(worker);
+        of.batches_total += 1;
+        of.busy_nanos_total += elapsed_nanos;
+        self.count(model, |stats| stats.batch_done(rows, compute_nanos));
         let sample = elapsed_nanos / (rows as u64).max(1);
         let average = self.nanos_per_row;
         self.nanos_per_row = if average == 0 {

@@ -394,6 +394,7 @@ impl Engine {
             workers_ready: state.ready_workers(),
             workers_busy: state.scheduler.busy_workers(),
             threads: self.shared.sizes.threads,
+            each_worker: state.counters.workers.clone(),
             worker_restarts_total: state.counters.worker_restarts_total,
             worker_hangs_total: state.counters.worker_hangs_total,
             replayed_batches_total: state.counters.replayed_batches_total,

@@ -52,5 +52,5 @@ pub use model::{Edition, KernelChoice, Kernels, ModelInfo, Objective, OutputInfo
 pub use refusal::{Failure, Refusal};
 pub use request::{ModelHandle, Reply, Reservation, Timing};
 pub use ring::Sharing;
-pub use stats::{KindStats, Left, ModelStats, Stats};
+pub use stats::{BatchStats, KindStats, Left, ModelStats, Stats, WorkerStats};
 pub use window::{Load, Outcomes};

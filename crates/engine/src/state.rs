@@ -450,9 +450,10 @@ impl State {
             // A worker that says nonsense about time is not believed.
             let elapsed = now.saturating_sub(batch.dispatched).0;
             let compute_nanos = ring.compute_nanos().min(elapsed);
-            self.counters.batch_done(batch.rows, elapsed);
-            self.gathering.note(batch.queue, batch.rows, compute_nanos);
             let slot = slot_of(batch.queue);
+            self.counters
+                .batch_done((worker, slot), batch.rows, (elapsed, compute_nanos));
+            self.gathering.note(batch.queue, batch.rows, compute_nanos);
             self.counters.shared(slot, batch.kind, ring.sharing());
             if batch.is_first && batch.is_current {
                 let took = Nanos(elapsed);

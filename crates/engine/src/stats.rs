@@ -1,5 +1,7 @@
 //! What `/metrics` shows of the engine.
 
+use std::collections::BTreeMap;
+
 use albacore_batching::deadlines::CostEstimate;
 
 use super::window::Load;
@@ -26,11 +28,37 @@ pub struct ModelStats {
     pub abandoned_total: u64,
     /// Batches handed to a worker, replays included.
     pub batches_total: u64,
+    /// Batches that are done by their rows. Of more than 1,024 different sizes, those that
+    /// come later are counted under the next power of two.
+    pub batch_sizes: BTreeMap<usize, BatchStats>,
     /// Of each kind of output that was asked for, by the costliest of a request or batch.
     pub kinds: Vec<KindStats>,
     /// What batches of the current edition cost, as the scheduler has learned it: of predictions (values, margins
     /// and leaves, here as values), contributions, and interactions, where there were any.
     pub latency: Vec<(Kind, CostEstimate)>,
+}
+
+/// Batches of one size that are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchStats {
+    /// How many.
+    pub batches: u64,
+    /// Their time in compute threads, nanoseconds.
+    pub compute_nanos: u64,
+}
+
+/// Sizes of batches that are counted by themselves: as many as a batch has rows by default.
+pub(super) const BATCH_SIZES_MAX: usize = 1_024;
+
+/// What one worker did since the start, over all its processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Batches that are done.
+    pub batches_total: u64,
+    /// Time with a batch, from its dispatch to the notice that it is done, nanoseconds.
+    pub busy_nanos_total: u64,
+    /// Starts after a death.
+    pub restarts_total: u64,
 }
 
 /// What happened to one model's requests for one kind of output, and to its batches.
@@ -110,6 +138,8 @@ pub struct Stats {
     pub workers_busy: usize,
     /// Compute threads of each worker.
     pub threads: usize,
+    /// By worker; of a worker that has done nothing yet, nothing may be here.
+    pub each_worker: Vec<WorkerStats>,
     /// Workers started again after a death.
     pub worker_restarts_total: u64,
     /// Workers that were ended because they hung.
@@ -137,9 +167,24 @@ impl ModelStats {
             shed_total: 0,
             abandoned_total: 0,
             batches_total: 0,
+            batch_sizes: BTreeMap::new(),
             kinds: Vec::new(),
             latency: Vec::new(),
         }
+    }
+
+    /// A batch is done.
+    pub(super) fn batch_done(&mut self, rows: usize, compute_nanos: u64) {
+        let sizes = &mut self.batch_sizes;
+        let is_known = sizes.len() < BATCH_SIZES_MAX || sizes.contains_key(&rows);
+        let size = if is_known {
+            rows
+        } else {
+            rows.next_power_of_two()
+        };
+        let of = sizes.entry(size).or_default();
+        of.batches += 1;
+        of.compute_nanos += compute_nanos;
     }
 
     /// What is known of a kind; made when it is asked for first.

@@ -184,7 +184,9 @@ impl Supervisor {
             let failures = state.worker_ended(index, exit, now, out);
             let ended = state.last_end(index).to_owned();
             let is_stopping = state.phase >= Phase::Stopping;
-            state.counters.worker_restarts_total += u64::from(!is_stopping);
+            if !is_stopping {
+                state.counters.restarted(index);
+            }
             (failures, ended, is_stopping)
         });
         self.lives[index] = if is_stopping {

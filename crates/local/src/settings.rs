@@ -1,7 +1,7 @@
 //! What the deployment's file says about serving, as `albacore-server` reads it and as `albacore-params` tells it.
 
 use albacore_api::{
-    IterationRange, Iterations, ModelFile, ModelSource, NamedIterations, ReleaseRule,
+    IterationRange, Iterations, ModelFile, ModelSource, NamedIterations, Output, ReleaseRule,
     ServerSettings,
 };
 use albacore_settings::feed::{FeedLine, Objective, Parameters, Pod};
@@ -53,6 +53,7 @@ fn model(model: &ModelFile) -> Result<Model, String> {
             contribs: slo.contribs.map(|span| span.duration()),
             interactions: slo.interactions.map(|span| span.duration()),
         }),
+        outputs: model.outputs.iter().map(output).collect(),
     })
 }
 
@@ -63,6 +64,16 @@ fn iterations_of(iterations: Iterations) -> albacore_settings::Iterations {
         Iterations::Range(IterationRange { begin, end }) => {
             albacore_settings::Iterations::Range { begin, end }
         }
+    }
+}
+
+fn output(output: &Output) -> albacore_settings::Output {
+    match output {
+        Output::Output => albacore_settings::Output::Output,
+        Output::Margin => albacore_settings::Output::Margin,
+        Output::Contribs => albacore_settings::Output::Contribs,
+        Output::Interactions => albacore_settings::Output::Interactions,
+        Output::Leaf => albacore_settings::Output::Leaf,
     }
 }
 

@@ -4,15 +4,21 @@
 
 mod command_line;
 #[cfg(feature = "listener")]
+mod exposition;
+#[cfg(feature = "listener")]
 mod limits;
 #[cfg(feature = "listener")]
 mod listening;
 mod logs;
+#[cfg(feature = "listener")]
+mod process;
 mod signals;
 #[cfg(feature = "listener")]
 mod site;
 
 pub use command_line::{BROKEN, USAGE, arguments, ended};
+#[cfg(feature = "listener")]
+pub use exposition::MetricsFormat;
 #[cfg(feature = "listener")]
 pub use limits::ACCEPT_PAUSE;
 #[cfg(feature = "listener")]

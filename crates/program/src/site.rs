@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -15,9 +15,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::exposition::MetricsFormat;
 use crate::limits::{ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, HEAD_TIME_MAX};
 
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What a program tells probes and scrapers. That it lives is told by any answer.
@@ -25,7 +25,7 @@ pub trait Pages: Send + Sync + 'static {
     /// Whether it is ready, and a line for each thing that this hangs on.
     fn readiness(&self) -> (bool, String);
 
-    /// The metrics as OpenMetrics text.
+    /// The metrics of the program as OpenMetrics text; those of the process are added.
     ///
     /// # Errors
     /// They cannot be printed.
@@ -52,7 +52,11 @@ pub async fn serve_pages<P: Pages>(listener: TcpListener, pages: Arc<P>) {
 
 async fn talk<P: Pages>(stream: TcpStream, pages: Arc<P>, _permit: OwnedSemaphorePermit) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(&*pages, request.method(), request.uri().path());
+        let accepted = request.headers().get_all(ACCEPT).iter();
+        let accepted = accepted.filter_map(|value| value.to_str().ok());
+        let format = MetricsFormat::accepted(accepted);
+        let asked = (request.method(), request.uri().path());
+        let answer = answer(&*pages, asked, format);
         async move { Ok::<_, Infallible>(answer) }
     });
     let talking = http1::Builder::new()
@@ -63,7 +67,11 @@ async fn talk<P: Pages>(stream: TcpStream, pages: Arc<P>, _permit: OwnedSemaphor
     let _ = tokio::time::timeout(CONNECTION_TIME_MAX, talking).await;
 }
 
-fn answer(pages: &impl Pages, method: &Method, path: &str) -> Response<Full<Bytes>> {
+fn answer(
+    pages: &impl Pages,
+    (method, path): (&Method, &str),
+    format: MetricsFormat,
+) -> Response<Full<Bytes>> {
     if *method != Method::GET && *method != Method::HEAD {
         let text = "only GET is answered here\n".to_owned();
         return reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
@@ -79,7 +87,7 @@ fn answer(pages: &impl Pages, method: &Method, path: &str) -> Response<Full<Byte
             reply(status, TEXT, text)
         }
         "/metrics" => match pages.metrics() {
-            Ok(text) => reply(StatusCode::OK, OPEN_METRICS, text),
+            Ok(text) => reply(StatusCode::OK, format.media_type(), format.page(text)),
             Err(error) => {
                 let text = format!("metrics cannot be printed: {error}\n");
                 reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
@@ -97,5 +105,8 @@ fn reply(status: StatusCode, media_type: &'static str, text: String) -> Response
     *reply.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
     reply.headers_mut().insert(CONTENT_TYPE, media_type);
+    // Every page holds for the moment only.
+    let uncached = HeaderValue::from_static("no-store");
+    reply.headers_mut().insert(CACHE_CONTROL, uncached);
     reply
 }

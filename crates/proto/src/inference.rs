@@ -285,6 +285,312 @@ pub struct InferTensorContents {
     #[prost(bytes = "vec", repeated, tag = "8")]
     pub bytes_contents: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
+/// Which model is asked about.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelConfigRequest {
+    /// Model name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Version; empty leaves the choice to the server.
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+}
+/// Answer of ModelConfig.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelConfigResponse {
+    /// The configuration.
+    #[prost(message, optional, tag = "1")]
+    pub config: ::core::option::Option<ModelConfig>,
+}
+/// A tensor that a request brings.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelInput {
+    /// Tensor name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Data type.
+    #[prost(enumeration = "DataType", tag = "2")]
+    pub data_type: i32,
+    /// Shape without the batch dimension.
+    #[prost(int64, repeated, tag = "4")]
+    pub dims: ::prost::alloc::vec::Vec<i64>,
+}
+/// A tensor that a request can ask for.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelOutput {
+    /// Tensor name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Data type.
+    #[prost(enumeration = "DataType", tag = "2")]
+    pub data_type: i32,
+    /// Shape without the batch dimension.
+    #[prost(int64, repeated, tag = "3")]
+    pub dims: ::prost::alloc::vec::Vec<i64>,
+}
+/// Instances that compute a model side by side.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelInstanceGroup {
+    /// Name of the group.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// What an instance runs on.
+    #[prost(enumeration = "model_instance_group::Kind", tag = "4")]
+    pub kind: i32,
+    /// Number of instances.
+    #[prost(int32, tag = "2")]
+    pub count: i32,
+}
+/// Nested message and enum types in `ModelInstanceGroup`.
+pub mod model_instance_group {
+    /// What an instance runs on.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Left to the server.
+        Auto = 0,
+        /// Cpus.
+        Cpu = 2,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Auto => "KIND_AUTO",
+                Self::Cpu => "KIND_CPU",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_AUTO" => Some(Self::Auto),
+                "KIND_CPU" => Some(Self::Cpu),
+                _ => None,
+            }
+        }
+    }
+}
+/// Requests are batched by the server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelDynamicBatching {
+    /// Longest wait for a batch to fill, microseconds.
+    #[prost(uint64, tag = "2")]
+    pub max_queue_delay_microseconds: u64,
+}
+/// Replies to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelTransactionPolicy {
+    /// A request may have several replies, or none.
+    #[prost(bool, tag = "1")]
+    pub decoupled: bool,
+}
+/// Configuration of a model: the fields that have a meaning for this server.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelConfig {
+    /// Model name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// What kind of model it is, as xgboost_ubj.
+    #[prost(string, tag = "2")]
+    pub platform: ::prost::alloc::string::String,
+    /// What computes it.
+    #[prost(string, tag = "17")]
+    pub backend: ::prost::alloc::string::String,
+    /// Rows of a batch at most.
+    #[prost(int32, tag = "4")]
+    pub max_batch_size: i32,
+    /// Tensors that a request brings.
+    #[prost(message, repeated, tag = "5")]
+    pub input: ::prost::alloc::vec::Vec<ModelInput>,
+    /// Tensors that a request can ask for.
+    #[prost(message, repeated, tag = "6")]
+    pub output: ::prost::alloc::vec::Vec<ModelOutput>,
+    /// Instances that compute the model.
+    #[prost(message, repeated, tag = "7")]
+    pub instance_group: ::prost::alloc::vec::Vec<ModelInstanceGroup>,
+    /// How requests are batched.
+    #[prost(message, optional, tag = "11")]
+    pub dynamic_batching: ::core::option::Option<ModelDynamicBatching>,
+    /// Replies to a request.
+    #[prost(message, optional, tag = "19")]
+    pub model_transaction_policy: ::core::option::Option<ModelTransactionPolicy>,
+}
+/// Which model is asked about.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelStatisticsRequest {
+    /// Model name; empty for all models.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Version; empty for all versions.
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+}
+/// Answer of ModelStatistics.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelStatisticsResponse {
+    /// One entry for each model.
+    #[prost(message, repeated, tag = "1")]
+    pub model_stats: ::prost::alloc::vec::Vec<ModelStatistics>,
+}
+/// A count and the time of all that was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StatisticDuration {
+    /// How many.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    /// Time of all together, nanoseconds.
+    #[prost(uint64, tag = "2")]
+    pub ns: u64,
+}
+/// Requests by what became of them, and the phases of those that succeeded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InferStatistics {
+    /// Answered, from arrival to reply.
+    #[prost(message, optional, tag = "1")]
+    pub success: ::core::option::Option<StatisticDuration>,
+    /// Refused or failed.
+    #[prost(message, optional, tag = "2")]
+    pub fail: ::core::option::Option<StatisticDuration>,
+    /// Waiting for a worker.
+    #[prost(message, optional, tag = "3")]
+    pub queue: ::core::option::Option<StatisticDuration>,
+    /// Reading the request.
+    #[prost(message, optional, tag = "4")]
+    pub compute_input: ::core::option::Option<StatisticDuration>,
+    /// Computing.
+    #[prost(message, optional, tag = "5")]
+    pub compute_infer: ::core::option::Option<StatisticDuration>,
+    /// Writing the reply.
+    #[prost(message, optional, tag = "6")]
+    pub compute_output: ::core::option::Option<StatisticDuration>,
+}
+/// Batches of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InferBatchStatistics {
+    /// Rows of each batch.
+    #[prost(uint64, tag = "1")]
+    pub batch_size: u64,
+    /// Reading of requests.
+    #[prost(message, optional, tag = "2")]
+    pub compute_input: ::core::option::Option<StatisticDuration>,
+    /// Computing.
+    #[prost(message, optional, tag = "3")]
+    pub compute_infer: ::core::option::Option<StatisticDuration>,
+    /// Writing of replies.
+    #[prost(message, optional, tag = "4")]
+    pub compute_output: ::core::option::Option<StatisticDuration>,
+}
+/// Counters of a model since the server started.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelStatistics {
+    /// Model name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Version.
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+    /// Time of the last answered request, milliseconds since 1970; 0 for none.
+    #[prost(uint64, tag = "3")]
+    pub last_inference: u64,
+    /// Rows of answered requests.
+    #[prost(uint64, tag = "4")]
+    pub inference_count: u64,
+    /// Batches.
+    #[prost(uint64, tag = "5")]
+    pub execution_count: u64,
+    /// Requests.
+    #[prost(message, optional, tag = "6")]
+    pub inference_stats: ::core::option::Option<InferStatistics>,
+    /// Batches by size.
+    #[prost(message, repeated, tag = "7")]
+    pub batch_stats: ::prost::alloc::vec::Vec<InferBatchStatistics>,
+}
+/// Which models are asked about.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RepositoryIndexRequest {
+    /// Name of a repository; there is one, whose name is empty.
+    #[prost(string, tag = "1")]
+    pub repository_name: ::prost::alloc::string::String,
+    /// Only models that are ready.
+    #[prost(bool, tag = "2")]
+    pub ready: bool,
+}
+/// Answer of RepositoryIndex.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RepositoryIndexResponse {
+    /// The models.
+    #[prost(message, repeated, tag = "1")]
+    pub models: ::prost::alloc::vec::Vec<repository_index_response::ModelIndex>,
+}
+/// Nested message and enum types in `RepositoryIndexResponse`.
+pub mod repository_index_response {
+    /// One model.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct ModelIndex {
+        /// Model name.
+        #[prost(string, tag = "1")]
+        pub name: ::prost::alloc::string::String,
+        /// Version.
+        #[prost(string, tag = "2")]
+        pub version: ::prost::alloc::string::String,
+        /// READY, LOADING or UNAVAILABLE.
+        #[prost(string, tag = "3")]
+        pub state: ::prost::alloc::string::String,
+        /// Why it is not ready.
+        #[prost(string, tag = "4")]
+        pub reason: ::prost::alloc::string::String,
+    }
+}
+/// Data types in configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DataType {
+    /// None of the others.
+    TypeInvalid = 0,
+    /// 32-bit signed integer.
+    TypeInt32 = 8,
+    /// 32-bit float.
+    TypeFp32 = 11,
+    /// 64-bit float.
+    TypeFp64 = 12,
+}
+impl DataType {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::TypeInvalid => "TYPE_INVALID",
+            Self::TypeInt32 => "TYPE_INT32",
+            Self::TypeFp32 => "TYPE_FP32",
+            Self::TypeFp64 => "TYPE_FP64",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TYPE_INVALID" => Some(Self::TypeInvalid),
+            "TYPE_INT32" => Some(Self::TypeInt32),
+            "TYPE_FP32" => Some(Self::TypeFp32),
+            "TYPE_FP64" => Some(Self::TypeFp64),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod grpc_inference_service_client {
     #![allow(
@@ -296,7 +602,7 @@ pub mod grpc_inference_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// The six calls of the protocol. Failures travel as gRPC status codes, never inside a reply.
+    /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status codes, never inside a reply.
     #[derive(Debug, Clone)]
     pub struct GrpcInferenceServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -533,6 +839,87 @@ pub mod grpc_inference_service_client {
                 .insert(GrpcMethod::new("inference.GRPCInferenceService", "ModelInfer"));
             self.inner.unary(req, path, codec).await
         }
+        /// Configuration of a model.
+        pub async fn model_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ModelConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ModelConfigResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/ModelConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("inference.GRPCInferenceService", "ModelConfig"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Counters of one model, or of all.
+        pub async fn model_statistics(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ModelStatisticsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ModelStatisticsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/ModelStatistics",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("inference.GRPCInferenceService", "ModelStatistics"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Models and their states.
+        pub async fn repository_index(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RepositoryIndexRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RepositoryIndexResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/RepositoryIndex",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("inference.GRPCInferenceService", "RepositoryIndex"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -596,8 +983,32 @@ pub mod grpc_inference_service_server {
             tonic::Response<super::ModelInferResponse>,
             tonic::Status,
         >;
+        /// Configuration of a model.
+        async fn model_config(
+            &self,
+            request: tonic::Request<super::ModelConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ModelConfigResponse>,
+            tonic::Status,
+        >;
+        /// Counters of one model, or of all.
+        async fn model_statistics(
+            &self,
+            request: tonic::Request<super::ModelStatisticsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ModelStatisticsResponse>,
+            tonic::Status,
+        >;
+        /// Models and their states.
+        async fn repository_index(
+            &self,
+            request: tonic::Request<super::RepositoryIndexRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RepositoryIndexResponse>,
+            tonic::Status,
+        >;
     }
-    /// The six calls of the protocol. Failures travel as gRPC status codes, never inside a reply.
+    /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status codes, never inside a reply.
     #[derive(Debug)]
     pub struct GrpcInferenceServiceServer<T> {
         inner: Arc<T>,
@@ -939,6 +1350,150 @@ pub mod grpc_inference_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ModelInferSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/ModelConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ModelConfigSvc<T: GrpcInferenceService>(pub Arc<T>);
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<super::ModelConfigRequest>
+                    for ModelConfigSvc<T> {
+                        type Response = super::ModelConfigResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ModelConfigRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::model_config(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ModelConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/ModelStatistics" => {
+                    #[allow(non_camel_case_types)]
+                    struct ModelStatisticsSvc<T: GrpcInferenceService>(pub Arc<T>);
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<super::ModelStatisticsRequest>
+                    for ModelStatisticsSvc<T> {
+                        type Response = super::ModelStatisticsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ModelStatisticsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::model_statistics(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ModelStatisticsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/RepositoryIndex" => {
+                    #[allow(non_camel_case_types)]
+                    struct RepositoryIndexSvc<T: GrpcInferenceService>(pub Arc<T>);
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<super::RepositoryIndexRequest>
+                    for RepositoryIndexSvc<T> {
+                        type Response = super::RepositoryIndexResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RepositoryIndexRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::repository_index(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RepositoryIndexSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

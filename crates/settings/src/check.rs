@@ -80,6 +80,7 @@ fn check_model(at: &str, model: &Model) -> Result<(), Invalid> {
         sha256: _,
         iterations,
         slo,
+        outputs,
     } = model;
     check_name(&format!("{at}.name"), name)?;
     check_source(at, source)?;
@@ -88,6 +89,12 @@ fn check_model(at: &str, model: &Model) -> Result<(), Invalid> {
     {
         let problem = format!("{end} is not above begin, {begin}: no iteration is left");
         return Err(Invalid::of(format!("{at}.iterations.end"), problem));
+    }
+    for (index, output) in outputs.iter().enumerate() {
+        if outputs.iter().take(index).any(|other| other == output) {
+            let problem = format!("{} is listed twice: list it once", quoted(output.name()));
+            return Err(Invalid::of(format!("{at}.outputs[{index}]"), problem));
+        }
     }
     slo.as_ref()
         .map_or(Ok(()), |slo| check_slo(&format!("{at}.slo"), slo))

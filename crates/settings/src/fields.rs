@@ -86,6 +86,27 @@ impl Fields {
         }
     }
 
+    /// A list of texts; empty where there is none.
+    pub(crate) fn texts(&mut self, name: &'static str) -> Result<Vec<String>, Invalid> {
+        let (at, value) = match self.take(name) {
+            None => return Ok(Vec::new()),
+            Some((at, Value::Array(values))) => (at, values),
+            Some((at, other)) => {
+                return Err(Invalid::of(at, format!("{} is no list", shown(&other))));
+            }
+        };
+        let entries = value.into_iter().enumerate();
+        entries
+            .map(|(index, value)| match value {
+                Value::String(text) => Ok(text),
+                other => {
+                    let problem = format!("{} is no text: put it in quotes", shown(&other));
+                    Err(Invalid::of(format!("{at}[{index}]"), problem))
+                }
+            })
+            .collect()
+    }
+
     /// A text that `parse` turns into a value or a sentence that starts with a verb.
     pub(crate) fn parsed<T>(
         &mut self,

@@ -15,6 +15,7 @@
 //!   sha256: "9f86d0..."                    # optional, 64 hex digits
 //!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
+//!   outputs: ["output", "margin"]          # advertised in metadata; without: the value alone
 //! batching: {policy: timeout, max_rows: 1024, max_delay: "2ms"}
 //! queue: {max_rows: 65536}
 //! ```
@@ -39,4 +40,4 @@ pub use limits::{
     MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX,
     SOURCE_CHARS_MAX,
 };
-pub use settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};
+pub use settings::{Batching, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source};

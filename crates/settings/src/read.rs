@@ -9,7 +9,7 @@ use crate::invalid::{Invalid, quoted};
 use crate::limits::{
     BATCH_ROWS_DEFAULT, DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, QUEUE_ROWS_DEFAULT,
 };
-use crate::settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};
+use crate::settings::{Batching, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source};
 use crate::timespan::parse_timespan;
 
 impl Settings {
@@ -65,6 +65,7 @@ fn model(mut fields: Fields) -> Result<Model, Invalid> {
         sha256: fields.parsed("sha256", str::parse)?,
         iterations: iterations(&mut fields)?,
         slo: fields.object("slo")?.map(slo).transpose()?,
+        outputs: outputs(&mut fields)?,
     };
     fields.end()?;
     Ok(model)
@@ -91,6 +92,20 @@ fn iterations(model: &mut Fields) -> Result<Option<Iterations>, Invalid> {
     let end = end.ok_or_else(|| range.missing("end", "write the number after the last one"))?;
     range.end()?;
     Ok(Some(Iterations::Range { begin, end }))
+}
+
+fn outputs(fields: &mut Fields) -> Result<Vec<Output>, Invalid> {
+    let names = fields.texts("outputs")?;
+    let named = |(index, name): (usize, &String)| {
+        Output::named(name).ok_or_else(|| {
+            let problem = format!(
+                "{} is no output: write output, margin, contribs, interactions or leaf",
+                crate::invalid::quoted(name)
+            );
+            Invalid::of(format!("{}[{index}]", fields.place("outputs")), problem)
+        })
+    };
+    names.iter().enumerate().map(named).collect()
 }
 
 pub(crate) fn slo(mut fields: Fields) -> Result<Slo, Invalid> {

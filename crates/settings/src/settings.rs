@@ -30,6 +30,50 @@ pub struct Model {
     pub iterations: Option<Iterations>,
     /// Its latency objective. Without one, nothing counts as late.
     pub slo: Option<Slo>,
+    /// The outputs that its metadata advertises, each once; empty for the value alone.
+    pub outputs: Vec<Output>,
+}
+
+/// An output of a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// The value.
+    Output,
+    /// The margin.
+    Margin,
+    /// SHAP contributions.
+    Contribs,
+    /// SHAP interactions.
+    Interactions,
+    /// The leaf of each tree.
+    Leaf,
+}
+
+impl Output {
+    const ALL: [Self; 5] = [
+        Self::Output,
+        Self::Margin,
+        Self::Contribs,
+        Self::Interactions,
+        Self::Leaf,
+    ];
+
+    /// The name of its tensor.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Output => "output",
+            Self::Margin => "margin",
+            Self::Contribs => "contribs",
+            Self::Interactions => "interactions",
+            Self::Leaf => "leaf",
+        }
+    }
+
+    /// The output whose tensor has this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|output| output.name() == name)
+    }
 }
 
 /// Boosting iterations of a model's file that predict.

@@ -37,6 +37,11 @@ impl Settings {
                     format_args!("  iterations: {{begin: {begin}, end: {end}}}"),
                 ),
             }
+            if !model.outputs.is_empty() {
+                let names = model.outputs.iter().map(|output| in_quotes(output.name()));
+                let names = names.collect::<Vec<_>>().join(", ");
+                line(&mut text, format_args!("  outputs: [{names}]"));
+            }
             if let Some(slo) = model.slo {
                 let latency = print_timespan(slo.latency);
                 line(&mut text, format_args!("  slo:"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use albacore_settings::{
-    Batching, Digest, Iterations, Model, Policy, Queue, Settings, Slo, Source,
+    Batching, Digest, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source,
 };
 use proptest::prelude::*;
 
@@ -26,6 +26,37 @@ batching:
 queue:
   max_rows: 4096
 "#;
+
+const OUTPUTS: [Output; 5] = [
+    Output::Output,
+    Output::Margin,
+    Output::Contribs,
+    Output::Interactions,
+    Output::Leaf,
+];
+
+#[test]
+fn outputs_are_listed_by_name_and_once() {
+    let file = |outputs: &str| {
+        let text = format!("models: [{{name: m, path: /m, outputs: {outputs}}}]");
+        Settings::read(&text).map(|settings| settings.models[0].outputs.clone())
+    };
+    let all = file("[output, margin, contribs, interactions, leaf]").unwrap();
+    assert_eq!(all, OUTPUTS);
+    assert_eq!(file("[]").unwrap(), []);
+    for (outputs, said) in [
+        ("[value]", "models[0].outputs[0]: \"value\" is no output"),
+        (
+            "[leaf, leaf]",
+            "models[0].outputs[1]: \"leaf\" is listed twice",
+        ),
+        ("leaf", "models[0].outputs"),
+        ("[1]", "models[0].outputs[0]"),
+    ] {
+        let refused = file(outputs).unwrap_err().to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+}
 
 #[test]
 fn a_whole_file_is_read_and_printed_as_it_was() {
@@ -267,13 +298,15 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         proptest::option::of(digest),
         proptest::option::of(iterations),
         proptest::option::of(slo),
+        proptest::sample::subsequence(OUTPUTS.to_vec(), 0..=OUTPUTS.len()),
     );
-    let model = model.prop_map(|(name, source, sha256, iterations, slo)| Model {
+    let model = model.prop_map(|(name, source, sha256, iterations, slo, outputs)| Model {
         name,
         source,
         sha256,
         iterations,
         slo,
+        outputs,
     });
     let models = proptest::collection::vec(model, 1..5).prop_map(|mut models| {
         models.sort_by(|a, b| a.name.cmp(&b.name));

@@ -10,7 +10,7 @@ use super::refused::{Cause, Refused};
 use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
 
-/// The only input tensor.
+/// The name of the only input tensor in metadata; a request may give it any.
 pub(super) const INPUT: &str = "input";
 
 /// The only version of every model.
@@ -61,26 +61,18 @@ pub(super) fn find(engine: &Engine, name: &str, version: &str) -> Result<ModelHa
 
 /// The declared input tensor, apart from its data.
 pub(super) struct Declared<'a> {
-    /// Its name.
-    pub(super) name: &'a str,
     /// The name of its data type.
     pub(super) datatype: &'a str,
     /// Its shape.
     pub(super) shape: &'a [i64],
 }
 
-/// Checks the input tensor; gives its data type and its rows (at least one).
+/// Checks the input tensor; gives its data type and its rows (at least one). Its name is not looked
+/// at: there is one, and clients written for another server call it otherwise.
 pub(super) fn check_input(
     model: &ModelInfo,
     declared: &Declared<'_>,
 ) -> Result<(Datatype, usize), Refused> {
-    if declared.name != INPUT {
-        return Err(Refused::invalid(format!(
-            "input {:?} is unknown: model {:?} has one input, {INPUT:?}",
-            brief(declared.name),
-            model.name
-        )));
-    }
     let datatype = Datatype::named(declared.datatype).ok_or_else(|| {
         let names: Vec<_> = Datatype::ALL
             .iter()

@@ -5,10 +5,16 @@ use serde::Serialize;
 use super::ask::{self, INPUT, VERSION};
 use super::datatype::Datatype;
 use super::limits::METADATA_NAMES_BYTES_MAX;
-use albacore_engine::{Columns, ModelInfo};
+use albacore_engine::{Columns, KindSet, ModelInfo, OutputInfo};
 
 /// The extensions of the protocol that are spoken here.
-pub(super) const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "schedule_policy"];
+pub(super) const EXTENSIONS: [&str; 5] = [
+    "binary_tensor_data",
+    "schedule_policy",
+    "model_configuration",
+    "statistics",
+    "model_repository",
+];
 
 /// The answer to `GET /v2`.
 #[derive(Serialize)]
@@ -18,7 +24,7 @@ pub(super) struct Server {
     /// The version of this build.
     pub(super) version: &'static str,
     /// [`EXTENSIONS`].
-    pub(super) extensions: [&'static str; 2],
+    pub(super) extensions: [&'static str; 5],
 }
 
 /// This server.
@@ -39,7 +45,8 @@ pub(super) struct Model<'a> {
     pub(super) platform: &'a str,
     /// The one input.
     pub(super) inputs: [Tensor<'a>; 1],
-    /// Everything that can be asked for; the first is what is given when nothing is.
+    /// The advertised outputs. Others can be asked for by name all the same: clients that ask for
+    /// all that is advertised should not pay for what they do not need.
     pub(super) outputs: Vec<Tensor<'a>>,
     /// As MLServer extends the protocol.
     pub(super) parameters: ModelParameters,
@@ -91,15 +98,21 @@ fn input_parameters(columns: &Columns) -> Option<TensorParameters<'_>> {
     })
 }
 
-/// Describes `model`.
-pub(super) fn describe(model: &ModelInfo) -> Model<'_> {
+/// The outputs of `model` among `outputs`.
+pub(super) fn advertised(model: &ModelInfo, outputs: KindSet) -> impl Iterator<Item = &OutputInfo> {
+    let all = model.outputs.iter();
+    all.filter(move |output| outputs.contains(output.kind))
+}
+
+/// Describes `model`, which advertises `outputs`.
+pub(super) fn describe(model: &ModelInfo, outputs: KindSet) -> Model<'_> {
     let input = Tensor {
         name: INPUT,
         datatype: ask::input_datatype(model).name(),
         shape: any_rows(&[model.features]),
         parameters: input_parameters(&model.columns),
     };
-    let outputs = model.outputs.iter().map(|output| Tensor {
+    let outputs = advertised(model, outputs).map(|output| Tensor {
         name: ask::output_name(output.kind),
         datatype: Datatype::of(output.element).name(),
         shape: any_rows(&output.row_shape),

@@ -1,4 +1,5 @@
-//! `/metrics`: what the front counts itself, and a snapshot of the engine, in OpenMetrics text.
+//! `/metrics`: what the front counts itself, and a snapshot of the engine, in OpenMetrics text, which
+//! [`albacore_program::MetricsFormat`] turns into what the scraper accepts.
 //!
 //! Label values are bounded: models of the command line (others count as empty), kinds, protocols,
 //! codes.
@@ -17,15 +18,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::statistics::{Answered, Statistics};
 use crate::told::Desk;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_connections::LimitMetrics;
 use albacore_engine::{
-    Engine, Histogram, KindSet, KindStats, Left, Load, ModelStats, Sharing, Stats, kind_name,
+    Engine, Histogram, KindSet, KindStats, Left, Load, ModelStats, Sharing, Stats, WorkerStats,
+    kind_name,
 };
-
-/// The media type of [`Metrics::print`].
-pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Buckets of a request's duration, seconds: fine where a single row lands, coarse up to the
 /// longest SHAP batches.
@@ -67,6 +67,8 @@ pub(super) struct Call<'a> {
     pub(super) code: String,
     /// From the parsed head of the request to the printed reply.
     pub(super) took: Duration,
+    /// What is known of an answered call.
+    pub(super) answered: Option<Answered>,
 }
 
 /// All metrics of this server.
@@ -74,6 +76,8 @@ pub(super) struct Metrics {
     registry: Registry,
     finished: Family<Finished, Counter>,
     durations: Durations,
+    /// For the statistics extension.
+    pub(super) statistics: Statistics,
 }
 
 impl Metrics {
@@ -96,6 +100,7 @@ impl Metrics {
             registry,
             finished,
             durations,
+            statistics: Statistics::default(),
         }
     }
 
@@ -107,7 +112,11 @@ impl Metrics {
             protocol,
             code,
             took,
+            answered,
         } = call;
+        if !model.is_empty() {
+            self.statistics.count(model, took, answered.as_ref());
+        }
         let kind = class_of(kinds);
         let model = model.to_owned();
         let class = Class {
@@ -250,11 +259,6 @@ fn whole_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<()
     }
     let counters = [
         (
-            "worker_restarts",
-            "Workers started again after a death",
-            stats.worker_restarts_total,
-        ),
-        (
             "worker_hangs",
             "Workers ended because they hung",
             stats.worker_hangs_total,
@@ -268,6 +272,38 @@ fn whole_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<()
     for (name, help, value) in counters {
         let counter = ConstCounter::new(value);
         counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    }
+    per_worker(encoder, stats)
+}
+
+/// What each worker did. Those that did nothing have samples, too: rates begin at zero.
+fn per_worker(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), Error> {
+    let of = |worker: usize| stats.each_worker.get(worker).copied().unwrap_or_default();
+    type Count = fn(WorkerStats) -> u64;
+    let counts: [(&str, &str, Count); 2] = [
+        (
+            "worker_restarts",
+            "Starts of a worker after a death, by worker",
+            |of| of.restarts_total,
+        ),
+        ("worker_batches", "Batches done, by worker", |of| {
+            of.batches_total
+        }),
+    ];
+    for (name, help, count) in counts {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for worker in 0..stats.workers {
+            let labels = [("worker", worker.to_string())];
+            ConstCounter::new(count(of(worker))).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let help = "Time of a worker with a batch, by worker";
+    let unit = Some(&Unit::Seconds);
+    let mut family = encoder.encode_descriptor("worker_busy", help, unit, MetricType::Counter)?;
+    for worker in 0..stats.workers {
+        let labels = [("worker", worker.to_string())];
+        let seconds = of(worker).busy_nanos_total as f64 / 1e9;
+        ConstCounter::new(seconds).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -26,7 +26,9 @@ mod refused;
 #[cfg(any(test, fuzzing))]
 mod sample;
 mod state;
+mod statistics;
 mod terms;
+mod triton;
 
 use std::future::Future;
 use std::pin::pin;
@@ -39,7 +41,8 @@ use tokio::sync::watch;
 use crate::live::Board;
 use crate::told::Desk;
 use albacore_connections::LimitMetrics;
-use albacore_engine::{Engine, KindSet, ModelHandle, Reply, Timing};
+use albacore_engine::{Engine, KindSet, ModelHandle, ModelInfo, Reply, Timing};
+use albacore_proto::inference::ModelConfig;
 use body::Arriving;
 use datatype::Datatype;
 use dispatch::Services;
@@ -68,6 +71,17 @@ struct Front {
 }
 
 impl Front {
+    /// The outputs that model `name` advertises.
+    fn outputs(&self, name: &str) -> KindSet {
+        self.board.outputs(name)
+    }
+
+    /// The configuration of `model`.
+    fn config(&self, model: &ModelInfo) -> ModelConfig {
+        let instances = (self.engine.stats().workers, self.desk.seen().0);
+        triton::config(model, self.outputs(&model.name), instances)
+    }
+
     /// Takes room, lets `fill` write the rows, and queues them; the future resolves to the results.
     ///
     /// Nothing of the request is borrowed by the future: its body can be freed while it waits.

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use albacore_engine::{Kind, KindSet};
 use albacore_settings::Digest;
 use tokio::sync::watch;
 
@@ -25,6 +26,8 @@ pub(crate) struct Notice {
     /// What the settings name, without secrets.
     pub(crate) source: String,
     pub(crate) progress: Progress,
+    /// The outputs that its metadata advertises.
+    pub(crate) outputs: KindSet,
     /// Why it failed last; stays until the next success.
     pub(crate) error: Option<String>,
     /// What is served, if anything is: its digest, and when it was installed.
@@ -38,6 +41,7 @@ impl Notice {
             name: name.to_owned(),
             source,
             progress: Progress::Loading,
+            outputs: KindSet::only(Kind::Value),
             error: None,
             serving: None,
         }
@@ -79,6 +83,13 @@ impl Board {
 
     pub(crate) fn read(&self) -> Posted {
         self.posted().clone()
+    }
+
+    /// The outputs that the metadata of this model advertises.
+    pub(crate) fn outputs(&self, model: &str) -> KindSet {
+        let posted = self.posted();
+        let notice = posted.models.iter().find(|notice| notice.name == model);
+        notice.map_or(KindSet::only(Kind::Value), |notice| notice.outputs)
     }
 
     /// Changes what is posted. A model's absence is no reason to be not ready once all were there.

@@ -141,16 +141,20 @@ impl Follower {
     fn follow(&mut self, model: settings::Model) -> Notice {
         let name = model.name.clone();
         let source = albacore_storage::shown(&model.source);
+        let outputs = read::outputs(&model);
         let mut posted = self.board.read().models.into_iter();
         let known = self.models.iter_mut().find(|m| m.settings.name == name);
         let Some(known) = known else {
             self.models.push(Followed::new(model));
-            return Notice::new(&name, source);
+            let mut notice = Notice::new(&name, source);
+            notice.outputs = outputs;
+            return notice;
         };
         let is_to_be_loaded = known.change(model);
         let old = posted.find(|notice| notice.name == name);
         let mut notice = old.unwrap_or_else(|| Notice::new(&name, source.clone()));
         notice.source = source;
+        notice.outputs = outputs;
         if is_to_be_loaded {
             notice.progress = Progress::Loading;
         }

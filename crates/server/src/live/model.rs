@@ -156,6 +156,7 @@ mod tests {
             sha256: None,
             iterations: None,
             slo: None,
+            outputs: Vec::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use albacore_settings as settings;
 use albacore_settings::{Digest, FILE_BYTES_MAX};
 
 use crate::told::policy_of;
-use albacore_engine::{Objective, Rules};
+use albacore_engine::{Kind, KindSet, Objective, Rules};
 
 /// What a file says.
 #[derive(Clone, Debug)]
@@ -61,6 +61,21 @@ pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<InForce, String> {
 /// The objective of a model.
 pub(super) fn objective(model: &settings::Model) -> Option<Objective> {
     model.slo.as_ref().map(objective_of)
+}
+
+/// The outputs that a model advertises: the value, unless the settings list others.
+pub(super) fn outputs(model: &settings::Model) -> KindSet {
+    if model.outputs.is_empty() {
+        return KindSet::only(Kind::Value);
+    }
+    let kinds = model.outputs.iter().map(|output| match output {
+        settings::Output::Output => Kind::Value,
+        settings::Output::Margin => Kind::Margin,
+        settings::Output::Contribs => Kind::Contribs,
+        settings::Output::Interactions => Kind::Interactions,
+        settings::Output::Leaf => Kind::Leaf,
+    });
+    kinds.fold(KindSet::EMPTY, KindSet::with)
 }
 
 /// What the engine is told of an objective.

@@ -81,6 +81,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
         sha256: None,
         iterations: None,
         slo: None,
+        outputs: Vec::new(),
     }
 }
 

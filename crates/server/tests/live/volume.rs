@@ -66,6 +66,7 @@ pub(crate) fn model(file: &str) -> Model {
         sha256: None,
         iterations: None,
         slo: None,
+        outputs: Vec::new(),
     }
 }
 

@@ -19,6 +19,7 @@ use super::super::feature_names::{self, FEATURE_NAMES};
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::outgoing::Outgoing;
 use super::super::refused::Refused;
+use super::super::statistics::Answered;
 use super::super::terms::{PRIORITY, TIMEOUT, Terms};
 use super::super::{Front, SERVER_TIMING, body, metrics, raw, server_timing};
 use super::weigh::weigh;
@@ -33,6 +34,7 @@ use albacore_engine::{
 struct Known {
     model: String,
     kinds: KindSet,
+    answered: Option<Answered>,
 }
 
 impl Grpc {
@@ -48,6 +50,10 @@ impl Grpc {
         let answered = self
             .results((headers, start), (body, conn), &mut known)
             .await;
+        let (answered, timing) = match answered {
+            Ok((response, timing)) => (Ok(unary::reply(&response)), Some(timing)),
+            Err(refused) => (Err(refused), None),
+        };
         let code = answered
             .as_ref()
             .map_or_else(|refused| refused.cause.code(), |_| Code::Ok);
@@ -57,11 +63,11 @@ impl Grpc {
             protocol: "grpc",
             code: format!("{code:?}"),
             took: start.elapsed(),
+            answered: known.answered,
         });
-        let (response, timing) = answered?;
-        let mut reply = unary::reply(&response);
+        let mut reply = answered?;
         // infallible: digits, letters and punctuation
-        if let Ok(timing) = server_timing(timing).parse() {
+        if let Some(Ok(timing)) = timing.map(|timing| server_timing(timing).parse()) {
             reply.headers_mut().insert(SERVER_TIMING, timing);
         }
         Ok(reply)
@@ -84,7 +90,7 @@ impl Grpc {
         let mut terms = terms(start, headers, &request)?;
         terms.set_whole(whole);
         let handle = terms.applied_to(model);
-        results(handle, request, (&terms, conn), &mut known.kinds).await
+        results(handle, request, (&terms, conn), known).await
     }
 }
 
@@ -116,20 +122,27 @@ async fn results(
     handle: ModelHandle,
     request: ModelInferRequest,
     (terms, conn): (&Terms, &ConnState),
-    kinds: &mut KindSet,
+    known: &mut Known,
 ) -> Result<(ModelInferResponse, Timing), Refused> {
+    let whole = Instant::now();
     let edition = handle.edition();
     let model = edition.info();
     let asked = Asked::of(model, &request)?;
-    *kinds = asked.kinds;
+    known.kinds = asked.kinds;
     let (rows, datatype) = (asked.rows, asked.datatype);
     ask::check_reply(model, rows, &asked.wanted).inspect_err(|_| conn.count(Limit::ReplyBytes))?;
     let reply = Front::submit(handle, (rows, datatype), asked.kinds, |m| asked.fill(m))?;
-    let wanted = asked.wanted;
+    let (wanted, input) = (asked.wanted, whole.elapsed());
     let id = request.id;
     drop((request.inputs, request.raw_input_contents)); // the rows are in shared memory now
     let reply = terms.bound(reply).await?;
     let timing = reply.timing();
+    known.answered = Some(Answered {
+        rows,
+        input,
+        timing,
+        computed: Instant::now(),
+    });
     let response = response(model, id, rows, &wanted, reply);
     Ok((response, timing))
 }
@@ -148,7 +161,6 @@ impl<'a> Asked<'a> {
         let (wanted, kinds) = wanted(model, request)?;
         let input = only_input(model, request)?;
         let declared = Declared {
-            name: &input.name,
             datatype: &input.datatype,
             shape: &input.shape,
         };

@@ -1,4 +1,4 @@
-//! gRPC: the six calls of the protocol, the standard health service, and reflection.
+//! gRPC: the calls of the protocol and of its extensions, the standard health service, and reflection.
 
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzed;
@@ -15,9 +15,11 @@ use albacore_proto::DESCRIPTORS;
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_metadata_response::TensorMetadata;
 use albacore_proto::inference::{
-    InferParameter, ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest,
-    ModelReadyResponse, ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest,
-    ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
+    InferParameter, ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest,
+    ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest,
+    ModelStatisticsResponse, RepositoryIndexRequest, RepositoryIndexResponse, ServerLiveRequest,
+    ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest,
+    ServerReadyResponse,
 };
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response};
@@ -32,7 +34,7 @@ use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
 use super::metadata::{self, Tensor};
 use super::outgoing::Outgoing;
 use super::refused::{Cause, Refused};
-use super::{Front, FrontError, ask};
+use super::{Front, FrontError, ask, triton};
 use albacore_connections::ActiveRequest;
 
 /// The service's name, and what paths of its calls begin with.
@@ -169,8 +171,27 @@ impl Grpc {
             "ModelMetadata" => {
                 let ModelMetadataRequest { name, version } = self.message(headers, asked).await?;
                 let model = ask::find(engine, &name, &version)?;
-                unary::reply(&model_metadata(&metadata::describe(model.info())))
+                let outputs = self.front.outputs(&name);
+                unary::reply(&model_metadata(&metadata::describe(model.info(), outputs)))
             }
+            "ModelConfig" => {
+                let ModelConfigRequest { name, version } = self.message(headers, asked).await?;
+                let model = ask::find(engine, &name, &version)?;
+                let config = Some(self.front.config(model.info()));
+                unary::reply(&ModelConfigResponse { config })
+            }
+            "ModelStatistics" => {
+                let ModelStatisticsRequest { name, version } = self.message(headers, asked).await?;
+                let statistics = &self.front.metrics.statistics;
+                let model_stats = triton::statistics(engine, statistics, (&name, &version))?;
+                unary::reply(&ModelStatisticsResponse { model_stats })
+            }
+            "RepositoryIndex" => {
+                let RepositoryIndexRequest { ready, .. } = self.message(headers, asked).await?;
+                let models = triton::index(engine, &self.front.board.read(), ready);
+                unary::reply(&RepositoryIndexResponse { models })
+            }
+            "RepositoryModelLoad" | "RepositoryModelUnload" => return Err(triton::not_by_call()),
             other => return Err(no_such(other)),
         })
     }

@@ -10,16 +10,16 @@ mod route;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, HeaderValue};
-use hyper::{Request, StatusCode};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, HeaderValue};
+use hyper::{HeaderMap, Request, StatusCode};
 use serde::Serialize;
 
 use super::body::{self, Arriving};
 use super::metadata;
-use super::metrics::MEDIA_TYPE;
 use super::refused::Refused;
-use super::{Front, ask, state};
-use albacore_connections::ActiveRequest;
+use super::{Front, ask, state, triton};
+use albacore_connections::{ActiveRequest, ConnState};
+use albacore_program::MetricsFormat;
 use reply::HttpReply;
 use route::{Named, Route};
 
@@ -43,10 +43,14 @@ impl Http {
             }
             other => other,
         };
-        body::discard(body);
         let answered = match route {
-            Ok(route) => self.inform(&route),
+            Ok(Route::Index) => self.index(&head.headers, (body, call.conn())).await,
+            Ok(route) => {
+                body::discard(body);
+                self.inform(&route, &head.headers)
+            }
             Err(no_route) => {
+                body::discard(body);
                 let mut reply = reply::refused(&no_route.refused);
                 if !no_route.allow.is_empty() {
                     reply
@@ -59,10 +63,22 @@ impl Http {
         answered.unwrap_or_else(|refused| reply::refused(&refused))
     }
 
-    /// Every call but infer.
-    fn inform(&self, route: &Route<'_>) -> Result<HttpReply, Refused> {
+    /// The index of the repository.
+    async fn index(
+        &self,
+        headers: &HeaderMap,
+        (body, conn): (Incoming, &ConnState),
+    ) -> Result<HttpReply, Refused> {
+        let bytes = body::read(body, &self.arriving, conn).await?;
+        let only_ready = triton::only_ready(&body::unpack(headers, bytes, conn)?)?;
+        let models = triton::index(&self.front.engine, &self.front.board.read(), only_ready);
+        Ok(reply::json(StatusCode::OK, &triton::index_json(&models)))
+    }
+
+    /// Every call but infer and the index.
+    fn inform(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<HttpReply, Refused> {
         let engine = &self.front.engine;
-        Ok(match route {
+        let reply = match route {
             Route::Server => reply::json(StatusCode::OK, &metadata::SERVER),
             Route::Live => reply::json(StatusCode::OK, &Live { live: true }),
             Route::Ready if engine.is_ready() => reply::json(
@@ -75,8 +91,22 @@ impl Http {
             Route::Ready => not_ready(),
             Route::Model(Named { name, version }) => {
                 let model = ask::find(engine, name, version)?;
-                reply::json(StatusCode::OK, &metadata::describe(model.info()))
+                reply::json(
+                    StatusCode::OK,
+                    &metadata::describe(model.info(), self.front.outputs(name)),
+                )
             }
+            Route::Config(Named { name, version }) => {
+                let model = ask::find(engine, name, version)?;
+                let config = self.front.config(model.info());
+                reply::json(StatusCode::OK, &triton::config_json(&config))
+            }
+            Route::Stats(Named { name, version }) => {
+                let statistics = &self.front.metrics.statistics;
+                let models = triton::statistics(engine, statistics, (name, version))?;
+                reply::json(StatusCode::OK, &triton::statistics_json(&models))
+            }
+            Route::LoadOrUnload => return Err(triton::not_by_call()),
             Route::ModelReady(Named { name, version }) => {
                 let model = ask::find(engine, name, version)?;
                 if engine.is_ready() {
@@ -92,17 +122,34 @@ impl Http {
                 }
             }
             Route::Metrics => {
-                let text = self.front.metrics.print().into_bytes();
-                reply::with_type(StatusCode::OK, HeaderValue::from_static(MEDIA_TYPE), text)
+                let lines = headers.get_all(ACCEPT).iter();
+                let format = MetricsFormat::accepted(lines.filter_map(|line| line.to_str().ok()));
+                let text = format.page(self.front.metrics.print());
+                let media_type = HeaderValue::from_static(format.media_type());
+                reply::with_type(StatusCode::OK, media_type, text.into_bytes())
             }
             Route::State => {
                 let state =
                     state::describe(engine, self.front.board.read(), self.front.desk.seen());
                 reply::json(StatusCode::OK, &state)
             }
-            Route::Infer(_) => reply::refused(&Refused::invalid("infer needs a body")),
+            Route::Infer(_) | Route::Index => {
+                reply::refused(&Refused::invalid("this call needs a body"))
+            }
+        };
+        Ok(if route.is_momentary() {
+            uncached(reply)
+        } else {
+            reply
         })
     }
+}
+
+/// A reply that holds for the moment only.
+fn uncached(mut reply: HttpReply) -> HttpReply {
+    let headers = reply.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
 }
 
 #[derive(Serialize)]

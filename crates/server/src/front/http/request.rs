@@ -89,7 +89,6 @@ impl<'a> Call<'a> {
             )));
         };
         let declared = Declared {
-            name: &input.name,
             datatype: &input.datatype,
             shape: &input.shape.0,
         };
@@ -196,7 +195,9 @@ struct RequestParameters<'a> {
 
 #[derive(Deserialize)]
 struct Input<'a> {
-    name: String,
+    /// The protocol wants one; which one does not matter.
+    #[serde(rename = "name")]
+    _name: String,
     shape: Few<i64, DIMENSIONS_MAX>,
     datatype: String,
     #[serde(borrow)]
@@ -326,8 +327,16 @@ impl<'a> Document<'a> {
     }
 }
 
-/// A refusal with the parser's own words, and a hint where a client printed a NaN.
+/// A refusal that names the field, or for what is no JSON the place, with a hint where a client
+/// printed a NaN or sent bytes.
 fn not_json(json: &[u8], error: &serde_json::Error) -> Refused {
+    if error.is_data() {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        // Read once more, as finding the field costs time that a good request should not spend.
+        if let Err(error) = serde_path_to_error::deserialize::<_, Document<'_>>(&mut reader) {
+            return not_a_request(&error.path().to_string(), &error.inner().to_string());
+        }
+    }
     let line = json
         .split(|&byte| byte == b'\n')
         .nth(error.line().saturating_sub(1));
@@ -337,10 +346,28 @@ fn not_json(json: &[u8], error: &serde_json::Error) -> Refused {
         .unwrap_or_default();
     let hint = if error.is_syntax() && near.iter().any(|byte| matches!(byte, b'N' | b'I')) {
         "; JSON has no NaN and no Infinity: send null for a missing value, or binary data"
+    } else if json.trim_ascii_start().first() != Some(&b'{') {
+        "; it should be a JSON object; bytes of rows need the header \
+         Inference-Header-Content-Length"
     } else {
         ""
     };
     Refused::invalid(format!("the body is not an infer request: {error}{hint}"))
+}
+
+/// The refusal of a field by its path, `.` for the whole.
+fn not_a_request(path: &str, problem: &str) -> Refused {
+    const SHOWN_CHARS: usize = 200;
+    let (problem, _) = problem.rsplit_once(" at line ").unwrap_or((problem, ""));
+    // A text of the wrong type is repeated by the parser, however long it is.
+    let problem: String = problem.chars().take(SHOWN_CHARS).collect();
+    let place = match path {
+        "." => String::new(),
+        path => format!("{}: ", path.chars().take(SHOWN_CHARS).collect::<String>()),
+    };
+    Refused::invalid(format!(
+        "the body is not an infer request: {place}{problem}"
+    ))
 }
 
 /// A list of at most `MAX` members: a longer one is refused before it is kept.
@@ -353,14 +380,20 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX
             type Value = Few<T, MAX>;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(formatter, "an array of at most {MAX} members")
+                write!(formatter, "an array of at most {MAX} entries")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
                 let mut kept = Vec::new();
                 while let Some(member) = members.next_element()? {
                     if kept.len() == MAX {
-                        return Err(A::Error::invalid_length(MAX + 1, &self));
+                        let mut all = MAX + 1;
+                        // bound: members of the body, none of which is kept
+                        while members.next_element::<IgnoredAny>()?.is_some() {
+                            all += 1;
+                        }
+                        let problem = format!("at most {MAX} entries are taken, got {all}");
+                        return Err(A::Error::custom(problem));
                     }
                     kept.push(member);
                 }

@@ -22,10 +22,30 @@ pub(super) enum Route<'a> {
     ModelReady(Named<'a>),
     /// `POST /v2/models/{name}[/versions/{version}]/infer`
     Infer(Named<'a>),
+    /// `GET /v2/models/{name}[/versions/{version}]/config`
+    Config(Named<'a>),
+    /// `GET /v2/models[/{name}[/versions/{version}]]/stats`; an empty name is all models.
+    Stats(Named<'a>),
+    /// `POST /v2/repository/index`; `GET` is taken, too.
+    Index,
+    /// `POST /v2/repository/models/{name}/load` and `/unload`, which are refused.
+    LoadOrUnload,
     /// `GET /metrics`
     Metrics,
     /// `GET /albacore/v1/state`
     State,
+}
+
+impl Route<'_> {
+    /// Whether the answer is out of date at once, so that no cache may keep it.
+    pub(super) fn is_momentary(&self) -> bool {
+        match self {
+            Self::Live | Self::Ready | Self::ModelReady(_) => true,
+            Self::Metrics | Self::State | Self::Stats(_) | Self::Index => true,
+            Self::Server | Self::Model(_) | Self::Config(_) => false,
+            Self::Infer(_) | Self::LoadOrUnload => false,
+        }
+    }
 }
 
 /// A model as a path names it.
@@ -58,10 +78,10 @@ pub(super) fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRo
         ),
         allow: "",
     })?;
-    let allow = if matches!(route, Route::Infer(_)) {
-        "POST"
-    } else {
-        "GET, HEAD"
+    let allow = match route {
+        Route::Infer(_) | Route::LoadOrUnload => "POST",
+        Route::Index => "POST, GET",
+        _ => "GET, HEAD",
     };
     if allow.split(", ").any(|allowed| allowed == method.as_str()) {
         return Ok(route);
@@ -93,9 +113,20 @@ fn path_only(path: &str) -> Option<Route<'_>> {
         [""] => Route::Server,
         ["health", "live"] => Route::Live,
         ["health", "ready"] => Route::Ready,
+        ["models", "stats"] => Route::Stats(named("", "")?),
+        ["repository", "index"] => Route::Index,
+        ["repository", "models", _, "load" | "unload"] => Route::LoadOrUnload,
         ["models", name] => Route::Model(named(name, "")?),
         ["models", name, "ready"] => Route::ModelReady(named(name, "")?),
         ["models", name, "infer"] => Route::Infer(named(name, "")?),
+        ["models", name, "config"] => Route::Config(named(name, "")?),
+        ["models", name, "stats"] => Route::Stats(named(name, "")?),
+        ["models", name, "versions", version, "config"] if !version.is_empty() => {
+            Route::Config(named(name, version)?)
+        }
+        ["models", name, "versions", version, "stats"] if !version.is_empty() => {
+            Route::Stats(named(name, version)?)
+        }
         ["models", name, "versions", version] if !version.is_empty() => {
             Route::Model(named(name, version)?)
         }
@@ -183,6 +214,33 @@ mod tests {
                 Method::POST,
                 "/v2/models/m/versions/2/infer",
                 Route::Infer(model("m", "2")),
+            ),
+            (
+                Method::GET,
+                "/v2/models/m/config",
+                Route::Config(model("m", "")),
+            ),
+            (
+                Method::GET,
+                "/v2/models/m/versions/1/config",
+                Route::Config(model("m", "1")),
+            ),
+            (Method::GET, "/v2/models/stats", Route::Stats(model("", ""))),
+            (
+                Method::GET,
+                "/v2/models/m/stats",
+                Route::Stats(model("m", "")),
+            ),
+            (
+                Method::GET,
+                "/v2/models/m/versions/1/stats",
+                Route::Stats(model("m", "1")),
+            ),
+            (Method::POST, "/v2/repository/index", Route::Index),
+            (
+                Method::POST,
+                "/v2/repository/models/m/unload",
+                Route::LoadOrUnload,
             ),
             (Method::GET, "/metrics", Route::Metrics),
             (Method::GET, "/albacore/v1/state", Route::State),

@@ -118,13 +118,19 @@ fn what_is_wrong_is_said() {
         (r#"{"inputs": []}"#.to_owned(), "0 inputs"),
         (
             r#"{"inputs": [], "id": 7}"#.to_owned(),
-            "invalid type: integer `7`",
+            "request: id: invalid type: integer `7`, expected a string",
         ),
         (of_shape("[2]"), "takes [rows, 2]"),
         (of_shape("[0, 2]"), "at least one row"),
         (of_shape("[-1, 2]"), "takes [rows, 2]"),
-        (of_shape("[1.5, 2]"), "invalid type: floating point"),
-        (of_shape("[1,1,1,1,1,1,1,1,1]"), "at most 8 members"),
+        (
+            of_shape("[1.5, 2]"),
+            "request: inputs[0].shape[0]: invalid type: floating point",
+        ),
+        (
+            of_shape("[1,1,1,1,1,1,1,1,1]"),
+            "request: inputs[0].shape: at most 8 entries are taken, got 9",
+        ),
         (of_shape("[4611686018427387904, 2]"), "shape"),
         (of_shape("[1000000000, 2]"), "less data"),
         (

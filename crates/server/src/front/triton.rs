@@ -1,0 +1,267 @@
+//! Triton's extensions of the protocol: configuration of models, statistics, repository index. The
+//! messages of gRPC are made here; their JSON has the same fields.
+
+use albacore_batching::Policy;
+use albacore_engine::{Engine, KindSet, ModelInfo, ModelStats, Rules};
+use albacore_proto::inference::repository_index_response::ModelIndex;
+use albacore_proto::inference::{
+    DataType, InferBatchStatistics, InferStatistics, ModelConfig, ModelDynamicBatching, ModelInput,
+    ModelInstanceGroup, ModelOutput, ModelStatistics, ModelTransactionPolicy, StatisticDuration,
+    model_instance_group,
+};
+use serde_json::{Value, json};
+
+use super::ask::{self, INPUT, VERSION};
+use super::datatype::Datatype;
+use super::metadata::advertised;
+use super::refused::{Cause, Refused};
+use super::statistics::{Statistics, Total};
+use crate::live::{Posted, Progress};
+
+/// The configuration of a model: `workers` instances, batched by `rules`.
+pub(super) fn config(
+    model: &ModelInfo,
+    outputs: KindSet,
+    (workers, rules): (usize, Rules),
+) -> ModelConfig {
+    let data_type = |datatype| match datatype {
+        Datatype::Fp32 => DataType::TypeFp32,
+        Datatype::Fp64 => DataType::TypeFp64,
+        Datatype::Int32 => DataType::TypeInt32,
+        _ => DataType::TypeInvalid,
+    };
+    let input = ModelInput {
+        name: INPUT.to_owned(),
+        data_type: data_type(ask::input_datatype(model)).into(),
+        dims: vec![i64::try_from(model.features).unwrap_or(i64::MAX)],
+    };
+    let outputs = advertised(model, outputs).map(|output| ModelOutput {
+        name: ask::output_name(output.kind).to_owned(),
+        data_type: data_type(Datatype::of(output.element)).into(),
+        dims: dims(&output.row_shape),
+    });
+    let delay = match rules.policy {
+        Policy::Timeout { delay } => delay.0 / 1000,
+        Policy::Auto | Policy::Deferred | Policy::Eager => 0,
+    };
+    ModelConfig {
+        name: model.name.clone(),
+        platform: model.platform.clone(),
+        backend: "albacore".to_owned(),
+        max_batch_size: i32::try_from(rules.batch_rows_max).unwrap_or(i32::MAX),
+        input: vec![input],
+        output: outputs.collect(),
+        instance_group: vec![ModelInstanceGroup {
+            name: "workers".to_owned(),
+            kind: model_instance_group::Kind::Cpu.into(),
+            count: i32::try_from(workers).unwrap_or(i32::MAX),
+        }],
+        dynamic_batching: Some(ModelDynamicBatching {
+            max_queue_delay_microseconds: delay,
+        }),
+        model_transaction_policy: Some(ModelTransactionPolicy { decoupled: false }),
+    }
+}
+
+/// Shape of a row's output; Triton has no scalars, one value is a list of one.
+fn dims(row_shape: &[usize]) -> Vec<i64> {
+    if row_shape.is_empty() {
+        return vec![1];
+    }
+    let sizes = row_shape.iter();
+    sizes
+        .map(|&size| i64::try_from(size).unwrap_or(i64::MAX))
+        .collect()
+}
+
+pub(super) fn config_json(config: &ModelConfig) -> Value {
+    let data_type = |number: i32| {
+        let data_type = DataType::try_from(number).unwrap_or(DataType::TypeInvalid);
+        data_type.as_str_name()
+    };
+    let inputs = config.input.iter().map(|input| {
+        json!({"name": input.name, "data_type": data_type(input.data_type), "dims": input.dims})
+    });
+    let outputs = config.output.iter().map(|output| {
+        json!({"name": output.name, "data_type": data_type(output.data_type), "dims": output.dims})
+    });
+    let groups = config
+        .instance_group
+        .iter()
+        .map(|group| json!({"name": group.name, "kind": "KIND_CPU", "count": group.count}));
+    let delay = config.dynamic_batching.as_ref();
+    let delay = delay.map_or(0, |batching| batching.max_queue_delay_microseconds);
+    json!({
+        "name": config.name,
+        "platform": config.platform,
+        "backend": config.backend,
+        "max_batch_size": config.max_batch_size,
+        "input": inputs.collect::<Vec<_>>(),
+        "output": outputs.collect::<Vec<_>>(),
+        "instance_group": groups.collect::<Vec<_>>(),
+        "dynamic_batching": {"max_queue_delay_microseconds": delay},
+        "model_transaction_policy": {"decoupled": false},
+    })
+}
+
+/// The counters of a model, or of all for an empty name.
+///
+/// # Errors
+/// There is no such model or version.
+pub(super) fn statistics(
+    engine: &Engine,
+    statistics: &Statistics,
+    (name, version): (&str, &str),
+) -> Result<Vec<ModelStatistics>, Refused> {
+    if !name.is_empty() {
+        ask::find(engine, name, version)?;
+    } else if !version.is_empty() {
+        return Err(Refused::invalid(
+            "a version without a model: name the model, too",
+        ));
+    }
+    let models = engine.stats().models;
+    let asked = models
+        .iter()
+        .filter(|model| name.is_empty() || model.name == name);
+    Ok(asked
+        .map(|model| statistics_of(model, statistics))
+        .collect())
+}
+
+fn statistics_of(model: &ModelStats, statistics: &Statistics) -> ModelStatistics {
+    let totals = statistics.of(&model.name);
+    let total = |total: Total| {
+        Some(StatisticDuration {
+            count: total.count,
+            ns: total.nanos,
+        })
+    };
+    // Requests are read and replies written one by one, outside of batches: that takes none of a
+    // batch's time.
+    let sizes = model.batch_sizes.iter().map(|(&rows, batches)| {
+        let part = |nanos| {
+            total(Total {
+                count: batches.batches,
+                nanos,
+            })
+        };
+        InferBatchStatistics {
+            batch_size: rows as u64,
+            compute_input: part(0),
+            compute_infer: part(batches.compute_nanos),
+            compute_output: part(0),
+        }
+    });
+    ModelStatistics {
+        name: model.name.clone(),
+        version: VERSION.to_owned(),
+        last_inference: totals.last_unix_ms,
+        inference_count: totals.rows,
+        execution_count: model.batch_sizes.values().map(|of| of.batches).sum(),
+        inference_stats: Some(InferStatistics {
+            success: total(totals.success),
+            fail: total(totals.fail),
+            queue: total(totals.queue),
+            compute_input: total(totals.input),
+            compute_infer: total(totals.infer),
+            compute_output: total(totals.output),
+        }),
+        batch_stats: sizes.collect(),
+    }
+}
+
+pub(super) fn statistics_json(models: &[ModelStatistics]) -> Value {
+    let total = |total: &Option<StatisticDuration>| {
+        let total = total.unwrap_or_default();
+        json!({"count": total.count, "ns": total.ns})
+    };
+    let models = models.iter().map(|model| {
+        let of = model.inference_stats.unwrap_or_default();
+        let batches = model.batch_stats.iter().map(|batches| {
+            json!({
+                "batch_size": batches.batch_size,
+                "compute_input": total(&batches.compute_input),
+                "compute_infer": total(&batches.compute_infer),
+                "compute_output": total(&batches.compute_output),
+            })
+        });
+        json!({
+            "name": model.name,
+            "version": model.version,
+            "last_inference": model.last_inference,
+            "inference_count": model.inference_count,
+            "execution_count": model.execution_count,
+            "inference_stats": {
+                "success": total(&of.success),
+                "fail": total(&of.fail),
+                "queue": total(&of.queue),
+                "compute_input": total(&of.compute_input),
+                "compute_infer": total(&of.compute_infer),
+                "compute_output": total(&of.compute_output),
+            },
+            "batch_stats": batches.collect::<Vec<_>>(),
+        })
+    });
+    json!({"model_stats": models.collect::<Vec<_>>()})
+}
+
+/// Every model that is to be served, or those that are ready only.
+pub(super) fn index(engine: &Engine, posted: &Posted, only_ready: bool) -> Vec<ModelIndex> {
+    let models = posted.models.iter().map(|notice| {
+        let is_served = notice.serving.is_some() && engine.model(&notice.name).is_ok();
+        let state = match (is_served, notice.progress) {
+            (true, _) => "READY",
+            (false, Progress::Failed) => "UNAVAILABLE",
+            (false, Progress::Loading | Progress::Loaded) => "LOADING",
+        };
+        ModelIndex {
+            name: notice.name.clone(),
+            version: VERSION.to_owned(),
+            state: state.to_owned(),
+            reason: notice.error.clone().unwrap_or_default(),
+        }
+    });
+    models
+        .filter(|model| !only_ready || model.state == "READY")
+        .collect()
+}
+
+pub(super) fn index_json(models: &[ModelIndex]) -> Value {
+    let models = models.iter().map(|model| {
+        json!({
+            "name": model.name,
+            "version": model.version,
+            "state": model.state,
+            "reason": model.reason,
+        })
+    });
+    models.collect()
+}
+
+/// Whether a request for the index asks for ready models only.
+///
+/// # Errors
+/// The body is not a JSON object, or its `ready` is not true or false.
+pub(super) fn only_ready(body: &[u8]) -> Result<bool, Refused> {
+    if body.trim_ascii().is_empty() {
+        return Ok(false);
+    }
+    let body: Value = serde_json::from_slice(body)
+        .map_err(|error| Refused::invalid(format!("the body is not JSON: {error}")))?;
+    match (body.is_object(), body.get("ready")) {
+        (true, None | Some(Value::Null)) => Ok(false),
+        (true, Some(&Value::Bool(ready))) => Ok(ready),
+        (true, Some(_)) => Err(Refused::invalid("ready: takes true or false")),
+        (false, _) => Err(Refused::invalid("the body is not a JSON object")),
+    }
+}
+
+/// The refusal of Triton's calls that load and unload models.
+pub(super) fn not_by_call() -> Refused {
+    Refused::new(
+        Cause::Unimplemented,
+        "models are not loaded or unloaded by calls: edit spec.models of the deployment, or the \
+         settings file; a file that changes is loaded by itself",
+    )
+}
