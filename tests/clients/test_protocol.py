@@ -179,7 +179,7 @@ def test_what_is_not_there_or_wrong_has_its_code(http, stub):
             assert http.get(http.base + path + call).status_code == 404
         refused = post(http, body(zeros()), path + "/infer")
         assert refused.status_code == 404 and refused.json()["error"]
-    for change in [{"name": "x"}, {"shape": [FEATURES]}, {"shape": [2, 3]}, {"shape": [-1, FEATURES]}, {"data": [1.0]}]:
+    for change in [{"name": None}, {"shape": [FEATURES]}, {"shape": [2, 3]}, {"shape": [-1, FEATURES]}, {"data": [1.0]}]:
         document = body(zeros())
         document["inputs"][0] |= change
         refused = post(http, document)
@@ -197,7 +197,7 @@ def test_what_is_not_there_or_wrong_has_its_code(http, stub):
                 call(request)
             assert caught.value.code().name == code
     with pytest.raises(grpc.RpcError) as caught:  # a call of Triton's own
-        stub.RepositoryIndex(pb.RepositoryIndexRequest())
+        stub.TraceSetting(pb.TraceSettingRequest())
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
