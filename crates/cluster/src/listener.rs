@@ -12,7 +12,7 @@ use crate::{Gates, Metrics, Shutdown};
 /// known then).
 ///
 /// `/livez` says 200 as long as the program runs, `/readyz` 200 when every gate is passed and 503 before, with all gates
-/// by name; `/metrics` is OpenMetrics.
+/// by name; `/metrics` is OpenMetrics or Prometheus text, as the scraper accepts.
 ///
 /// # Errors
 /// The address cannot be used.

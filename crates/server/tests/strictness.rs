@@ -1,5 +1,6 @@
 //! HTTP heads that two parsers could read in different ways: what is refused, what is not, over raw
 //! sockets. The codes are those of RFC 9110, 9112 and 9113.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -36,21 +37,42 @@ fn statuses(answer: &[u8]) -> Vec<u16> {
 
 const BODY: &str = r#"{"inputs":[]}"#;
 
-#[test]
-fn heads_that_are_ambiguous_are_refused_and_others_are_not() {
-    let server = start();
-    let get = |head: &str| format!("GET /v2/health/live {head}\r\n\r\n");
-    let chunked = |head: &str| {
-        format!(
-            "POST /v2/models/small/infer HTTP/1.1\r\n{head}\r\n\r\n{:x}\r\n{BODY}\r\n0\r\n\r\n",
-            BODY.len()
-        )
-    };
-    let sized =
-        |head: &str| format!("POST /v2/models/small/infer HTTP/1.1\r\n{head}\r\n\r\n{BODY}");
+/// What a case is about, the bytes sent, and the status of the answer.
+type Case = (&'static str, String, u16);
+
+fn get(head: &str) -> String {
+    format!("GET /v2/health/live {head}\r\n\r\n")
+}
+
+fn chunked(head: &str) -> String {
     let length = BODY.len();
-    let cases = [
-        // Host.
+    format!(
+        "POST /v2/models/small/infer HTTP/1.1\r\n{head}\r\n\r\n{length:x}\r\n{BODY}\r\n0\r\n\r\n"
+    )
+}
+
+fn sized(head: &str) -> String {
+    format!("POST /v2/models/small/infer HTTP/1.1\r\n{head}\r\n\r\n{BODY}")
+}
+
+fn assert_answered(cases: Vec<Case>) {
+    let server = start();
+    for (name, sent, status) in cases {
+        let mut connection = server.connect();
+        connection.send(sent.as_bytes());
+        let answer = connection.answer();
+        let text = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, status, "{name}: {text}");
+        if status != 200 {
+            assert!(answer.error().len() > 10, "{name}: {text}");
+        }
+    }
+    assert_eq!(server.get("/v2/health/live").status, 200);
+}
+
+#[test]
+fn hosts_are_one_and_well_formed() {
+    assert_answered(vec![
         ("no host", get("HTTP/1.1"), 400),
         ("two hosts", get("HTTP/1.1\r\nHost: a\r\nHost: a"), 400),
         ("host with a space", get("HTTP/1.1\r\nHost: a b"), 400),
@@ -77,7 +99,12 @@ fn heads_that_are_ambiguous_are_refused_and_others_are_not() {
             "GET http://a/v2/health/live HTTP/1.1\r\nHost: b\r\n\r\n".to_owned(),
             200,
         ),
-        // Transfer-Encoding.
+    ]);
+}
+
+#[test]
+fn the_only_transfer_coding_is_chunked_once() {
+    assert_answered(vec![
         (
             "chunked in two lines",
             chunked("Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
@@ -118,7 +145,13 @@ fn heads_that_are_ambiguous_are_refused_and_others_are_not() {
             chunked("Host: a\r\nTransfer-Encoding: chunked").replace("HTTP/1.1", "HTTP/1.0"),
             400,
         ),
-        // Content-Length.
+    ]);
+}
+
+#[test]
+fn lengths_are_one_number() {
+    let length = BODY.len();
+    assert_answered(vec![
         (
             "two lengths",
             sized(&format!(
@@ -141,7 +174,12 @@ fn heads_that_are_ambiguous_are_refused_and_others_are_not() {
             sized("Host: a\r\nContent-Length: -1"),
             400,
         ),
-        // Lines.
+    ]);
+}
+
+#[test]
+fn lines_of_a_head_are_well_formed() {
+    assert_answered(vec![
         (
             "a folded line",
             get("HTTP/1.1\r\nHost: a\r\nX: b\r\n c"),
@@ -166,7 +204,13 @@ fn heads_that_are_ambiguous_are_refused_and_others_are_not() {
             400,
         ),
         ("another version", get("HTTP/1.2\r\nHost: a"), 400),
-        // Our own.
+    ]);
+}
+
+#[test]
+fn headers_of_the_server_are_sent_once() {
+    let length = BODY.len();
+    assert_answered(vec![
         (
             "two lengths of JSON",
             sized(&format!(
@@ -198,18 +242,7 @@ fn heads_that_are_ambiguous_are_refused_and_others_are_not() {
             )),
             400,
         ),
-    ];
-    for (name, sent, status) in cases {
-        let mut connection = server.connect();
-        connection.send(sent.as_bytes());
-        let answer = connection.answer();
-        let text = String::from_utf8_lossy(&answer.body);
-        assert_eq!(answer.status, status, "{name}: {text}");
-        if status != 200 {
-            assert!(answer.error().len() > 10, "{name}: {text}");
-        }
-    }
-    assert_eq!(server.get("/v2/health/live").status, 200);
+    ]);
 }
 
 #[test]

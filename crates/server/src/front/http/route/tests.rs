@@ -1,0 +1,116 @@
+//! Which paths and methods are calls.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn model<'a>(name: &'a str, version: &'a str) -> Named<'a> {
+    Named {
+        name: name.into(),
+        version: version.into(),
+    }
+}
+
+#[test]
+fn every_call_of_the_protocol_has_a_path() {
+    for (method, path, route) in [
+        (Method::GET, "/v2", Route::Server),
+        (Method::GET, "/v2/", Route::Server),
+        (Method::HEAD, "/v2/health/live", Route::Live),
+        (Method::GET, "/v2/health/ready", Route::Ready),
+        (
+            Method::GET,
+            "/v2/models/a%20b",
+            Route::Model(model("a b", "")),
+        ),
+        (
+            Method::GET,
+            "/v2/models/m/ready",
+            Route::ModelReady(model("m", "")),
+        ),
+        (
+            Method::GET,
+            "/v2/models/m/versions/1",
+            Route::Model(model("m", "1")),
+        ),
+        (
+            Method::GET,
+            "/v2/models/m/versions/1/ready",
+            Route::ModelReady(model("m", "1")),
+        ),
+        (
+            Method::POST,
+            "/v2/models/m/infer",
+            Route::Infer(model("m", "")),
+        ),
+        (
+            Method::POST,
+            "/v2/models/m/versions/2/infer",
+            Route::Infer(model("m", "2")),
+        ),
+        (
+            Method::GET,
+            "/v2/models/m/config",
+            Route::Config(model("m", "")),
+        ),
+        (
+            Method::GET,
+            "/v2/models/m/versions/1/config",
+            Route::Config(model("m", "1")),
+        ),
+        (Method::GET, "/v2/models/stats", Route::Stats(model("", ""))),
+        (
+            Method::GET,
+            "/v2/models/m/stats",
+            Route::Stats(model("m", "")),
+        ),
+        (
+            Method::GET,
+            "/v2/models/m/versions/1/stats",
+            Route::Stats(model("m", "1")),
+        ),
+        (Method::POST, "/v2/repository/index", Route::Index),
+        (
+            Method::POST,
+            "/v2/repository/models/m/unload",
+            Route::LoadOrUnload,
+        ),
+        (Method::GET, "/metrics", Route::Metrics),
+        (Method::GET, "/albacore/v1/state", Route::State),
+    ] {
+        assert_eq!(find(&method, path).unwrap(), route, "{path}");
+    }
+}
+
+#[test]
+fn other_paths_and_methods_are_told_apart() {
+    for path in [
+        "",
+        "/",
+        "/v1/models/m",
+        "/v2x",
+        "/v2/models",
+        "/v2/models/m/versions",
+        "/v2/models/%f",
+    ] {
+        assert_eq!(
+            find(&Method::GET, path).unwrap_err().refused.cause,
+            Cause::NotFound,
+            "{path}"
+        );
+    }
+    let wrong = find(&Method::GET, "/v2/models/m/infer").unwrap_err();
+    assert_eq!((wrong.refused.cause, wrong.allow), (Cause::Method, "POST"));
+    let wrong = find(&Method::DELETE, "/v2").unwrap_err();
+    assert_eq!(
+        (wrong.refused.cause, wrong.allow),
+        (Cause::Method, "GET, HEAD")
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_path_has_an_answer(path in "/v2/[a-z/%0-9A-F\\PC]{0,30}|\\PC{0,30}") {
+        let _ = find(&Method::GET, &path);
+    }
+}
