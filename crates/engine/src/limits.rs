@@ -65,14 +65,15 @@ pub const CRASH_BLAME: u32 = albacore_batching::BLAME_MAX / 2;
 /// more often somebody else did.
 pub const KILL_BLAME: u32 = albacore_batching::BLAME_MAX / 8;
 
-/// Blame for a hang: the fourth one ends a batch, because a machine that gives a worker no time looks
-/// much the same.
+/// Blame for a hang: the fourth one ends a batch, because others than the batch may be the cause: a
+/// debugger, or whoever stopped the worker.
 pub const HANG_BLAME: u32 = albacore_batching::BLAME_MAX / 4;
 
 /// A worker hangs when its batch takes this many times as long as such batches do ...
 pub const HANG_FACTOR: u64 = 10;
 
-/// ... but at least this: longer than a busy machine keeps a thread from running ...
+/// ... but at least this, not counting time in which it had no cpu: nobody is helped by ending it
+/// sooner ...
 pub const HANG_PATIENCE_MIN: Duration = Duration::from_millis(250);
 
 /// ... and this where nothing is known of its costs: interactions of a large model take long.
@@ -80,6 +81,14 @@ pub const HANG_PATIENCE_UNKNOWN: Duration = Duration::from_secs(30);
 
 /// How often the supervisor looks for workers that hang: the looks themselves cost some microseconds.
 pub const HANG_LOOK_PERIOD: Duration = Duration::from_millis(50);
+
+/// A worker that gets no cpu at all for so long is judged by the clock: a thread of real-time priority
+/// may keep its cpu for good. Sharing a cpu with a hundred others is far from it.
+pub const HANG_STARVED_MAX: Duration = Duration::from_secs(30);
+
+/// Reading the threads of suspects, some 20 us each, takes at most one part of so many of the
+/// supervisor's time.
+pub const HANG_READING_SHARE: u32 = 10;
 
 /// For how long a worker with a cpu to itself looks for its next batch before it sleeps: some times what
 /// waking it takes, so that under load nobody pays for that, and without load little is burnt.

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use std::os::fd::AsFd as _;
 
 use albacore_batching::Nanos;
-use albacore_os::{Channel, Child, Key, OsError, Poll};
+use albacore_os::{Channel, Child, HostRoot, Key, OsError, Pid, Poll, ThreadTimes};
 
 use super::EngineEvent;
 use super::cpus::Cpus;
 use super::hold::Shared;
 use super::state::{Life, Phase};
 use crate::limits::{
-    HANG_LOOK_PERIOD, RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE,
+    HANG_LOOK_PERIOD, HANG_READING_SHARE, RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE,
+    WORKER_STOP_DEADLINE,
 };
 use crate::ring::Ring;
 use crate::worker;
@@ -43,6 +44,10 @@ pub(super) struct Supervisor {
     kill_at: Option<Instant>,
     /// When it was last looked for workers that hang.
     looked: Instant,
+    /// When the threads of suspects may be read again.
+    may_read: Instant,
+    /// Whether it was said that the kernel does not count for how long threads wait.
+    is_unread_told: bool,
     cpus: Cpus,
 }
 
@@ -59,6 +64,8 @@ impl Supervisor {
             lives,
             kill_at: None,
             looked: now,
+            may_read: now,
+            is_unread_told: false,
             cpus: Cpus::new(),
         })
     }
@@ -110,13 +117,55 @@ impl Supervisor {
         self.looked = Instant::now();
         let stalled = since.saturating_sub(2 * HANG_LOOK_PERIOD);
         let stalled = Nanos(u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX));
-        let hung = self
+        let suspects = self
             .shared
-            .change(|state, now, out| state.find_hung(stalled, now, out));
-        for worker in hung {
-            if let Some(Stage::Running(child, _)) = self.lives.get_mut(worker) {
-                tracing::warn!(worker, pid = child.pid().0, "a worker hangs: it is ended");
+            .change(|state, now, out| state.suspects(stalled, now, out));
+        if suspects.is_empty() || self.looked < self.may_read {
+            return;
+        }
+        for suspect in suspects {
+            let worker = suspect.worker;
+            let Some(Stage::Running(child, _)) = self.lives.get(worker) else {
+                continue;
+            };
+            let pid = child.pid();
+            let at = self.shared.now();
+            let threads = self.read_threads(pid);
+            let hang = self
+                .shared
+                .change(|state, now, out| state.judge(&suspect, (threads, at), now, out));
+            if let (Some(hang), Some(Stage::Running(child, _))) = (hang, self.lives.get_mut(worker))
+            {
+                let (used, without_cpu) = (hang.used, hang.excused);
+                tracing::warn!(
+                    worker,
+                    pid = pid.0,
+                    ?used,
+                    ?without_cpu,
+                    "a worker hangs: it is ended"
+                );
                 child.kill();
+            }
+        }
+        self.may_read = Instant::now() + self.looked.elapsed() * HANG_READING_SHARE;
+    }
+
+    /// What the scheduler says of the threads of a worker; `None` if it is gone, or the kernel does not
+    /// say it.
+    fn read_threads(&mut self, pid: Pid) -> Option<Vec<ThreadTimes>> {
+        match albacore_os::read_thread_times(&HostRoot::live(), pid) {
+            Ok(threads) => Some(threads),
+            Err(error) if error.is_gone() => None,
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_unread_told, true) {
+                    let cause = super::load::describe(&error);
+                    tracing::warn!(
+                        %cause,
+                        "how long workers wait for a cpu is not known: on a busy machine one that \
+                         waits long is taken for one that hangs, and started again"
+                    );
+                }
+                None
             }
         }
     }

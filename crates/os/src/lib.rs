@@ -74,4 +74,4 @@ pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::read_sysfs;
 pub use terminal::terminal_lines;
 pub use uevent::UeventSocket;
-pub use usage::{Usage, read_usage};
+pub use usage::{ThreadTimes, Usage, read_thread_times, read_usage};

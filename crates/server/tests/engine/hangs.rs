@@ -151,3 +151,95 @@ async fn a_front_that_was_stopped_itself_ends_nobody() {
     }
     assert_eq!(started.engine.stats().worker_hangs_total, hangs);
 }
+
+/// Processes that use a cpu as long as this lives.
+struct Hogs(Vec<std::process::Child>);
+
+impl Hogs {
+    /// So many on one cpu.
+    fn start(count: usize, cpu: &str) -> Self {
+        let start = |_| {
+            std::process::Command::new("taskset")
+                .args(["-c", cpu, "sh", "-c", "while :; do :; done"])
+                .spawn()
+                .unwrap()
+        };
+        Self((0..count).map(start).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            let _ = hog.kill();
+            let _ = hog.wait();
+        }
+    }
+}
+
+/// Pins all threads of a process to the first cpu that it may use, which is told.
+fn pin(pid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let cpu = list.unwrap().trim().split(['-', ',']).next().unwrap();
+    let status = std::process::Command::new("taskset")
+        .args(["-a", "-c", "-p", cpu, &pid.to_string()])
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
+    cpu.to_owned()
+}
+
+/// Batches after which their costs are known.
+async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
+    for _ in 0..8 {
+        started.submit(0, kinds, rows).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_shares_its_cpu_with_twenty_busy_processes_is_not_ended() {
+    let started = start(config(1, 2), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    learn(&started, kinds, &rows).await;
+    let worker = started.pids()[0];
+    let _hogs = Hogs::start(20, &pin(worker));
+    let begun = Instant::now();
+    // Each batch takes 21 times as long as is known of it, until that is learned.
+    while begun.elapsed() < Duration::from_secs(10) {
+        let reply = started.submit(0, kinds, &rows).await.unwrap();
+        assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+    }
+    let stats = started.engine.stats();
+    assert_eq!((stats.worker_hangs_total, started.pids()[0]), (0, worker));
+    assert_eq!(stats.replayed_batches_total, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_loops_or_is_stopped_among_twenty_busy_processes_is_replaced() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    learn(&started, kinds, &rows).await;
+    for loops in [true, false] {
+        let worker = started.pids()[0];
+        let _hogs = Hogs::start(20, &pin(worker));
+        signal("-STOP", worker);
+        if loops {
+            make_endless(worker);
+            signal("-CONT", worker);
+        }
+        let reply = started.submit(0, kinds, &rows).await.unwrap();
+        assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+        assert!(!is_alive(worker));
+        started
+            .until("another one is up", |e| e.stats().workers_ready == 1)
+            .await;
+    }
+    assert!(started.engine.stats().worker_hangs_total >= 2);
+}

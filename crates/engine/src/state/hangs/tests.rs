@@ -1,0 +1,108 @@
+use albacore_os::Tid;
+
+use super::*;
+
+const MILLI: u64 = 1_000_000;
+const LOOK: u64 = 50;
+
+fn thread(tid: i32, state: u8, running: u64, waiting: u64) -> ThreadTimes {
+    ThreadTimes {
+        tid: Tid(tid),
+        state,
+        running_nanos: running * MILLI,
+        waiting_nanos: waiting * MILLI,
+    }
+}
+
+/// When a worker with a patience of 250 ms is found to hang, in milliseconds, if its threads are so at
+/// each time; `None` if it is not within ten minutes.
+fn found(threads: impl Fn(u64) -> Option<Vec<ThreadTimes>>) -> Option<u64> {
+    let mut patience = Patience::new(Nanos(0), HANG_PATIENCE_MIN);
+    (0..600_000).step_by(LOOK as usize).find(|&milli| {
+        let at = Nanos(milli * MILLI);
+        if patience.is_suspect(at) {
+            patience.read(threads(milli), at);
+        }
+        patience.is_over(at)
+    })
+}
+
+#[test]
+fn a_stopped_one_and_one_that_waits_for_what_never_comes_are_found_after_their_patience() {
+    for state in [b'T', b't', b'S'] {
+        let threads = |_| Some(vec![thread(7, state, 5, 9), thread(8, b'S', 1, 1)]);
+        assert_eq!(found(threads), Some(300), "{}", char::from(state));
+    }
+    assert_eq!(found(|_| None), Some(300), "the clock alone counts");
+}
+
+#[test]
+fn one_that_loops_is_found_by_the_time_that_it_ran() {
+    let alone = |milli| Some(vec![thread(7, b'R', milli, 3)]);
+    assert_eq!(found(alone), Some(300));
+    // A twenty-first of a cpu: 150 ms of the clock, and 100 ms of its own.
+    let shared = |milli| Some(vec![thread(7, b'R', milli / 21, milli - milli / 21)]);
+    let bound = 150 + 100 * 21 + LOOK;
+    assert!(found(shared).is_some_and(|milli| milli <= bound));
+    // A kernel that counts what runs once a second (nohz_full).
+    let seldom = |milli| Some(vec![thread(7, b'R', milli / 1000 * 1000, 0)]);
+    assert!(found(seldom).is_some_and(|milli| milli <= 1_300));
+}
+
+#[test]
+fn time_without_a_cpu_does_not_count() {
+    // Its batch takes 80 ms of a cpu, of which it has a hundredth, and it waits in between.
+    let starved = |milli: u64| {
+        let ran = (milli / 100).min(80);
+        let (state, waited) = match ran {
+            80 => (b'S', 7_920),
+            _ => (b'R', milli - ran),
+        };
+        Some(vec![thread(7, state, ran, waited)])
+    };
+    let done = 8_000;
+    assert!(found(starved).is_some_and(|milli| milli > done));
+    // A page that is read from a slow disk takes the same.
+    let paging = |milli: u64| Some(vec![thread(7, b'D', milli / 100, 0)]);
+    assert!(found(paging).is_some_and(|milli| milli > done));
+    // Waits that are over when it is looked, and the thread sleeps again.
+    let woken = |milli: u64| Some(vec![thread(7, b'S', milli / 100, milli - milli / 100)]);
+    assert!(found(woken).is_some_and(|milli| milli > done));
+}
+
+#[test]
+fn a_main_thread_that_waits_for_a_peer_without_a_cpu_is_no_hang() {
+    let threads = |milli: u64| {
+        let peer = thread(8, b'R', milli / 100, milli - milli / 100);
+        Some(vec![thread(7, b'S', 5, 0), peer])
+    };
+    assert!(found(threads).is_some_and(|milli| milli > 8_000));
+}
+
+#[test]
+fn one_that_gets_no_cpu_at_all_is_judged_by_the_clock_in_the_end() {
+    let never = |_| Some(vec![thread(7, b'R', 5, 9)]);
+    let found = found(never).unwrap();
+    let bound = HANG_STARVED_MAX.as_millis() as u64;
+    assert!((bound..=bound + 300).contains(&found), "{found}");
+}
+
+#[test]
+fn time_in_which_the_machine_stood_still_does_not_count() {
+    let mut patience = Patience::new(Nanos(0), HANG_PATIENCE_MIN);
+    let stopped = || Some(vec![thread(7, b'T', 5, 9)]);
+    // Before it is suspect, and after.
+    patience.stall(Nanos(60_000 * MILLI));
+    let mut now = 60_000;
+    assert!(!patience.is_suspect(Nanos(now * MILLI)));
+    now += 150;
+    assert!(patience.is_suspect(Nanos(now * MILLI)));
+    patience.read(stopped(), Nanos(now * MILLI));
+    now += 60_000;
+    patience.stall(Nanos(60_000 * MILLI));
+    patience.read(stopped(), Nanos(now * MILLI));
+    assert!(!patience.is_over(Nanos(now * MILLI)), "{patience:?}");
+    now += 150;
+    patience.read(stopped(), Nanos(now * MILLI));
+    assert!(patience.is_over(Nanos(now * MILLI)), "{patience:?}");
+}
