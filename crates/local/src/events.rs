@@ -1,6 +1,9 @@
 //! Events as JSON: one object a line, snake_case, `event` first.
 
+use std::time::Duration;
+
 use albacore_mapping::{Mode, Slot};
+use albacore_os::Pid;
 use albacore_placer::{Figures, Histogram, Report, Row};
 use albacore_plan::{Enforcement, MainThread, Moment, Note, Placement, Policy};
 use albacore_topology::CpuSet;
@@ -232,11 +235,29 @@ pub(crate) fn policy_name(policy: &Policy) -> &'static str {
     }
 }
 
+/// The server ended and is started again after a pause.
+pub(crate) fn server_ended(pid: Pid, how: &str, pause: Duration) -> Value {
+    let restart_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+    event(
+        "server_ended",
+        json!({"pid": pid.0, "how": how, "restart_in_ms": restart_in_ms}),
+    )
+}
+
+/// The server runs again, for the so-manyth time.
+pub(crate) fn server_restarted(pid: Pid, restarts: u64) -> Value {
+    event(
+        "server_restarted",
+        json!({"pid": pid.0, "restarts": restarts}),
+    )
+}
+
 /// The counters of the whole run.
-pub(crate) fn summary(figures: &Figures) -> Value {
+pub(crate) fn summary(figures: &Figures, server_restarts: u64) -> Value {
     event(
         "summary",
         json!({
+            "server_restarts": server_restarts,
             "respawns": figures.respawns,
             "drifts": figures.drifts,
             "setaffinity_calls": figures.setaffinity_calls,

@@ -10,6 +10,8 @@ pub(crate) enum Inbox {
     ServerLine(String),
     /// The server's process ended.
     ServerExited(std::io::Result<ExitStatus>),
+    /// What the server left behind is gone and its pause is over.
+    StartDue,
     /// The deployment's file has new content.
     FileChanged,
     /// Something to be told as a note.

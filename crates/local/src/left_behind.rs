@@ -29,15 +29,16 @@ pub(crate) fn reap(server: Pid) {
     drop(reap_orphans(&HostRoot::live(), &[server]));
 }
 
-/// Ends what is left; how many had to be killed.
-pub(crate) fn end() -> usize {
+/// Ends what is left but for processes that are kept; how many had to be killed. Blocks for up to [`PATIENCE`].
+pub(crate) fn end(is_kept: impl Fn(Pid) -> bool) -> usize {
     let (host, me) = (HostRoot::live(), Pid(std::process::id() as i32));
     let start = Instant::now();
     let mut killed = BTreeSet::new();
     // bound: PATIENCE; a killed process hands its own children on to us
     while start.elapsed() < PATIENCE {
         drop(reap_orphans(&host, &[]));
-        let left = read_children(&host, me).unwrap_or_default();
+        let mut left = read_children(&host, me).unwrap_or_default();
+        left.retain(|&pid| !is_kept(pid));
         if left.is_empty() {
             break;
         }

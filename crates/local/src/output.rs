@@ -119,6 +119,17 @@ fn sentence(event: &Value) -> Option<String> {
             field("errors")
         ),
         "restored" => format!("{} given back", counted(whole("threads"), "mask")),
+        "server_ended" => format!(
+            "the server (process {}) ended with {}; it is started again in {:.1} s",
+            field("pid"),
+            field("how"),
+            event["restart_in_ms"].as_f64().unwrap_or_default() / 1e3,
+        ),
+        "server_restarted" => format!(
+            "the server is started again as process {} (restart {})",
+            field("pid"),
+            field("restarts"),
+        ),
         "note" => field("text"),
         "server_said" => field("text"),
         "policy_changed" => format!(

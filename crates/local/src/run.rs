@@ -7,22 +7,26 @@
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use albacore_api::{ModelSource, OneMachine, Server, read_for_one_machine};
-use albacore_placer::{Figures, Report, Row, RowState, SubjectConfig};
-use albacore_plan::{Enforcement, Placement, Policy, Source};
+use albacore_placer::{Figures, Report, Row, RowState};
+use albacore_plan::{Enforcement, Placement, Policy};
 use serde_json::json;
 
 use crate::events::{self, event, policy_name};
 use crate::inbox::{INBOX_MESSAGES_MAX, Inbox};
 use crate::output::Output;
 use crate::placing::{News, Placing};
+use crate::restarts::Restarts;
 use crate::server::Child;
 use crate::serving::Serving;
 use crate::{file_watch, left_behind, server, table};
 use albacore_command::{Failure, sentence};
+use restarting::Placed;
+
+mod restarting;
 
 /// How long the server may drain after SIGTERM before it is killed: the server's own limit and some more.
 const DRAIN: Duration = Duration::from_secs(35);
@@ -51,7 +55,7 @@ pub enum Shape {
     Json,
 }
 
-/// Runs until a signal, the end of the server or an error.
+/// Runs until a signal or an error, a server that cannot be started (again) among them.
 ///
 /// # Errors
 /// The file, the server or the kernel does not allow it; the failure says which and what to do.
@@ -83,15 +87,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    let subject = SubjectConfig {
-        root: child.pid(),
-        cgroup: None,
-        source: match deployment.server {
-            Server::BuiltIn(_) => Source::Named,
-            Server::Own(_) => Source::PreFork,
-        },
-        policy: deployment.policy.clone(),
-    };
+    let policy = deployment.policy.clone();
+    let subject = restarting::subject(&deployment.server, child.pid(), policy);
     let placing = match Placing::start(subject, sender.clone()) {
         Ok(placing) => placing,
         Err(error) => {
@@ -99,18 +96,23 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             if let Some(serving) = serving {
                 serving.stop();
             }
-            left_behind::end();
+            left_behind::end(|_| false);
             return Err(failure);
         }
     };
-    file_watch::watch(options.file.clone(), stamp, sender);
+    file_watch::watch(options.file.clone(), stamp, sender.clone());
     let mut run = Run {
-        file: options.file.clone(),
+        options: options.clone(),
+        sender,
         deployment,
         output,
         child,
         serving,
-        is_ready: false,
+        ready_since: None,
+        was_ready: false,
+        is_down: false,
+        restarts: Restarts::default(),
+        placed: Placed::As(placing.subject),
         placing,
         rows: Vec::new(),
         figures: Box::default(),
@@ -141,21 +143,29 @@ fn read(file: &Path) -> Result<OneMachine, Failure> {
 enum End {
     /// A signal asked for it.
     Asked,
-    /// The server ended by itself.
+    /// The server ended by itself, and is not started again.
     ServerEnded(Failure),
     /// The placer could not go on.
     PlacerFailed(Failure),
 }
 
 struct Run {
-    file: PathBuf,
+    /// Ports that were chosen by the kernel are named here once they are known.
+    options: Options,
+    sender: SyncSender<Inbox>,
     deployment: OneMachine,
     output: Output,
     child: Child,
     /// How the built-in server hears of edits.
     serving: Option<Serving>,
-    /// Whether the built-in server said that it is ready.
-    is_ready: bool,
+    /// Since when the present life of the server is ready.
+    ready_since: Option<Instant>,
+    /// Whether any life of the server was ready: those after it are started again when they end.
+    was_ready: bool,
+    /// Whether the last life of the server has ended, and the next one not begun.
+    is_down: bool,
+    restarts: Restarts,
+    placed: Placed,
     placing: Placing,
     rows: Vec<Row>,
     figures: Box<Figures>,
@@ -170,6 +180,7 @@ struct Run {
 impl Run {
     fn serve(&mut self, inbox: &Receiver<Inbox>) -> End {
         while let Ok(message) = inbox.recv() {
+            self.hear_placed();
             match message {
                 Inbox::Placer(News::Ended(Err(error))) => {
                     let text = sentence(&error);
@@ -189,9 +200,14 @@ impl Run {
                 }
                 Inbox::Note(text) => self.note(&text),
                 Inbox::ServerExited(status) => {
-                    let failure = self.child.ended(&status);
-                    self.child.note_exit(status);
-                    return End::ServerEnded(failure);
+                    if let Some(end) = self.server_ended(status) {
+                        return end;
+                    }
+                }
+                Inbox::StartDue => {
+                    if let Some(end) = self.start_again() {
+                        return end;
+                    }
                 }
                 Inbox::FileChanged => self.reread(),
                 Inbox::Signal(_) => return End::Asked,
@@ -208,14 +224,22 @@ impl Run {
         let Server::BuiltIn(settings) = &self.deployment.server else {
             return None;
         };
-        self.is_ready |= said["event"] == "ready";
-        if self.is_ready || said["event"] != "model_failed" {
-            return None;
+        match said["event"].as_str() {
+            Some("listening") => {
+                self.keep_addresses(&said);
+                return None;
+            }
+            Some("ready") => {
+                self.note_ready();
+                return None;
+            }
+            Some("model_failed") if !self.was_ready => {}
+            _ => return None,
         }
         let (name, error) = (said["model"].as_str()?, said["error"].as_str()?);
         let model = settings.models.iter().find(|model| model.name == name)?;
         let is_here = matches!(model.source, ModelSource::File(_));
-        let file = self.file.display();
+        let file = self.options.file.display();
         is_here.then(|| Failure::Failed(format!("{file}: model {name:?}: {error}")))
     }
 
@@ -235,11 +259,14 @@ impl Run {
                 self.output.event(&events::of_report(&report));
             }
             News::Table(rows, figures) => {
-                self.rows = rows;
+                self.rows = self.rows_of_this_life(rows);
                 self.figures = figures;
                 left_behind::reap(self.child.pid());
                 let head = self.head();
                 self.output.rows(&head, &self.rows, &self.figures);
+                if matches!(self.deployment.server, Server::Own(_)) && self.has_all_threads() {
+                    self.note_ready();
+                }
                 if !self.is_placed_told && self.is_placed() {
                     self.is_placed_told = true;
                     let policy = policy_name(&self.deployment.policy);
@@ -257,13 +284,16 @@ impl Run {
             Placement::None => RowState::Unplaced,
             Placement::Tuna | Placement::RoundRobin => RowState::Verified,
         };
-        let slots = usize::from(policy.workers) * usize::from(policy.threads);
         !self.is_policy_pending
-            && self.rows.len() == slots
-            && self
-                .rows
-                .iter()
-                .all(|row| row.tid.is_some() && row.state == expected)
+            && self.has_all_threads()
+            && self.rows.iter().all(|row| row.state == expected)
+    }
+
+    /// True if every slot is filled by a live thread.
+    fn has_all_threads(&self) -> bool {
+        let policy = &self.deployment.policy;
+        let slots = usize::from(policy.workers) * usize::from(policy.threads);
+        self.rows.len() == slots && self.rows.iter().all(|row| row.tid.is_some())
     }
 
     fn head(&self) -> String {
@@ -289,7 +319,7 @@ impl Run {
 
     /// Takes over what can change while serving; the rest is named, not ignored.
     fn reread(&mut self) {
-        let now = match read(&self.file) {
+        let now = match read(&self.options.file) {
             Ok(now) => now,
             Err(failure) => {
                 let text = format!("the file was not taken over: {}", failure.text());
@@ -317,15 +347,19 @@ impl Run {
         if policy == *before {
             return;
         }
-        match self
-            .placing
-            .handle
-            .set_policy(self.placing.subject, policy.clone())
-        {
-            Ok(()) => {
+        let set = match &self.placed {
+            Placed::As(subject) => {
+                let set = self.placing.handle.set_policy(*subject, policy.clone());
+                set.map(|()| true)
+            }
+            // The next life is placed by it.
+            Placed::Asked(..) | Placed::Nothing => Ok(false),
+        };
+        match set {
+            Ok(is_pending) => {
                 self.deployment.policy = policy;
                 self.is_placed_told = false;
-                self.is_policy_pending = true;
+                self.is_policy_pending = is_pending;
                 self.output
                     .event(&events::policy_changed(&self.deployment.policy));
             }
@@ -378,20 +412,26 @@ impl Run {
             deployment,
             not_restored,
             serving,
+            is_down,
+            restarts,
             ..
         } = self;
         placing.join();
         let mut hear = |line: &str| output.event(&server::line(&deployment.server, line));
-        let drained = child.drain(inbox, DRAIN, &mut hear);
+        let drained = match (&end, is_down) {
+            // It ends while there is no server: nothing is left to drain.
+            (End::Asked, true) => Ok(()),
+            _ => child.drain(inbox, DRAIN, &mut hear),
+        };
         if let Some(serving) = serving {
             serving.stop();
         }
-        let killed = left_behind::end();
+        let killed = left_behind::end(|_| false);
         if killed > 0 {
             let text = format!("the server left {killed} processes behind, which were killed");
             output.event(&event("note", json!({"text": text})));
         }
-        output.event(&events::summary(&figures));
+        output.event(&events::summary(&figures, restarts.total()));
         match (end, drained, not_restored) {
             (End::ServerEnded(failure), ..) => Err(failure),
             (End::PlacerFailed(Failure::Failed(text)), Err(Failure::Failed(also)), _) => {
@@ -425,7 +465,7 @@ impl Run {
                 Inbox::Note(text) => self.note(&text),
                 Inbox::ServerExited(status) => self.child.note_exit(status),
                 Inbox::Signal(count) => self.child.note_signal(count),
-                Inbox::FileChanged => {}
+                Inbox::FileChanged | Inbox::StartDue => {}
             }
             if last {
                 return;

@@ -102,6 +102,12 @@ impl Child {
         self.exit = Some(status);
     }
 
+    /// Kills it; its end comes through the inbox.
+    pub(crate) fn kill_now(&self) {
+        // It fails only if it has just ended.
+        drop(self.handle.kill());
+    }
+
     /// Takes note of a signal, the `count`th; the first asks for an end, the second for a quick one.
     pub(crate) fn note_signal(&mut self, count: u32) {
         self.is_hurried |= count > 1;
@@ -201,7 +207,7 @@ impl Child {
                 Ok(Inbox::ServerExited(status)) => return self.note_exit(status),
                 Ok(Inbox::ServerLine(text)) => line(&text),
                 Ok(Inbox::Signal(count)) => self.note_signal(count),
-                Ok(Inbox::Placer(_) | Inbox::FileChanged | Inbox::Note(_)) => {}
+                Ok(Inbox::Placer(_) | Inbox::FileChanged | Inbox::Note(_) | Inbox::StartDue) => {}
                 Err(_) => return,
             }
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use albacore_api::ServerSettings;
+use albacore_os::Pid;
 use albacore_settings::Settings;
 
 use crate::inbox::Inbox;
@@ -83,6 +84,11 @@ impl Serving {
         self.telling
             .tell(feed_line_of(&settings, sizes, self.generation));
         Ok(())
+    }
+
+    /// Says whether a process is one that was started here, from any thread.
+    pub(crate) fn recognizer(&self) -> impl Fn(Pid) -> bool + Send + use<> {
+        self.telling.recognizer()
     }
 
     /// Ends what was started and removes what was written.

@@ -46,11 +46,11 @@ pub(crate) struct Telling {
 /// The child, if it runs, and whether it should.
 struct Life {
     is_wanted: AtomicBool,
-    child: Mutex<Option<PidFd>>,
+    child: Mutex<Option<(Pid, PidFd)>>,
 }
 
 impl Life {
-    fn child(&self) -> MutexGuard<'_, Option<PidFd>> {
+    fn child(&self) -> MutexGuard<'_, Option<(Pid, PidFd)>> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,13 +112,19 @@ impl Telling {
         drop(self.snapshots.send(snapshot));
     }
 
+    /// Says whether a process is the child at that time, from any thread.
+    pub(crate) fn recognizer(&self) -> impl Fn(Pid) -> bool + Send + use<> {
+        let life = Arc::clone(&self.life);
+        move |pid| life.child().as_ref().is_some_and(|(own, _)| *own == pid)
+    }
+
     /// Ends the child and both threads.
     pub(crate) fn stop(self) {
         {
             let child = self.life.child();
             self.life.is_wanted.store(false, Ordering::Relaxed);
             // One that has just ended needs no signal.
-            drop(child.as_ref().map(PidFd::terminate));
+            drop(child.as_ref().map(|(_, child)| child.terminate()));
         }
         self.keeping.thread().unpark();
         let deadline = Instant::now() + STOP_TIME;
@@ -126,7 +132,7 @@ impl Telling {
         while !self.keeping.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
-        drop(self.life.child().as_ref().map(PidFd::kill));
+        drop(self.life.child().as_ref().map(|(_, child)| child.kill()));
         drop(self.keeping.join());
         drop(self.snapshots);
         drop(self.feeding.join());
@@ -146,7 +152,8 @@ fn keep(spawn: &Spawn, life: &Life, inbox: &SyncSender<Inbox>) {
                 return;
             }
             spawn.start().inspect(|started| {
-                *child = PidFd::open(Pid(started.id() as i32)).ok();
+                let pid = Pid(started.id() as i32);
+                *child = PidFd::open(pid).ok().map(|handle| (pid, handle));
             })
         };
         let how = match started {

@@ -82,6 +82,13 @@ impl Running {
         }
     }
 
+    /// Waits for an event that may have come already.
+    pub(crate) fn until_told(&mut self, what: &str, accept: impl Fn(&Value) -> bool) {
+        if !self.told.iter().any(&accept) {
+            self.until(what, accept);
+        }
+    }
+
     /// Waits until every thread is placed under `policy`.
     pub(crate) fn placed(&mut self, policy: &str) -> Threads {
         let event = self.until(policy, |e| e["event"] == "placed" && e["policy"] == policy);
@@ -134,6 +141,13 @@ impl Running {
         let first = pids.next().unwrap_or_else(|| panic!("{word}: {found:?}"));
         assert!(pids.next().is_none(), "{word}: {found:?}");
         *first.0
+    }
+
+    /// Processes of this run whose command line holds this.
+    pub(crate) fn process_ids(&self, word: &str) -> Vec<u32> {
+        let found = self.processes().into_iter();
+        let is_it = |(_, line): &(u32, String)| line.contains(word);
+        found.filter(is_it).map(|(pid, _)| pid).collect()
     }
 
     pub(crate) fn pid(&self) -> u32 {
