@@ -14,7 +14,7 @@
 //! then the machine stood still. Who outlives its patience is killed; all else is as with any death:
 //! the batch runs again, and one that hangs again and again is to blame.
 //!
-//! **Bounds.** A worker that is stopped is found after its patience and a look. One that loops on a
+//! **Bounds.** A worker that is stopped is found after its patience and three looks. One that loops on a
 //! share s of a cpu is found after half its patience and half divided by s. One that gets no cpu at
 //! all for [`HANG_STARVED_MAX`] is judged by the clock: its batch may find a better cpu.
 //!
@@ -113,6 +113,11 @@ impl Patience {
             return;
         };
         let mut ran = at;
+        if before.is_none() {
+            // However late the first look came, it has half of its patience from here on.
+            let late = self.used(at).0.saturating_sub(self.lasts.0 / 2);
+            self.excused = self.excused.saturating_add(Nanos(late));
+        }
         if let Some(before) = before {
             let change = Change::between(&before, &threads, at);
             if !change.has_run {

@@ -192,6 +192,19 @@ fn pin(pid: i32) -> String {
     cpu.to_owned()
 }
 
+/// Gives all threads of a process a ninth of the weight of others, so that what is learned on a machine
+/// which is busy already is not what batches take among so many others.
+fn lower(pid: i32) {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let tids = tasks.map(|task| task.unwrap().file_name());
+    let status = std::process::Command::new("renice")
+        .args(["-n", "10", "-p"])
+        .args(tids)
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
+}
+
 /// Batches after which their costs are known.
 async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
     for _ in 0..8 {
@@ -207,9 +220,10 @@ async fn a_worker_that_shares_its_cpu_with_twenty_busy_processes_is_not_ended() 
     let expected = started.expected(0, Kind::Interactions, &rows);
     learn(&started, kinds, &rows).await;
     let worker = started.pids()[0];
+    lower(worker);
     let _hogs = Hogs::start(20, &pin(worker));
     let begun = Instant::now();
-    // Each batch takes 21 times as long as is known of it, until that is learned.
+    // Each batch takes some 180 times as long as is known of it, until that is learned.
     while begun.elapsed() < Duration::from_secs(10) {
         let reply = started.submit(0, kinds, &rows).await.unwrap();
         assert!(reply.output(Kind::Interactions) == Some(&expected[..]));

@@ -40,9 +40,9 @@ fn a_stopped_one_and_one_that_waits_for_what_never_comes_are_found_after_their_p
 fn one_that_loops_is_found_by_the_time_that_it_ran() {
     let alone = |milli| Some(vec![thread(7, b'R', milli, 3)]);
     assert_eq!(found(alone), Some(300));
-    // A twenty-first of a cpu: 150 ms of the clock, and 100 ms of its own.
+    // A twenty-first of a cpu: 150 ms of the clock, and 125 ms of its own.
     let shared = |milli| Some(vec![thread(7, b'R', milli / 21, milli - milli / 21)]);
-    let bound = 150 + 100 * 21 + LOOK;
+    let bound = 150 + 125 * 21 + LOOK;
     assert!(found(shared).is_some_and(|milli| milli <= bound));
     // A kernel that counts what runs once a second (nohz_full).
     let seldom = |milli| Some(vec![thread(7, b'R', milli / 1000 * 1000, 0)]);
@@ -68,6 +68,18 @@ fn time_without_a_cpu_does_not_count() {
     // Waits that are over when it is looked, and the thread sleeps again.
     let woken = |milli: u64| Some(vec![thread(7, b'S', milli / 100, milli - milli / 100)]);
     assert!(found(woken).is_some_and(|milli| milli > done));
+}
+
+#[test]
+fn half_of_the_patience_is_left_however_late_the_first_look_comes() {
+    let mut patience = Patience::new(Nanos(0), HANG_PATIENCE_MIN);
+    let thread_at = |ran| Some(vec![thread(7, b'R', ran, 0)]);
+    patience.read(thread_at(10), Nanos(240 * MILLI));
+    // It has run for 30 of 300 ms.
+    patience.read(thread_at(40), Nanos(540 * MILLI));
+    assert!(!patience.is_over(Nanos(540 * MILLI)), "{patience:?}");
+    patience.read(thread_at(140), Nanos(1_540 * MILLI));
+    assert!(patience.is_over(Nanos(1_540 * MILLI)), "{patience:?}");
 }
 
 #[test]
