@@ -134,6 +134,13 @@ pub const TREE_JOBS_MAX: usize = 8;
 /// How often a worker measures at its start how long waking a thread takes; the shortest counts ...
 pub const DRILLS: usize = 5;
 
+/// ... if it is at most this: waking takes some 5 to 60 us. More is what threads wait for a cpu, which is
+/// over some day, but what was measured is believed for the worker's whole life; so it goes on ...
+pub const DRILL_BELIEVED: Duration = Duration::from_micros(150);
+
+/// ... up to so many times, 0.1 s of a start at most ...
+pub const DRILLS_MAX: usize = 50;
+
 /// ... after a pause in which the thread falls asleep ...
 pub const DRILL_PAUSE: Duration = Duration::from_micros(300);
 

@@ -3,6 +3,24 @@
 use super::*;
 
 #[test]
+fn a_machine_that_is_busy_while_a_worker_starts_says_nothing_of_what_waking_costs() {
+    let micros = Duration::from_micros;
+    // Nobody answers, then late, then as on a machine that is not busy.
+    let mut times = std::iter::repeat_n(None, 9)
+        .chain(std::iter::repeat_n(Some(micros(900)), 9))
+        .chain(std::iter::repeat(Some(micros(30))));
+    assert_eq!(shortest_of_drills(|| times.next().unwrap()), micros(30));
+    let mut count = 0;
+    let mut quiet = || {
+        count += 1;
+        Some(micros(20 + count))
+    };
+    assert_eq!(shortest_of_drills(&mut quiet), micros(21));
+    assert_eq!(count, DRILLS as u64);
+    assert_eq!(shortest_of_drills(|| None), DRILL_PATIENCE);
+}
+
+#[test]
 fn waking_a_peer_is_measured_and_no_answer_is_taken_for_a_piece() {
     let team = Team::new(2);
     std::thread::scope(|scope| {
@@ -15,7 +33,7 @@ fn waking_a_peer_is_measured_and_no_answer_is_taken_for_a_piece() {
                 futex::wait(Reach::Process, &team.generation, seen, None);
                 let generation = team.generation.load(Ordering::Acquire);
                 if generation != seen && generation != DISMISSED {
-                    team.answers.fetch_add(1, Ordering::Release);
+                    team.answers.store(generation, Ordering::Release);
                     futex::wake(Reach::Process, &team.answers, 1);
                 }
                 seen = generation;
