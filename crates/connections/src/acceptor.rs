@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Interval;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::connection::{self, Handler};
 use crate::io;
@@ -47,6 +47,8 @@ pub async fn serve<H: Handler>(
         granted: 0,
     };
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
+    // Time in which this process had no cpu is not the clients': sweeps that were missed do not count.
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         // bound: ends when `stopped` says so; CONNECTIONS_MAX tasks at most
         tokio::select! {

@@ -14,6 +14,7 @@ use hyper::header::CONTENT_ENCODING;
 use super::coding::Coding;
 use super::limits::{
     BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_RATE_MIN, BODY_SILENCE_MAX, DISCARDED_BYTES_MAX,
+    STALL_GRACE, STALL_MIN,
 };
 use super::refused::{Cause, Refused};
 use super::terms::single;
@@ -125,18 +126,30 @@ impl Pace {
 
     /// The next piece of data; `None` at the end.
     async fn next(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, Refused> {
-        let in_all = BODY_SILENCE_MAX + Duration::from_secs(self.bytes / BODY_RATE_MIN);
-        let left = in_all.saturating_sub(self.start.elapsed());
-        let piece = tokio::time::timeout(left.min(BODY_SILENCE_MAX), body.frame()).await;
-        match piece {
-            Err(_) => Err(self.too_slow()),
-            Ok(None) => Ok(None),
-            Ok(Some(Ok(frame))) => {
-                let data = frame.into_data().unwrap_or_default();
-                self.bytes += data.len() as u64;
-                Ok(Some(data))
+        // bound: one turn each time that this process had no cpu for STALL_MIN, and one more.
+        loop {
+            let in_all = BODY_SILENCE_MAX + Duration::from_secs(self.bytes / BODY_RATE_MIN);
+            let left = in_all.saturating_sub(self.start.elapsed());
+            let (time, asked) = (left.min(BODY_SILENCE_MAX), Instant::now());
+            match tokio::time::timeout(time, body.frame()).await {
+                Err(_) => {
+                    // What came while this process had no cpu is not read yet.
+                    let late = asked.elapsed().saturating_sub(time);
+                    if late < STALL_MIN {
+                        return Err(self.too_slow());
+                    }
+                    self.start += late.max(STALL_GRACE);
+                }
+                Ok(None) => return Ok(None),
+                Ok(Some(Ok(frame))) => {
+                    let data = frame.into_data().unwrap_or_default();
+                    self.bytes += data.len() as u64;
+                    return Ok(Some(data));
+                }
+                Ok(Some(Err(error))) => {
+                    return Err(Refused::invalid(format!("the body broke off: {error}")));
+                }
             }
-            Ok(Some(Err(error))) => Err(Refused::invalid(format!("the body broke off: {error}"))),
         }
     }
 

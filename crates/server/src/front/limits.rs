@@ -20,6 +20,13 @@ pub const BODIES_BYTES_MAX: usize = 4 * BODY_BYTES_MAX;
 /// Longest silence inside a body. A sender that stalls longer is not going to make any deadline.
 pub const BODY_SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// A timer that fires later than this says that this process had no cpu, and that what clients sent
+/// meanwhile may lie unread ...
+pub const STALL_MIN: Duration = Duration::from_millis(250);
+
+/// ... which is read within this.
+pub const STALL_GRACE: Duration = Duration::from_secs(1);
+
 /// Bytes per second that a body must have after that time: one byte a second holds its share of
 /// memory for [`BODY_SILENCE_MAX`] and not for days, and a phone on a bad line is faster.
 pub const BODY_RATE_MIN: u64 = 16 << 10;
