@@ -73,13 +73,12 @@ mod tests {
     async fn the_end_is_that_of_the_last_extension() {
         let start = Instant::now();
         let permit = Permit::new(Writes::WhileLeading);
-        permit.extend(start + Duration::from_millis(20));
-        let extend = async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            permit.extend(start + Duration::from_millis(80));
-        };
-        tokio::join!(permit.ended(), extend);
-        assert!(start.elapsed() >= Duration::from_millis(80));
+        let (first, last) = (Duration::from_millis(2_000), Duration::from_millis(2_050));
+        permit.extend(start + first);
+        // Polled after the other, which waits for the first end by then.
+        let extend = async { permit.extend(start + last) };
+        tokio::join!(biased; permit.ended(), extend);
+        assert!(start.elapsed() >= last);
     }
 
     #[test]

@@ -88,6 +88,20 @@ fn converse(address: SocketAddr) -> (u32, Ended) {
     }
 }
 
+/// Waits until a client of each protocol was answered.
+fn until_both_are_answered(server: &Running) {
+    let start = Instant::now();
+    loop {
+        let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+        let is_answered = |protocol: &str| metrics.contains(&format!("protocol=\"{protocol}\""));
+        if is_answered("http") && is_answered("grpc") {
+            return;
+        }
+        assert!(start.elapsed() < running::PATIENCE, "{metrics}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn a_drain_resets_nobody() {
     let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
@@ -121,7 +135,8 @@ fn a_drain_resets_nobody() {
                 connections: CLIENTS,
             })
         });
-        std::thread::sleep(Duration::from_millis(100 + u64::from(drain % 7) * 10));
+        until_both_are_answered(&server);
+        std::thread::sleep(Duration::from_millis(u64::from(drain % 7) * 10));
         let start = Instant::now();
         assert_eq!(server.stop("-TERM"), Some(0));
         assert!(start.elapsed() < Duration::from_secs(20));

@@ -38,7 +38,8 @@ async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
         policy,
         ..config(1, 1)
     };
-    let (started, row) = promised(config, Duration::from_secs(2)).await;
+    // A busy machine teaches that batches take long, which they may up to most of the objective.
+    let (started, row) = promised(config, Duration::from_secs(6)).await;
     let before = started.engine.stats().models[0].batches_total;
     let calls: Vec<_> = (0..10).map(|_| started.submit(0, value(), &row)).collect();
     for call in calls {
@@ -56,6 +57,8 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
     learn(&started, kinds, &rows).await;
     let running = started.submit(0, kinds, &rows);
     let waiting = started.submit(0, kinds, &rows);
+    // Neither is done however long this thread takes.
+    let worker = deaths::stop_while_busy(&started).await;
     let within = |time| {
         let model = started.model(0).within(time);
         model.reserve(1000, ElementType::F32, kinds)
@@ -80,6 +83,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
     // Predictions wait in a queue of their own, of whose costs nothing is known.
     let row = started.rows(0, 1, 1);
     let other = started.submit(0, value(), &row);
+    signal("-CONT", worker);
     for call in [running, waiting] {
         call.await.unwrap();
     }
@@ -141,7 +145,9 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
         .unwrap();
     let rows = started.rows(0, 1000, 3);
     learn(&started, value(), &rows).await;
-    let long = started.submit(0, KindSet::only(Kind::Interactions), &rows);
+    let long = tokio::spawn(started.submit(0, KindSet::only(Kind::Interactions), &rows));
+    // However long it takes to submit the others, they wait for this one.
+    let worker = deaths::stop_while_busy(&started).await;
     let begun = Instant::now();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     let submit = |priority| {
@@ -159,13 +165,14 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
         Priority::High,
     ]
     .map(submit);
+    signal("-CONT", worker);
     let [low, first, second, high] = calls;
     let (low, first, second, high) = tokio::join!(low, first, second, high);
     assert!(
         high < first && first < second && second < low,
         "{high:?} {first:?} {second:?} {low:?}"
     );
-    long.await.unwrap();
+    long.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,6 +183,7 @@ async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_lat
     assert_eq!(refusal, Refusal::Expired);
     let rows = started.rows(0, 1000, 3);
     let long = started.submit(0, KindSet::only(Kind::Interactions), &rows);
+    let worker = deaths::stop_while_busy(&started).await;
     for (time, late) in [
         (Duration::from_secs(3600), 0),
         (Duration::from_millis(1), 1),
@@ -188,6 +196,7 @@ async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_lat
         drop(reply);
         assert_eq!(started.engine.stats().models[0].late_total, late);
     }
+    signal("-CONT", worker);
     long.await.unwrap();
     let stats = &started.engine.stats().models[0];
     assert_eq!((stats.shed_total, stats.abandoned_total), (1, 2));
