@@ -1,5 +1,5 @@
-//! `albacore run` whose server ends: it is started again at the same addresses and placed again; what cannot be started is
-//! given up.
+//! `albacore run` whose server ends: it is started again at the same addresses and placed again;
+//! what cannot be started is given up.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +28,8 @@ fn kills() -> usize {
     5 * factor
 }
 
-/// A client that sends one request after the other, each over a connection of its own, and counts good answers.
+/// A client that sends one request after the other, each over a connection of its own, and counts
+/// good answers.
 struct Client {
     answered: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,

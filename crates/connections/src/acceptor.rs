@@ -47,7 +47,8 @@ pub async fn serve<H: Handler>(
         granted: 0,
     };
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
-    // Time in which this process had no cpu is not the clients': sweeps that were missed do not count.
+    // Time in which this process had no cpu is not the clients': sweeps that were missed do not
+    // count.
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         // bound: ends when `stopped` says so; CONNECTIONS_MAX tasks at most

@@ -82,8 +82,8 @@ pub const HANG_PATIENCE_UNKNOWN: Duration = Duration::from_secs(30);
 /// How often the supervisor looks for workers that hang: the looks themselves cost some microseconds.
 pub const HANG_LOOK_PERIOD: Duration = Duration::from_millis(50);
 
-/// A worker that gets no cpu at all for so long is judged by the clock: a thread of real-time priority
-/// may keep its cpu for good. Sharing a cpu with a hundred others is far from it.
+/// A worker that gets no cpu at all for so long is judged by the clock: a thread of real-time
+/// priority may keep its cpu for good. Sharing a cpu with a hundred others is far from it.
 pub const HANG_STARVED_MAX: Duration = Duration::from_secs(30);
 
 /// Reading the threads of suspects, some 20 us each, takes at most one part of so many of the
@@ -134,8 +134,9 @@ pub const TREE_JOBS_MAX: usize = 8;
 /// How often a worker measures at its start how long waking a thread takes; the shortest counts ...
 pub const DRILLS: usize = 5;
 
-/// ... if it is at most this: waking takes some 5 to 60 us. More is what threads wait for a cpu, which is
-/// over some day, but what was measured is believed for the worker's whole life; so it goes on ...
+/// ... if it is at most this: waking takes some 5 to 60 us. More is what threads wait for a cpu,
+/// which is over some day, but what was measured is believed for the worker's whole life; so it
+/// goes on ...
 pub const DRILL_BELIEVED: Duration = Duration::from_micros(150);
 
 /// ... up to so many times, 0.1 s of a start at most ...

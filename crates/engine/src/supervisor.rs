@@ -150,8 +150,8 @@ impl Supervisor {
         self.may_read = Instant::now() + self.looked.elapsed() * HANG_READING_SHARE;
     }
 
-    /// What the scheduler says of the threads of a worker; `None` if it is gone, or the kernel does not
-    /// say it.
+    /// What the scheduler says of the threads of a worker; `None` if it is gone, or the kernel does
+    /// not say it.
     fn read_threads(&mut self, pid: Pid) -> Option<Vec<ThreadTimes>> {
         match albacore_os::read_thread_times(&HostRoot::live(), pid) {
             Ok(threads) => Some(threads),

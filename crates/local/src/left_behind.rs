@@ -29,7 +29,8 @@ pub(crate) fn reap(server: Pid) {
     drop(reap_orphans(&HostRoot::live(), &[server]));
 }
 
-/// Ends what is left but for processes that are kept; how many had to be killed. Blocks for up to [`PATIENCE`].
+/// Ends what is left but for processes that are kept; how many had to be killed. Blocks for up to
+/// [`PATIENCE`].
 pub(crate) fn end(is_kept: impl Fn(Pid) -> bool) -> usize {
     let (host, me) = (HostRoot::live(), Pid(std::process::id() as i32));
     let start = Instant::now();

@@ -1,8 +1,9 @@
 //! When a server that ended is started again, and when that is given up.
 //!
-//! A server that was ready once is started again however it ended. The pause before a start doubles with each life that
-//! ended before it had served for [`HEALTHY_LIFE`]. Starts are given up when [`FAILED_STARTS_MAX`] in a row ended before
-//! the server was ready: a server that serves between its ends is worth more than none.
+//! A server that was ready once is started again however it ended. The pause before a start doubles
+//! with each life that ended before it had served for [`HEALTHY_LIFE`]. Starts are given up when
+//! [`FAILED_STARTS_MAX`] in a row ended before the server was ready: a server that serves between
+//! its ends is worth more than none.
 
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// A life ended in which the server was ready for so long, if it ever was. How long to wait before the next; `None`
-    /// if there is none.
+    /// A life ended in which the server was ready for so long, if it ever was. How long to wait
+    /// before the next; `None` if there is none.
     pub(crate) fn after(&mut self, ready_for: Option<Duration>) -> Option<Duration> {
         if ready_for.is_some_and(|time| time >= HEALTHY_LIFE) {
             self.short_lives = 0;

@@ -1,5 +1,5 @@
-//! What a process used of the cpus: compared over time it tells whether placement helps, and whether a thread that gets
-//! nothing done had a cpu to do it on.
+//! What a process used of the cpus: compared over time it tells whether placement helps, and
+//! whether a thread that gets nothing done had a cpu to do it on.
 
 use std::io;
 use std::path::Path;
@@ -57,8 +57,8 @@ pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<Usage, OsError> {
 pub struct ThreadTimes {
     /// Which thread.
     pub tid: Tid,
-    /// State letter of its `stat` file. `R` runs or waits for a cpu, also while a quota keeps it from running; `D` waits
-    /// in the kernel, for a page for instance.
+    /// State letter of its `stat` file. `R` runs or waits for a cpu, also while a quota keeps it
+    /// from running; `D` waits in the kernel, for a page for instance.
     pub state: u8,
     /// Time on a cpu, nanoseconds. What runs now is counted up to the last tick of its cpu.
     pub running_nanos: u64,
@@ -95,7 +95,8 @@ pub fn read_thread_times(host: &HostRoot, pid: Pid) -> Result<Vec<ThreadTimes>, 
             waiting_nanos,
         });
     }
-    // Kernels that can count but do not write zeros; every thread that ever ran has run for some time.
+    // Kernels that can count but do not write zeros; every thread that ever ran has run for some
+    // time.
     if !threads.is_empty() && threads.iter().all(|thread| thread.running_nanos == 0) {
         let path = directory.join(format!("{}/schedstat", pid.0));
         return Err(OsError::content(&path, "0 0", "a time above zero"));

@@ -6,17 +6,17 @@
 //! again, for it may wake at any time. A worker whose cpu others use looks the same by the clock.
 //!
 //! **Approach.** Each batch gets a patience when it is dispatched: some times what such batches take,
-//! twice that each time that it runs again, so that a batch which is only slower than anything known
-//! is done in the end. Once half of it is over the worker is suspect, and what the scheduler says of
-//! its threads is read at each look. Time in which one of its threads waited for a cpu, or in the
-//! kernel for a page, is not counted: a worker that loops runs, one that is stopped or waits for what
-//! never comes does neither. Nor is time in which the thread that looks was itself kept waiting:
-//! then the machine stood still. Who outlives its patience is killed; all else is as with any death:
-//! the batch runs again, and one that hangs again and again is to blame.
+//! twice that each time that it runs again, so that a batch which is only slower than anything
+//! known is done in the end. Once half of it is over the worker is suspect, and what the scheduler
+//! says of its threads is read at each look. Time in which one of its threads waited for a cpu, or
+//! in the kernel for a page, is not counted: a worker that loops runs, one that is stopped or waits
+//! for what never comes does neither. Nor is time in which the thread that looks was itself kept
+//! waiting: then the machine stood still. Who outlives its patience is killed; all else is as with
+//! any death: the batch runs again, and one that hangs again and again is to blame.
 //!
-//! **Bounds.** A worker that is stopped is found after its patience and three looks. One that loops on a
-//! share s of a cpu is found after half its patience and half divided by s. One that gets no cpu at
-//! all for [`HANG_STARVED_MAX`] is judged by the clock: its batch may find a better cpu.
+//! **Bounds.** A worker that is stopped is found after its patience and three looks. One that loops
+//! on a share s of a cpu is found after half its patience and half divided by s. One that gets no
+//! cpu at all for [`HANG_STARVED_MAX`] is judged by the clock: its batch may find a better cpu.
 //!
 //! **Limits.** Until the costs of a queue are known the patience is long. Time that a hypervisor
 //! takes from a running thread counts as used. Where the kernel does not count waiting times, the
@@ -222,8 +222,8 @@ impl State {
         Patience::new(now, Duration::from_nanos(lasts))
     }
 
-    /// The workers whose threads are to be read: [`State::judge`] follows. `stalled` is how much later
-    /// than planned this look comes.
+    /// The workers whose threads are to be read: [`State::judge`] follows. `stalled` is how much
+    /// later than planned this look comes.
     pub(in super::super) fn suspects(
         &mut self,
         stalled: Nanos,
@@ -256,8 +256,8 @@ impl State {
         suspects
     }
 
-    /// Whether a suspect hangs, by what was read `at` this time of its threads; `None` where that cannot
-    /// be read. Who hangs is said to once.
+    /// Whether a suspect hangs, by what was read `at` this time of its threads; `None` where that
+    /// cannot be read. Who hangs is said to once.
     pub(in super::super) fn judge(
         &mut self,
         suspect: &Suspect,

@@ -108,8 +108,8 @@ impl Team {
         self.waking.store(waking, Ordering::Release);
     }
 
-    /// How long it takes until a peer answers; `None` if none does within [`DRILL_PATIENCE`]. An answer
-    /// that comes later is not taken for that of another drill.
+    /// How long it takes until a peer answers; `None` if none does within [`DRILL_PATIENCE`]. An
+    /// answer that comes later is not taken for that of another drill.
     fn wake_for_an_answer(&self) -> Option<Duration> {
         let start = Instant::now();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
@@ -290,8 +290,8 @@ impl Team {
     }
 }
 
-/// The shortest time of some drills, each of which takes what `drill` says; of more drills while the
-/// times are those of a machine on which the threads have to wait for a cpu.
+/// The shortest time of some drills, each of which takes what `drill` says; of more drills while
+/// the times are those of a machine on which the threads have to wait for a cpu.
 fn shortest_of_drills(mut drill: impl FnMut() -> Option<Duration>) -> Duration {
     let mut shortest = DRILL_PATIENCE;
     for count in 0..DRILLS_MAX {

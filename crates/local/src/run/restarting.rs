@@ -1,5 +1,5 @@
-//! What follows when the server's process ends: what it left behind is ended, then it is started again with the same
-//! arguments and addresses, and placed again.
+//! What follows when the server's process ends: what it left behind is ended, then it is started
+//! again with the same arguments and addresses, and placed again.
 
 use std::time::Instant;
 
@@ -40,7 +40,8 @@ pub(super) fn subject(server: &Server, root: Pid, policy: Policy) -> SubjectConf
 }
 
 impl Run {
-    /// The server is ready: from its own word, or, if it is the user's, once all of its threads are there.
+    /// The server is ready: from its own word, or, if it is the user's, once all of its threads are
+    /// there.
     pub(super) fn note_ready(&mut self) {
         if self.ready_since.is_none() {
             self.ready_since = Some(Instant::now());
@@ -56,7 +57,8 @@ impl Run {
         }
     }
 
-    /// The server's process ended though nobody asked it to. The end of the run, unless it is to be started again.
+    /// The server's process ended though nobody asked it to. The end of the run, unless it is to be
+    /// started again.
     pub(super) fn server_ended(
         &mut self,
         status: std::io::Result<std::process::ExitStatus>,
@@ -73,7 +75,8 @@ impl Run {
         self.start_later(&how)
     }
 
-    /// Starts the server after a pause, or gives up. `how` the last life ended, or why it did not begin.
+    /// Starts the server after a pause, or gives up. `how` the last life ended, or why it did not
+    /// begin.
     fn start_later(&mut self, how: &str) -> Option<End> {
         let ready_for = self.ready_since.take().map(|since| since.elapsed());
         self.is_down = true;
@@ -168,7 +171,8 @@ impl Run {
         rows
     }
 
-    /// A server that cannot be placed is ended, and started again like one that ended by itself; most often it has.
+    /// A server that cannot be placed is ended, and started again like one that ended by itself;
+    /// most often it has.
     fn end_unplaced(&mut self, error: &dyn std::error::Error) {
         self.note(&format!(
             "the server that was started again cannot be placed: {}",

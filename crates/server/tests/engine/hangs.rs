@@ -192,8 +192,8 @@ fn pin(pid: i32) -> String {
     cpu.to_owned()
 }
 
-/// Gives all threads of a process a ninth of the weight of others, so that what is learned on a machine
-/// which is busy already is not what batches take among so many others.
+/// Gives all threads of a process a ninth of the weight of others, so that what is learned on a
+/// machine which is busy already is not what batches take among so many others.
 fn lower(pid: i32) {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let tids = tasks.map(|task| task.unwrap().file_name());
