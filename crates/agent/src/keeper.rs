@@ -24,8 +24,8 @@ use crate::health::{SelfTest, health};
 use crate::heartbeat::Heartbeat;
 use crate::journal::{Journal, Story};
 use crate::limits::{
-    ANSWER_TIME_MAX, FAREWELL_TIME_MAX, FORMER_TIME_MAX, GATHER, PLACER_PAUSE_MAX, REPORT_LOOK, STRAIN_PERIOD,
-    TABLE_PAUSE, TABLE_PERIOD, TURN_PERIOD,
+    ANSWER_TIME_MAX, FAREWELL_TIME_MAX, FORMER_TIME_MAX, GATHER, PLACER_PAUSE_MAX, REPORT_LOOK,
+    STRAIN_PERIOD, TABLE_PAUSE, TABLE_PERIOD, TURN_PERIOD,
 };
 use crate::metrics::Counts;
 use crate::placing::{Placing, SharedJournal, Wake, category};
