@@ -101,6 +101,11 @@ fn compile(path: &Path, chosen: Iterations) -> Result<Image, Failure> {
     }
     let model = model.with_iterations(chosen);
     let model = model.map_err(|e| Failure::file(path, &e))?;
+    if let (Iterations::AsSaved, Some(notice)) =
+        (chosen, model.iterations_notice(model.iteration_range()))
+    {
+        eprintln!("albacore: {}: {notice}", path.display());
+    }
     Ok(Image::compile(&model))
 }
 

@@ -394,11 +394,22 @@ fn iterations_are_chosen_by_name_or_number() {
             "margin_range_1_3",
         ),
         (&["--iterations", "all"], "pred"),
-        // A Booster saved the file.
-        (&[], "pred"),
+        (&["--iteration-range", "0,2"], "pred_range_0_2"),
     ] {
         assert_eq!(asked(&zoo, more), zoo.expected(array), "{more:?}");
     }
+    // A Booster saved the file; who has not chosen is told what is used.
+    let output = zoo.dir.path().join("out.npy");
+    let ran = predict(&model_file(zoo.name), &zoo.rows(), &output, &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    for part in [
+        "best_iteration is 5",
+        "as the Booster",
+        "set iterations to Best",
+    ] {
+        assert!(ran.err.contains(part), "{part} in {}", ran.err);
+    }
+    assert_eq!(parse_npy(&fs::read(&output).unwrap()), zoo.expected("pred"));
     // One column for each tree that is left.
     let leaves = asked(&zoo, &["--iterations", "1:3", "--kind", "leaf"]);
     let whole = zoo.expected("leaf");
@@ -440,7 +451,7 @@ fn iterations_that_the_file_does_not_hold_are_refused() {
     );
     refused("lgb_multiclass", "2:2", 1, &["end must be above begin"]);
     refused("lgb_multiclass", "2:0", 1, &["end must be above begin"]);
-    for wrong in ["Best", "3", "1:", "-1:2", "1:2:3", "a:b"] {
+    for wrong in ["Best", "3", "1:", "1:-2", "1:2:3", "a:b"] {
         refused(
             "lgb_multiclass",
             wrong,
