@@ -214,20 +214,7 @@ impl Fields {
             false => link,
         };
         let base = base_margins(&base_score, link, groups)?;
-        let mut notices = version.notices();
-        if objective == "binary:logitraw" && version.links_logitraw() {
-            notices.push(format!(
-                "its base score is taken as a probability, as XGBoost {version} does; 1.3.1 and \
-                 newer take it as a margin. For the answers of a newer XGBoost load the file \
-                 there and save it again (save_model)"
-            ));
-        }
-        if version.sends_unlisted_categories_by_default() {
-            let is_changed = categories::follow_default(&mut trees)?;
-            if is_changed {
-                notices.push(categories::notice(version));
-            }
-        }
+        let notices = follow_version(version, &objective, &mut trees)?;
         check_trees(&trees, features, groups).map_err(|error| error.inside(at))?;
         let tree_info = required(self.tree_info, &format!("{at}.tree_info"))?;
         assign_groups(&mut trees, &tree_info, groups).map_err(|error| error.inside(at))?;
@@ -262,6 +249,22 @@ impl Fields {
             notices,
         })
     }
+}
+
+/// Changes trees to what the version that wrote them made of them; returns what to say of it.
+fn follow_version(version: Version, objective: &str, trees: &mut [Tree]) -> Read<Vec<String>> {
+    let mut notices = version.notices();
+    if objective == "binary:logitraw" && version.links_logitraw() {
+        notices.push(format!(
+            "its base score is taken as a probability, as XGBoost {version} does; 1.3.1 and newer \
+             take it as a margin. For the answers of a newer XGBoost load the file there and save \
+             it again (save_model)"
+        ));
+    }
+    if version.sends_unlisted_categories_by_default() && categories::follow_default(trees)? {
+        notices.push(categories::notice(version));
+    }
+    Ok(notices)
 }
 
 /// What an objective does to margins and to base scores.
