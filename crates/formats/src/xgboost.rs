@@ -221,7 +221,9 @@ impl Fields {
         if let Some(weights) = self.weight_drop {
             fold_weights(&mut trees, &weights).map_err(|error| error.inside(at))?;
         }
-        let best_iteration = self.best_iteration.as_deref().map(|best| {
+        // Versions before 2 write the last iteration, of a model without trees the one before 0.
+        let best = self.best_iteration.as_deref().filter(|&best| best != "-1");
+        let best_iteration = best.map(|best| {
             let path = "learner.attributes.best_iteration";
             count(Some(best), path, 0)
         });
