@@ -119,17 +119,7 @@ fn sentence(event: &Value) -> Option<String> {
             field("errors")
         ),
         "restored" => format!("{} given back", counted(whole("threads"), "mask")),
-        "server_ended" => format!(
-            "the server (process {}) ended with {}; it is started again in {:.1} s",
-            field("pid"),
-            field("how"),
-            event["restart_in_ms"].as_f64().unwrap_or_default() / 1e3,
-        ),
-        "server_restarted" => format!(
-            "the server is started again as process {} (restart {})",
-            field("pid"),
-            field("restarts"),
-        ),
+        "server_ended" | "server_restarted" => life_of_server(event),
         "note" => field("text"),
         "server_said" => field("text"),
         "policy_changed" => format!(
@@ -143,4 +133,40 @@ fn sentence(event: &Value) -> Option<String> {
         _ => return None,
     };
     Some(told)
+}
+
+/// The sentence of an end or a start of the server.
+fn life_of_server(event: &Value) -> String {
+    let pid = &event["pid"];
+    match event["how"].as_str() {
+        Some(how) => {
+            let pause = event["restart_in_ms"].as_f64().unwrap_or_default() / 1e3;
+            format!(
+                "the server (process {pid}) ended with {how}; it is started again in {pause:.1} s"
+            )
+        }
+        None => format!(
+            "the server is started again as process {pid} (restart {})",
+            event["restarts"]
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use albacore_os::Pid;
+
+    use super::*;
+    use crate::events;
+
+    #[test]
+    fn an_end_of_the_server_and_its_next_start_are_told_on_a_terminal() {
+        let ended = events::server_ended(Pid(7), "signal: 9 (SIGKILL)", Duration::from_millis(200));
+        let text = sentence(&ended).unwrap();
+        assert!(text.contains("process 7") && text.contains("SIGKILL") && text.contains("0.2 s"));
+        let text = sentence(&events::server_restarted(Pid(8), 3)).unwrap();
+        assert!(text.contains("process 8") && text.contains("restart 3"));
+    }
 }

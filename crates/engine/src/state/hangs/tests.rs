@@ -1,3 +1,5 @@
+//! Patience with workers whose threads are described by values: no clock, no process.
+
 use albacore_os::Tid;
 
 use super::*;
