@@ -373,7 +373,7 @@ fn a_field_that_changes_the_pod_template_is_a_pod_field() {
         "replicas": 3, "workers": 3, "threads": 3, "mode": "Compact",
         "placement": {"policy": "RoundRobin"},
         "models": [{"name": "m", "uri": "pvc://others/m.ubj"}],
-        "batching": {"maxRows": 64}, "queue": {"maxRows": 64},
+        "batching": {"maxRows": 64}, "queue": {"maxRows": 4096},
         "autoscaling": {"minReplicas": 1, "maxReplicas": 2},
         "resources": {"limits": {"cpu": "4"}},
         "template": {"spec": {"containers": server}},
