@@ -111,7 +111,8 @@ pub(crate) struct Daemon {
     /// The pipe to albacore-params; made if it is not there. Default: none.
     #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
     pub(crate) feed: Option<PathBuf>,
-    /// The pipe from albacore-params, for latencies that pods on trial report; made if it is not there. Default: none.
+    /// The pipe from albacore-params, for latencies that pods on trial report; made if it is not
+    /// there. Default: none.
     #[arg(long, value_name = "PATH", env = "ALBACORE_REPORTS")]
     pub(crate) reports: Option<PathBuf>,
     /// How births of threads are noticed.

@@ -23,7 +23,8 @@ pub(crate) struct Story {
     pub(crate) cause: Option<Cause>,
     /// Masks that somebody else wrote over ours.
     pub(crate) foreign: u64,
-    /// How often a thread was left as it was for a while, because somebody else changed its mask too often.
+    /// How often a thread was left as it was for a while, because somebody else changed its mask
+    /// too often.
     pub(crate) back_offs: u64,
     /// The last of them.
     pub(crate) back_off: Option<LeftAlone>,

@@ -128,15 +128,17 @@ pub(crate) const TRIAL_SETTLE_SHARE: u32 = 10;
 /// Fewest requests of a window that is judged: the p99 of fewer is one request.
 pub(crate) const TRIAL_REQUESTS_MIN: u64 = 200;
 
-/// How often the server of a pod on trial reports its latency: both ends of a window are moved by so much at most.
+/// How often the server of a pod on trial reports its latency: both ends of a window are moved by
+/// so much at most.
 pub(crate) const REPORT_PERIOD: Duration = Duration::from_millis(500);
 
 /// How often the pipe of reports is read while a reading waits for one.
 pub(crate) const REPORT_LOOK: Duration = Duration::from_millis(100);
 
-/// How long a reading waits for a report: a server whose connection to params was lost is back sooner.
+/// How long a reading waits for a report: a server whose connection to params was lost is back
+/// sooner.
 pub(crate) const REPORT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Bytes of reports that are read in one turn of the loop. 110 pods on trial write half of that in a second; checking
-/// so much takes milliseconds, whatever it is.
+/// Bytes of reports that are read in one turn of the loop. 110 pods on trial write half of that in
+/// a second; checking so much takes milliseconds, whatever it is.
 pub(crate) const REPORTS_BYTES_MAX: usize = 128 << 10;

@@ -1,8 +1,9 @@
 //! What pods on trial report of their latency, out of the pipe from params.
 //!
-//! params is reached by pods and may be taken over, and what a server reports is the server's word. So reading never
-//! waits, takes a bounded number of bytes a turn, keeps one report for each pod that is on trial and nothing else. The
-//! worst that numbers can do is to have the trial of the pod that they are said to be of misjudged.
+//! params is reached by pods and may be taken over, and what a server reports is the server's word.
+//! So reading never waits, takes a bounded number of bytes a turn, keeps one report for each pod
+//! that is on trial and nothing else. The worst that numbers can do is to have the trial of the pod
+//! that they are said to be of misjudged.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -21,13 +21,15 @@ pub(crate) struct TrialSpec {
     pub(crate) pairs: u16,
 }
 
-/// A latency histogram: upper ends of its buckets in seconds, and how many requests were not above each.
+/// A latency histogram: upper ends of its buckets in seconds, and how many requests were not above
+/// each.
 pub(crate) type Latency = Vec<(f64, u64)>;
 
 /// Counters of a pod at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Reading {
-    /// What its server reports. Nothing in it is trusted: any numbers are taken, and none of them can do harm.
+    /// What its server reports. Nothing in it is trusted: any numbers are taken, and none of them
+    /// can do harm.
     pub(crate) latency: Latency,
     /// What the kernel says of its workers.
     pub(crate) usage: Usage,
@@ -124,15 +126,16 @@ impl Trial {
         self.is_without_figures
     }
 
-    /// A reading was due and the server reported nothing: the trial starts over, with the plan in force.
+    /// A reading was due and the server reported nothing: the trial starts over, with the plan in
+    /// force.
     pub(crate) fn miss(&mut self, now: Instant) {
         self.is_without_figures = true;
         self.done.clear();
         self.again(now);
     }
 
-    /// Takes a reading that was due; `None`: the workers could not be read. A window that cannot be judged begins again, and one
-    /// that spoils its pair begins the pair again.
+    /// Takes a reading that was due; `None`: the workers could not be read. A window that cannot be
+    /// judged begins again, and one that spoils its pair begins the pair again.
     pub(crate) fn take(&mut self, reading: Option<Reading>, now: Instant) {
         self.is_without_figures = false;
         let Some(reading) = reading else {

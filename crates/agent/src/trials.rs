@@ -1,7 +1,7 @@
 //! The trials of this node's pods: which policy each window has, and the readings of its ends.
 //!
-//! A reading is due at both ends of a window. Its latency is the first report of the pod that comes after that (see
-//! `reports.rs`), its cpu time is read from the kernel when that report is there.
+//! A reading is due at both ends of a window. Its latency is the first report of the pod that comes
+//! after that (see `reports.rs`), its cpu time is read from the kernel when that report is there.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -83,8 +83,8 @@ impl Trials {
         self.tried.values().any(|t| t.waits_since.is_some())
     }
 
-    /// Takes the readings that are due and reported; true if a window ended or began. `latest` is what was reported
-    /// since the last call, by uid.
+    /// Takes the readings that are due and reported; true if a window ended or began. `latest` is
+    /// what was reported since the last call, by uid.
     pub(crate) fn advance(
         &mut self,
         wishes: &[Wish],

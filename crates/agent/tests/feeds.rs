@@ -93,8 +93,8 @@ fn params_is_told_of_each_pod_and_each_change() {
     assert!(agent.stop().success());
 }
 
-/// What params may do in the folder of the pipes, which it mounts read only, as the user that it is: the lines of `tried`
-/// say what went well.
+/// Tries what params may do with the pipes as its own user on its read-only mount. Prints a line for
+/// each thing that went well.
 const PARAMS: &str = r#"
 mount -t tmpfs -o mode=0777 none "$1"
 "$0" --node-name node-1 --kubeconfig "$2" --cgroup /nowhere --heartbeat "$1/heartbeat" \

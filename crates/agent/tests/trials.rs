@@ -1,5 +1,6 @@
-//! A trial on a live pod: windows with and without the plan in turns, a verdict, and what follows from it. The test plays
-//! `albacore-params`: it writes what a server would report, so that the verdict does not depend on this machine.
+//! A trial on a live pod: windows with and without the plan in turns, a verdict, and what follows
+//! from it. The test plays `albacore-params`: it writes what a server would report, so that the
+//! verdict does not depend on this machine.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -23,7 +24,7 @@ struct Figures {
 impl Figures {
     /// What the server answered since the last report, and the report.
     fn report(&mut self, pod: &Pod, is_pinned: bool, is_plan_good: bool) -> String {
-        // Many more requests without a good plan's counterpart: cpu time for a request follows latency.
+        // The side that is to win answers 20 times as many, and so wins in cpu time for each, too.
         match is_pinned == is_plan_good {
             true => self.fast += 10_000,
             false => self.slow += 500,
@@ -116,8 +117,8 @@ fn a_plan_that_helps_stays_in_force() {
     assert!(agent.stop().success());
 }
 
-/// The pod's address is this machine's, and a server listens there that sends a byte each half millisecond: whoever reads
-/// from it to the end never comes back.
+/// The pod's address is this machine's, and a server listens there that sends a byte each half
+/// millisecond: whoever reads from it to the end never comes back.
 #[test]
 fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
     const ADDRESS: &str = "127.61.7.1";
@@ -136,7 +137,8 @@ fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
     other.wait_until_pinned(2);
     wait("the trial runs", || reason(&rig, &pod).contains("trial: "));
 
-    // Whoever has taken over params writes as much as the pipe takes: no lines, long ones, and reports of this pod.
+    // Whoever has taken over params writes as much as the pipe takes: no lines, long ones, and
+    // reports of this pod.
     let stop = AtomicBool::new(false);
     let mut accepted = 0;
     std::thread::scope(|scope| {
@@ -158,7 +160,8 @@ fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
             written
         });
         let _stop = SetOnDrop(&stop);
-        // Meanwhile the loop turns: drift of another pod is repaired and reported, and the heartbeat is renewed.
+        // Meanwhile the loop turns: drift of another pod is repaired and reported, and the
+        // heartbeat is renewed.
         for _ in 0..3 {
             let beat = heartbeat(&agent.heartbeat);
             let thread = *other.threads().keys().next().unwrap();

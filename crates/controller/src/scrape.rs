@@ -107,9 +107,10 @@ impl States {
         }
     }
 
-    /// The servers that are to be asked now, marked as asked; forgets those that are gone. Those that answered last
-    /// time come first, then those that were asked longest ago: however many servers are silent or slow, they take turns
-    /// among themselves and keep nobody else waiting for more than one [`SCRAPE_TIME_MAX`].
+    /// The servers that are to be asked now, marked as asked; forgets those that are gone. Those
+    /// that answered last time come first, then those that were asked longest ago: however many
+    /// servers are silent or slow, they take turns among themselves and keep nobody else waiting
+    /// for more than one [`SCRAPE_TIME_MAX`].
     fn due(&self, servers: &[(Key, IpAddr)], room: usize, now: Instant) -> Vec<(Key, IpAddr)> {
         let mut known = self.lock();
         if known.len() > servers.len() {
@@ -185,7 +186,8 @@ fn address(pod: &Pod) -> Option<IpAddr> {
     is_running.then_some(ip)
 }
 
-/// The state of a server, all in all within [`SCRAPE_TIME_MAX`], whatever it sends and however slowly.
+/// The state of a server, all in all within [`SCRAPE_TIME_MAX`], whatever it sends and however
+/// slowly.
 async fn ask_in_time(address: SocketAddr) -> Result<ServerState, Silence> {
     tokio::time::timeout(SCRAPE_TIME_MAX, ask(address)).await?
 }

@@ -147,7 +147,8 @@ fn of_thread(report: &Report) -> Value {
                 "cause": cause.name(),
             }),
         ),
-        // The event's name is older than the knowledge that nobody can say who changed the mask: readers know it.
+        // The event's name is older than the knowledge that nobody can say who changed the mask:
+        // readers know it.
         Report::BackedOff {
             slot,
             tid,

@@ -1,8 +1,8 @@
 //! Reads lines out of a named pipe whose writers are not trusted, without ever waiting.
 //!
-//! Each call reads a bounded number of bytes; what has no end of line yet is kept up to the length of
-//! a line, and a longer line is passed over up to its end. So nothing that is written, and nothing
-//! that is not, takes time or memory beyond these bounds.
+//! Each call reads a bounded number of bytes; what has no end of line yet is kept up to the length
+//! of a line, and a longer line is passed over up to its end. So nothing that is written, and
+//! nothing that is not, takes time or memory beyond these bounds.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -36,9 +36,9 @@ pub struct FifoReader {
 }
 
 impl FifoReader {
-    /// Opens the pipe and makes it (mode 0622) if it is not there; to be called while no other thread makes files, as
-    /// the umask of the process is changed for that moment. Lines have at most
-    /// `line_bytes_max` bytes without their end.
+    /// Opens the pipe and makes it (mode 0622) if it is not there; to be called while no other
+    /// thread makes files, as the umask of the process is changed for that moment. Lines have at
+    /// most `line_bytes_max` bytes without their end.
     ///
     /// # Errors
     /// It cannot be made or opened, or something else than a pipe has its name.
@@ -112,8 +112,8 @@ impl FifoReader {
     }
 }
 
-/// Makes the pipe with its whole mode, of which the umask would take bits away. `chmod` afterwards would do as well, but
-/// the agent's seccomp profile forbids it: it changes files that are there.
+/// Makes the pipe with its whole mode, of which the umask would take bits away. `chmod` afterwards
+/// would do as well, but the agent's seccomp profile forbids it: it changes files that are there.
 fn make(path: &Path) -> Result<(), Errno> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

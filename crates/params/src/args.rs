@@ -15,7 +15,8 @@ pub(crate) struct Args {
     /// The pipe (FIFO) that the agent makes and writes; waited for if it is not there.
     #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
     pub(crate) feed: PathBuf,
-    /// The pipe (FIFO) that the agent makes and reads, for latencies that pods report. Default: reports are refused.
+    /// The pipe (FIFO) that the agent makes and reads, for latencies that pods report. Default:
+    /// reports are refused.
     #[arg(long, value_name = "PATH", env = "ALBACORE_REPORTS")]
     pub(crate) reports: Option<PathBuf>,
     /// Where to serve gRPC; a pod is known by the address that it connects from.

@@ -49,11 +49,14 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 4 << 10;
 /// How long open streams and answers may take to end after SIGTERM.
 pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Shortest time between two reports of one pod that are passed on: a server pauses 100 ms at least.
+/// Shortest time between two reports of one pod that are passed on: a server pauses 100 ms at
+/// least.
 pub(crate) const REPORT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Reports that wait for the pipe: one of each pod of a large node. More are dropped; the next one says all of it again.
+/// Reports that wait for the pipe: one of each pod of a large node. More are dropped; the next one
+/// says all of it again.
 pub(crate) const REPORTS_WAITING_MAX: usize = 128;
 
-/// How long a report waits for room in the pipe before it is dropped: the agent reads once a second at least.
+/// How long a report waits for room in the pipe before it is dropped: the agent reads once a second
+/// at least.
 pub(crate) const REPORT_WRITE_MAX: Duration = Duration::from_secs(2);

@@ -1,8 +1,8 @@
 //! Passes on the latencies that pods report, into a pipe that the agent reads.
 //!
-//! The agent makes the pipe, may come later than this program, and reads when it has time. A line is
-//! written whole or dropped: it fits what a pipe takes at once, and the next report of that pod says
-//! all of it again.
+//! The agent makes the pipe, may come later than this program, and reads when it has time. A line
+//! is written whole or dropped: it fits what a pipe takes at once, and the next report of that pod
+//! says all of it again.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -23,7 +23,8 @@ pub enum Control {
     },
     /// From now on this policy holds for a subject.
     SetPolicy(SubjectId, Policy),
-    /// Write the masks of a subject again that are left as they are because somebody else changed them.
+    /// Write the masks of a subject again that are left as they are because somebody else changed
+    /// them.
     RetryNow(SubjectId),
     /// Give the masks of a subject back and forget it.
     Remove {
@@ -141,7 +142,8 @@ impl Handle {
         self.send(Control::SetPolicy(subject, policy))
     }
 
-    /// Has the masks of a subject written again that are left as they are because somebody else changed them.
+    /// Has the masks of a subject written again that are left as they are because somebody else
+    /// changed them.
     ///
     /// # Errors
     /// As [`Handle::send`].

@@ -188,8 +188,8 @@ impl Placer {
         Ok(())
     }
 
-    /// Writes the masks of a subject again that are left as they are because somebody else changed them. Nothing, if
-    /// there is no such subject.
+    /// Writes the masks of a subject again that are left as they are because somebody else changed
+    /// them. Nothing, if there is no such subject.
     pub fn retry_now(&mut self, id: SubjectId) {
         if let Some(subject) = self.subjects.get_mut(&id) {
             subject.retry_now();

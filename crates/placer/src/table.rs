@@ -13,7 +13,8 @@ pub enum RowState {
     Verified,
     /// The mask was read and is not as planned.
     Drifted,
-    /// The mask is not as planned and left as it is for a while: somebody else changed it too often.
+    /// The mask is not as planned and left as it is for a while: somebody else changed it too
+    /// often.
     BackedOff,
     /// No thread fills the slot now.
     Missing,

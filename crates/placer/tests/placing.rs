@@ -224,7 +224,8 @@ fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
         .next()
     };
     let before = told(run);
-    // bound: REPAIRS_MAX changes within a minute, and one more; a slow machine takes longer and starts anew.
+    // bound: REPAIRS_MAX changes within a minute, and one more; a slow machine takes longer and
+    // starts anew.
     while told(run) == before {
         taskset(tid, &own_cpus());
         run.until("repaired or left alone", |run| {

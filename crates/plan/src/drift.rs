@@ -14,8 +14,8 @@ pub enum Cause {
     CpusetChange,
     /// A cpu came or went since the mask was verified, or the mask is empty because its cpu went.
     Hotplug,
-    /// Somebody else wrote the mask of a verified thread: a person, another tool, or the server itself. Which of them
-    /// the kernel does not tell.
+    /// Somebody else wrote the mask of a verified thread: a person, another tool, or the server
+    /// itself. Which of them the kernel does not tell.
     Foreign,
     /// The thread is new and has the whole cpuset.
     NewThread,

@@ -233,7 +233,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that somebody changed a mask that we wrote; how the thread is left alone from now on, if it is.
+    /// Notes that somebody changed a mask that we wrote; how the thread is left alone from now on,
+    /// if it is.
     pub(crate) fn note_change(&mut self, thread: ThreadId, at: Moment) -> Option<BackOff> {
         let back_off = self.changes.entry(thread).or_default().note(at)?;
         self.verified.remove(&thread);

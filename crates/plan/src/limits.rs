@@ -1,19 +1,21 @@
 //! Bounds of this crate, each with its reason.
 
-/// Foreign changes of one thread's mask that are repaired at once within [`CHANGES_WINDOW_MICROS`]; after the next one
-/// the thread is left as it is for a while: whoever writes a fourth time means it, or does it by a timer.
+/// Foreign changes of one thread's mask that are repaired at once within [`CHANGES_WINDOW_MICROS`];
+/// after the next one the thread is left as it is for a while: whoever writes a fourth time means
+/// it, or does it by a timer.
 pub const REPAIRS_MAX: u32 = 3;
 
-/// The time in which foreign changes count together, microseconds: one minute. A person with `taskset` is slower. So a
-/// thread is repaired 180 times an hour at most, whatever is done to it.
+/// The time in which foreign changes count together, microseconds: one minute. A person with
+/// `taskset` is slower. So a thread is repaired 180 times an hour at most, whatever is done to it.
 pub const CHANGES_WINDOW_MICROS: u64 = 60_000_000;
 
-/// The first pause in which a thread is left as it is, microseconds. Each try that does not last as long as the pause
-/// before it doubles the pause ...
+/// The first pause in which a thread is left as it is, microseconds. Each try that does not last as
+/// long as the pause before it doubles the pause ...
 pub const BACK_OFF_MICROS_MIN: u64 = 60_000_000;
 
-/// ... up to this, microseconds: one hour. A thread whose mask is changed back at once gets 9 writes in the first hour
-/// (its pin, 3 repairs, and tries after 1, 3, 7, 15 and 31 minutes), then one an hour.
+/// ... up to this, microseconds: one hour. A thread whose mask is changed back at once gets 9
+/// writes in the first hour (its pin, 3 repairs, and tries after 1, 3, 7, 15 and 31 minutes), then
+/// one an hour.
 pub const BACK_OFF_MICROS_MAX: u64 = 3_600_000_000;
 
 /// Depth to which wrappers (`sh`, `tini`, a launcher) around a pre-fork server are followed.

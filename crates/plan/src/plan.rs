@@ -216,8 +216,8 @@ impl Plan<Linted> {
         }
     }
 
-    /// Remembers that a step was done and another mask read back: somebody changed it in between. How the thread is
-    /// left alone from now on, if that was too often.
+    /// Remembers that a step was done and another mask read back: somebody changed it in between.
+    /// How the thread is left alone from now on, if that was too often.
     pub fn contradict(&mut self, step: &Step) -> Option<Note> {
         if step.kind == StepKind::GiveBack {
             return None;

@@ -3,10 +3,11 @@
 //! `settings.yaml`: what a server serves and how it batches, in the one file that the controller
 //! writes, a ConfigMap carries and the server reads and watches.
 //!
-//! [`feed`]: what the agent of a node tells `albacore-params`, line by line, and what that reports back.
+//! [`feed`]: what the agent of a node tells `albacore-params`, line by line, and what that reports
+//! back.
 //!
-//! Pure: text in, values out. A [`Settings`] that was read or checked is right in every field;
-//! what is wrong is an [`Invalid`] that names the field, the value and the way out.
+//! Pure: text in, values out. A [`Settings`] that was read or checked is right in every field; what
+//! is wrong is an [`Invalid`] that names the field, the value and the way out.
 //!
 //! ```yaml
 //! models:

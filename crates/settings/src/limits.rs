@@ -55,8 +55,8 @@ pub const FEED_PODS_MAX: usize = 1024;
 /// Longest text of metrics in a snapshot, in bytes as it is: encoded, it leaves room for the pods.
 pub const FEED_METRICS_BYTES_MAX: usize = 256 << 10;
 
-/// Longest line of a latency report, its end included: a pipe takes up to 4,096 bytes (PIPE_BUF) whole or not at all,
-/// so no line of a well-behaved writer is ever torn.
+/// Longest line of a latency report, its end included: a pipe takes up to 4,096 bytes (PIPE_BUF)
+/// whole or not at all, so no line of a well-behaved writer is ever torn.
 pub const REPORT_LINE_BYTES_MAX: usize = 2048;
 
 /// Most buckets of a latency report. Servers have 16; as many counts of 20 digits fit a line.

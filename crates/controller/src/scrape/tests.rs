@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// A server that gets a connection and answers it by `answer`, until that cannot be written any more.
+/// A server that gets a connection and answers it by `answer`, until that cannot be written any
+/// more.
 fn served(
     answer: impl Fn(&mut std::net::TcpStream) -> std::io::Result<()> + Send + 'static,
 ) -> Server {

@@ -217,7 +217,8 @@ fn each_way_to_drift_has_its_cause() {
     assert_eq!(causes(&world.run()), [Cause::Hotplug]);
     assert_eq!(world.mask(thread), planned);
     world.observation.at.0 += SETTLING_MICROS;
-    // Two threads of one worker at once: whether the worker or `taskset --all-tasks` did it, nobody knows.
+    // Two threads of one worker at once: whether the worker or `taskset --all-tasks` did it, nobody
+    // knows.
     for rank in [0, 3] {
         let thread = world.in_slot(0, rank);
         world.thread_mut(thread).mask = set("0-7");
@@ -336,8 +337,8 @@ fn a_slow_hand_is_repaired_for_ever() {
     }
 }
 
-/// Writes to a thread within each of four hours. Its mask is changed when `insist` says so of the seconds since the last
-/// write; it is looked at each second.
+/// Writes to a thread within each of four hours. Its mask is changed when `insist` says so of the
+/// seconds since the last write; it is looked at each second.
 fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
     let mut world = named(1, 2);
     world.observation.at = Moment(0);

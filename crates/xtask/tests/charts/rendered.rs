@@ -169,7 +169,8 @@ fn the_agents_pod_reaches_the_api_server_and_is_reached_on_the_ports_of_params()
         let pods_of_ours = json!([{"namespaceSelector": {}, "podSelector": {"matchExpressions": [
             {"key": "albacore.dev/deployment", "operator": "Exists"}]}}]);
         assert_eq!(of_params, &pods_of_ours);
-        // Both names are ports of params; the agent beside it has none, and the pod is not in the node's network.
+        // Both names are ports of params; the agent beside it has none, and the pod is not in the
+        // node's network.
         let pod = &daemon_set["spec"]["template"]["spec"];
         assert!(pod["hostNetwork"].is_null(), "{pod}");
         let containers = pod["containers"].as_array().unwrap();
@@ -182,7 +183,8 @@ fn the_agents_pod_reaches_the_api_server_and_is_reached_on_the_ports_of_params()
             };
             assert_eq!(names, wanted);
         }
-        // params reads one pipe and writes the other; it can make, remove and rename nothing beside them.
+        // params reads one pipe and writes the other; it can make, remove and rename nothing beside
+        // them.
         let mounts = &containers[1]["volumeMounts"];
         let only = json!([{"name": "feed", "mountPath": "/run/albacore", "readOnly": true}]);
         assert_eq!(mounts, &only);

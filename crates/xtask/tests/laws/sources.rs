@@ -263,7 +263,8 @@ fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Offence
             let name = name
                 .copied()
                 .or(line.contains("tokio::net").then_some("tokio::net"));
-            // A function of its own may be called so; what connects is a method of a socket or a system call.
+            // A function of its own may be called so; what connects is a method of a socket or a
+            // system call.
             let is_call = line.contains("socket::connect") || line.contains("libc::connect");
             if let Some(name) = name.or(is_call.then_some("connect")) {
                 let what = format!(
