@@ -89,8 +89,10 @@ pub enum ErrorClass {
     Conflict,
     /// The object, its namespace or its kind is not there.
     NotFound,
-    /// This process may not do that: somebody has to permit it.
+    /// It is not permitted (rights, quotas, policies): somebody has to permit it.
     Forbidden,
+    /// The API server does not know a kind yet, because its definition was installed a moment ago.
+    KindUnknown,
     /// Too many requests: not before this time.
     Throttled(Duration),
     /// It passes.
@@ -121,6 +123,14 @@ impl ClusterError {
     /// The error and what is under it, as one text, for logs and conditions.
     pub fn text(&self) -> String {
         with_causes(self)
+    }
+
+    /// HTTP code and message of the API server's answer; `None` if it did not answer.
+    pub fn answer(&self) -> Option<(u16, &str)> {
+        match self {
+            Self::Refused { status, .. } => Some((status.code, &status.message)),
+            _ => None,
+        }
     }
 
     /// Fields that the API server named as wrong, e.g. `spec.template.spec.containers[0].image`; empty if it named none.
@@ -156,6 +166,10 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 /// nothing is wrong with the API server.
 const MISFIT: &str = "failed to create typed patch object";
 
+/// What the admission plugin OwnerReferencesPermissionEnforcement says (with 403) of owners whose kind
+/// it has not discovered yet: it looks for new kinds every 30 s.
+const UNMAPPED: &str = "cannot find RESTMapping";
+
 fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
     match status.code {
         500 if status.message.starts_with(MISFIT) => ErrorClass::Invalid,
@@ -164,6 +178,7 @@ fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
         400 | 413 | 422 => ErrorClass::Invalid,
         409 => ErrorClass::Conflict,
         404 => ErrorClass::NotFound,
+        403 if status.message.contains(UNMAPPED) => ErrorClass::KindUnknown,
         401 | 403 => ErrorClass::Forbidden,
         429 => ErrorClass::Throttled(retry_after),
         408 | 410 | 500..=599 => ErrorClass::Transient,

@@ -49,11 +49,17 @@ pub(crate) const RETRY_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// ... and the longest.
 pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// First pause after an answer that only a human can change (rights, quotas) ...
-pub(crate) const FORBIDDEN_PAUSE_MIN: Duration = Duration::from_secs(5);
+/// First pause after an answer that only a human can change (rights, quotas, policies) ...
+pub(crate) const FORBIDDEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// ... and the longest.
-pub(crate) const FORBIDDEN_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// ... and the longest: nobody tells when it was changed, and a thousand refused objects are 17 requests a second.
+pub(crate) const FORBIDDEN_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The longest pause while the API server does not know a kind yet, with jitter below a second ...
+pub(crate) const KIND_UNKNOWN_PAUSE_MAX: Duration = Duration::from_millis(600);
+
+/// ... for so many tries, about a minute.
+pub(crate) const KIND_UNKNOWN_TRIES: u32 = 90;
 
 /// How long a lease is good for: client-go's default for controllers.
 pub(crate) const LEASE_TIME: Duration = Duration::from_secs(15);

@@ -70,6 +70,23 @@ impl Cluster {
         }
     }
 
+    /// At most `most` objects of a kind in `namespace` with these fields (a selector, e.g. `regarding.uid=a`).
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub async fn list_some(
+        &self,
+        kind: &ApiResource,
+        namespace: &str,
+        fields: &str,
+        most: u32,
+    ) -> Result<Vec<DynamicObject>, ClusterError> {
+        let page = ListParams::default().fields(fields).limit(most);
+        let list = self.api(kind, namespace).list(&page).await;
+        let list = list.map_err(|error| self.explain(&format!("list {}", kind.plural), error))?;
+        Ok(list.items)
+    }
+
     /// Makes our fields of an object so: creates it, or changes what differs. Fields of others stay as they are; fields
     /// that we applied before and that are not in `object` any more are removed. With `metadata.uid` in `object`, only
     /// that very object is changed (else: Conflict), and none is created.

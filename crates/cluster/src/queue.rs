@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use crate::jitter::{backoff, spread};
 use crate::limits::{
-    DRAIN_TIME_MAX, FORBIDDEN_PAUSE_MAX, FORBIDDEN_PAUSE_MIN, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+    DRAIN_TIME_MAX, FORBIDDEN_PAUSE_MAX, FORBIDDEN_PAUSE_MIN, KIND_UNKNOWN_PAUSE_MAX,
+    KIND_UNKNOWN_TRIES, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
 };
 use crate::metrics::{Metrics, Named};
 use crate::{ErrorClass, Shutdown};
@@ -43,9 +44,14 @@ impl Outcome {
             Self::Failed(ErrorClass::Forbidden) => {
                 Some(backoff(FORBIDDEN_PAUSE_MIN, FORBIDDEN_PAUSE_MAX, times))
             }
+            // New kinds are known within half a minute; after that something else is wrong.
+            Self::Failed(ErrorClass::KindUnknown) if times < KIND_UNKNOWN_TRIES => {
+                Some(backoff(RETRY_PAUSE_MIN, KIND_UNKNOWN_PAUSE_MAX, times))
+            }
             Self::Failed(
                 ErrorClass::Conflict
                 | ErrorClass::NotFound
+                | ErrorClass::KindUnknown
                 | ErrorClass::Transient
                 | ErrorClass::Bug,
             ) => Some(backoff(RETRY_PAUSE_MIN, RETRY_PAUSE_MAX, times)),

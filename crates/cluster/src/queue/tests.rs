@@ -80,7 +80,15 @@ async fn failures_wait_as_their_class_says() {
         assert!((60.0..=90.0).contains(&last.as_secs_f64()), "{last:?}");
     }
     let forbidden = pause_after(ErrorClass::Forbidden, 1).unwrap();
-    assert!((5.0..=7.5).contains(&forbidden.as_secs_f64()));
+    assert!((1.0..=1.5).contains(&forbidden.as_secs_f64()));
+    let forbidden = pause_after(ErrorClass::Forbidden, 20).unwrap();
+    assert!((60.0..=90.0).contains(&forbidden.as_secs_f64()));
+    for times in [1, 5, 20, 90] {
+        let unknown = pause_after(ErrorClass::KindUnknown, times).unwrap();
+        assert!(unknown.as_secs_f64() < 1.0, "{times}: {unknown:?}");
+    }
+    let unknown = pause_after(ErrorClass::KindUnknown, 91).unwrap();
+    assert!((60.0..=90.0).contains(&unknown.as_secs_f64()));
 }
 
 #[tokio::test]
