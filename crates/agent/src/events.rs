@@ -11,7 +11,6 @@ use crate::facts::{Facts, PodFacts};
 use crate::journal::Story;
 use crate::limits::{MISSING_TIME, THROTTLED_SHARE};
 use crate::locate::Absence;
-use crate::status::cause_word;
 use crate::trial::NO_FIGURES;
 
 /// What was told of one pod.
@@ -122,7 +121,7 @@ impl Known {
         let foreign = more(|s| s.foreign);
         let drifts = more(|s| s.drifts).saturating_sub(foreign);
         if drifts > 0 {
-            let cause = story.cause.map_or("Unknown", cause_word);
+            let cause = story.cause.unwrap_or_default().name();
             let note = format!("{} found changed: {cause}", counted(drifts, "mask"));
             told.push(warning("PlacementDrifted", "Verify", note));
         }

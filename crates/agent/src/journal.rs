@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use albacore_api::DriftCause;
 use albacore_placer::{Report, SubjectId};
 use albacore_plan::{BackOff, Cause, Moment};
 use albacore_topology::CpuSet;
@@ -20,7 +21,9 @@ pub(crate) struct Story {
     /// Masks that were as planned and then were not.
     pub(crate) drifts: u64,
     /// Why the last of them.
-    pub(crate) cause: Option<Cause>,
+    pub(crate) cause: Option<DriftCause>,
+    /// Worker processes that replaced another one.
+    pub(crate) respawns: u64,
     /// Masks that somebody else wrote over ours.
     pub(crate) foreign: u64,
     /// How often a thread was left as it was for a while, because somebody else changed its mask
@@ -125,6 +128,9 @@ impl Journal {
                 story.back_offs += 1;
                 story.back_off = Some(LeftAlone::of(back_off, story.back_off.as_ref(), now));
             }
+            Report::WorkerBorn {
+                subject, respawns, ..
+            } => self.story(*subject).respawns += u64::from(*respawns > 0),
             Report::StepFailed {
                 subject, reason, ..
             } => {
@@ -144,15 +150,13 @@ impl Journal {
     }
 
     fn take_drift(&mut self, subject: SubjectId, cause: Cause) {
+        let Some(told) = drift_cause(cause) else {
+            return;
+        };
         let story = self.story(subject);
-        match cause {
-            // Births have their own figures, and a new plan is nobody's drift.
-            Cause::NewThread | Cause::Inherited | Cause::Policy => return,
-            Cause::Foreign => story.foreign += 1,
-            Cause::CpusetChange | Cause::Hotplug | Cause::Unknown => {}
-        }
+        story.foreign += u64::from(cause == Cause::Foreign);
         story.drifts += 1;
-        story.cause = Some(cause);
+        story.cause = Some(told);
         self.drifts += 1;
     }
 
@@ -165,6 +169,18 @@ impl Journal {
         self.stories.remove(&subject);
         self.gone.retain(|gone| *gone != subject);
     }
+}
+
+/// The cause of a drift in the words of the API; `None` of what is no drift: births have their own
+/// figures, and a new plan is nobody's doing.
+pub(crate) fn drift_cause(cause: Cause) -> Option<DriftCause> {
+    Some(match cause {
+        Cause::NewThread | Cause::Inherited | Cause::Policy => return None,
+        Cause::CpusetChange => DriftCause::CpusetChange,
+        Cause::Hotplug => DriftCause::Hotplug,
+        Cause::Foreign => DriftCause::ForeignWrite,
+        Cause::Unknown => DriftCause::Unknown,
+    })
 }
 
 fn bucket(micros: u64) -> usize {
@@ -211,7 +227,7 @@ mod tests {
         journal.take(&drift(7, Cause::CpusetChange), now);
         let story = &journal.stories[&subject];
         assert_eq!((story.drifts, story.foreign), (2, 1));
-        assert_eq!(story.cause, Some(Cause::CpusetChange));
+        assert_eq!(story.cause, Some(DriftCause::CpusetChange));
         journal.take(&Report::SubjectGone { subject }, now);
         assert_eq!(journal.gone, [subject]);
         journal.forget(subject);
@@ -248,6 +264,37 @@ mod tests {
         assert_eq!(left(1000, 4, 60), (1, 4, 3, 1060));
         assert_eq!(left(1001, 4, 60), (2, 4, 3, 1060), "the other thread");
         assert_eq!(left(1060, 5, 120), (3, 5, 3, 1180));
+    }
+
+    #[test]
+    fn the_causes_that_the_api_documents_are_those_that_occur() {
+        let causes = [
+            Cause::CpusetChange,
+            Cause::Hotplug,
+            Cause::Foreign,
+            Cause::NewThread,
+            Cause::Inherited,
+            Cause::Policy,
+            Cause::Unknown,
+        ];
+        let told: Vec<DriftCause> = causes.into_iter().filter_map(drift_cause).collect();
+        assert_eq!(told, DriftCause::ALL);
+    }
+
+    #[test]
+    fn only_a_worker_that_replaces_another_counts_as_respawn() {
+        let mut journal = Journal::default();
+        let subject = SubjectId(7);
+        for respawns in [0, 1, 2] {
+            let report = Report::WorkerBorn {
+                subject,
+                worker: albacore_mapping::WorkerIndex(0),
+                pid: Pid(1),
+                respawns,
+            };
+            journal.take(&report, Timestamp::from_second(0).unwrap());
+        }
+        assert_eq!(journal.stories[&subject].respawns, 2);
     }
 
     #[test]

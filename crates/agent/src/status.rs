@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use albacore_api::{BirthBucket, Drift, NodePlacementStatus, PodPlacement};
-use albacore_plan::Cause;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::facts::{Facts, PodFacts};
@@ -77,23 +76,11 @@ impl Reporter {
             since: self.since.get(&pod.wish.pod.uid).map(|(_, at)| at.clone()),
             drift: pod.story.cause.map(|cause| Drift {
                 count: count(pod.story.drifts),
-                cause: cause_word(cause).to_owned(),
+                cause,
             }),
+            respawns: count(pod.story.respawns),
             reason: pod.reason().map(|reason| cut(&reason, REASON_BYTES_MAX)),
         }
-    }
-}
-
-/// The cause in the words of the API.
-pub(crate) fn cause_word(cause: Cause) -> &'static str {
-    match cause {
-        Cause::CpusetChange => "CpusetChange",
-        Cause::Hotplug => "Hotplug",
-        Cause::Foreign => "ForeignWrite",
-        Cause::NewThread => "NewThread",
-        Cause::Inherited => "Inherited",
-        Cause::Policy => "Policy",
-        Cause::Unknown => "Unknown",
     }
 }
 
@@ -237,7 +224,7 @@ fn fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
         |entry, pod| entry.pod = name(pod, NAME_BYTES_TIGHT),
         |entry, _| entry.cpuset = None,
         |entry, _| entry.plan = None,
-        |entry, _| entry.drift = None,
+        |entry, _| (entry.drift, entry.respawns) = (None, 0),
         |entry, _| entry.reason = entry.reason.take().map(|_| "see agent dump".to_owned()),
         |entry, pod| entry.pod = name(pod, pod.wish.pod.uid.len() + 1),
     ];

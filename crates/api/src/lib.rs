@@ -11,9 +11,11 @@ pub mod limits;
 mod node_placement;
 mod notices;
 mod one_machine;
+mod pod_problem;
 mod policy;
 mod quantity;
 mod read;
+mod remedy;
 mod rules;
 mod schema;
 mod server_image;
@@ -31,14 +33,16 @@ pub use deployment::{
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use node_placement::{
-    BirthBucket, Drift, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
+    BirthBucket, Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
 };
 pub use one_machine::{
     ModelFile, ModelSource, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings,
     for_one_machine,
 };
+pub use pod_problem::PodProblem;
 pub use policy::policy_of;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
+pub use remedy::remedy_of;
 pub use rules::{SERVER_CONTAINER, validate};
 pub use schema::{inference_deployment_crd, node_placement_crd};
 pub use server_image::{SERVER_IMAGE_ANNOTATION, server_image_of};

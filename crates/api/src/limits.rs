@@ -75,3 +75,7 @@ pub const TRIAL_PAIRS_MAX: u16 = 64;
 
 /// Shortest window of a trial: the masks of a large pod take some milliseconds to write, caches longer to fill.
 pub const TRIAL_WINDOW_MICROS_MIN: u64 = 1_000_000;
+
+/// Longest text of a scheduler or kubelet that is repeated, in characters: a condition has room for
+/// it, the names around it and the remedy.
+pub const POD_MESSAGE_CHARS_MAX: usize = 400;

@@ -124,6 +124,9 @@ pub struct PodPlacement {
     /// The last drift, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
+    /// Worker processes that replaced another one, since the agent first saw the pod.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub respawns: i64,
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -131,6 +134,11 @@ pub struct PodPlacement {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(count: &i64) -> bool {
+    *count == 0
 }
 
 /// What stands between the beginning of a pod's name and its uid; no name holds it.
@@ -174,8 +182,46 @@ impl PodPlacement {
 pub struct Drift {
     /// How many, since the agent first saw the pod.
     pub count: i64,
-    /// Of the last one: `CpusetChange`, `Respawn`, `NewThread`, `ForeignWrite`, `Hotplug`.
-    pub cause: String,
+    /// Of the last one.
+    pub cause: DriftCause,
+}
+
+/// Why masks that were as planned were found otherwise. The masks of new threads and of new plans
+/// are no drift.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum DriftCause {
+    /// The cpuset of the container changed.
+    CpusetChange,
+    /// A cpu of the node came or went.
+    Hotplug,
+    /// Another program, or the process itself, wrote the mask of a thread: the kernel does not tell
+    /// who.
+    // What agents of version 0.1 wrote.
+    #[serde(alias = "SelfPin")]
+    ForeignWrite,
+    /// None of the others explains it.
+    #[default]
+    Unknown,
+}
+
+impl DriftCause {
+    /// Every cause.
+    pub const ALL: [Self; 4] = [
+        Self::CpusetChange,
+        Self::Hotplug,
+        Self::ForeignWrite,
+        Self::Unknown,
+    ];
+
+    /// The cause as the API writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CpusetChange => "CpusetChange",
+            Self::Hotplug => "Hotplug",
+            Self::ForeignWrite => "ForeignWrite",
+            Self::Unknown => "Unknown",
+        }
+    }
 }
 
 /// Whether a pod shares its cpus.

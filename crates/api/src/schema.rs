@@ -16,7 +16,7 @@ use crate::deployment::{
     BatchingPolicy, Enforcement, InferenceDeployment, MainThread, Mode, PlacementPolicy,
 };
 use crate::iterations;
-use crate::node_placement::{self, Isolation};
+use crate::node_placement::{self, DriftCause, Isolation};
 use crate::quantity;
 use crate::rules::RULES;
 
@@ -65,11 +65,13 @@ pub fn node_placement_crd() -> Value {
     let mut crd = node_placement::definition();
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     make_fit(schema);
-    let isolation = &mut schema["properties"]["status"]["properties"]["pods"]["items"];
-    describe(
-        &mut isolation["properties"]["isolation"],
-        &schema_for!(Isolation).to_value(),
-    );
+    let pod = &mut schema["properties"]["status"]["properties"]["pods"]["items"];
+    for (path, values) in [
+        ("isolation", schema_for!(Isolation)),
+        ("drift.cause", schema_for!(DriftCause)),
+    ] {
+        describe(at(pod, path), &values.to_value());
+    }
     crd
 }
 

@@ -13,7 +13,7 @@ pub struct InferenceDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Available, Progressing, ModelLoaded, Placed and SLOMet; Reconciling, Stalled and
-    /// UpgradePending only while true.
+    /// UpgradePending and WorkersRespawning only while true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -72,7 +72,7 @@ pub struct InferenceDeploymentStatus {
 }
 
 /// Worker processes of all pods.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerCounts {
     /// Pods that exist x workers per pod.
@@ -83,6 +83,14 @@ pub struct WorkerCounts {
     pub placed: i32,
     /// With each thread read back on its planned cpu, as their nodes say.
     pub verified: i32,
+    /// Worker processes that ended and were replaced, in the pods that exist, since their servers
+    /// started.
+    #[serde(default)]
+    pub respawns: i64,
+    /// Pod and cause of a worker that ended lately: as its built-in server says, or as the node of a
+    /// server of the user's own sees. Absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_cause: Option<String>,
 }
 
 /// A model, as the pods see it.

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use albacore_api::{
-    BirthBucket, Drift, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
+    BirthBucket, Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
 };
 use albacore_testbed::{ControlPlane, Options};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -35,11 +35,12 @@ fn full() -> NodePlacement {
     troubled.since = Some(time());
     troubled.drift = Some(Drift {
         count: 3,
-        cause: "CpusetChange".to_owned(),
+        cause: DriftCause::CpusetChange,
     });
     troubled.reason = Some("found 3 of 4 workers".to_owned());
     troubled.quota_threads = Some(2);
     troubled.observed = true;
+    troubled.respawns = 31;
     NodePlacement {
         api_version: "albacore.dev/v1alpha1".to_owned(),
         kind: "NodePlacement".to_owned(),

@@ -1,5 +1,5 @@
 //! The CustomResourceDefinition: fit for the API server, in step with the types, worth explaining.
-use albacore_api::{inference_deployment_crd, read_deployment};
+use albacore_api::{DriftCause, inference_deployment_crd, node_placement_crd, read_deployment};
 use serde_json::{Value, json};
 
 fn openapi(crd: &Value) -> &Value {
@@ -179,5 +179,24 @@ fn the_types_fill_in_what_the_api_server_fills_in() {
         let read = read_deployment(&object.to_string(), "m.yaml").unwrap();
         with_defaults(openapi(&crd), &mut object);
         assert_eq!(serde_json::to_value(&read).unwrap(), object);
+    }
+}
+
+#[test]
+fn every_cause_of_a_drift_is_documented_and_no_other() {
+    let crd = node_placement_crd();
+    let pod = &openapi(&crd)["properties"]["status"]["properties"]["pods"]["items"];
+    let cause = &pod["properties"]["drift"]["properties"]["cause"];
+    let names = DriftCause::ALL.map(DriftCause::name);
+    assert_eq!(cause["enum"], json!(names));
+    let text = cause["description"].as_str().unwrap_or_default();
+    let described: Vec<&str> = text
+        .split("\n\n")
+        .skip(1)
+        .filter_map(|part| Some(part.split_once(": ")?.0))
+        .collect();
+    assert_eq!(described, names);
+    for (cause, name) in DriftCause::ALL.into_iter().zip(names) {
+        assert_eq!(serde_json::to_value(cause).ok(), Some(json!(name)));
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use albacore_api::DriftCause;
 use albacore_cluster::Key;
 use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
 use albacore_placer::{Row, RowState, SubjectId};
-use albacore_plan::{Cause, Enforcement, MainThread, Placement, Policy, Source};
+use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
 
 use super::*;
 use crate::facts::{Health, Strain};
@@ -119,7 +120,7 @@ fn a_pod_is_told_verified_once_and_again_after_it_was_not() {
     assert!(look.at(&facts(&pod), 1).is_empty());
     pod.rows[0].state = RowState::Drifted;
     pod.story.drifts = 1;
-    pod.story.cause = Some(Cause::CpusetChange);
+    pod.story.cause = Some(DriftCause::CpusetChange);
     assert_eq!(look.at(&facts(&pod), 2), ["PlacementDrifted"]);
     pod.rows[0].state = RowState::Verified;
     assert_eq!(look.at(&facts(&pod), 3), ["PlacementVerified"]);

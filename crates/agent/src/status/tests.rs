@@ -1,5 +1,6 @@
 //! Laws of the report: its size, its times, what it says of whom.
 
+use albacore_api::DriftCause;
 use albacore_cluster::Key;
 use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
@@ -298,7 +299,7 @@ proptest! {
             pod.wish.pod.key.namespace = namespace;
             pod.wish.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
             pod.state = Some(state(quota));
-            pod.story.cause = Some(Cause::CpusetChange);
+            pod.story.cause = Some(DriftCause::CpusetChange);
             pod.story.drifts = drifts.unsigned_abs();
             pod.story.failure = Some(failure);
             // A cpuset with holes prints long.

@@ -1,0 +1,188 @@
+//! Why a pod does not serve, as the scheduler and the kubelet say in its status and its events. Pure.
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
+use k8s_openapi::api::events::v1::Event;
+
+use crate::limits::POD_MESSAGE_CHARS_MAX;
+
+/// What the kubelet writes while nothing is wrong.
+const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+const CRASH_LOOP: &str = "CrashLoopBackOff";
+const OUT_OF_MEMORY: &str = "OOMKilled";
+
+/// What keeps a pod from serving.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PodProblem {
+    /// The container concerned; `None`: the pod as a whole.
+    pub container: Option<String>,
+    /// The reason in the words of Kubernetes, e.g. `Unschedulable`, `ImagePullBackOff`,
+    /// `OOMKilled`. The same while the same thing is wrong, although the kubelet alternates between
+    /// `ErrImagePull` and `ImagePullBackOff`, and between a container's end and its back-off.
+    pub reason: String,
+    /// What the scheduler or the kubelet says, at most [`POD_MESSAGE_CHARS_MAX`] characters.
+    pub message: String,
+}
+
+impl fmt::Display for PodProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(container) = &self.container {
+            write!(f, "container {container}: ")?;
+        }
+        f.write_str(&self.reason)?;
+        match self.message.as_str() {
+            "" => Ok(()),
+            message => write!(f, ": {message}"),
+        }
+    }
+}
+
+impl PodProblem {
+    fn new(container: Option<&str>, reason: &str, message: &str) -> Self {
+        Self {
+            container: container.map(str::to_owned),
+            reason: reason.to_owned(),
+            message: short(message),
+        }
+    }
+
+    /// What the status of `pod` says against it; `None` if it is ready, ends, starts as usual, or
+    /// if its status names no cause (what a volume lacks and why a probe failed is in events only).
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let status = pod.status.as_ref()?;
+        let conditions = status.conditions.as_deref().unwrap_or_default();
+        let is = |kind: &str, value: &str| {
+            let mut conditions = conditions.iter();
+            conditions.find(|c| c.type_ == kind && c.status == value)
+        };
+        if pod.metadata.deletion_timestamp.is_some() || is("Ready", "True").is_some() {
+            return None;
+        }
+        if let Some(told) = is("PodScheduled", "False") {
+            let reason = told.reason.as_deref().unwrap_or("Unschedulable");
+            let message = told.message.as_deref().unwrap_or_default();
+            return Some(Self::new(None, reason, message));
+        }
+        // Init containers run first, so theirs is the cause.
+        let init = status.init_container_statuses.iter().flatten();
+        let init = init.map(|status| (status, true));
+        let main = status.container_statuses.iter().flatten();
+        let main = main.map(|status| (status, false));
+        let mut containers = init.chain(main);
+        let of_container = containers.find_map(|(status, is_init)| of_container(status, is_init));
+        let has_failed = status.phase.as_deref() == Some("Failed");
+        let of_pod = || {
+            let reason = status.reason.as_deref().unwrap_or("PodFailed");
+            let message = status.message.as_deref().unwrap_or_default();
+            has_failed.then(|| Self::new(None, reason, message))
+        };
+        // A pod that the kubelet evicted or did not admit says so itself.
+        match status.reason {
+            Some(_) => of_pod().or(of_container),
+            None => of_container.or_else(of_pod),
+        }
+    }
+
+    /// What the newest warning among the events of a pod says; `None` without one.
+    pub fn of_events(events: &[Event]) -> Option<Self> {
+        let warnings = events
+            .iter()
+            .filter(|event| event.type_.as_deref() == Some("Warning"));
+        // Of the same moment the last by name, so that equal input gives equal output.
+        let newest = warnings.max_by_key(|event| (time_of(event), &event.metadata.name))?;
+        let path = newest.regarding.as_ref().and_then(|r| r.field_path.clone());
+        let path = path.unwrap_or_default();
+        let name = path.split_once('{').map(|(_, name)| name);
+        let container = name.and_then(|name| name.strip_suffix('}'));
+        let reason = newest.reason.as_deref().unwrap_or("Warning");
+        let message = newest.note.as_deref().unwrap_or_default();
+        Some(Self::new(container, reason, message))
+    }
+}
+
+/// When an event was seen last.
+fn time_of(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
+    let series = event.series.as_ref().map(|s| s.last_observed_time.0);
+    let old = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
+    let first = event.event_time.as_ref().map(|time| time.0);
+    series.or(old).or(first)
+}
+
+fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
+    let ended = ended(status.last_state.as_ref());
+    let problem =
+        |reason: &str, message: &str| Some(PodProblem::new(Some(&status.name), reason, message));
+    let state = status.state.as_ref()?;
+    if let Some(waiting) = &state.waiting {
+        let reason = waiting.reason.as_deref().unwrap_or("Waiting");
+        let message = waiting.message.as_deref().unwrap_or_default();
+        return match reason {
+            reason if NORMAL_WAITS.contains(&reason) => None,
+            CRASH_LOOP => {
+                let ended = ended.map(|ended| in_words(ended, status.restart_count));
+                let message = format!("{message}; {}", ended.unwrap_or_default());
+                let message = message.trim_end_matches("; ");
+                problem(crash_reason(status), message)
+            }
+            "ErrImagePull" => problem("ImagePullBackOff", message),
+            reason => problem(reason, message),
+        };
+    }
+    if let Some(terminated) = &state.terminated {
+        let is_done = is_init && terminated.exit_code == 0;
+        let message = in_words(terminated, status.restart_count);
+        return match terminated.reason.as_deref() {
+            _ if is_done => None,
+            Some(OUT_OF_MEMORY) => problem(OUT_OF_MEMORY, &message),
+            _ if status.restart_count > 0 => problem(CRASH_LOOP, &message),
+            reason => problem(reason.unwrap_or("Error"), &message),
+        };
+    }
+    // It runs again after it ended, and has not started completely since.
+    let ended = ended.filter(|_| status.restart_count > 0 && status.started != Some(true))?;
+    problem(crash_reason(status), &in_words(ended, status.restart_count))
+}
+
+fn ended(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
+    state?.terminated.as_ref()
+}
+
+/// What the ends of a container that is started again and again are called.
+fn crash_reason(status: &ContainerStatus) -> &'static str {
+    let reason = ended(status.last_state.as_ref()).and_then(|ended| ended.reason.as_deref());
+    match reason {
+        Some(OUT_OF_MEMORY) => OUT_OF_MEMORY,
+        _ => CRASH_LOOP,
+    }
+}
+
+fn in_words(ended: &ContainerStateTerminated, restarts: i32) -> String {
+    let reason = ended.reason.as_deref().unwrap_or("Error");
+    let mut text = format!("ended with exit code {} ({reason})", ended.exit_code);
+    if restarts > 0 {
+        text.push_str(&format!(", restarts: {restarts}"));
+    }
+    if let Some(message) = ended.message.as_deref().map(str::trim) {
+        text.push_str(&format!(": {message}"));
+    }
+    text
+}
+
+/// On one line and not too long.
+fn short(text: &str) -> String {
+    let text = text.replace(|c: char| c.is_control(), " ");
+    match text.char_indices().nth(POD_MESSAGE_CHARS_MAX) {
+        None => text,
+        Some((end, _)) => {
+            let end = text[..end]
+                .char_indices()
+                .next_back()
+                .map_or(0, |(at, _)| at);
+            format!("{}…", &text[..end])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
