@@ -23,6 +23,8 @@ pub(super) struct Counters {
     /// By worker, as far as they were counted.
     pub(super) workers: Vec<WorkerStats>,
     pub(super) worker_restarts_total: u64,
+    /// How the last of those ended.
+    pub(super) worker_last_end: Option<String>,
     pub(super) worker_hangs_total: u64,
     pub(super) replayed_batches_total: u64,
     /// Moving average of the time that a row takes on one worker, dispatch to done.
@@ -37,6 +39,7 @@ impl Counters {
             window: ServerWindow::new(),
             workers: Vec::new(),
             worker_restarts_total: 0,
+            worker_last_end: None,
             worker_hangs_total: 0,
             replayed_batches_total: 0,
             nanos_per_row: 0,

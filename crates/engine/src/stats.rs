@@ -142,6 +142,8 @@ pub struct Stats {
     pub each_worker: Vec<WorkerStats>,
     /// Workers started again after a death.
     pub worker_restarts_total: u64,
+    /// How the last of those ended; `None` if none did.
+    pub worker_last_end: Option<String>,
     /// Workers that were ended because they hung.
     pub worker_hangs_total: u64,
     /// Batches run again because their worker died.

@@ -235,6 +235,7 @@ impl Supervisor {
             let is_stopping = state.phase >= Phase::Stopping;
             if !is_stopping {
                 state.counters.restarted(index);
+                state.counters.worker_last_end = Some(ended.clone());
             }
             (failures, ended, is_stopping)
         });

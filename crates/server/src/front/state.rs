@@ -14,9 +14,13 @@ use albacore_engine::{Engine, Kernels, ModelStats, Outcomes, Rules, kind_name};
 /// This server.
 #[derive(Debug, Serialize)]
 pub(super) struct State {
-    /// Of the settings in force; absent without a settings file.
+    /// Of the file of the settings in force; absent without a settings file.
     #[serde(skip_serializing_if = "Option::is_none")]
     settings_sha256: Option<String>,
+    /// Of the settings as they are in force, written as the controller writes them: what the params
+    /// stream told wins over the file. Absent without a settings file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_force_sha256: Option<String>,
     /// Why the file that is there is not in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     settings_error: Option<String>,
@@ -44,6 +48,11 @@ pub(super) struct State {
 struct Workers {
     wanted: usize,
     alive: usize,
+    /// Workers started again after a death, since the server started.
+    restarts: u64,
+    /// How the last of them ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_end: Option<String>,
 }
 
 /// The rules in force.
@@ -124,13 +133,17 @@ pub(super) fn describe(
     let load = &stats.load;
     let outcomes = load.outcomes;
     let millis = |nanos: f64| nanos / 1e6;
+    let in_force_sha256 = in_force(&posted, link.as_ref());
     let models = posted.models.into_iter();
     State {
+        in_force_sha256,
         settings_sha256: posted.settings_sha256.map(|digest| digest.to_string()),
         settings_error: posted.settings_error,
         workers: Workers {
             wanted: stats.workers,
             alive: stats.workers_ready,
+            restarts: stats.worker_restarts_total,
+            last_end: stats.worker_last_end.clone(),
         },
         threads: stats.threads,
         batching: batching(rules),
@@ -159,6 +172,15 @@ pub(super) fn describe(
         requests: requests(outcomes),
         requests_newest: requests(load.newest),
     }
+}
+
+fn in_force(posted: &Posted, link: Option<&Link>) -> Option<String> {
+    let file = posted.settings.as_ref()?;
+    let text = match link.and_then(|link| link.parameters.as_ref()) {
+        Some(parameters) => file.overridden_by(parameters).to_yaml(),
+        None => file.to_yaml(),
+    };
+    Some(albacore_storage::sha256(text.as_bytes()).to_string())
 }
 
 fn requests(outcomes: Outcomes) -> Requests {

@@ -1,11 +1,11 @@
 //! What is known of the settings and the models, for whoever asks: the state of the server, and
 //! whether everything was loaded once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use albacore_engine::{Kind, KindSet};
-use albacore_settings::Digest;
+use albacore_settings::{Digest, Settings};
 use tokio::sync::watch;
 
 /// How far a model is.
@@ -60,6 +60,8 @@ impl Notice {
 pub(crate) struct Posted {
     /// Of the settings in force; `None` without a settings file.
     pub(crate) settings_sha256: Option<Digest>,
+    /// What that file says.
+    pub(crate) settings: Option<Arc<Settings>>,
     /// Why the file that is there now is not in force.
     pub(crate) settings_error: Option<String>,
     pub(crate) models: Vec<Notice>,

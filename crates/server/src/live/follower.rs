@@ -114,23 +114,25 @@ impl Follower {
 
     /// Puts settings in force: rules and objectives now, models as soon as they are loaded.
     pub(super) fn apply(&mut self, settings: InForce) -> Result<(), NoSlot> {
-        let models = settings.models.iter();
+        let models = settings.settings.models.iter();
         let declared = models.map(|model| (model.name.clone(), read::objective(model)));
         self.desk.settle(settings.rules, declared.collect())?;
-        let names: Vec<&str> = settings.models.iter().map(|m| m.name.as_str()).collect();
+        let models = settings.settings.models.iter();
+        let names: Vec<&str> = models.map(|m| m.name.as_str()).collect();
         let is_gone = |model: &Followed| !names.contains(&model.settings.name.as_str());
         for gone in self.models.iter_mut().filter(|model| is_gone(model)) {
             gone.give_up();
         }
         self.models.retain(|model| !is_gone(model));
         self.read = Some(settings.sha256);
-        let sha256 = settings.sha256;
-        let mut notices = Vec::with_capacity(settings.models.len());
-        for model in settings.models {
-            notices.push(self.follow(model));
-        }
+        let InForce {
+            sha256, settings, ..
+        } = settings;
+        let models = settings.models.iter().cloned();
+        let notices = models.map(|model| self.follow(model)).collect();
         self.board.change(|posted| {
             posted.settings_sha256 = Some(sha256);
+            posted.settings = Some(Arc::new(settings));
             posted.settings_error = None;
             posted.models = notices;
         });

@@ -57,8 +57,7 @@ impl Live {
     ) -> Result<(Self, Arc<Board>), LiveError> {
         let board = Arc::new(Board::new(Posted {
             settings_sha256: Some(settings.sha256),
-            settings_error: None,
-            models: Vec::new(),
+            ..Posted::default()
         }));
         let loading = Arc::new(Loading {
             engine,

@@ -16,7 +16,7 @@ pub(crate) struct InForce {
     /// SHA-256 of its bytes.
     pub(crate) sha256: Digest,
     pub(crate) rules: Rules,
-    pub(crate) models: Vec<settings::Model>,
+    pub(crate) settings: settings::Settings,
 }
 
 /// The bytes of the file, and their SHA-256.
@@ -54,7 +54,7 @@ pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<InForce, String> {
             batch_rows_max: settings.batching.max_rows as usize,
             queue_rows_max: settings.queue.max_rows as usize,
         },
-        models: settings.models,
+        settings,
     })
 }
 

@@ -7,6 +7,8 @@ use albacore_engine::{Engine, NoSlot, Objective, Rules};
 use albacore_proto::params::LatencyReport;
 use tokio::sync::Notify;
 
+use albacore_settings::feed::Parameters;
+
 use super::take::Told;
 
 /// Models and their objectives.
@@ -37,6 +39,7 @@ pub(crate) struct Link {
     pub(crate) is_connected: bool,
     /// Of the parameters in force, if those were told.
     pub(crate) generation: Option<u64>,
+    pub(crate) parameters: Option<Parameters>,
     /// Why what was told last is not in force.
     pub(crate) refused: Option<String>,
     /// Messages taken, refused, and attempts to connect or streams that ended.
@@ -81,11 +84,12 @@ impl Desk {
         let mut held = self.lock();
         held.lost_at = None;
         let is_new = held.told.as_ref() != Some(&told);
-        let generation = told.generation;
+        let (generation, parameters) = (told.generation, told.parameters.clone());
         held.told = Some(told);
         held.note(|link| {
             link.is_connected = true;
             link.generation = Some(generation);
+            link.parameters = Some(parameters);
             link.refused = None;
             link.taken_total += 1;
         });
@@ -202,7 +206,7 @@ impl Held {
     fn forget(&mut self) {
         self.told = None;
         self.lost_at = None;
-        self.note(|link| link.generation = None);
+        self.note(|link| (link.generation, link.parameters) = (None, None));
     }
 
     fn note(&mut self, change: impl FnOnce(&mut Link)) {

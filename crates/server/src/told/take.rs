@@ -19,6 +19,8 @@ pub(crate) struct Told {
     pub(super) generation: u64,
     /// How often this server reports its latency; `None`: never.
     pub(super) report: Option<Duration>,
+    /// As they were told.
+    pub(super) parameters: feed::Parameters,
     /// Fields that are right and change nothing here.
     pub(super) unused: Vec<&'static str>,
 }
@@ -33,8 +35,8 @@ impl Told {
         parameters.check().map_err(|error| error.to_string())?;
         let objectives = parameters
             .slo
-            .into_iter()
-            .map(|entry| (entry.model, objective_of(&entry.slo)));
+            .iter()
+            .map(|entry| (entry.model.clone(), objective_of(&entry.slo)));
         Ok(Self {
             rules: Rules {
                 policy: policy_of(parameters.batching.policy),
@@ -46,6 +48,7 @@ impl Told {
             report: parameters.report,
             // No rule of this version holds rows back.
             unused: parameters.window.map(|_| "window").into_iter().collect(),
+            parameters,
         })
     }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 pub use report::LatencyReport;
 
-use crate::settings::{Batching, Queue, Slo};
+use crate::settings::{Batching, Queue, Settings, Slo};
 
 /// Ends the torn line of a writer before.
 pub const LINE_START: &[u8] = b"\n";
@@ -89,6 +89,23 @@ pub struct Parameters {
     pub generation: u64,
     /// How often the server reports its latency; `None`: never.
     pub report: Option<Duration>,
+}
+
+impl Settings {
+    /// What is in force where `parameters` win over this file: rules, bounds and objectives are theirs,
+    /// all else is the file's.
+    #[must_use]
+    pub fn overridden_by(&self, parameters: &Parameters) -> Self {
+        let mut settings = self.clone();
+        settings.batching = parameters.batching;
+        settings.queue = parameters.queue;
+        for model in &mut settings.models {
+            let mut objectives = parameters.slo.iter();
+            let own = objectives.find(|objective| objective.model == model.name);
+            model.slo = own.map(|objective| objective.slo);
+        }
+        settings
+    }
 }
 
 /// The latency objective of a model.
