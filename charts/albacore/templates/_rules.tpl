@@ -29,7 +29,8 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+# Events of pods that do not start: what they lack is told nowhere else.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create, patch, list]
 {{- end -}}

@@ -52,7 +52,7 @@ impl Applying<'_> {
     /// Makes the children so; those of ours that are not wished are deleted.
     ///
     /// # Errors
-    /// The API server does not answer, or not as it should; what was done so far stands.
+    /// The API server refuses a child, or does not answer; what was done so far stands.
     pub(crate) async fn apply(&mut self, children: &[Child]) -> Result<Verdict, ClusterError> {
         let steps: Vec<Step> = children.iter().map(|child| self.step(child)).collect();
         // Before anything is written: a deployment that cannot be whole is not begun.
@@ -153,10 +153,6 @@ impl Applying<'_> {
                 lock(self.memory).note(child.kind, Applied::of(child, &live));
                 self.live.insert(child.kind, live);
                 Ok(Came::Right)
-            }
-            Err(error) if error.class() == ErrorClass::Invalid => {
-                let verdict = Verdict::Refused(child.kind, error.to_string());
-                Ok(Came::Verdict(verdict))
             }
             // The operator of Prometheus was removed; its kind went with it.
             Err(error)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement};
+use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, PodProblem};
 use albacore_cluster::{DynamicObject, Key, ResourceExt};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use serde_json::Value;
@@ -89,6 +89,10 @@ fn seen(pod: &Pod, watches: &Watches, states: &States, was_silent: bool) -> PodS
     let status = pod.status.as_ref();
     let conditions = status.and_then(|s| s.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
+    let ready = conditions.find(|c| c.type_ == "Ready");
+    let is_ready = ready.is_some_and(|c| c.status == "True");
+    let since = ready.and_then(|c| c.last_transition_time.as_ref());
+    let since = since.or(pod.metadata.creation_timestamp.as_ref());
     let has_ended = matches!(
         status.and_then(|s| s.phase.as_deref()),
         Some("Succeeded" | "Failed")
@@ -103,7 +107,14 @@ fn seen(pod: &Pod, watches: &Watches, states: &States, was_silent: bool) -> PodS
     let silent = report.as_ref().filter(|(name, _)| is_silent(name));
     PodSeen {
         name: pod.name_any(),
-        is_ready: conditions.any(|c| c.type_ == "Ready" && c.status == "True"),
+        uid: pod.uid().unwrap_or_default(),
+        has_node: pod
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.node_name.is_some()),
+        unready_since: since.filter(|_| !is_ready).map(|time| time.0),
+        problem: PodProblem::of(pod),
+        is_ready,
         is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
         state: states.of(&Key::of(pod)),
         placement: match silent {

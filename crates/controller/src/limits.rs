@@ -46,10 +46,6 @@ pub(crate) const TAKEN_PAUSE: Duration = Duration::from_secs(30);
 /// Pause before children of a former deployment are looked at again; their watch tells sooner.
 pub(crate) const COLLECTING_PAUSE: Duration = Duration::from_secs(2);
 
-/// Pause before a refused child is tried again: what the API server refuses can also depend on other
-/// objects (quotas, policies).
-pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(300);
-
 /// Least time between two writes of a status that differ in measured figures only.
 pub(crate) const FIGURES_PAUSE: Duration = Duration::from_secs(30);
 
@@ -58,6 +54,13 @@ pub(crate) const SCRAPE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The same for a server that has not answered yet: it is about to start.
 pub(crate) const SCRAPE_RETRY: Duration = Duration::from_secs(2);
+
+/// The same for a server that has not the newest settings yet: the node's params hand them out within
+/// half a second ...
+pub(crate) const SCRAPE_PENDING: Duration = Duration::from_millis(500);
+
+/// ... and after so long more slowly, for then the kubelet brings them, which takes a minute.
+pub(crate) const SCRAPE_PENDING_TIME: Duration = Duration::from_secs(10);
 
 /// How often it is looked for servers that are due.
 pub(crate) const SCRAPE_TICK: Duration = Duration::from_millis(250);
@@ -83,6 +86,28 @@ pub(crate) const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Silent nodes that a message names; the others are counted.
 pub(crate) const SILENT_NODES_TOLD_MAX: usize = 8;
+
+/// How long a pod may be unready before its events are read: starting takes seconds, and the kubelet
+/// warns of things that pass (a ConfigMap that it has not read yet).
+pub(crate) const STUCK_AGE: Duration = Duration::from_secs(10);
+
+/// Least time between two looks at the events of a pod.
+pub(crate) const POD_EVENTS_PERIOD: Duration = Duration::from_secs(15);
+
+/// Least time between two lists of events by this program: five a second, of 200 that it may send.
+pub(crate) const POD_EVENTS_PAUSE: Duration = Duration::from_millis(200);
+
+/// Events of one pod that are read. The kubelet counts repetitions in one event.
+pub(crate) const POD_EVENTS_MAX: u32 = 100;
+
+/// Worker processes that were replaced are recent for so long ...
+pub(crate) const RESPAWN_WINDOW: Duration = Duration::from_secs(600);
+
+/// ... and so many of them are frequent: a server whose workers crash once an hour is not meant.
+pub(crate) const RESPAWNS_FREQUENT: i64 = 5;
+
+/// Least time between two events about replaced workers of one deployment.
+pub(crate) const RESPAWN_EVENT_PAUSE: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether the API server serves ServiceMonitors by now.
 pub(crate) const DISCOVERY_PERIOD: Duration = Duration::from_secs(120);

@@ -11,6 +11,8 @@ use albacore_cluster::Key;
 
 use crate::children::ChildKind;
 use crate::limits::BIRTH_TIME_MAX;
+use crate::pod_events::Known;
+use crate::respawns::Respawns;
 use crate::step::Applied;
 
 /// Of one deployment.
@@ -23,6 +25,12 @@ pub(crate) struct Memory {
     pub(crate) taken: Option<ChildKind>,
     /// The status as it was last written, the version that it made, and when.
     pub(crate) status: Option<(InferenceDeploymentStatus, String, Instant)>,
+    /// Reconciles in a row that the API server failed with what usually passes.
+    pub(crate) failures: u32,
+    /// What the events of a pod that is not ready said.
+    pub(crate) pod_events: Option<Known>,
+    /// Worker processes that were replaced.
+    pub(crate) respawns: Respawns,
     /// The rule of `spec.autoscaling`.
     pub(crate) autoscaler: Autoscaler,
     /// The number of pods that the rule decided on last.

@@ -1,7 +1,8 @@
 //! What exists of a deployment now: its children and pods, as values that the pure steps take.
 
-use albacore_api::PodPlacement;
+use albacore_api::{PodPlacement, PodProblem};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::state::ServerState;
@@ -40,6 +41,8 @@ pub struct Workload {
     pub is_available: Option<Told>,
     /// Its own condition `Progressing`.
     pub is_progressing: Option<Told>,
+    /// Its own condition `ReplicaFailure`: pods cannot be created or deleted.
+    pub is_failing: Option<Told>,
 }
 
 /// A condition that somebody else told.
@@ -85,6 +88,7 @@ impl Workload {
             available: count(&status["availableReplicas"]),
             is_available: told("Available"),
             is_progressing: told("Progressing"),
+            is_failing: told("ReplicaFailure"),
         }
     }
 
@@ -104,10 +108,18 @@ impl Workload {
 }
 
 /// A pod of a deployment.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct PodSeen {
     /// Its name.
     pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Whether the scheduler gave it a node.
+    pub has_node: bool,
+    /// Since when it is not ready; `None` if it is, or if nobody says.
+    pub unready_since: Option<Timestamp>,
+    /// Why it is not ready, as far as its status or its events say.
+    pub problem: Option<PodProblem>,
     /// Whether it serves, as the kubelet says.
     pub is_ready: bool,
     /// Whether it is being deleted, or has ended.
@@ -118,4 +130,29 @@ pub struct PodSeen {
     pub placement: Option<PodPlacement>,
     /// The node, while its agent does not tell any more what it verified.
     pub silent_node: Option<String>,
+}
+
+/// Worker processes of a pod that ended and were replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PodRespawns<'a> {
+    /// How many, since the server started or the node's agent first saw the pod.
+    pub count: i64,
+    /// How the last of them ended.
+    pub cause: &'a str,
+}
+
+impl PodSeen {
+    /// What its server says of its workers' deaths, or the node's agent of the processes of a server
+    /// of the user's own; `None` where nobody says anything.
+    pub fn respawns(&self) -> Option<PodRespawns<'_>> {
+        let server = self.state.as_ref().map(|state| PodRespawns {
+            count: state.workers.restarts,
+            cause: state.workers.last_end.as_deref().unwrap_or("unknown"),
+        });
+        let agent = self.placement.as_ref().map(|placement| PodRespawns {
+            count: placement.respawns,
+            cause: "its process ended; the server's log says why",
+        });
+        server.or(agent)
+    }
 }

@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, Violation, server_image_of};
 use albacore_batching::Nanos;
-use albacore_cluster::{Cluster, ClusterError, ErrorClass, Events, Key, Outcome, Queue};
+use albacore_cluster::{
+    Cluster, ClusterError, ErrorClass, Events, Happening, Key, Outcome, Queue, Resource as _,
+    Severity,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -16,10 +19,12 @@ use crate::build::{BuiltIn, Surroundings, build, served};
 use crate::children::ChildKind;
 use crate::dereference::{Observation, dereference};
 use crate::digest::sha256_of;
-use crate::limits::{BIRTH_TIME_MAX, COLLECTING_PAUSE, REFUSED_PAUSE, SCRAPE_PERIOD, TAKEN_PAUSE};
+use crate::limits::{BIRTH_TIME_MAX, COLLECTING_PAUSE, SCRAPE_PERIOD, TAKEN_PAUSE};
 use crate::memory::{Memories, Memory, lock};
 use crate::metrics::{Counts, Reconciled, Scaled};
 use crate::observed::Workload;
+use crate::pod_events::PodEvents;
+use crate::refusal::{Refusal, with_remedy};
 use crate::report::{Writing, happenings, status_before, writing};
 use crate::rollout::{self, Case, Paced, Rollouts};
 use crate::scrape::States;
@@ -36,6 +41,7 @@ pub(crate) struct Controller {
     pub(crate) memories: Memories,
     pub(crate) events: Events,
     pub(crate) counts: Counts,
+    pub(crate) pod_events: PodEvents,
     pub(crate) built_in: BuiltIn,
     pub(crate) rollouts: Rollouts,
     pub(crate) queue: Queue<Key>,
@@ -98,12 +104,12 @@ impl Controller {
             .of(&key, metadata.uid.as_deref().unwrap_or_default());
         let result = async {
             let applied = self.apply(&mut observation, &memory).await?;
-            let after = self.report(&observation, &applied, &memory).await?;
+            let after = self.report(&mut observation, &applied, &memory).await?;
             Ok::<_, ClusterError>((applied, after))
         };
         match result.await {
             Ok((applied, after)) => self.settle(&observation.deployment, &applied, after),
-            Err(error) => self.fail(&key, &error),
+            Err(error) => self.fail(&key, &observation.deployment, &error),
         }
     }
 
@@ -122,12 +128,14 @@ impl Controller {
         applied: &Applied,
         after: Option<std::time::Duration>,
     ) -> Outcome {
-        let (result, pause) = match applied.verdict {
+        let (result, pause) = match &applied.verdict {
             Verdict::Applied => ("applied", after),
             Verdict::Invalid(_) => ("invalid", after),
             Verdict::Taken(_) => ("taken", Some(TAKEN_PAUSE)),
             Verdict::Collecting(_) => ("collecting", Some(COLLECTING_PAUSE)),
-            Verdict::Refused(..) => ("refused", Some(REFUSED_PAUSE)),
+            Verdict::Refused(refusal) => {
+                return self.count("refused", Outcome::Failed(refusal.class));
+            }
         };
         // The rule goes on while nothing new is told: its five minutes pass.
         let is_scaled = deployment.spec.autoscaling.is_some() && applied.valid.is_some();
@@ -143,7 +151,9 @@ impl Controller {
         self.count(result, outcome)
     }
 
-    fn fail(&self, key: &Key, error: &ClusterError) -> Outcome {
+    /// What a reconcile ends with that could not be finished: what the API server says against
+    /// children is a verdict, so this is about the status, or there is no answer.
+    fn fail(&self, key: &Key, regarding: &InferenceDeployment, error: &ClusterError) -> Outcome {
         let class = error.class();
         let deployment = key.to_string();
         let may_have_come = matches!(
@@ -158,8 +168,26 @@ impl Controller {
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_) => {
                 tracing::debug!(deployment, %error, ?class, "a reconcile is tried again");
             }
-            _ => tracing::warn!(deployment, %error, ?class, "a reconcile failed"),
+            _ => {
+                tracing::warn!(deployment, %error, ?class, "a reconcile failed");
+                let reason = match class {
+                    ErrorClass::Invalid => "SchemaOutdated",
+                    _ => "MissingPermission",
+                };
+                self.events.tell(Happening {
+                    regarding: regarding.object_ref(&()),
+                    severity: Severity::Warning,
+                    reason: "StatusRefused",
+                    action: "Report",
+                    note: with_remedy(&error.to_string(), reason),
+                });
+            }
         }
+        // An older schema is replaced without a change of any deployment.
+        let class = match class {
+            ErrorClass::Invalid => ErrorClass::Forbidden,
+            class => class,
+        };
         self.count("failed", Outcome::Failed(class))
     }
 
@@ -217,9 +245,13 @@ impl Controller {
             done: Done::default(),
             is_held: paced.is_held,
         };
-        let verdict = applying.apply(&children).await?;
+        let applied = applying.apply(&children).await;
         let done = applying.done;
-        if verdict != Verdict::Applied {
+        let verdict = verdict(applied, &mut lock(memory))?;
+        // The write of what usually passes may have come all the same.
+        let may_have_come =
+            matches!(&verdict, Verdict::Refused(refusal) if refusal.class == ErrorClass::Transient);
+        if verdict != Verdict::Applied && !may_have_come {
             self.rollouts.release(&key);
         }
         Ok(Applied {
@@ -245,13 +277,32 @@ impl Controller {
         Ok(built_in)
     }
 
+    /// Asks more often of those servers that have yet to take the newest settings.
+    fn hurry(&self, facts: &Facts<'_>) {
+        let namespace = facts.deployment.metadata.namespace.clone();
+        let namespace = namespace.unwrap_or_default();
+        for pod in facts.pods {
+            let key = Key::new(&namespace, &pod.name);
+            self.states.set_pending(&key, facts.is_behind(pod));
+        }
+    }
+
     /// Writes the status if it is time; returns when to come back for it otherwise.
     async fn report(
         &self,
-        observation: &Observation,
+        observation: &mut Observation,
         applied: &Applied,
         memory: &std::sync::Mutex<Memory>,
     ) -> Result<Option<std::time::Duration>, ClusterError> {
+        let namespace = observation.deployment.metadata.namespace.clone();
+        let namespace = namespace.unwrap_or_default();
+        let explained =
+            self.pod_events
+                .explain(&self.cluster, &namespace, &mut observation.pods, memory);
+        let explained = explained.await;
+        let respawns = lock(memory)
+            .respawns
+            .note(&observation.pods, Instant::now());
         let mut deployment = InferenceDeployment::clone(&observation.deployment);
         deployment.status = status_before(&deployment, &lock(memory));
         let workload = workload(observation, &lock(memory));
@@ -267,6 +318,7 @@ impl Controller {
             settings_sha256: settings_sha256.as_deref(),
             workload: workload.as_ref(),
             pods: &observation.pods,
+            respawns,
         };
         let now = now();
         let mut status = status_of(&facts, &now);
@@ -277,21 +329,24 @@ impl Controller {
             applied.paced.as_ref(),
             &now,
         );
+        self.hurry(&facts);
         let before = deployment.status.as_ref();
-        self.tell(
-            &deployment,
-            &happenings(
-                &deployment,
-                before,
-                &status,
-                &applied.done,
-                applied.scaling.as_ref(),
-            ),
-            applied,
-        );
+        let (done, scaling) = (&applied.done, applied.scaling.as_ref());
+        let mut told = happenings(&deployment, before, &status, done, scaling);
+        let respawned = lock(memory).respawns.event(Instant::now());
+        told.extend(respawned.map(|note| Happening {
+            regarding: deployment.object_ref(&()),
+            severity: Severity::Warning,
+            reason: "WorkersRespawned",
+            action: "Serve",
+            note,
+        }));
+        self.tell(&deployment, &told, applied);
+        let due = lock(memory).respawns.due(Instant::now());
+        let after = explained.into_iter().chain(due).min();
         match writing(before, &status, &lock(memory), Instant::now()) {
-            Writing::Never => return Ok(None),
-            Writing::After(pause) => return Ok(Some(pause)),
+            Writing::Never => return Ok(after),
+            Writing::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
             Writing::Now => {}
         }
         let body = json!({
@@ -308,20 +363,15 @@ impl Controller {
             Ok(answer) => {
                 let version = answer.metadata.resource_version.unwrap_or_default();
                 lock(memory).status = Some((status, version, Instant::now()));
-                Ok(None)
+                Ok(after)
             }
-            // Deleted meanwhile; the watch tells.
-            Err(error) if error.class() == ErrorClass::NotFound => Ok(None),
+            // Deleted meanwhile, which the watch tells; or its kind is not served everywhere yet.
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(Some(COLLECTING_PAUSE)),
             Err(error) => Err(error),
         }
     }
 
-    fn tell(
-        &self,
-        deployment: &InferenceDeployment,
-        happenings: &[albacore_cluster::Happening],
-        applied: &Applied,
-    ) {
+    fn tell(&self, deployment: &InferenceDeployment, happenings: &[Happening], applied: &Applied) {
         let key = Key::of(deployment).to_string();
         for happening in happenings {
             let (reason, note) = (happening.reason, happening.note.as_str());
@@ -354,6 +404,27 @@ fn is_newer_than_status(deployment: &InferenceDeployment) -> bool {
         .as_ref()
         .and_then(|s| s.observed_generation);
     deployment.metadata.generation > seen
+}
+
+/// What came of applying children: what the API server says against one is a verdict. What usually
+/// passes (an answer 5xx) is one when it did not pass by the second try.
+fn verdict(
+    applied: Result<Verdict, ClusterError>,
+    memory: &mut Memory,
+) -> Result<Verdict, ClusterError> {
+    let error = match applied {
+        Ok(verdict) => {
+            memory.failures = 0;
+            return Ok(verdict);
+        }
+        Err(error) => error,
+    };
+    memory.failures = memory.failures.saturating_add(1);
+    let is_told = error.class() != ErrorClass::Transient || memory.failures > 1;
+    match Refusal::of(&error).filter(|_| is_told) {
+        Some(refusal) => Ok(Verdict::Refused(refusal)),
+        None => Err(error),
+    }
 }
 
 /// The Deployment of the pods; not observed by its controller while the watch has not told of what

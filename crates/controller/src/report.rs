@@ -15,6 +15,7 @@ use crate::children::ChildKind;
 use crate::limits::FIGURES_PAUSE;
 use crate::memory::Memory;
 use crate::names::AGENT_SILENT;
+use crate::refusal::Refusal;
 use crate::step::is_not_newer;
 
 /// The status that `deployment` has: as it was last written, if the watch has not told of it yet.
@@ -82,6 +83,14 @@ fn without_figures(status: &InferenceDeploymentStatus) -> InferenceDeploymentSta
     for model in &mut status.models {
         model.latency.clear();
     }
+    if let Some(workers) = &mut status.workers {
+        workers.respawns = 0;
+        workers.last_cause = None;
+    }
+    // What others say can change with each try (counts, times): it is no reason to write at once.
+    for condition in &mut status.conditions {
+        condition.message.clear();
+    }
     status
 }
 
@@ -130,9 +139,15 @@ pub(crate) fn happenings(
         let was = of(before, kind);
         now.filter(|now| was.is_none_or(|was| !same(&was, now)))
     };
-    if let Some(now) = changed("Stalled") {
-        let reason = stalled_reason(&now.reason);
-        told.push(tell(Severity::Warning, reason, "Apply", now.message));
+    for kind in ["Stalled", "Reconciling"] {
+        let Some(now) = changed(kind) else { continue };
+        if let Some(reason) = apply_reason(&now.reason) {
+            told.push(tell(Severity::Warning, reason, "Apply", now.message));
+        }
+    }
+    if let Some(now) = changed("WorkersRespawning") {
+        let reason = "WorkersRespawning";
+        told.push(tell(Severity::Warning, reason, "Serve", now.message));
     }
     if let Some(now) = changed("UpgradePending").filter(|now| now.reason == "Stuck") {
         told.push(tell(
@@ -173,14 +188,12 @@ pub(crate) fn happenings(
     told
 }
 
-/// Reasons of events are words of the program's.
-fn stalled_reason(reason: &str) -> &'static str {
-    match reason {
-        "InvalidSpec" => "InvalidSpec",
-        "NameTaken" => "NameTaken",
-        "ChildRefused" => "ChildRefused",
-        _ => "ProgressDeadlineExceeded",
-    }
+/// The reason of the event about a condition that says that the spec does not come true; `None` for
+/// what is usual. Reasons of events are words of the program's.
+fn apply_reason(reason: &str) -> Option<&'static str> {
+    let own = ["InvalidSpec", "NameTaken", "ProgressDeadlineExceeded"];
+    let mut known = own.into_iter().chain(Refusal::REASONS);
+    known.find(|known| *known == reason)
 }
 
 fn why(cause: albacore_batching::Cause) -> &'static str {

@@ -20,6 +20,7 @@ use crate::limits::{DISCOVERY_PERIOD, WORKERS};
 use crate::memory::Memories;
 use crate::metrics::Counts;
 use crate::names::FIELD_MANAGER;
+use crate::pod_events::PodEvents;
 use crate::reconcile::Controller;
 use crate::rollout::Rollouts;
 use crate::scrape::{States, scrape};
@@ -76,6 +77,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         memories: ground.memories.clone(),
         events: ground.events.clone(),
         counts: Counts::registered(&metrics),
+        pod_events: PodEvents::default(),
         built_in: BuiltIn {
             image: args.server_image,
             params_url: args.params_url,

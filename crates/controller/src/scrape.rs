@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::limits::{
-    HEAD_BYTES_MAX, SCRAPE_PERIOD, SCRAPE_RETRY, SCRAPE_TICK, SCRAPE_TIME_MAX, SCRAPES_MAX,
-    STATE_AGE_MAX, STATE_BYTES_MAX,
+    HEAD_BYTES_MAX, SCRAPE_PENDING, SCRAPE_PENDING_TIME, SCRAPE_PERIOD, SCRAPE_RETRY, SCRAPE_TICK,
+    SCRAPE_TIME_MAX, SCRAPES_MAX, STATE_AGE_MAX, STATE_BYTES_MAX,
 };
 use crate::metrics::{Counts, Scraped};
 use crate::names::{FIELD_MANAGER, HTTP_PORT, STATE_PATH};
@@ -51,13 +51,17 @@ struct Known {
     /// It was asked last time and did not answer.
     is_silent: bool,
     state: Option<(Arc<ServerState>, Instant)>,
+    /// Since when its settings are known to be others than the newest.
+    pending: Option<Instant>,
 }
 
 impl Known {
     fn is_due(&self, now: Instant) -> bool {
-        let period = match self.state {
-            Some(_) => SCRAPE_PERIOD,
-            None => SCRAPE_RETRY,
+        let pending = self.pending.map(|since| now.duration_since(since));
+        let period = match (&self.state, pending) {
+            (Some(_), None) => SCRAPE_PERIOD,
+            (Some(_), Some(age)) if age < SCRAPE_PENDING_TIME => SCRAPE_PENDING,
+            (None, _) | (_, Some(_)) => SCRAPE_RETRY,
         };
         self.tried.is_none_or(|at| now.duration_since(at) >= period)
     }
@@ -80,6 +84,17 @@ impl States {
         let known = self.lock();
         let (state, _) = known.get(pod)?.state.as_ref()?;
         Some(ServerState::clone(state))
+    }
+
+    /// Notes whether the server of the pod has yet to take the newest settings: then it is asked more
+    /// often.
+    pub(crate) fn set_pending(&self, pod: &Key, is_pending: bool) {
+        if let Some(known) = self.lock().get_mut(pod) {
+            match is_pending {
+                true => _ = known.pending.get_or_insert_with(Instant::now),
+                false => known.pending = None,
+            }
+        }
     }
 
     /// Notes an answer, or that there was none; whether that changes what is known.

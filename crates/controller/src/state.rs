@@ -8,8 +8,13 @@ use serde::Deserialize;
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub struct ServerState {
-    /// SHA-256 of the settings in force.
+    /// SHA-256 of the file of the settings.
     pub settings_sha256: String,
+    /// SHA-256 of the settings as they are in force, with what was told by the node's params; `None`
+    /// of a server that does not say.
+    pub in_force_sha256: Option<String>,
+    /// What was told by the node's params; `None` without.
+    pub params: Option<Params>,
     /// Why the newest settings are not in force.
     pub settings_error: Option<String>,
     /// Worker processes.
@@ -30,14 +35,28 @@ pub struct ServerState {
     pub requests_newest: Requests,
 }
 
+/// What a server was told by the params of its node.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct Params {
+    /// `metadata.generation` of the parameters in force; `None` while those of the file are.
+    pub generation: Option<i64>,
+    /// Why what was told last is not in force.
+    pub refused: Option<String>,
+}
+
 /// Worker processes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub struct Workers {
     /// W.
     pub wanted: u32,
     /// Alive now.
     pub alive: u32,
+    /// Started again after a death, since the server started.
+    pub restarts: i64,
+    /// How the last of those ended.
+    pub last_end: Option<String>,
 }
 
 /// Requests by what became of them.

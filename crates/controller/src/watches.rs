@@ -9,7 +9,9 @@ use albacore_cluster::{
     ApiResource, Change, Cluster, DynamicObject, Events, Gates, Happening, Key, Malformed, Queue,
     Resource, ResourceExt, Scope, Severity, Shutdown, Watch, WatchOptions,
 };
-use k8s_openapi::api::core::v1::{Namespace, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerStatus, Namespace, Pod, PodCondition, PodSpec, PodStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::children::ChildKind;
@@ -247,7 +249,8 @@ fn watch_pods(ground: &Ground) -> Watch<Pod> {
     })
 }
 
-/// Of a pod: where it runs, its address, its phase and whether it is ready.
+/// Of a pod: where it runs, its address, its phase, whether it is ready and, if not, what its
+/// scheduler and kubelet say.
 fn trim_pod(pod: &mut Pod) {
     pod.metadata.annotations = None;
     pod.spec = pod.spec.take().map(|spec| PodSpec {
@@ -255,14 +258,38 @@ fn trim_pod(pod: &mut Pod) {
         ..PodSpec::default()
     });
     pod.status = pod.status.take().map(|status| {
-        let conditions = status.conditions.into_iter().flatten();
+        let is_kept = |c: &PodCondition| matches!(c.type_.as_str(), "Ready" | "PodScheduled");
+        let mut conditions = status.conditions.unwrap_or_default();
+        conditions.retain(is_kept);
+        let is_ready = conditions
+            .iter()
+            .any(|c| c.type_ == "Ready" && c.status == "True");
+        let containers = |statuses: Option<Vec<ContainerStatus>>| {
+            let statuses = statuses.filter(|_| !is_ready)?.into_iter();
+            Some(statuses.map(trim_container).collect())
+        };
         PodStatus {
             phase: status.phase,
             pod_ip: status.pod_ip,
-            conditions: Some(conditions.filter(|c| c.type_ == "Ready").collect()),
+            reason: status.reason,
+            message: status.message,
+            init_container_statuses: containers(status.init_container_statuses),
+            container_statuses: containers(status.container_statuses),
+            conditions: Some(conditions),
             ..PodStatus::default()
         }
     });
+}
+
+fn trim_container(status: ContainerStatus) -> ContainerStatus {
+    ContainerStatus {
+        name: status.name,
+        started: status.started,
+        restart_count: status.restart_count,
+        state: status.state,
+        last_state: status.last_state,
+        ..ContainerStatus::default()
+    }
 }
 
 fn watch_nodes(ground: &Ground, pods: Watch<Pod>, renewals: Renewals) -> Watch<NodePlacement> {

@@ -3,7 +3,7 @@
 //! Only what the cluster itself says is repeated; the way out is ours. The order is that of cause before consequence: what the
 //! spec says, whether pods run, whether models load, whether threads are placed, whether the objective is met.
 
-use albacore_api::counted;
+use albacore_api::{counted, remedy_of};
 use serde::Serialize;
 
 use super::report::{ConditionReport, DeploymentReport, PlacementReport, PodReport, State};
@@ -37,16 +37,18 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     }
     if of.conditions.is_empty() {
         let says = "has no status: no controller has seen it".to_owned();
-        let way_out = "look whether the controller runs: kubectl get pods -A -l \
-                       app.kubernetes.io/name=albacore";
+        let way_out = "look whether the controller runs and may write status: kubectl get pods -A -l \
+                       app.kubernetes.io/name=albacore; kubectl get events";
         found.push(finding(&about, says, way_out));
     }
-    if let Some(stalled) = of.condition("Stalled").filter(|c| c.status == "True") {
-        found.push(finding(
-            &about,
-            told(stalled),
-            "change what the message names; nothing moves until then",
-        ));
+    // Reconciling says what the API server refuses for now; what is usual has no remedy.
+    for kind in ["Stalled", "Reconciling", "WorkersRespawning"] {
+        let standing = of.condition(kind).filter(|c| c.status == "True");
+        found.extend(
+            standing
+                .filter(|c| is_cause(c))
+                .map(|c| of_condition(&about, c)),
+        );
     }
     for pod in &of.pods {
         found.extend(of_pod(pod));
@@ -65,36 +67,49 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     let is_said = !found.is_empty();
     for condition in &of.conditions {
         let is_wrong = condition.status != "True" && !is_of_trouble(&condition.kind);
-        // Ready and Available are consequences of what is already listed.
-        let is_consequence = is_said && matches!(condition.kind.as_str(), "Ready" | "Available");
-        if is_wrong && !is_consequence {
-            found.push(finding(
-                &about,
-                told(condition),
-                way_out_of(&condition.kind),
-            ));
+        if is_wrong && !(is_said && is_consequence(condition)) {
+            found.push(of_condition(&about, condition));
         }
     }
     found
 }
 
-fn told(condition: &ConditionReport) -> String {
+/// Whether a condition that is there only in trouble says what somebody has to do.
+fn is_cause(condition: &ConditionReport) -> bool {
+    condition.kind != "Reconciling" || remedy_of(&condition.reason).is_some()
+}
+
+/// Whether a condition adds nothing to a cause that is listed: pods that do not run serve nothing,
+/// load nothing and tell nothing.
+fn is_consequence(condition: &ConditionReport) -> bool {
+    let ConditionReport { kind, status, .. } = condition;
+    let is_of_pods = matches!(kind.as_str(), "Ready" | "Available" | "Progressing");
+    is_of_pods || status == "Unknown" || (kind == "ModelLoaded" && condition.reason == "Loading")
+}
+
+fn of_condition(about: &str, condition: &ConditionReport) -> Finding {
     let ConditionReport {
         kind,
         status,
         reason,
         message,
     } = condition;
-    format!("{kind} is {status} ({reason}): {message}")
+    let remedy = remedy_of(reason);
+    // The controller ends the message with the remedy.
+    let bare = remedy.and_then(|remedy| message.strip_suffix(remedy)?.strip_suffix("; "));
+    let message = bare.unwrap_or(message);
+    let says = format!("{kind} is {status} ({reason}): {message}");
+    finding(about, says, remedy.unwrap_or(way_out_of(condition)))
 }
 
-fn way_out_of(condition: &str) -> &'static str {
-    match condition {
-        "SLOMet" => {
+fn way_out_of(condition: &ConditionReport) -> &'static str {
+    match (condition.kind.as_str(), condition.status.as_str()) {
+        ("Stalled", _) => "change what the message names; nothing moves until then",
+        ("SLOMet", "False") => {
             "give it more pods (spec.replicas, spec.autoscaling), more workers, or a longer \
              spec.models[].slo.latency"
         }
-        "Placed" => "see the pods below; without the node agent nothing is placed",
+        ("Placed", _) => "see the pods below; without the node agent nothing is placed",
         _ => "",
     }
 }
@@ -103,10 +118,8 @@ fn of_pod(pod: &PodReport) -> Vec<Finding> {
     let about = format!("pod {}", pod.name);
     let mut found = Vec::new();
     if let Some(problem) = &pod.problem {
-        let way_out = match pod.node {
-            None => "free room on a node, or ask for less in spec.resources",
-            Some(_) => "see kubectl describe pod; image and command come from spec.template",
-        };
+        let remedy = pod.reason.as_deref().and_then(remedy_of);
+        let way_out = remedy.unwrap_or("see kubectl describe pod; it comes from spec.template");
         found.push(finding(&about, problem.clone(), way_out));
     }
     match &pod.placement {

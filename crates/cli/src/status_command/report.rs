@@ -1,7 +1,7 @@
 //! What `albacore status` tells, made of what the cluster holds. Pure: objects in, a report out; its JSON is a contract.
 
-use albacore_api::{InferenceDeployment, Isolation, NodePlacement, PodPlacement};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use albacore_api::{InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,9 @@ pub(super) struct DeploymentReport {
     pub(super) goodput: Option<String>,
     pub(super) latency_p99: Option<String>,
     pub(super) bad_rate: Option<String>,
+    /// Worker processes that ended and were replaced, and the last pod and cause.
+    pub(super) respawns: i64,
+    pub(super) last_cause: Option<String>,
     pub(super) conditions: Vec<ConditionReport>,
     pub(super) models: Vec<ModelReport>,
     pub(super) pods: Vec<PodReport>,
@@ -98,6 +101,8 @@ pub(super) struct PodReport {
     pub(super) node: Option<String>,
     /// Why it does not run, in the words of scheduler or kubelet.
     pub(super) problem: Option<String>,
+    /// The same in one word.
+    pub(super) reason: Option<String>,
     pub(super) placement: Option<PlacementReport>,
     /// Every thread, where they were asked for and the agent told.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,6 +173,7 @@ impl DeploymentReport {
         let namespace = deployment.metadata.namespace.unwrap_or_default();
         let name = deployment.metadata.name.unwrap_or_default();
         let (spec, status) = (deployment.spec, deployment.status.unwrap_or_default());
+        let workers = status.workers.unwrap_or_default();
         let models = spec.models.iter().map(|model| {
             let seen = status.models.iter().find(|m| m.name == model.name);
             let latency = seen.into_iter().flat_map(|m| &m.latency);
@@ -210,6 +216,8 @@ impl DeploymentReport {
             goodput: status.goodput,
             latency_p99: status.latency_p99,
             bad_rate: status.bad_rate,
+            respawns: workers.respawns,
+            last_cause: workers.last_cause,
             conditions: conditions.collect(),
             models: models.collect(),
             pods: reports,
@@ -271,6 +279,7 @@ fn is_of(pod: &Pod, namespace: &str, name: &str) -> bool {
 impl PodReport {
     fn of(pod: &Pod, (nodes, now): NodesAt<'_>) -> Self {
         let name = pod.metadata.name.clone().unwrap_or_default();
+        let problem = PodProblem::of(pod);
         let status = pod.status.clone().unwrap_or_default();
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let containers = status.container_statuses.as_deref().unwrap_or_default();
@@ -287,16 +296,13 @@ impl PodReport {
                     .iter()
                     .map(move |pod| (pod, &s.last_verification_time))
             });
-        let unscheduled = conditions
-            .iter()
-            .find(|c| c.type_ == "PodScheduled" && c.status == "False")
-            .and_then(|c| c.message.clone());
         Self {
             is_ready: conditions
                 .iter()
                 .any(|c| c.type_ == "Ready" && c.status == "True"),
             restarts: containers.iter().map(|c| c.restart_count).sum(),
-            problem: unscheduled.or_else(|| containers.iter().find_map(waiting)),
+            problem: problem.as_ref().map(ToString::to_string),
+            reason: problem.map(|problem| problem.reason),
             phase: match pod.metadata.deletion_timestamp {
                 Some(_) => "Terminating".to_owned(),
                 None => status.phase.unwrap_or_else(|| "Unknown".to_owned()),
@@ -310,19 +316,6 @@ impl PodReport {
             name,
         }
     }
-}
-
-/// Why a container does not run yet, or not again.
-fn waiting(container: &ContainerStatus) -> Option<String> {
-    let waiting = container.state.as_ref()?.waiting.as_ref()?;
-    let reason = waiting
-        .reason
-        .as_deref()
-        .filter(|r| *r != "ContainerCreating")?;
-    Some(match waiting.message.as_deref() {
-        Some(message) => format!("{reason}: {message}"),
-        None => reason.to_owned(),
-    })
 }
 
 impl PlacementReport {
@@ -345,7 +338,10 @@ impl PlacementReport {
             plan: placement.plan.clone(),
             since: placement.since.as_ref().map(|time| time.0.to_string()),
             drifts: placement.drift.as_ref().map_or(0, |drift| drift.count),
-            drift_cause: placement.drift.as_ref().map(|drift| drift.cause.clone()),
+            drift_cause: placement
+                .drift
+                .as_ref()
+                .map(|drift| drift.cause.name().to_owned()),
             quota_threads: placement.quota_threads,
             reason: placement.reason.clone(),
         }

@@ -65,6 +65,13 @@ fn put_deployment(text: &mut String, of: &DeploymentReport, is_full: bool) {
             line(text, format_args!("│  {label:<8} {value}"));
         }
     }
+    if of.respawns > 0 {
+        let last = of.last_cause.as_deref().unwrap_or("unknown");
+        line(
+            text,
+            format_args!("│  respawns of workers {} (last: {last})", of.respawns),
+        );
+    }
     for condition in &of.conditions {
         let is_normal = condition.status == "True" && !is_of_trouble(&condition.kind);
         if is_full || !is_normal {
@@ -92,7 +99,7 @@ pub(super) fn count(number: Option<i32>) -> String {
 
 /// Whether a condition is there only while something is wrong or not finished.
 pub(super) fn is_of_trouble(kind: &str) -> bool {
-    matches!(kind, "Stalled" | "Reconciling")
+    matches!(kind, "Stalled" | "Reconciling" | "WorkersRespawning")
 }
 
 fn put_model(text: &mut String, model: &super::report::ModelReport) {

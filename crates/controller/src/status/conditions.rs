@@ -1,6 +1,6 @@
 //! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` tell
 //! how things stand; `Reconciling` and `Stalled` exist only while they are true, so that kstatus
-//! (Flux, Argo CD) and `kubectl wait` agree with a reader.
+//! (Flux, Argo CD) and `kubectl wait` agree with a reader, and so does `WorkersRespawning`.
 //!
 //! `Ready` is left out while the deployment is scaled to zero: nobody asked for it to serve, a
 //! `False` would keep GitOps tools waiting for ever, and a `True` would be a lie. `ModelLoaded` and
@@ -8,12 +8,15 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::stuck::stuck;
 use super::{Facts, Verdict, figures, live_workers, models, placed};
-use crate::limits::MESSAGE_CHARS_MAX;
-use crate::observed::Told;
+use crate::limits::{MESSAGE_CHARS_MAX, RESPAWN_WINDOW, RESPAWNS_FREQUENT};
+use crate::observed::{PodSeen, Told};
+use crate::refusal::{Refusal, with_remedy};
 
 pub(super) const RECONCILING: &str = "Reconciling";
 pub(super) const STALLED: &str = "Stalled";
+pub(super) const RESPAWNING: &str = "WorkersRespawning";
 
 /// How a condition stands: `status`, `reason`, `message`.
 type Standing = (&'static str, String, String);
@@ -41,6 +44,7 @@ pub(super) fn conditions(facts: &Facts<'_>, now: &Time) -> Vec<Condition> {
         ("SLOMet", facts.is_built_in().then(|| slo_met(facts))),
         (RECONCILING, reconciling),
         (STALLED, stalled),
+        (RESPAWNING, respawning(facts)),
     ];
     let known = standings
         .into_iter()
@@ -65,6 +69,9 @@ fn condition(facts: &Facts<'_>, kind: &str, standing: Standing, now: &Time) -> C
     }
 }
 
+/// The Deployment's own word for pods that did not become available in time.
+const DEADLINE: &str = "ProgressDeadlineExceeded";
+
 /// What keeps the spec from coming true until somebody does something.
 fn stalled(facts: &Facts<'_>) -> Option<Standing> {
     let (reason, message) = match facts.verdict {
@@ -80,13 +87,20 @@ fn stalled(facts: &Facts<'_>) -> Option<Standing> {
                 kind.kind()
             ),
         ),
-        Verdict::Refused(kind, why) => ("ChildRefused", format!("{}: {why}", kind.kind())),
-        Verdict::Applied | Verdict::Collecting(_) => {
+        Verdict::Refused(refusal) if refusal.is_lasting => (
+            refusal.reason,
+            with_remedy(&refusal.message, refusal.reason),
+        ),
+        Verdict::Applied | Verdict::Collecting(_) | Verdict::Refused(_) => {
             let told = facts.workload?.is_progressing.as_ref()?;
-            if told.reason != "ProgressDeadlineExceeded" {
+            if told.reason != DEADLINE {
                 return None;
             }
-            ("ProgressDeadlineExceeded", told.message.clone())
+            let message = match stuck(facts) {
+                Some(stuck) => stuck.beside(&told.message),
+                None => told.message.clone(),
+            };
+            (DEADLINE, message)
         }
     };
     Some(standing("True", reason, message))
@@ -102,11 +116,19 @@ fn reconciling(facts: &Facts<'_>) -> Option<Standing> {
         );
         return say("Collecting", message);
     }
+    if let Verdict::Refused(refusal) = facts.verdict {
+        let message = with_remedy(&refusal.message, refusal.reason);
+        return say(refusal.reason, message);
+    }
     let Some(workload) = facts.workload else {
         return say("Creating", "there is no Deployment yet".to_owned());
     };
+    let beside = |message: String| match stuck(facts) {
+        Some(stuck) => stuck.beside(&message),
+        None => message,
+    };
     if !workload.is_observed || workload.replicas != workload.updated {
-        return say("RollingOut", rollout(facts));
+        return say("RollingOut", beside(rollout(facts)));
     }
     if !workload.is_full() {
         let message = format!(
@@ -117,23 +139,22 @@ fn reconciling(facts: &Facts<'_>) -> Option<Standing> {
             true => "Scaling",
             false => "RollingOut",
         };
-        return say(reason, message);
+        return say(reason, beside(message));
     }
     settings_pending(facts)
 }
 
 /// Settings that have not reached every server yet.
 fn settings_pending(facts: &Facts<'_>) -> Option<Standing> {
-    let wanted = facts.settings_sha256?;
-    let told = || {
-        facts
-            .ready_pods()
-            .filter_map(|pod| Some((&pod.name, pod.state.as_ref()?)))
-    };
-    let behind = || told().filter(|(_, state)| state.settings_sha256 != wanted);
-    let (pod, state) = behind().next()?;
-    if let Some(error) = &state.settings_error {
-        let message = format!("{pod} keeps its former settings: {error}");
+    let behind = || facts.ready_pods().filter(|pod| facts.is_behind(pod));
+    let told = || facts.ready_pods().filter(|pod| pod.state.is_some());
+    let PodSeen { name, state, .. } = behind().next()?;
+    let refused = state.as_ref().and_then(|state| {
+        let params = || state.params.as_ref()?.refused.as_ref();
+        state.settings_error.as_ref().or_else(params)
+    });
+    if let Some(error) = refused {
+        let message = format!("{name} keeps its former settings: {error}");
         return Some(standing("True", "SettingsRefused", message));
     }
     let message = format!(
@@ -155,19 +176,33 @@ fn rollout(facts: &Facts<'_>) -> String {
 
 fn ready(facts: &Facts<'_>, stalled: Option<&Standing>) -> Option<Standing> {
     let no = |reason: &str, message: String| Some(standing("False", reason, message));
-    if let Some((_, reason, message)) = stalled {
-        return no(reason, message.clone());
+    let stuck = stuck(facts);
+    match (stalled, &stuck) {
+        (Some((_, reason, _)), Some(stuck)) if reason == DEADLINE => {
+            return no(&stuck.reason, stuck.message());
+        }
+        (Some((_, reason, message)), _) => return no(reason, message.clone()),
+        (None, _) => {}
     }
     if facts.is_at_zero() {
         return None;
     }
     let Some(workload) = facts.workload else {
-        return no("Creating", "there is no Deployment yet".to_owned());
+        return match facts.verdict {
+            Verdict::Refused(Refusal {
+                reason, message, ..
+            }) => no(reason, with_remedy(message, reason)),
+            _ => no("Creating", "there is no Deployment yet".to_owned()),
+        };
     };
     if let (true, models::Progress::Failed(model, error)) =
         (facts.is_built_in(), models::progress(facts))
     {
         return no("ModelFailed", format!("model {model}: {error}"));
+    }
+    let is_served = workload.is_rolled_out() && workload.available > 0;
+    if let Some(stuck) = stuck.filter(|_| !is_served) {
+        return no(&stuck.reason, stuck.message());
     }
     if !workload.is_rolled_out() {
         return no("RollingOut", rollout(facts));
@@ -247,6 +282,21 @@ fn model_loaded(facts: &Facts<'_>) -> Standing {
 fn is_placed(facts: &Facts<'_>) -> Standing {
     let (status, reason, message) = placed::placed(facts);
     standing(status, reason, message)
+}
+
+/// Workers that end again and again, though others take their place.
+fn respawning(facts: &Facts<'_>) -> Option<Standing> {
+    let count = facts.respawns.count;
+    if count < RESPAWNS_FREQUENT {
+        return None;
+    }
+    let message = format!(
+        "worker processes that ended and were replaced in the last {} minutes: {count}; last: {}",
+        RESPAWN_WINDOW.as_secs() / 60,
+        facts.respawns.last.as_deref().unwrap_or_default()
+    );
+    let reason = "FrequentRespawns";
+    Some(standing("True", reason, with_remedy(&message, reason)))
 }
 
 fn slo_met(facts: &Facts<'_>) -> Standing {

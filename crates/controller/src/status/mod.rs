@@ -5,6 +5,7 @@ mod conditions;
 mod figures;
 mod models;
 mod placed;
+mod stuck;
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, WorkerCounts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,6 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::children::ChildKind;
 use crate::names::{DEPLOYMENT_LABEL, GRPC_PORT, HTTP_PORT};
 use crate::observed::{PodSeen, Workload};
+use crate::refusal::Refusal;
+use crate::respawns::RecentRespawns;
 
 pub(crate) use figures::load_of;
 
@@ -27,7 +30,7 @@ pub enum Verdict {
     /// Children of a former deployment of this name are being collected.
     Collecting(ChildKind),
     /// The API server refused a child.
-    Refused(ChildKind, String),
+    Refused(Refusal),
 }
 
 /// What a status speaks of.
@@ -47,6 +50,8 @@ pub struct Facts<'a> {
     pub workload: Option<&'a Workload>,
     /// The pods.
     pub pods: &'a [PodSeen],
+    /// Worker processes that were replaced lately.
+    pub respawns: RecentRespawns,
 }
 
 impl Facts<'_> {
@@ -81,6 +86,19 @@ impl Facts<'_> {
 
     fn is_built_in(&self) -> bool {
         self.deployment.spec.is_built_in()
+    }
+
+    /// Whether the server of a pod says that other settings than the wanted ones are in force. They
+    /// can have reached it by its file or by the params of its node.
+    pub(crate) fn is_behind(&self, pod: &PodSeen) -> bool {
+        let (Some(wanted), Some(state)) = (self.settings_sha256, &pod.state) else {
+            return false;
+        };
+        let told = state.params.as_ref().and_then(|params| params.generation);
+        // What params told before an edit wins over the file until they tell again.
+        let is_old = told < self.deployment.metadata.generation && told.is_some();
+        let is_of_file = state.settings_sha256 == wanted && !is_old;
+        !is_of_file && state.in_force_sha256.as_deref() != Some(wanted)
     }
 }
 
@@ -137,7 +155,26 @@ fn worker_counts(facts: &Facts<'_>) -> WorkerCounts {
             .map(|p| p.workers.min(p.planned / threads))
             .sum(),
         verified: placements().map(|p| p.workers_verified).sum(),
+        respawns: facts
+            .live_pods()
+            .filter_map(|pod| Some(pod.respawns()?.count))
+            .sum(),
+        last_cause: last_cause(facts),
     }
+}
+
+/// Pod and cause of the last respawn: as it was noticed, else as it was told before, else of the pod
+/// that has had most.
+fn last_cause(facts: &Facts<'_>) -> Option<String> {
+    let had = facts
+        .live_pods()
+        .filter_map(|pod| Some((pod, pod.respawns().filter(|told| told.count > 0)?)));
+    let (pod, told) = had.max_by_key(|(pod, told)| (told.count, &pod.name))?;
+    let status = facts.deployment.status.as_ref();
+    let before = status.and_then(|status| status.workers.as_ref()?.last_cause.clone());
+    let noticed = facts.respawns.last.clone();
+    let of_pod = || format!("{}: {}", pod.name, told.cause);
+    Some(noticed.or(before).unwrap_or_else(of_pod))
 }
 
 /// Workers alive: as the built-in servers say, or as the nodes say of the user's own.

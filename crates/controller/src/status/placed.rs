@@ -106,7 +106,7 @@ pub(super) fn placed(facts: &Facts<'_>) -> (&'static str, &'static str, String) 
             let drift = placement
                 .drift
                 .as_ref()
-                .map(|d| format!("drift: {}", d.cause));
+                .map(|d| format!("drift: {}", d.cause.name()));
             let why = placement.reason.clone().or(drift).unwrap_or_default();
             let verified = placement.verified;
             let message = format!("{pod}: {verified} of {slots} threads are on their planned cpu");

@@ -31,6 +31,7 @@ fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
     };
     let is_complete = updated == wanted && available == wanted;
     Workload {
+        is_failing: None,
         is_observed: true,
         wanted,
         replicas: wanted,
@@ -69,7 +70,13 @@ fn state(alive: u32) -> ServerState {
     ServerState {
         settings_sha256: SETTINGS.to_owned(),
         settings_error: None,
-        workers: Workers { wanted: 2, alive },
+        in_force_sha256: None,
+        params: None,
+        workers: Workers {
+            wanted: 2,
+            alive,
+            ..Workers::default()
+        },
         models: vec![model],
         window_seconds: 60.0,
         goodput_per_second: 1234.0,
@@ -96,11 +103,11 @@ fn pod(name: &str, state: Option<ServerState>) -> PodSeen {
     };
     PodSeen {
         name: name.to_owned(),
+        uid: name.to_owned(),
         is_ready: true,
-        is_ending: false,
         state,
         placement: Some(placement),
-        silent_node: None,
+        ..PodSeen::default()
     }
 }
 
@@ -113,6 +120,7 @@ struct Case {
     verdict: Verdict,
     workload: Option<Workload>,
     pods: Vec<PodSeen>,
+    respawns: RecentRespawns,
 }
 
 impl Case {
@@ -122,6 +130,7 @@ impl Case {
             verdict: Verdict::Applied,
             workload: Some(workload(2, 2, 2)),
             pods: vec![pod("a", Some(state(2))), pod("b", Some(state(2)))],
+            respawns: RecentRespawns::default(),
         }
     }
 
@@ -136,6 +145,7 @@ impl Case {
             settings_sha256: Some(SETTINGS),
             workload: self.workload.as_ref(),
             pods: &self.pods,
+            respawns: self.respawns.clone(),
         };
         status_of(&facts, &time(second))
     }
@@ -269,8 +279,13 @@ fn every_hindrance_is_named() {
     case.verdict = Verdict::Taken(ChildKind::Service);
     assert_eq!(case.says("Stalled"), "True/NameTaken");
     assert_eq!(case.says("Ready"), "False/NameTaken");
-    case.verdict = Verdict::Refused(ChildKind::Deployment, "spec.x: no".to_owned());
+    case.verdict = Verdict::Refused(refusal("ChildRefused", true));
     assert_eq!(case.says("Stalled"), "True/ChildRefused");
+    case.verdict = Verdict::Refused(refusal("KindNotServed", false));
+    assert_eq!(case.says("Stalled"), "");
+    assert_eq!(case.says("Reconciling"), "True/KindNotServed");
+    case.workload = None;
+    assert_eq!(case.says("Ready"), "False/KindNotServed");
     let violation = Violation {
         field: "spec.x".to_owned(),
         problem: "is 1".to_owned(),
@@ -319,6 +334,148 @@ fn settings_that_have_not_arrived_are_reconciled() {
     case.pods[0].state.as_mut().unwrap().settings_error = Some("no".to_owned());
     assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
     assert_eq!(case.says("Ready"), "True/Serving");
+}
+
+#[test]
+fn settings_that_params_told_are_in_force_before_the_file_is_there() {
+    let mut case = Case::well();
+    let told = |generation| {
+        Some(crate::state::Params {
+            generation: Some(generation),
+            refused: None,
+        })
+    };
+    let change = |case: &mut Case, change: &dyn Fn(&mut ServerState)| {
+        case.pods
+            .iter_mut()
+            .for_each(|pod| change(pod.state.as_mut().unwrap()));
+    };
+    change(&mut case, &|state| {
+        state.settings_sha256 = "older".to_owned();
+        state.in_force_sha256 = Some(SETTINGS.to_owned());
+        state.params = told(3);
+    });
+    assert_eq!(case.says("Reconciling"), "");
+    // The file is there, and the parameters of the spec before win over it.
+    change(&mut case, &|state| {
+        state.settings_sha256 = SETTINGS.to_owned();
+        state.in_force_sha256 = Some("older".to_owned());
+        state.params = told(2);
+    });
+    assert_eq!(case.says("Reconciling"), "True/SettingsPending");
+    change(&mut case, &|state| {
+        state.params.as_mut().unwrap().refused = Some("no".to_owned());
+    });
+    assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
+}
+
+fn unready(name: &str, reason: &str, message: &str) -> PodSeen {
+    PodSeen {
+        is_ready: false,
+        state: None,
+        problem: Some(albacore_api::PodProblem {
+            container: Some("server".to_owned()),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        }),
+        ..pod(name, None)
+    }
+}
+
+#[test]
+fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
+    let mut case = Case::well();
+    case.workload = Some(workload(4, 0, 0));
+    let missing = "configmap \"x\" not found";
+    case.pods = vec![
+        unready("d", "CreateContainerConfigError", missing),
+        unready("b", "OOMKilled", "ended"),
+        unready("c", "CreateContainerConfigError", missing),
+        unready("a", "CrashLoopBackOff", "ended"),
+    ];
+    assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
+    let message = |case: &Case, kind: &str| {
+        let conditions = case.status().conditions;
+        conditions
+            .into_iter()
+            .find(|c| c.type_ == kind)
+            .unwrap()
+            .message
+    };
+    let first = message(&case, "Ready");
+    let begin = "pod c: container server: CreateContainerConfigError: configmap \"x\" not found; \
+                 other pods that are not ready: 3; create the ConfigMap";
+    assert!(first.starts_with(begin), "{first}");
+    case.pods.reverse();
+    assert_eq!(
+        message(&case, "Ready"),
+        first,
+        "the order of pods does not matter"
+    );
+    // It is said while it is rolled out, and after the Deployment gave up.
+    assert!(message(&case, "Reconciling").contains("pod c: container server"));
+    let stalled = case.workload.as_mut().unwrap();
+    stalled.is_progressing.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
+    assert_eq!(case.says("Stalled"), "True/ProgressDeadlineExceeded");
+    assert!(message(&case, "Stalled").contains("pod c: container server"));
+    assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
+    // However much is wrong and however long the words are.
+    case.pods = (0..500)
+        .map(|n| unready(&format!("{n}"), "Odd reason", &"ä".repeat(400)))
+        .collect();
+    assert_eq!(case.says("Ready"), "False/PodNotReady");
+    assert!(message(&case, "Ready").chars().count() <= crate::limits::MESSAGE_CHARS_MAX);
+    // What cannot even be made.
+    case.workload.as_mut().unwrap().is_failing = Some(Told {
+        status: "True".to_owned(),
+        reason: "FailedCreate".to_owned(),
+        message: "exceeded quota".to_owned(),
+    });
+    assert_eq!(case.says("Ready"), "False/PodsRefused");
+    // One that serves beside one that does not start.
+    case.workload = Some(workload(2, 2, 1));
+    case.workload.as_mut().unwrap().is_progressing = workload(2, 2, 2).is_progressing;
+    case.pods = vec![pod("a", Some(state(2))), unready("b", "OOMKilled", "ended")];
+    assert_eq!(case.says("Ready"), "True/Serving");
+    assert!(message(&case, "Reconciling").contains("pod b: container server: OOMKilled"));
+}
+
+#[test]
+fn workers_that_end_again_and_again_are_told() {
+    let mut case = Case::well();
+    let workers = |case: &Case| case.status().workers.unwrap();
+    assert_eq!(
+        (workers(&case).respawns, workers(&case).last_cause),
+        (0, None)
+    );
+    for (pod, restarts) in case.pods.iter_mut().zip([31, 2]) {
+        let workers = &mut pod.state.as_mut().unwrap().workers;
+        (workers.restarts, workers.last_end) = (restarts, Some("signal 9".to_owned()));
+    }
+    assert_eq!(workers(&case).respawns, 33);
+    assert_eq!(workers(&case).last_cause.as_deref(), Some("a: signal 9"));
+    assert_eq!(case.says("WorkersRespawning"), "");
+    case.respawns = RecentRespawns {
+        count: 5,
+        last: Some("b: signal 9".to_owned()),
+    };
+    assert_eq!(workers(&case).last_cause.as_deref(), Some("b: signal 9"));
+    assert_eq!(case.says("WorkersRespawning"), "True/FrequentRespawns");
+    // A server of the user's own: as its node tells.
+    for pod in &mut case.pods {
+        pod.state = None;
+        pod.placement.as_mut().unwrap().respawns = 4;
+    }
+    assert_eq!(workers(&case).respawns, 8);
+}
+
+fn refusal(reason: &'static str, is_lasting: bool) -> Refusal {
+    Refusal {
+        reason,
+        message: "spec.x: no".to_owned(),
+        is_lasting,
+        class: albacore_cluster::ErrorClass::Forbidden,
+    }
 }
 
 #[test]
@@ -465,7 +622,8 @@ fn any_verdict() -> impl Strategy<Value = Verdict> {
         1 => Just(Verdict::Invalid(Vec::new())),
         1 => Just(Verdict::Taken(ChildKind::Service)),
         1 => Just(Verdict::Collecting(ChildKind::Service)),
-        1 => Just(Verdict::Refused(ChildKind::Deployment, "no".to_owned())),
+        1 => Just(Verdict::Refused(refusal("ChildRefused", true))),
+        1 => Just(Verdict::Refused(refusal("KindNotServed", false))),
     ]
 }
 
@@ -502,6 +660,7 @@ proptest! {
             verdict,
             workload: counts.map(|(wanted, updated, available)| workload(wanted, updated, available)),
             pods,
+            respawns: RecentRespawns::default(),
         };
         let status = case.status();
         let is = |kind: &str, value: &str| {
@@ -513,7 +672,7 @@ proptest! {
         }
         prop_assert!(!(is(RECONCILING, "True") && is(STALLED, "True")));
         // Ready is never true without a live worker, nor while anything is stalled.
-        let alive: i32 = status.workers.map_or(0, |w| w.live);
+        let alive: i32 = status.workers.as_ref().map_or(0, |w| w.live);
         if is("Ready", "True") {
             prop_assert!(alive > 0);
             prop_assert!(!is(STALLED, "True"));

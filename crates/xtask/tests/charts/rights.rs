@@ -31,7 +31,7 @@ const CONTROLLER: [Right; 12] = [
     ("networking.k8s.io", "networkpolicies", CHILDREN),
     ("monitoring.coreos.com", "servicemonitors", CHILDREN),
     ("", "pods", WATCH),
-    ("events.k8s.io", "events", &["create", "patch"]),
+    ("events.k8s.io", "events", &["create", "patch", "list"]),
 ];
 
 const OF_THE_CLUSTER: [Right; 2] = [

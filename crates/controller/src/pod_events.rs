@@ -1,0 +1,128 @@
+//! The events of pods that are not ready without their status saying why: the kubelet tells of
+//! volumes that cannot be mounted and of failed probes by events only.
+//!
+//! One pod of a deployment is asked for, at most every [`POD_EVENTS_PERIOD`], and the whole program
+//! asks at most once in [`POD_EVENTS_PAUSE`].
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use albacore_api::PodProblem;
+use albacore_cluster::{ApiResource, Cluster, ErrorClass};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::limits::{POD_EVENTS_MAX, POD_EVENTS_PAUSE, POD_EVENTS_PERIOD, STUCK_AGE};
+use crate::memory::{Memory, lock};
+use crate::observed::PodSeen;
+
+/// What the events of a pod said.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    uid: String,
+    at: Instant,
+    problem: Option<PodProblem>,
+}
+
+/// Reads events of pods, not too often.
+#[derive(Debug, Default)]
+pub(crate) struct PodEvents {
+    /// When the next list may be asked for; `None`: at once.
+    next: Mutex<Option<Instant>>,
+}
+
+impl PodEvents {
+    /// Adds what events say to the first of `pods`, by name, that is not ready for [`STUCK_AGE`] and
+    /// whose status says nothing. When to look again, if there is one.
+    pub(crate) async fn explain(
+        &self,
+        cluster: &Cluster,
+        namespace: &str,
+        pods: &mut [PodSeen],
+        memory: &Mutex<Memory>,
+    ) -> Option<Duration> {
+        let is_silent = |pod: &&mut PodSeen| {
+            !pod.is_ready && !pod.is_ending && pod.has_node && pod.problem.is_none()
+        };
+        let pod = pods
+            .iter_mut()
+            .filter(is_silent)
+            .min_by(|a, b| a.name.cmp(&b.name))?;
+        let age = pod
+            .unready_since
+            .map(|since| Timestamp::now().duration_since(since));
+        let age = age
+            .and_then(|age| Duration::try_from(age).ok())
+            .unwrap_or_default();
+        if let Some(left) = STUCK_AGE.checked_sub(age).filter(|left| !left.is_zero()) {
+            return Some(left);
+        }
+        let known = lock(memory).pod_events.clone();
+        let known = known.filter(|known| known.uid == pod.uid);
+        pod.problem = known.as_ref().and_then(|known| known.problem.clone());
+        let left = known.map(|known| POD_EVENTS_PERIOD.saturating_sub(known.at.elapsed()));
+        let left = left.unwrap_or_default().max(self.turn(left));
+        if !left.is_zero() {
+            return Some(left);
+        }
+        match ask(cluster, namespace, &pod.uid).await {
+            Ok(problem) => {
+                pod.problem.clone_from(&problem);
+                lock(memory).pod_events = Some(Known {
+                    uid: pod.uid.clone(),
+                    at: Instant::now(),
+                    problem,
+                });
+            }
+            // What was said before stands.
+            Err(error) => tracing::debug!(pod = pod.name, %error, "events of a pod are not known"),
+        }
+        Some(POD_EVENTS_PERIOD)
+    }
+
+    /// How long to wait for a turn; taken if that is nothing and `left` is none either.
+    fn turn(&self, left: Option<Duration>) -> Duration {
+        if left.is_some_and(|left| !left.is_zero()) {
+            return Duration::ZERO;
+        }
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let wait = next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now));
+        if wait.is_zero() {
+            *next = Some(now + POD_EVENTS_PAUSE);
+        }
+        wait
+    }
+}
+
+async fn ask(
+    cluster: &Cluster,
+    namespace: &str,
+    uid: &str,
+) -> Result<Option<PodProblem>, albacore_cluster::ClusterError> {
+    let kind = ApiResource {
+        group: "events.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "events.k8s.io/v1".to_owned(),
+        kind: "Event".to_owned(),
+        plural: "events".to_owned(),
+    };
+    let fields = format!("regarding.uid={uid},type=Warning");
+    let listed = cluster.list_some(&kind, namespace, &fields, POD_EVENTS_MAX);
+    match listed.await {
+        Ok(found) => {
+            let typed = found.into_iter().filter_map(|event| {
+                let event = serde_json::to_value(event).and_then(serde_json::from_value);
+                event.ok()
+            });
+            let events: Vec<Event> = typed.collect();
+            Ok(PodProblem::of_events(&events))
+        }
+        Err(error) if error.class() == ErrorClass::Forbidden => Ok(Some(PodProblem {
+            container: None,
+            reason: "EventsUnread".to_owned(),
+            message: error.to_string(),
+        })),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,166 @@
+//! What the API server said against a write of a child: the reason for conditions and events. Pure.
+
+use albacore_api::remedy_of;
+use albacore_cluster::{ClusterError, ErrorClass};
+
+use crate::limits::MESSAGE_CHARS_MAX;
+
+/// A write or deletion of a child that the API server refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// Reason of the condition and the event, one of [`Refusal::REASONS`].
+    pub reason: &'static str,
+    /// What was tried, and the API server's own words.
+    pub message: String,
+    /// Whether somebody has to do something; else it passes by itself.
+    pub is_lasting: bool,
+    /// Decides when it is tried again.
+    pub class: ErrorClass,
+}
+
+impl Refusal {
+    /// Every reason.
+    pub const REASONS: [&'static str; 7] = [
+        "QuotaExceeded",
+        "NamespaceTerminating",
+        "AdmissionDenied",
+        "MissingPermission",
+        "ChildRefused",
+        "KindNotServed",
+        "WriteFailed",
+    ];
+
+    /// What `error` means for a child; `None` if the API server did not answer, or answered with
+    /// what ends by another look (a conflict, too many requests).
+    pub fn of(error: &ClusterError) -> Option<Self> {
+        let (code, says) = error.answer()?;
+        let class = error.class();
+        let reason = reason_of(class, code, says)?;
+        Some(Self {
+            reason,
+            message: error.to_string(),
+            is_lasting: !matches!(reason, "KindNotServed" | "WriteFailed"),
+            // What is wrong by itself can also depend on other objects, such as policies: it is
+            // tried again as what is forbidden.
+            class: match class {
+                ErrorClass::Invalid | ErrorClass::Bug => ErrorClass::Forbidden,
+                class => class,
+            },
+        })
+    }
+}
+
+fn reason_of(class: ErrorClass, code: u16, says: &str) -> Option<&'static str> {
+    let has = |words: &str| says.contains(words);
+    Some(match class {
+        ErrorClass::Conflict | ErrorClass::Throttled(_) => return None,
+        ErrorClass::KindUnknown => "KindNotServed",
+        ErrorClass::NotFound if has("namespaces \"") => "NamespaceTerminating",
+        ErrorClass::NotFound => "KindNotServed",
+        ErrorClass::Transient => "WriteFailed",
+        _ if has("exceeded quota") || has("failed quota") => "QuotaExceeded",
+        _ if has("it is being terminated") => "NamespaceTerminating",
+        _ if has("admission webhook") || has("ValidatingAdmissionPolicy") => "AdmissionDenied",
+        _ if code == 401 || (code == 403 && has(" cannot ")) => "MissingPermission",
+        ErrorClass::Forbidden => "AdmissionDenied",
+        ErrorClass::Invalid | ErrorClass::Bug => "ChildRefused",
+    })
+}
+
+/// A message that ends with the remedy of `reason`, if there is one; cut so that the remedy fits.
+pub(crate) fn with_remedy(message: &str, reason: &str) -> String {
+    let remedy = remedy_of(reason).map_or(String::new(), |remedy| format!("; {remedy}"));
+    let room = MESSAGE_CHARS_MAX.saturating_sub(remedy.chars().count());
+    let mut text: String = message.chars().take(room).collect();
+    text.push_str(&remedy);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_api_servers_say_has_a_reason() {
+        for (class, code, says, reason) in [
+            (
+                ErrorClass::Forbidden,
+                403,
+                "services \"a\" is forbidden: exceeded quota: q, requested: services=1, used: \
+                 services=0, limited: services=0",
+                Some("QuotaExceeded"),
+            ),
+            (
+                ErrorClass::Forbidden,
+                403,
+                "configmaps \"a\" is forbidden: unable to create new content in namespace b because \
+                 it is being terminated",
+                Some("NamespaceTerminating"),
+            ),
+            (
+                ErrorClass::Invalid,
+                422,
+                "deployments.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding \
+                 'p' denied request: no",
+                Some("AdmissionDenied"),
+            ),
+            (
+                ErrorClass::Forbidden,
+                403,
+                "admission webhook \"w\" denied the request: it cannot be",
+                Some("AdmissionDenied"),
+            ),
+            (
+                ErrorClass::Forbidden,
+                403,
+                "services \"a\" is forbidden: User \"c\" cannot patch resource \"services\"",
+                Some("MissingPermission"),
+            ),
+            (
+                ErrorClass::Forbidden,
+                401,
+                "Unauthorized",
+                Some("MissingPermission"),
+            ),
+            (ErrorClass::Invalid, 422, "spec.x: no", Some("ChildRefused")),
+            (
+                ErrorClass::KindUnknown,
+                403,
+                "no kind",
+                Some("KindNotServed"),
+            ),
+            (
+                ErrorClass::NotFound,
+                404,
+                "no such page",
+                Some("KindNotServed"),
+            ),
+            (
+                ErrorClass::NotFound,
+                404,
+                "namespaces \"b\" not found",
+                Some("NamespaceTerminating"),
+            ),
+            (
+                ErrorClass::Transient,
+                500,
+                "failed calling webhook \"w\"",
+                Some("WriteFailed"),
+            ),
+            (ErrorClass::Conflict, 409, "modified", None),
+        ] {
+            let found = reason_of(class, code, says);
+            assert_eq!(found, reason, "{says}");
+            assert!(found.is_none_or(|reason| Refusal::REASONS.contains(&reason)));
+        }
+    }
+
+    #[test]
+    fn every_refusal_has_a_remedy_which_is_never_cut_off() {
+        for reason in Refusal::REASONS {
+            let message = with_remedy(&"x".repeat(4096), reason);
+            assert!(message.ends_with(remedy_of(reason).unwrap()), "{reason}");
+            assert_eq!(message.chars().count(), MESSAGE_CHARS_MAX);
+        }
+    }
+}

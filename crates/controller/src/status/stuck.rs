@@ -1,0 +1,88 @@
+//! Which of the pods that do not serve is named in conditions, and how.
+
+use std::collections::BTreeMap;
+
+use albacore_api::PodProblem;
+
+use super::Facts;
+use crate::observed::PodSeen;
+use crate::refusal::with_remedy;
+
+/// What keeps pods from being there or from serving.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Stuck {
+    /// A reason as conditions take it.
+    pub(super) reason: String,
+    /// The pod, its container, and what scheduler or kubelet say.
+    message: String,
+}
+
+impl Stuck {
+    /// The message with what can be done.
+    pub(super) fn message(&self) -> String {
+        with_remedy(&self.message, &self.reason)
+    }
+
+    /// The reason and the message, to be added to another message.
+    pub(super) fn beside(&self, message: &str) -> String {
+        with_remedy(&format!("{message}; {}", self.message), &self.reason)
+    }
+}
+
+/// What keeps pods of `facts` from serving. Of several reasons that which most pods have, then the
+/// first by name; of several pods the first by name: equal facts give equal words.
+pub(super) fn stuck(facts: &Facts<'_>) -> Option<Stuck> {
+    let workload = facts.workload?;
+    if workload.is_full() {
+        return None;
+    }
+    if let Some(told) = workload
+        .is_failing
+        .as_ref()
+        .filter(|told| told.status == "True")
+    {
+        return Some(Stuck {
+            reason: "PodsRefused".to_owned(),
+            message: format!("no more pods can be made: {}", told.message),
+        });
+    }
+    let unready: Vec<&PodSeen> = facts.live_pods().filter(|pod| !pod.is_ready).collect();
+    // Pods that failed are there beside those that replaced them.
+    let failed = facts.pods.iter().filter(|pod| pod.is_ending);
+    let (named, problem) = first(unready.iter().copied()).or_else(|| first(failed))?;
+    let mut message = format!("pod {}: {problem}", named.name);
+    let others = unready.iter().filter(|pod| pod.name != named.name).count();
+    if others > 0 {
+        message.push_str(&format!("; other pods that are not ready: {others}"));
+    }
+    Some(Stuck {
+        reason: fit(&problem.reason),
+        message,
+    })
+}
+
+fn first<'a>(pods: impl Iterator<Item = &'a PodSeen>) -> Option<(&'a PodSeen, &'a PodProblem)> {
+    let mut groups: BTreeMap<&str, Vec<(&PodSeen, &PodProblem)>> = BTreeMap::new();
+    for pod in pods {
+        if let Some(problem) = &pod.problem {
+            groups
+                .entry(&problem.reason)
+                .or_default()
+                .push((pod, problem));
+        }
+    }
+    let largest = groups.values().map(Vec::len).max()?;
+    let group = groups.into_values().find(|group| group.len() == largest)?;
+    group.into_iter().min_by_key(|(pod, _)| &pod.name)
+}
+
+/// The reason as the API server takes it in a condition: a letter, then letters and digits.
+fn fit(reason: &str) -> String {
+    let fits = reason.starts_with(|c: char| c.is_ascii_alphabetic())
+        && reason.chars().all(|c| c.is_ascii_alphanumeric())
+        && reason.len() <= 64;
+    match fits {
+        true => reason.to_owned(),
+        false => "PodNotReady".to_owned(),
+    }
+}
