@@ -7,6 +7,7 @@ mod command;
 use std::path::Path;
 use std::process::Command;
 
+use albacore_api::remedy_of;
 use albacore_testbed::{ControlPlane, Options, programs};
 use command::{Ran, albacore, assert_refused};
 use serde_json::{Value, json};
@@ -55,6 +56,9 @@ fn deployment() -> Value {
                 condition("Ready", "False", "PodsNotReady", "1 of 2 pods serve"),
                 condition("ModelLoaded", "True", "Loaded", "every pod has it"),
                 condition("Placed", "False", "ThreadsNotPlaced", "15 of 16 threads"),
+                condition("SLOMet", "Unknown", "StateUnread", "no pod told its state yet"),
+                condition("Reconciling", "True", "QuotaExceeded",
+                    &format!("no; {}", remedy_of("QuotaExceeded").unwrap())),
             ],
             "models": [{"name": "fraud", "loaded": "1/2", "error": "fraud-b: checksum differs",
                 "latency": [{"kind": "value", "perRow": "1.8us", "perBatch": "45us"}]}],
@@ -91,7 +95,8 @@ fn filled() -> ControlPlane {
     let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     put_with_status(&plane, &pod("fraud-a", Some("node-1"), &running));
     let pending = json!({"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}]});
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1 nodes: Insufficient cpu"}]});
     put_with_status(&plane, &pod("fraud-b", None, &pending));
     put_with_status(
         &plane,
@@ -131,7 +136,7 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
         "workers 3/4  threads 15/16 verified  cpus 0-3,8-11  isolation none",
         "drifts 3 (last: ForeignWrite)",
         "└─ fraud-b  Pending (not ready)  no node",
-        "0/1 nodes: Insufficient cpu",
+        "Unschedulable: 0/1 nodes: Insufficient cpu",
     ] {
         assert!(
             shown.out.contains(part),
@@ -162,11 +167,16 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
         "pod fraud-a: 15 of 16 threads are on their planned cpu",
         "unset OMP_PROC_BIND",
         "the pins give order, not isolation",
-        "pod fraud-b: 0/1 nodes: Insufficient cpu\n  -> free room on a node",
+        "Reconciling is True (QuotaExceeded): no\n  -> raise the ResourceQuota",
+        "pod fraud-b: Unschedulable: 0/1 nodes: Insufficient cpu\n  -> free room on a node",
         "model fraud: fraud-b: checksum differs",
         "Placed is False (ThreadsNotPlaced): 15 of 16 threads",
     ] {
         assert!(why.out.contains(part), "{part:?} is not in\n{}", why.out);
+    }
+    // What is not known because a pod does not run is no finding, and has no remedy of its own.
+    for noise in ["SLOMet", "give it more pods", "PodsNotReady"] {
+        assert!(!why.out.contains(noise), "{noise:?} is in\n{}", why.out);
     }
     assert!(
         !why.out.contains("Ready is False"),

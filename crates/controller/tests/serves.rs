@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use albacore_settings::{Settings, feed};
 use serde_json::{Value, json};
 
 use rig::{Rig, deployment, wait};
@@ -29,6 +30,10 @@ struct Pod {
 
 impl Pod {
     fn start(binary: &Path, address: &'static str, settings: &str) -> Self {
+        Self::start_with(binary, address, settings, &[])
+    }
+
+    fn start_with(binary: &Path, address: &'static str, settings: &str, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let child = Command::new("true").spawn().unwrap();
         let mut pod = Self {
@@ -48,6 +53,7 @@ impl Pod {
                 "--grpc",
                 &format!("{address}:8081"),
             ])
+            .args(more)
             .env("ALBACORE_WORKERS", "2")
             .env("ALBACORE_THREADS", "1")
             .stdin(Stdio::null())
@@ -71,6 +77,21 @@ impl Pod {
         if self.versions == 1 {
             std::os::unix::fs::symlink("..data/settings.yaml", root.join("settings.yaml")).unwrap();
         }
+    }
+
+    /// Kills one of its workers, as a kernel that is out of memory does; whether there was one.
+    fn kill_worker(&self) -> bool {
+        let pid = self.child.id();
+        let mut children = String::new();
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let path = task.unwrap().path().join("children");
+            children.push_str(&std::fs::read_to_string(path).unwrap_or_default());
+        }
+        let Some(worker) = children.split_whitespace().next() else {
+            return false;
+        };
+        let killed = Command::new("kill").args(["-KILL", worker]).status();
+        killed.unwrap().success()
     }
 
     /// Sends the example's request; the status line of the answer.
@@ -98,8 +119,8 @@ impl Drop for Pod {
     }
 }
 
-fn settings(rig: &Rig) -> String {
-    let map = rig.get("configmap", "fraud").unwrap();
+fn settings(rig: &Rig, name: &str) -> String {
+    let map = rig.get("configmap", name).unwrap();
     map["data"]["settings.yaml"].as_str().unwrap().to_owned()
 }
 
@@ -124,7 +145,7 @@ fn the_status_tells_what_real_servers_do() {
     wait("there are pods", || {
         rig.list("pods", "albacore.dev/deployment=fraud").len() == 2
     });
-    let text = settings(&rig);
+    let text = settings(&rig, "fraud");
     let mut pods: Vec<Pod> = ADDRESSES
         .map(|address| Pod::start(&binary, address, &text))
         .into_iter()
@@ -148,7 +169,7 @@ fn the_status_tells_what_real_servers_do() {
     let second = model(&copy("second.ubj"), "10s");
     rig.patch("infd", "fraud", &json!({"spec": {"models": second}}));
     rig.wait_for("fraud", "Reconciling", "True/SettingsPending");
-    let text = settings(&rig);
+    let text = settings(&rig, "fraud");
     pods.iter_mut().for_each(|pod| pod.deliver(&text));
     rig.wait_for("fraud", "Reconciling", "");
     rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
@@ -161,9 +182,9 @@ fn the_status_tells_what_real_servers_do() {
     let missing = model(&models.path().join("missing.ubj"), "10s");
     rig.patch("infd", "fraud", &json!({"spec": {"models": missing}}));
     wait("the ConfigMap follows", || {
-        settings(&rig).contains("missing.ubj")
+        settings(&rig, "fraud").contains("missing.ubj")
     });
-    let text = settings(&rig);
+    let text = settings(&rig, "fraud");
     pods.iter_mut().for_each(|pod| pod.deliver(&text));
     rig.wait_for("fraud", "Ready", "False/ModelFailed");
     let error = status()["models"][0]["error"].as_str().unwrap().to_owned();
@@ -174,8 +195,10 @@ fn the_status_tells_what_real_servers_do() {
     let spec = json!({"models": model(&models.path().join("first.ubj"), "1us"),
         "autoscaling": {"minReplicas": 2, "maxReplicas": 5}});
     rig.patch("infd", "fraud", &json!({ "spec": spec }));
-    wait("the ConfigMap follows", || settings(&rig).contains("1us"));
-    let text = settings(&rig);
+    wait("the ConfigMap follows", || {
+        settings(&rig, "fraud").contains("1us")
+    });
+    let text = settings(&rig, "fraud");
     pods.iter_mut().for_each(|pod| pod.deliver(&text));
     wait("five pods are wanted", || {
         pods.iter().for_each(|pod| drop(pod.ask()));
@@ -202,5 +225,143 @@ fn the_status_tells_what_real_servers_do() {
     assert!(
         metrics.contains("albacore_state_scrapes_total{result=\"told\"}"),
         "{metrics}"
+    );
+}
+
+/// `albacore-params`; killed with its owner.
+struct Params(Child);
+
+impl Drop for Params {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What an agent says of a pod whose deployment has these settings.
+fn line(settings: &Settings, generation: u64) -> String {
+    let objectives = settings.models.iter().filter_map(|model| {
+        let (model, slo) = (model.name.clone(), model.slo?);
+        Some(feed::Objective { model, slo })
+    });
+    let pod = feed::Pod {
+        address: None,
+        namespace: "default".to_owned(),
+        name: "live".to_owned(),
+        uid: "1".to_owned(),
+        deployment: "live".to_owned(),
+        generation,
+        parameters: feed::Parameters {
+            batching: settings.batching,
+            queue: settings.queue,
+            slo: objectives.collect(),
+            window: None,
+            workers: 2,
+            threads: 1,
+            cpu_share: 1.0,
+            generation,
+        },
+    };
+    let line = feed::FeedLine {
+        node: "n".to_owned(),
+        sequence: generation,
+        pods: vec![pod],
+        metrics: String::new(),
+    };
+    line.encode().unwrap()
+}
+
+#[test]
+fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
+    let server = albacore_testbed::product("albacore-server").unwrap();
+    let params = albacore_testbed::product("albacore-params").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.ubj");
+    std::fs::copy(root().join("examples/fraud.ubj"), &path).unwrap();
+    let rig = Rig::start(true);
+    let _controller = rig.controller(&[]);
+    let models = model(&path, "10s");
+    let spec = json!({"replicas": 1, "threads": 1, "models": models});
+    rig.apply(&[deployment("live", &spec)]);
+    wait("there is a pod", || {
+        rig.list("pods", "albacore.dev/deployment=live").len() == 1
+    });
+    let pipe = folder.path().join("feed");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let socket = folder.path().join("params.sock");
+    let uid = Command::new("id").arg("-u").output().unwrap().stdout;
+    let child = Command::new(params)
+        .args(["--log-filter", "warn", "--feed"])
+        .arg(&pipe)
+        .arg("--unix")
+        .arg(&socket)
+        .args(["--uid", String::from_utf8(uid).unwrap().trim()])
+        .spawn();
+    let _params = Params(child.unwrap());
+    let mut agent = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    agent.write_all(feed::LINE_START).unwrap();
+    let place = format!("unix:{}", socket.display());
+    let text = settings(&rig, "live");
+    let pod = Pod::start_with(&server, "127.77.5.3", &text, &["--params", &place]);
+    wait("it serves", || pod.ask().contains(" 200 "));
+    rig.play_kubelet("live", &["127.77.5.3"]);
+    rig.wait_for("live", "Ready", "True/Serving");
+    rig.wait_for("live", "Reconciling", "");
+
+    // The file of the pod never changes from here on: what params tell is all the server gets.
+    rig.patch(
+        "infd",
+        "live",
+        &json!({"spec": {"batching": {"maxRows": 77}}}),
+    );
+    rig.wait_for("live", "Reconciling", "True/SettingsPending");
+    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
+    assert_eq!(wanted.batching.max_rows, 77);
+    let generation = rig.get("infd", "live").unwrap()["metadata"]["generation"].as_u64();
+    agent
+        .write_all(line(&wanted, generation.unwrap()).as_bytes())
+        .unwrap();
+    let start = std::time::Instant::now();
+    rig.wait_for("live", "Reconciling", "");
+    eprintln!(
+        "line of the agent to the end of Reconciling: {:?}",
+        start.elapsed()
+    );
+    // Another edit of the objective, which no other figure of the state shows.
+    rig.patch(
+        "infd",
+        "live",
+        &json!({"spec": {"models": model(&path, "9s")}}),
+    );
+    rig.wait_for("live", "Reconciling", "True/SettingsPending");
+    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
+    let generation = rig.get("infd", "live").unwrap()["metadata"]["generation"].as_u64();
+    agent
+        .write_all(line(&wanted, generation.unwrap()).as_bytes())
+        .unwrap();
+    rig.wait_for("live", "Reconciling", "");
+
+    for _ in 0..6 {
+        wait("a worker is there to be killed", || pod.kill_worker());
+        wait("it serves", || pod.ask().contains(" 200 "));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    rig.wait_for("live", "WorkersRespawning", "True/FrequentRespawns");
+    wait("an event tells it", || {
+        let events = rig.kubectl(&["get", "events", "-o", "json"]);
+        events.contains("\"WorkersRespawned\"") && events.contains("signal 9")
+    });
+    wait("the status counts them", || {
+        let workers = rig.get("infd", "live").unwrap()["status"]["workers"].clone();
+        workers["respawns"].as_i64() >= Some(6)
+            && workers["lastCause"]
+                .as_str()
+                .is_some_and(|cause| cause.ends_with("signal 9"))
+    });
+    let events = rig.kubectl(&["get", "events", "-o", "json"]);
+    assert!(
+        events.matches("\"WorkersRespawned\"").count() <= 3,
+        "{events}"
     );
 }
