@@ -260,6 +260,7 @@ fn line(settings: &Settings, generation: u64) -> String {
             threads: 1,
             cpu_share: 1.0,
             generation,
+            report: None,
         },
     };
     let line = feed::FeedLine {
