@@ -98,7 +98,7 @@ fn role(without_status: bool) -> Value {
     let mut rules = vec![
         json!({"apiGroups": ["apps", "policy", "networking.k8s.io", "coordination.k8s.io",
             "events.k8s.io", "monitoring.coreos.com"], "resources": all, "verbs": all}),
-        json!({"apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "pods"],
+        json!({"apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "pods", "namespaces"],
             "verbs": all}),
         json!({"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}),
         json!({"apiGroups": ["albacore.dev"],

@@ -499,7 +499,11 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
     silence(&mut case.pods[1], "node-b".to_owned());
     let status = case.status();
     assert_eq!(status.pinned.as_deref(), Some("?"));
-    assert_eq!(status.workers.as_ref().unwrap().verified, 2, "of the other node");
+    assert_eq!(
+        status.workers.as_ref().unwrap().verified,
+        2,
+        "of the other node"
+    );
     let placed = |status: &InferenceDeploymentStatus| {
         let mut conditions = status.conditions.iter();
         conditions.find(|c| c.type_ == "Placed").cloned().unwrap()
