@@ -1,4 +1,5 @@
-//! Why a pod does not serve, as the scheduler and the kubelet say in its status and its events. Pure.
+//! Why a pod does not serve, as the scheduler and the kubelet say in its status and its events.
+//! Pure.
 
 use std::fmt;
 

@@ -87,8 +87,8 @@ pub struct WorkerCounts {
     /// started.
     #[serde(default)]
     pub respawns: i64,
-    /// Pod and cause of a worker that ended lately: as its built-in server says, or as the node of a
-    /// server of the user's own sees. Absent if none did.
+    /// Pod and cause of a worker that ended lately: as its built-in server says, or as the node of
+    /// a server of the user's own sees. Absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<String>,
 }

@@ -166,8 +166,8 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 /// nothing is wrong with the API server.
 const MISFIT: &str = "failed to create typed patch object";
 
-/// What the admission plugin OwnerReferencesPermissionEnforcement says (with 403) of owners whose kind
-/// it has not discovered yet: it looks for new kinds every 30 s.
+/// What the admission plugin OwnerReferencesPermissionEnforcement says (with 403) of owners whose
+/// kind it has not discovered yet: it looks for new kinds every 30 s.
 const UNMAPPED: &str = "cannot find RESTMapping";
 
 fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {

@@ -52,7 +52,8 @@ pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// First pause after an answer that only a human can change (rights, quotas, policies) ...
 pub(crate) const FORBIDDEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// ... and the longest: nobody tells when it was changed, and a thousand refused objects are 17 requests a second.
+/// ... and the longest: nobody tells when it was changed, and a thousand refused objects are 17
+/// requests a second.
 pub(crate) const FORBIDDEN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The longest pause while the API server does not know a kind yet, with jitter below a second ...

@@ -70,7 +70,8 @@ impl Cluster {
         }
     }
 
-    /// At most `most` objects of a kind in `namespace` with these fields (a selector, e.g. `regarding.uid=a`).
+    /// At most `most` objects of a kind in `namespace` with these fields (a selector, e.g.
+    /// `regarding.uid=a`).
     ///
     /// # Errors
     /// The API server does not say.

@@ -55,8 +55,8 @@ pub(crate) const SCRAPE_PERIOD: Duration = Duration::from_secs(10);
 /// The same for a server that has not answered yet: it is about to start.
 pub(crate) const SCRAPE_RETRY: Duration = Duration::from_secs(2);
 
-/// The same for a server that has not the newest settings yet: the node's params hand them out within
-/// half a second ...
+/// The same for a server that has not the newest settings yet: the node's params hand them out
+/// within half a second ...
 pub(crate) const SCRAPE_PENDING: Duration = Duration::from_millis(500);
 
 /// ... and after so long more slowly, for then the kubelet brings them, which takes a minute.
@@ -87,8 +87,8 @@ pub(crate) const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Silent nodes that a message names; the others are counted.
 pub(crate) const SILENT_NODES_TOLD_MAX: usize = 8;
 
-/// How long a pod may be unready before its events are read: starting takes seconds, and the kubelet
-/// warns of things that pass (a ConfigMap that it has not read yet).
+/// How long a pod may be unready before its events are read: starting takes seconds, and the
+/// kubelet warns of things that pass (a ConfigMap that it has not read yet).
 pub(crate) const STUCK_AGE: Duration = Duration::from_secs(10);
 
 /// Least time between two looks at the events of a pod.

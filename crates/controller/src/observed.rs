@@ -142,8 +142,8 @@ pub struct PodRespawns<'a> {
 }
 
 impl PodSeen {
-    /// What its server says of its workers' deaths, or the node's agent of the processes of a server
-    /// of the user's own; `None` where nobody says anything.
+    /// What its server says of its workers' deaths, or the node's agent of the processes of a
+    /// server of the user's own; `None` where nobody says anything.
     pub fn respawns(&self) -> Option<PodRespawns<'_>> {
         let server = self.state.as_ref().map(|state| PodRespawns {
             count: state.workers.restarts,

@@ -32,8 +32,8 @@ pub(crate) struct PodEvents {
 }
 
 impl PodEvents {
-    /// Adds what events say to the first of `pods`, by name, that is not ready for [`STUCK_AGE`] and
-    /// whose status says nothing. When to look again, if there is one.
+    /// Adds what events say to the first of `pods`, by name, that is not ready for [`STUCK_AGE`]
+    /// and whose status says nothing. When to look again, if there is one.
     pub(crate) async fn explain(
         &self,
         cluster: &Cluster,

@@ -1,5 +1,5 @@
-//! Worker processes that ended and were replaced: how many lately, and when an event tells it. Pure;
-//! time is an argument.
+//! Worker processes that ended and were replaced: how many lately, and when an event tells it.
+//! Pure; time is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

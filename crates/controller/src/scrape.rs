@@ -86,8 +86,8 @@ impl States {
         Some(ServerState::clone(state))
     }
 
-    /// Notes whether the server of the pod has yet to take the newest settings: then it is asked more
-    /// often.
+    /// Notes whether the server of the pod has yet to take the newest settings: then it is asked
+    /// more often.
     pub(crate) fn set_pending(&self, pod: &Key, is_pending: bool) {
         if let Some(known) = self.lock().get_mut(pod) {
             match is_pending {

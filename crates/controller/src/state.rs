@@ -10,8 +10,8 @@ use serde::Deserialize;
 pub struct ServerState {
     /// SHA-256 of the file of the settings.
     pub settings_sha256: String,
-    /// SHA-256 of the settings as they are in force, with what was told by the node's params; `None`
-    /// of a server that does not say.
+    /// SHA-256 of the settings as they are in force, with what was told by the node's params;
+    /// `None` of a server that does not say.
     pub in_force_sha256: Option<String>,
     /// What was told by the node's params; `None` without.
     pub params: Option<Params>,

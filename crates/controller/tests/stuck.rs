@@ -1,5 +1,5 @@
-//! Pods that do not start: the test writes what scheduler and kubelet write, and the conditions name
-//! the pod, the container, the reason and the remedy.
+//! Pods that do not start: the test writes what scheduler and kubelet write, and the conditions
+//! name the pod, the container, the reason and the remedy.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;

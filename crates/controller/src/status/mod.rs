@@ -163,8 +163,8 @@ fn worker_counts(facts: &Facts<'_>) -> WorkerCounts {
     }
 }
 
-/// Pod and cause of the last respawn: as it was noticed, else as it was told before, else of the pod
-/// that has had most.
+/// Pod and cause of the last respawn: as it was noticed, else as it was told before, else of the
+/// pod that has had most.
 fn last_cause(facts: &Facts<'_>) -> Option<String> {
     let had = facts
         .live_pods()

@@ -92,8 +92,8 @@ pub struct Parameters {
 }
 
 impl Settings {
-    /// What is in force where `parameters` win over this file: rules, bounds and objectives are theirs,
-    /// all else is the file's.
+    /// What is in force where `parameters` win over this file: rules, bounds and objectives are
+    /// theirs, all else is the file's.
     #[must_use]
     pub fn overridden_by(&self, parameters: &Parameters) -> Self {
         let mut settings = self.clone();
