@@ -73,7 +73,7 @@ fn an_edit_of_iterations_brings_other_trees_into_service() {
     let whole = in_file.as_u64().unwrap();
     answers_as(&server, "pred", whole);
 
-    let mut edit = |iterations: Iterations, end: u64| {
+    let edit = |iterations: Iterations, end: u64| {
         volume.update(&with(file, Some(iterations)));
         // The same file: what is waited for is the model, not its digest.
         until(&server, "other iterations are used", |_| {
