@@ -50,8 +50,8 @@ fn as_user(kubeconfig: &Path, words: &[&str]) -> Ran {
     albacore(&[&["upgrade"], words, &cluster].concat())
 }
 
-#[test]
-fn an_upgrade_is_shown_before_it_restarts_anything() {
+/// Deployments of every sort, and no controller.
+fn filled() -> ControlPlane {
     let mut plane = ControlPlane::start(&Options::default()).unwrap();
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");
     plane.serve_crds(&crds).unwrap();
@@ -75,8 +75,13 @@ fn an_upgrade_is_shown_before_it_restarts_anything() {
     );
     deploy(&plane, "bank", "broken", "r.io/server:0", Some("no image"));
     deploy(&plane, "kept", "a", "r.io/server:0", None);
-    let admin = plane.kubeconfig().to_owned();
+    plane
+}
 
+#[test]
+fn an_upgrade_is_shown_before_it_restarts_anything() {
+    let plane = filled();
+    let admin = plane.kubeconfig().to_owned();
     // Nobody says what the upgrade brings.
     let refused = as_user(&admin, &["--dry-run"]);
     assert_eq!(refused.code, 64, "{refused:?}");
@@ -126,17 +131,21 @@ fn an_upgrade_is_shown_before_it_restarts_anything() {
             "kept/a pinned r.io/server:0 r.io/server:0",
         ]
     );
+    the_version_of_this_program_is_the_default(&plane);
+}
 
-    // The controller says where servers come from, and this program which version it brings.
+/// The controller says where servers come from, and this program which version it brings.
+fn the_version_of_this_program_is_the_default(plane: &ControlPlane) {
+    let admin = plane.kubeconfig();
     let labels = json!({"app.kubernetes.io/part-of": "albacore",
         "app.kubernetes.io/component": "controller"});
     let controller = json!({"name": "controller", "image": "r.io/controller:0",
         "args": ["--server-image=r.io/server:0", "--max-concurrent-rollouts=2"]});
     put(
-        &plane,
+        plane,
         &workload("default", "albacore-controller", &labels, &controller),
     );
-    let shown = as_user(&admin, &["--dry-run", "-n", "bank"]);
+    let shown = as_user(admin, &["--dry-run", "-n", "bank"]);
     assert_eq!(shown.code, 0, "{shown:?}");
     let target = format!("r.io/server:{}", env!("CARGO_PKG_VERSION"));
     for part in [

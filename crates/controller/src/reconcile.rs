@@ -341,6 +341,7 @@ impl Controller {
             action: "Serve",
             note,
         }));
+        told.extend(rollout::happening(&deployment, before, &status));
         self.tell(&deployment, &told, applied);
         let due = lock(memory).respawns.due(Instant::now());
         let after = explained.into_iter().chain(due).min();

@@ -149,14 +149,6 @@ pub(crate) fn happenings(
         let reason = "WorkersRespawning";
         told.push(tell(Severity::Warning, reason, "Serve", now.message));
     }
-    if let Some(now) = changed("UpgradePending").filter(|now| now.reason == "Stuck") {
-        told.push(tell(
-            Severity::Warning,
-            "RolloutStuck",
-            "Apply",
-            now.message,
-        ));
-    }
     if let Some(now) = changed("ModelLoaded").filter(|now| now.reason == "LoadFailed") {
         told.push(tell(Severity::Warning, "LoadFailed", "Load", now.message));
     }

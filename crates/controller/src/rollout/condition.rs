@@ -2,7 +2,8 @@
 //! wanted template is not there. GitOps tools judge by `Ready`, `Reconciling` and `Stalled`, so a
 //! deployment that waits for its upgrade stays healthy.
 
-use albacore_api::InferenceDeploymentStatus;
+use albacore_api::{InferenceDeployment, InferenceDeploymentStatus};
+use albacore_cluster::{Happening, Resource as _, Severity};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::{Paced, Standing, image_of, names};
@@ -11,6 +12,9 @@ use crate::observed::Live;
 
 /// Exists only while true.
 const UPGRADE_PENDING: &str = "UpgradePending";
+
+/// Its reason while a roll-out makes no progress.
+const STUCK: &str = "Stuck";
 
 /// Adds what `live` and `paced` say to `status`; `before` is the status that the deployment has.
 /// Without `paced` (a spec that is not valid) the condition goes.
@@ -37,6 +41,27 @@ pub(crate) fn report(
         reason: reason.to_owned(),
         message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
     });
+}
+
+/// The event of a roll-out that has become stuck between two statuses.
+pub(crate) fn happening(
+    deployment: &InferenceDeployment,
+    before: Option<&InferenceDeploymentStatus>,
+    status: &InferenceDeploymentStatus,
+) -> Option<Happening> {
+    let stuck = |status: &InferenceDeploymentStatus| {
+        let mut conditions = status.conditions.iter();
+        let is_stuck = |c: &&Condition| c.type_ == UPGRADE_PENDING && c.reason == STUCK;
+        conditions.find(is_stuck).map(|c| c.message.clone())
+    };
+    let note = stuck(status).filter(|_| before.and_then(stuck).is_none())?;
+    Some(Happening {
+        regarding: deployment.object_ref(&()),
+        severity: Severity::Warning,
+        reason: "RolloutStuck",
+        action: "Apply",
+        note,
+    })
 }
 
 /// Reason and message.
@@ -72,7 +97,7 @@ fn words(paced: &Paced, status: &InferenceDeploymentStatus) -> Option<(&'static 
                 ROLLOUT_STUCK_AFTER.as_mins(),
                 albacore_api::SERVER_IMAGE_ANNOTATION
             );
-            Some(("Stuck", message))
+            Some((STUCK, message))
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::observed::{Live, Workload};
 use crate::step::{Ownership, ownership};
 use crate::validate::Valid;
 
-pub(crate) use condition::report;
+pub(crate) use condition::{happening, report};
 pub(crate) use marks::Marks;
 pub(crate) use slots::Slots;
 

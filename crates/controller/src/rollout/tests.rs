@@ -337,6 +337,25 @@ fn the_status_names_the_image_and_what_is_waited_for() {
         &Time(at(9)),
     );
     assert_eq!(later.conditions, before.conditions);
+    // A roll-out that gets stuck is an event, once.
+    let stuck = Paced {
+        standing: Standing::Stuck(at(0)),
+        ..waiting
+    };
+    let mut blocked = InferenceDeploymentStatus::default();
+    report(
+        &mut blocked,
+        Some(&before),
+        Some(&old_b),
+        Some(&stuck),
+        &Time(at(9)),
+    );
+    let object = InferenceDeployment::new("b", b.spec.clone());
+    let event = happening(&object, Some(&before), &blocked).unwrap();
+    assert_eq!(event.reason, "RolloutStuck");
+    assert!(event.note.contains("no progress since"), "{}", event.note);
+    assert_eq!(happening(&object, Some(&blocked), &blocked), None);
+    assert_eq!(happening(&object, None, &before), None);
     let mut done = InferenceDeploymentStatus::default();
     report(
         &mut done,

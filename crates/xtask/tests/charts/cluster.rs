@@ -151,6 +151,51 @@ fn get(path: &[&str]) -> Result<Value, String> {
     run("kubectl", &arguments).map(|text| serde_json::from_str(&text).unwrap())
 }
 
+/// The server of `fraud` runs another image than the chart's: what will restart is said before.
+fn an_upgrade_is_told_before_it_is_made(upgrade: &[&str]) {
+    let running = json!({"status": {"serverImage": "r.io/albacore-server:old"}}).to_string();
+    let patch = [
+        "patch",
+        "-n",
+        "default",
+        "infd",
+        "fraud",
+        "--subresource=status",
+    ];
+    kubectl(&[&patch[..], &["--type=merge", "-p", &running]].concat());
+    let dry = helm_release(&[upgrade, &["--dry-run=server"]].concat());
+    let row = "default/fraud (r.io/albacore-server:old)";
+    assert!(dry.contains("1 deployment runs another server"), "{dry}");
+    assert!(dry.contains(row), "{dry}");
+}
+
+/// No kubelet is here to run the check; that it may run, and that helm waits for it, is seen.
+fn the_installation_is_checked(name: &str) {
+    let finish = std::thread::spawn(|| {
+        wait("the pod of helm test", || {
+            get(&["pod", "inference-albacore-check"]).is_ok()
+        });
+        let done = json!({"status": {"phase": "Succeeded"}}).to_string();
+        let pod = [
+            "patch",
+            "-n",
+            RELEASE_NAMESPACE,
+            "pod",
+            "inference-albacore-check",
+        ];
+        kubectl(
+            &[
+                &pod[..],
+                &["--subresource=status", "--type=merge", "-p", &done],
+            ]
+            .concat(),
+        );
+    });
+    let tested = helm_release(&["test", name]);
+    assert!(tested.contains("Succeeded"), "{tested}");
+    finish.join().unwrap();
+}
+
 #[test]
 fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     serve_prometheus_kinds();
@@ -177,48 +222,8 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     let deployment = root().join("manifests/examples/autoscaling/deployment.yaml");
     kubectl(&["apply", "-n", "default", "-f", deployment.to_str().unwrap()]);
 
-    // What an upgrade will restart is said before: its server runs another image than the chart's.
-    let running = json!({"status": {"serverImage": "r.io/albacore-server:old"}}).to_string();
-    let patch = [
-        "patch",
-        "-n",
-        "default",
-        "infd",
-        "fraud",
-        "--subresource=status",
-    ];
-    kubectl(&[&patch[..], &["--type=merge", "-p", &running]].concat());
-    let dry =
-        helm_release(&[&["upgrade", name, chart, "--dry-run=server"], &without[1..]].concat());
-    let row = "default/fraud (r.io/albacore-server:old)";
-    assert!(dry.contains("1 deployment runs another server"), "{dry}");
-    assert!(dry.contains(row), "{dry}");
-
-    // No kubelet is here to run the check; that it may run, and that helm waits for it, is seen.
-    let finish = std::thread::spawn(|| {
-        wait("the pod of helm test", || {
-            get(&["pod", "inference-albacore-check"]).is_ok()
-        });
-        let done = json!({"status": {"phase": "Succeeded"}}).to_string();
-        let pod = [
-            "patch",
-            "-n",
-            RELEASE_NAMESPACE,
-            "pod",
-            "inference-albacore-check",
-        ];
-        kubectl(
-            &[
-                &pod[..],
-                &["--subresource=status", "--type=merge", "-p", &done],
-            ]
-            .concat(),
-        );
-    });
-    let tested = helm_release(&["test", name]);
-    assert!(tested.contains("Succeeded"), "{tested}");
-    finish.join().unwrap();
-
+    an_upgrade_is_told_before_it_is_made(&[&["upgrade", name, chart], &without[1..]].concat());
+    the_installation_is_checked(name);
     helm_release(&[&["upgrade", name, chart], &EVERYTHING[..], &agent].concat());
     let controller = get(&["deployment", "inference-albacore-controller"]).unwrap();
     assert_eq!(controller["spec"]["replicas"], 2);
