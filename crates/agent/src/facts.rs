@@ -1,6 +1,6 @@
 //! What is known of the node and of each pod at one moment: what status, events and params are made of.
 
-use albacore_api::Isolation;
+use albacore_api::{Isolation, counted};
 use albacore_placer::{Row, RowState, SubjectState};
 use albacore_plan::{Enforcement, Note};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -180,12 +180,12 @@ impl PodFacts {
 
     /// Why threads are left as they are: what is known, when they are tried again, and what helps.
     fn left_alone(&self, threads: usize) -> String {
-        let noun = if threads == 1 { "thread" } else { "threads" };
+        let threads = counted(threads, "thread");
         let Some(left) = &self.story.back_off else {
-            return format!("{threads} {noun}: masks changed by somebody else");
+            return format!("{threads}: masks changed by somebody else");
         };
         format!(
-            "{threads} {noun}: mask changed {} times in {} s by somebody else; next try {}; stop what \
+            "{threads}: mask changed {} times in {} s by somebody else; next try {}; stop what \
              sets it (OMP_PROC_BIND, taskset) or edit the deployment",
             left.changes,
             left.seconds,
