@@ -307,7 +307,9 @@ fn iterations_have_two_forms(plane: &ControlPlane) {
         json!({"begin": 0, "end": 0}),
         json!({"begin": 0.5, "end": 3}),
     ] {
-        let message = ask(plane, &with(&wrong)).expect_err(&wrong.to_string());
+        let answer = ask(plane, &with(&wrong));
+        assert!(answer.is_err(), "{wrong} is taken");
+        let message = answer.unwrap_err();
         assert!(
             message.contains("spec.models[0].iterations"),
             "{wrong}: {message}"

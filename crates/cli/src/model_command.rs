@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use albacore_trees::{Image, Iterations, Kernel, Kind, Predictor};
+use albacore_trees::{Image, Iterations, Kernel, Kind, Model, Predictor};
 
 use crate::predict_command::read_model;
 use albacore_command::Failure;
@@ -21,44 +21,10 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?
         .tuned(&mut nanoseconds());
     let mut text = String::new();
-    let version = match model.version() {
-        "" => String::new(),
-        version => format!(" {version}"),
-    };
     let mut line = |name: &str, what: String| {
         let _ = writeln!(text, "{name:<12}{what}");
     };
-    line("format", format!("{}{version}", model.format()));
-    for notice in model.notices() {
-        line("notice", notice.clone());
-    }
-    line("objective", model.objective().to_owned());
-    line("features", model.features().to_string());
-    for (column, name) in model.feature_names().iter().enumerate() {
-        if column == COLUMNS_SHOWN {
-            let more = model.features() - column;
-            line("column", format!("... and {more} more"));
-            break;
-        }
-        let kind = model.feature_types().get(column);
-        let kind = kind.map_or_else(String::new, |kind| format!(" ({kind})"));
-        line("column", format!("{column} {name:?}{kind}"));
-    }
-    line("outputs", model.groups().to_string());
-    line("iterations", model.iterations().to_string());
-    if let Some(best) = model.best_iteration() {
-        line("best", format!("iteration {best}"));
-    }
-    line(
-        "used",
-        match model.iterations_of(Iterations::AsSaved) {
-            Err(error) => format!("none: {error}"),
-            Ok(range) => match model.iterations_notice(range) {
-                Some(notice) => format!("iterations {range}: {notice}"),
-                None => format!("iterations {range}"),
-            },
-        },
-    );
+    show_file(&model, &mut line);
     line("trees", model.trees().to_string());
     line("leaves", predictor.leaves().to_string());
     line("depth", predictor.depth().to_string());
@@ -95,6 +61,45 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
         },
     );
     print(&text)
+}
+
+/// What the file says: one `line(name, text)` for each fact.
+fn show_file(model: &Model, mut line: impl FnMut(&str, String)) {
+    let version = match model.version() {
+        "" => String::new(),
+        version => format!(" {version}"),
+    };
+    line("format", format!("{}{version}", model.format()));
+    for notice in model.notices() {
+        line("notice", notice.clone());
+    }
+    line("objective", model.objective().to_owned());
+    line("features", model.features().to_string());
+    for (column, name) in model.feature_names().iter().enumerate() {
+        if column == COLUMNS_SHOWN {
+            let more = model.features() - column;
+            line("column", format!("... and {more} more"));
+            break;
+        }
+        let kind = model.feature_types().get(column);
+        let kind = kind.map_or_else(String::new, |kind| format!(" ({kind})"));
+        line("column", format!("{column} {name:?}{kind}"));
+    }
+    line("outputs", model.groups().to_string());
+    line("iterations", model.iterations().to_string());
+    if let Some(best) = model.best_iteration() {
+        line("best", format!("iteration {best}"));
+    }
+    line(
+        "used",
+        match model.iterations_of(Iterations::AsSaved) {
+            Err(error) => format!("none: {error}"),
+            Ok(range) => match model.iterations_notice(range) {
+                Some(notice) => format!("iterations {range}: {notice}"),
+                None => format!("iterations {range}"),
+            },
+        },
+    );
 }
 
 /// A clock for the engine.

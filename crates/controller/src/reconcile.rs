@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use albacore_api::{InferenceDeployment, Violation, server_image_of};
+use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, server_image_of};
 use albacore_batching::Nanos;
 use albacore_cluster::{
     Cluster, ClusterError, ErrorClass, Events, Happening, Key, Outcome, Queue, Resource as _,
@@ -350,6 +350,22 @@ impl Controller {
             Writing::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
             Writing::Now => {}
         }
+        let is_written = self.write_status(&deployment, status, memory).await?;
+        Ok(if is_written {
+            after
+        } else {
+            Some(COLLECTING_PAUSE)
+        })
+    }
+
+    /// Writes the status and notes it in `memory`. False: the object was deleted meanwhile, which the watch
+    /// reports, or its kind is not served by every API server yet.
+    async fn write_status(
+        &self,
+        deployment: &InferenceDeployment,
+        status: InferenceDeploymentStatus,
+        memory: &std::sync::Mutex<Memory>,
+    ) -> Result<bool, ClusterError> {
         let body = json!({
             "apiVersion": "albacore.dev/v1alpha1",
             "kind": "InferenceDeployment",
@@ -364,10 +380,9 @@ impl Controller {
             Ok(answer) => {
                 let version = answer.metadata.resource_version.unwrap_or_default();
                 lock(memory).status = Some((status, version, Instant::now()));
-                Ok(after)
+                Ok(true)
             }
-            // Deleted meanwhile, which the watch tells; or its kind is not served everywhere yet.
-            Err(error) if error.class() == ErrorClass::NotFound => Ok(Some(COLLECTING_PAUSE)),
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }

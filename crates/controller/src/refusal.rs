@@ -80,75 +80,78 @@ pub(crate) fn with_remedy(message: &str, reason: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Class and code of an error, what the API server says, and the reason of the condition.
+    const CASES: [(ErrorClass, u16, &str, Option<&str>); 12] = [
+        (
+            ErrorClass::Forbidden,
+            403,
+            "services \"a\" is forbidden: exceeded quota: q, requested: services=1, used: \
+                 services=0, limited: services=0",
+            Some("QuotaExceeded"),
+        ),
+        (
+            ErrorClass::Forbidden,
+            403,
+            "configmaps \"a\" is forbidden: unable to create new content in namespace b because \
+                 it is being terminated",
+            Some("NamespaceTerminating"),
+        ),
+        (
+            ErrorClass::Invalid,
+            422,
+            "deployments.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding \
+                 'p' denied request: no",
+            Some("AdmissionDenied"),
+        ),
+        (
+            ErrorClass::Forbidden,
+            403,
+            "admission webhook \"w\" denied the request: it cannot be",
+            Some("AdmissionDenied"),
+        ),
+        (
+            ErrorClass::Forbidden,
+            403,
+            "services \"a\" is forbidden: User \"c\" cannot patch resource \"services\"",
+            Some("MissingPermission"),
+        ),
+        (
+            ErrorClass::Forbidden,
+            401,
+            "Unauthorized",
+            Some("MissingPermission"),
+        ),
+        (ErrorClass::Invalid, 422, "spec.x: no", Some("ChildRefused")),
+        (
+            ErrorClass::KindUnknown,
+            403,
+            "no kind",
+            Some("KindNotServed"),
+        ),
+        (
+            ErrorClass::NotFound,
+            404,
+            "no such page",
+            Some("KindNotServed"),
+        ),
+        (
+            ErrorClass::NotFound,
+            404,
+            "namespaces \"b\" not found",
+            Some("NamespaceTerminating"),
+        ),
+        (
+            ErrorClass::Transient,
+            500,
+            "failed calling webhook \"w\"",
+            Some("WriteFailed"),
+        ),
+        (ErrorClass::Conflict, 409, "modified", None),
+    ];
+
     #[test]
     fn what_api_servers_say_has_a_reason() {
-        for (class, code, says, reason) in [
-            (
-                ErrorClass::Forbidden,
-                403,
-                "services \"a\" is forbidden: exceeded quota: q, requested: services=1, used: \
-                 services=0, limited: services=0",
-                Some("QuotaExceeded"),
-            ),
-            (
-                ErrorClass::Forbidden,
-                403,
-                "configmaps \"a\" is forbidden: unable to create new content in namespace b because \
-                 it is being terminated",
-                Some("NamespaceTerminating"),
-            ),
-            (
-                ErrorClass::Invalid,
-                422,
-                "deployments.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding \
-                 'p' denied request: no",
-                Some("AdmissionDenied"),
-            ),
-            (
-                ErrorClass::Forbidden,
-                403,
-                "admission webhook \"w\" denied the request: it cannot be",
-                Some("AdmissionDenied"),
-            ),
-            (
-                ErrorClass::Forbidden,
-                403,
-                "services \"a\" is forbidden: User \"c\" cannot patch resource \"services\"",
-                Some("MissingPermission"),
-            ),
-            (
-                ErrorClass::Forbidden,
-                401,
-                "Unauthorized",
-                Some("MissingPermission"),
-            ),
-            (ErrorClass::Invalid, 422, "spec.x: no", Some("ChildRefused")),
-            (
-                ErrorClass::KindUnknown,
-                403,
-                "no kind",
-                Some("KindNotServed"),
-            ),
-            (
-                ErrorClass::NotFound,
-                404,
-                "no such page",
-                Some("KindNotServed"),
-            ),
-            (
-                ErrorClass::NotFound,
-                404,
-                "namespaces \"b\" not found",
-                Some("NamespaceTerminating"),
-            ),
-            (
-                ErrorClass::Transient,
-                500,
-                "failed calling webhook \"w\"",
-                Some("WriteFailed"),
-            ),
-            (ErrorClass::Conflict, 409, "modified", None),
-        ] {
+        for (class, code, says, reason) in CASES {
             let found = reason_of(class, code, says);
             assert_eq!(found, reason, "{says}");
             assert!(found.is_none_or(|reason| Refusal::REASONS.contains(&reason)));

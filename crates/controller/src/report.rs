@@ -130,6 +130,18 @@ pub(crate) fn happenings(
         );
         told.push(tell(Severity::Normal, "Scaled", "Scale", note));
     }
+    for (severity, reason, action, note) in of_conditions(before, status) {
+        told.push(tell(severity, reason, action, note));
+    }
+    told
+}
+
+/// The events of conditions that changed: severity, reason, action and note of each.
+fn of_conditions(
+    before: Option<&InferenceDeploymentStatus>,
+    status: &InferenceDeploymentStatus,
+) -> Vec<(Severity, &'static str, &'static str, String)> {
+    let mut told = Vec::new();
     let of = |status: Option<&InferenceDeploymentStatus>, kind: &str| -> Option<Condition> {
         status?.conditions.iter().find(|c| c.type_ == kind).cloned()
     };
@@ -142,40 +154,30 @@ pub(crate) fn happenings(
     for kind in ["Stalled", "Reconciling"] {
         let Some(now) = changed(kind) else { continue };
         if let Some(reason) = apply_reason(&now.reason) {
-            told.push(tell(Severity::Warning, reason, "Apply", now.message));
+            told.push((Severity::Warning, reason, "Apply", now.message));
         }
     }
     if let Some(now) = changed("WorkersRespawning") {
         let reason = "WorkersRespawning";
-        told.push(tell(Severity::Warning, reason, "Serve", now.message));
+        told.push((Severity::Warning, reason, "Serve", now.message));
     }
     if let Some(now) = changed("ModelLoaded").filter(|now| now.reason == "LoadFailed") {
-        told.push(tell(Severity::Warning, "LoadFailed", "Load", now.message));
+        told.push((Severity::Warning, "LoadFailed", "Load", now.message));
     }
     if let Some(now) = changed("Ready") {
         match now.status.as_str() {
-            "True" => told.push(tell(Severity::Normal, "Ready", "Serve", now.message)),
+            "True" => told.push((Severity::Normal, "Ready", "Serve", now.message)),
             _ if now.reason == "NoLiveWorkers" => {
-                told.push(tell(
-                    Severity::Warning,
-                    "NoLiveWorkers",
-                    "Serve",
-                    now.message,
-                ));
+                told.push((Severity::Warning, "NoLiveWorkers", "Serve", now.message));
             }
             _ => {}
         }
     }
     if let Some(now) = changed("Placed").filter(|now| now.reason == AGENT_SILENT) {
-        told.push(tell(Severity::Warning, AGENT_SILENT, "Place", now.message));
+        told.push((Severity::Warning, AGENT_SILENT, "Place", now.message));
     }
     if let Some(now) = changed("SLOMet").filter(|now| now.reason == "Missed") {
-        told.push(tell(
-            Severity::Warning,
-            "ObjectiveMissed",
-            "Serve",
-            now.message,
-        ));
+        told.push((Severity::Warning, "ObjectiveMissed", "Serve", now.message));
     }
     told
 }

@@ -4,6 +4,7 @@
 
 mod rig;
 
+use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -272,77 +273,35 @@ fn line(settings: &Settings, generation: u64) -> String {
     line.encode().unwrap()
 }
 
-#[test]
-fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
-    let server = albacore_testbed::product("albacore-server").unwrap();
-    let params = albacore_testbed::product("albacore-params").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.ubj");
-    std::fs::copy(root().join("examples/fraud.ubj"), &path).unwrap();
-    let rig = Rig::start(true);
-    let _controller = rig.controller(&[]);
-    let models = model(&path, "10s");
-    let spec = json!({"replicas": 1, "threads": 1, "models": models});
-    rig.apply(&[deployment("live", &spec)]);
-    wait("there is a pod", || {
-        rig.list("pods", "albacore.dev/deployment=live").len() == 1
-    });
-    let pipe = folder.path().join("feed");
+/// Starts the real `albacore-params`; gives it, the pipe on which an agent would write, and its address for servers.
+fn start_params(folder: &Path) -> (Params, File, String) {
+    let pipe = folder.join("feed");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let socket = folder.path().join("params.sock");
+    let socket = folder.join("params.sock");
     let uid = Command::new("id").arg("-u").output().unwrap().stdout;
-    let child = Command::new(params)
+    let child = Command::new(albacore_testbed::product("albacore-params").unwrap())
         .args(["--log-filter", "warn", "--feed"])
         .arg(&pipe)
         .arg("--unix")
         .arg(&socket)
         .args(["--uid", String::from_utf8(uid).unwrap().trim()])
         .spawn();
-    let _params = Params(child.unwrap());
-    let mut agent = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    let params = Params(child.unwrap());
+    let mut agent = OpenOptions::new().write(true).open(&pipe).unwrap();
     agent.write_all(feed::LINE_START).unwrap();
-    let place = format!("unix:{}", socket.display());
-    let text = settings(&rig, "live");
-    let pod = Pod::start_with(&server, "127.77.5.3", &text, &["--params", &place]);
-    wait("it serves", || pod.ask().contains(" 200 "));
-    rig.play_kubelet("live", &["127.77.5.3"]);
-    rig.wait_for("live", "Ready", "True/Serving");
-    rig.wait_for("live", "Reconciling", "");
+    (params, agent, format!("unix:{}", socket.display()))
+}
 
-    // The file of the pod never changes from here on: what params tell is all the server gets.
-    rig.patch(
-        "infd",
-        "live",
-        &json!({"spec": {"batching": {"maxRows": 77}}}),
-    );
-    rig.wait_for("live", "Reconciling", "True/SettingsPending");
-    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
-    assert_eq!(wanted.batching.max_rows, 77);
+/// Sends the settings to params as the agent of the node does.
+fn tell(rig: &Rig, agent: &mut File, wanted: &Settings) {
     let generation = rig.get("infd", "live").unwrap()["metadata"]["generation"].as_u64();
     agent
-        .write_all(line(&wanted, generation.unwrap()).as_bytes())
+        .write_all(line(wanted, generation.unwrap()).as_bytes())
         .unwrap();
-    let start = std::time::Instant::now();
-    rig.wait_for("live", "Reconciling", "");
-    eprintln!(
-        "line of the agent to the end of Reconciling: {:?}",
-        start.elapsed()
-    );
-    // Another edit of the objective, which no other figure of the state shows.
-    rig.patch(
-        "infd",
-        "live",
-        &json!({"spec": {"models": model(&path, "9s")}}),
-    );
-    rig.wait_for("live", "Reconciling", "True/SettingsPending");
-    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
-    let generation = rig.get("infd", "live").unwrap()["metadata"]["generation"].as_u64();
-    agent
-        .write_all(line(&wanted, generation.unwrap()).as_bytes())
-        .unwrap();
-    rig.wait_for("live", "Reconciling", "");
+}
 
+fn deaths_of_workers_are_told(rig: &Rig, pod: &Pod) {
     for _ in 0..6 {
         wait("a worker is there to be killed", || pod.kill_worker());
         wait("it serves", || pod.ask().contains(" 200 "));
@@ -365,4 +324,56 @@ fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
         events.matches("\"WorkersRespawned\"").count() <= 3,
         "{events}"
     );
+}
+
+#[test]
+fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
+    let server = albacore_testbed::product("albacore-server").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.ubj");
+    std::fs::copy(root().join("examples/fraud.ubj"), &path).unwrap();
+    let rig = Rig::start(true);
+    let _controller = rig.controller(&[]);
+    let models = model(&path, "10s");
+    let spec = json!({"replicas": 1, "threads": 1, "models": models});
+    rig.apply(&[deployment("live", &spec)]);
+    wait("there is a pod", || {
+        rig.list("pods", "albacore.dev/deployment=live").len() == 1
+    });
+    let (_params, mut agent, place) = start_params(folder.path());
+    let text = settings(&rig, "live");
+    let pod = Pod::start_with(&server, "127.77.5.3", &text, &["--params", &place]);
+    wait("it serves", || pod.ask().contains(" 200 "));
+    rig.play_kubelet("live", &["127.77.5.3"]);
+    rig.wait_for("live", "Ready", "True/Serving");
+    rig.wait_for("live", "Reconciling", "");
+
+    // The file of the pod never changes from here on: what params tell is all the server gets.
+    rig.patch(
+        "infd",
+        "live",
+        &json!({"spec": {"batching": {"maxRows": 77}}}),
+    );
+    rig.wait_for("live", "Reconciling", "True/SettingsPending");
+    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
+    assert_eq!(wanted.batching.max_rows, 77);
+    tell(&rig, &mut agent, &wanted);
+    let start = std::time::Instant::now();
+    rig.wait_for("live", "Reconciling", "");
+    eprintln!(
+        "line of the agent to the end of Reconciling: {:?}",
+        start.elapsed()
+    );
+    // Another edit of the objective, which no other figure of the state shows.
+    rig.patch(
+        "infd",
+        "live",
+        &json!({"spec": {"models": model(&path, "9s")}}),
+    );
+    rig.wait_for("live", "Reconciling", "True/SettingsPending");
+    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
+    tell(&rig, &mut agent, &wanted);
+    rig.wait_for("live", "Reconciling", "");
+
+    deaths_of_workers_are_told(&rig, &pod);
 }

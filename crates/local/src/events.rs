@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use albacore_mapping::{Mode, Slot};
-use albacore_os::Pid;
+use albacore_os::{Pid, Tid};
 use albacore_placer::{Figures, Histogram, Report, Row};
-use albacore_plan::{Enforcement, MainThread, Moment, Note, Placement, Policy};
+use albacore_plan::{BackOff, Enforcement, MainThread, Moment, Note, Placement, Policy};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 
@@ -147,24 +147,12 @@ fn of_thread(report: &Report) -> Value {
                 "cause": cause.name(),
             }),
         ),
-        // The event's name is older than the knowledge that nobody can say who changed the mask:
-        // readers know it.
         Report::BackedOff {
             slot,
             tid,
             back_off,
             ..
-        } => event(
-            "self_pinned",
-            json!({
-                "worker": worker(*slot),
-                "rank": rank(*slot),
-                "tid": tid.0,
-                "changes": back_off.changes,
-                "seconds": seconds(back_off.first, back_off.last),
-                "retry_seconds": seconds(back_off.last, back_off.retry_at),
-            }),
-        ),
+        } => backed_off(*slot, *tid, back_off),
         Report::StepFailed { tid, reason, .. } => {
             event("step_failed", json!({"tid": tid.0, "reason": reason}))
         }
@@ -182,6 +170,22 @@ fn of_thread(report: &Report) -> Value {
         | Report::Released { .. }
         | Report::Restored(_) => of_report(report),
     }
+}
+
+/// A thread is left alone for a while: `self_pinned`. Programs that read events know it by this
+/// name, which is older than the knowledge that nobody can say who changed the mask.
+fn backed_off(slot: Option<Slot>, tid: Tid, back_off: &BackOff) -> Value {
+    event(
+        "self_pinned",
+        json!({
+            "worker": worker(slot),
+            "rank": rank(slot),
+            "tid": tid.0,
+            "changes": back_off.changes,
+            "seconds": seconds(back_off.first, back_off.last),
+            "retry_seconds": seconds(back_off.last, back_off.retry_at),
+        }),
+    )
 }
 
 /// Every slot is as it should be: `placed`.

@@ -30,16 +30,20 @@ fn used(server: &Running) -> [Value; 4] {
     names.map(|name| metadata["parameters"][name].clone())
 }
 
+/// The indices of rows without NaN, which JSON does not have.
+fn finite_rows(values: &[f32], width: usize) -> Vec<usize> {
+    let rows = values.chunks_exact(width).enumerate();
+    rows.filter(|(_, row)| row.iter().all(|value| value.is_finite()))
+        .map(|(index, _)| index)
+        .collect()
+}
+
 #[test]
 fn an_edit_of_iterations_brings_other_trees_into_service() {
     let sample = zoo::sample("xgb_early_stop");
     let rows = sample.array("X").unwrap();
     let values = rows.as_f32();
-    let finite = |row: &&[f32]| row.iter().all(|value| value.is_finite());
-    // JSON has no NaN: rows without one are enough.
-    let kept: Vec<usize> = (0..rows.shape[0])
-        .filter(|&row| finite(&&values[row * rows.width()..][..rows.width()]))
-        .collect();
+    let kept = finite_rows(&values, rows.width());
     assert!(kept.len() > 10);
     let data: Vec<&[f32]> = kept
         .iter()
