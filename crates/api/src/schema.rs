@@ -13,7 +13,7 @@ use schemars::schema_for;
 use serde_json::{Map, Value, json};
 
 use crate::deployment::{
-    BatchingPolicy, Enforcement, InferenceDeployment, MainThread, Mode, PlacementPolicy,
+    BatchingPolicy, Enforcement, InferenceDeployment, MainThread, Mode, Output, PlacementPolicy,
 };
 use crate::iterations;
 use crate::node_placement::{self, DriftCause, Isolation};
@@ -36,6 +36,8 @@ pub fn inference_deployment_crd() -> Value {
     describe_values(&mut schema["properties"]["spec"]);
     let model = &mut at(schema, "spec.models")["items"];
     model["properties"]["iterations"]["oneOf"] = iterations::alternatives();
+    let outputs = &mut model["properties"]["outputs"]["items"];
+    describe(outputs, &schema_for!(Output).to_value());
     let template = &mut schema["properties"]["spec"]["properties"]["template"];
     for part in ["metadata", "spec"] {
         drop_descriptions(&mut template["properties"][part]);

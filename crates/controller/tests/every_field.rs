@@ -25,7 +25,7 @@ fn sample() -> Value {
         "placement": {"policy": "Tuna", "enforcement": "Enforce", "mainThread": "Pinned",
             "trial": {"window": "10s", "windows": 8}},
         "models": [{"name": "m", "uri": "pvc://models/m.ubj",
-            "iterations": {"begin": 1, "end": 20},
+            "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"],
             "slo": {"latency": "25ms", "percentile": 99.0,
                 "contribs": "80ms", "interactions": "1s"}}],
         "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},
@@ -68,6 +68,7 @@ fn effect_of(spec: &Value) -> Result<Value, String> {
 fn other(pointer: &str, value: &Value) -> Value {
     let field = pointer.rsplit('/').next().unwrap();
     match (field, value) {
+        _ if pointer.contains("/outputs/") => json!("leaf"),
         ("mode", _) => json!("Compact"),
         ("enforcement", _) => json!("Observe"),
         ("mainThread", _) => json!("WorkerSet"),

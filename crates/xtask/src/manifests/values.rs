@@ -111,11 +111,10 @@ mod tests {
 
     #[test]
     fn every_value_is_a_row_and_none_is_without_words() {
-        let text = "a:\n  # -- What b is,\n  # in two lines.\n  b: 1\n  # -- A map.\n  labels:\n    x: y\n";
+        let text = "a:\n  # -- What b is,\n  # in two lines.\n  b: 1\n  # -- A map.\n  labels:\n    x: z\n";
         let readme = readme(text).unwrap();
-        assert!(readme.ends_with(
-            "| `a.b` | `1` | What b is, in two lines. |\n| `a.labels` | `{\"x\":\"y\"}` | A map. |\n"
-        ));
+        let rows = "| `a.b` | `1` | What b is, in two lines. |\n| `a.labels` | `{\"x\":\"z\"}` | A map. |\n";
+        assert!(readme.ends_with(rows), "{readme}");
         let error = super::readme("a: 1\n").unwrap_err().to_string();
         assert!(error.contains("a has no comment"), "{error}");
     }
