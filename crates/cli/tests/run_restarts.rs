@@ -138,8 +138,8 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
     let text = text.replace("latency: 25ms", "latency: 20s");
     let args = [&["--output", "json"], &ANY_PORTS[..]].concat();
     let mut run = Running::start(&folder.write(&text), &args);
-    let at = addresses(&event(&mut run, "listening"));
-    let mut threads = run.placed("tuna");
+    let (mut threads, listening) = run.placed_and_listening("tuna");
+    let at = addresses(&listening);
     let client = Client::start(at.0);
     client.until_answered();
     let before = held(&run);
@@ -159,8 +159,8 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
         assert_ne!(again["pid"], front);
         let left = workers.iter().find(|&&pid| is_there(u64::from(pid)));
         assert_eq!(left, None, "a worker of the dead front");
-        assert_eq!(addresses(&event(&mut run, "listening")), at);
-        let now = run.placed("tuna");
+        let (now, listening) = run.placed_and_listening("tuna");
+        assert_eq!(addresses(&listening), at);
         now.assert_kernel_agrees();
         assert!(now.tids().iter().all(|tid| !threads.tids().contains(tid)));
         threads = now;

@@ -95,6 +95,25 @@ impl Running {
         Threads::of(&event)
     }
 
+    /// Waits until every thread is placed under `policy` and the server listens, in either order: the
+    /// placer and the server are two processes.
+    pub(crate) fn placed_and_listening(&mut self, policy: &str) -> (Threads, Value) {
+        let is_placed = |e: &Value| e["event"] == "placed" && e["policy"] == policy;
+        let (mut threads, mut listening) = (None, None);
+        loop {
+            if let (Some(threads), Some(listening)) = (&threads, &listening) {
+                return (Threads::of(threads), Value::clone(listening));
+            }
+            let event = self.until("placed and listening", |e| {
+                is_placed(e) || e["event"] == "listening"
+            });
+            match is_placed(&event) {
+                true => threads = Some(event),
+                false => listening = Some(event),
+            }
+        }
+    }
+
     /// Listens for this long.
     pub(crate) fn listen_for(&mut self, time: Duration) {
         let deadline = Instant::now() + time;
