@@ -24,11 +24,11 @@ test: tools python cluster ## every test: Rust, real processes and cgroups, a re
 	@echo "== Rust: unit, property, house, process and kernel tests"
 	$(CARGO) build --workspace --bins --tests
 	@# Many tests wait for processes and for clocks: two lanes take little more than half of the time of one.
-	export ALBACORE_PROGRAMS_BUILT=1; status=0; \
-	$(CARGO) test --workspace --no-fail-fast --test '[m-z]*' >target/test-lane.log 2>&1 & lane=$$!; \
+	export ALBACORE_PROGRAMS_BUILT=1; status=0; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	$(CARGO) test --workspace --no-fail-fast --test '[m-z]*' >"$$log" 2>&1 & lane=$$!; \
 	$(CARGO) test --workspace --no-fail-fast --lib --bins --test '[a-l]*' || status=1; \
 	wait $$lane || status=1; \
-	cat target/test-lane.log; \
+	cat "$$log"; \
 	$(CARGO) test --workspace --doc || status=1; \
 	exit $$status
 	@echo "== Python clients: tritonclient, kserve"

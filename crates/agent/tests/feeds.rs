@@ -93,7 +93,8 @@ fn params_is_told_of_each_pod_and_each_change() {
     assert!(agent.stop().success());
 }
 
-/// Tries what params may do with the pipes as its own user on its read-only mount. Prints a line for
+/// Tries what params may do with the pipes as its own user on its read-only mount. Prints a line
+/// for
 /// each thing that went well.
 const PARAMS: &str = r#"
 mount -t tmpfs -o mode=0777 none "$1"

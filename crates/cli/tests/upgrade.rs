@@ -1,4 +1,5 @@
-//! `albacore upgrade --dry-run` against a real API server, with objects as controller and chart write them.
+//! `albacore upgrade --dry-run` against a real API server, with objects as controller and chart
+//! write them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail loudly")]
 
 mod command;

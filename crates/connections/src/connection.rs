@@ -175,7 +175,8 @@ where
         is_leaving = true;
     }
     loop {
-        // bound: one turn for each control message, or when GOODBYE_TIME_MAX or PARTING_TIME is over
+        // bound: one turn for each control message, or when GOODBYE_TIME_MAX or PARTING_TIME is
+        // over
         let control = tokio::select! {
             biased;
             ended = connection.as_mut() => {

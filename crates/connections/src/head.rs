@@ -1,9 +1,12 @@
 //! Checks of a request's head that hyper leaves to the service (RFC 9110, 9112 and 9113).
 //!
-//! A head that two parsers can read in different ways is how requests are smuggled past a proxy. hyper
+//! A head that two parsers can read in different ways is how requests are smuggled past a proxy.
+//! hyper
 //! itself refuses malformed lines, folded headers, `Content-Length` values that differ, a
-//! `Transfer-Encoding` whose last coding is not `chunked`, and any in HTTP/1.0; of a request with both
-//! headers it ignores `Content-Length` and closes the connection after the reply, as RFC 9112 6.3 says.
+//! `Transfer-Encoding` whose last coding is not `chunked`, and any in HTTP/1.0; of a request with
+//! both
+//! headers it ignores `Content-Length` and closes the connection after the reply, as RFC 9112 6.3
+//! says.
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::uri::Authority;
@@ -22,7 +25,8 @@ pub enum HeadError {
     /// RFC 9110 7.2.
     #[error("the Host header is not a host name or address with an optional port")]
     InvalidHost,
-    /// RFC 9113 8.3.1: a server that saw another name than a proxy before it would route differently.
+    /// RFC 9113 8.3.1: a server that saw another name than a proxy before it would route
+    /// differently.
     #[error("the Host header differs from :authority: send the same or none")]
     OtherAuthority,
     /// RFC 9112 6.1: `chunked` is applied once.

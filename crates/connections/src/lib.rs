@@ -1,7 +1,8 @@
 //! Connections of the server: accepted, bounded and closed; their requests go to a [`Handler`].
 //!
 //! `acceptor` is the accept loop of a port, `connection` drives one connection over `io` and
-//! `socket`, `state` is the phase of each, `head` checks what hyper leaves unchecked. All bounds with their reasons are in [`limits`];
+//! `socket`, `state` is the phase of each, `head` checks what hyper leaves unchecked. All bounds
+//! with their reasons are in [`limits`];
 //! [`LimitMetrics`] counts how often clients ran into them.
 #![forbid(unsafe_code)]
 

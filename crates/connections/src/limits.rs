@@ -30,7 +30,8 @@ pub const FIRST_BYTES_TIME_MAX: Duration = IDLE_TIME_MAX;
 /// How often unfinished opening words of HTTP/2 are looked at again.
 pub const OPENING_LOOK_PERIOD: Duration = Duration::from_millis(20);
 
-/// How long the head of a request may take, from its first byte. Heads fit one packet; whoever takes
+/// How long the head of a request may take, from its first byte. Heads fit one packet; whoever
+/// takes
 /// longer does it on purpose.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -38,7 +39,8 @@ pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// compressed headers. Clients send less than 1 KiB; tracing baggage can take 8 KiB.
 pub const HEAD_BYTES_MAX: u32 = 32 << 10;
 
-/// Longest idle time of an HTTP/1.1 connection. Longer than the 60 s after which common proxies close
+/// Longest idle time of an HTTP/1.1 connection. Longer than the 60 s after which common proxies
+/// close
 /// an idle connection themselves, so that they never meet a connection closed by us.
 pub const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 
@@ -52,7 +54,8 @@ pub const KEEPALIVE_PERIOD: Duration = Duration::from_secs(60);
 /// ... and how long its answer may take.
 pub const KEEPALIVE_WAIT: Duration = Duration::from_secs(20);
 
-/// How long an HTTP/1.1 connection is kept for one more request when the server stops: whoever sent one
+/// How long an HTTP/1.1 connection is kept for one more request when the server stops: whoever sent
+/// one
 /// before it heard of that gets its answer, and is told there that it was the last.
 pub const PARTING_TIME: Duration = Duration::from_millis(500);
 
@@ -80,7 +83,8 @@ pub const RESETS_FREE: u32 = 256;
 
 // ---- replies ----
 
-/// Bytes of one reply; a request that asks for more is refused before it is computed. Interactions of
+/// Bytes of one reply; a request that asks for more is refused before it is computed. Interactions
+/// of
 /// 1,000 rows of 128 features are 67 MB as bytes, 200 MB as text.
 pub const REPLY_BYTES_MAX: usize = 256 << 20;
 

@@ -82,7 +82,8 @@ impl ListenerState {
         now.is_multiple_of(ticks(reply_time(REPLY_BYTES_MAX)))
     }
 
-    /// An epoch is as long as the largest reply may take: what was to be sent in the one before last
+    /// An epoch is as long as the largest reply may take: what was to be sent in the one before
+    /// last
     /// is overdue.
     fn epoch(&self) -> usize {
         (self.now() / ticks(reply_time(REPLY_BYTES_MAX))) as usize % 2

@@ -358,7 +358,8 @@ impl Controller {
         })
     }
 
-    /// Writes the status and notes it in `memory`. False: the object was deleted meanwhile, which the watch
+    /// Writes the status and notes it in `memory`. False: the object was deleted meanwhile, which
+    /// the watch
     /// reports, or its kind is not served by every API server yet.
     async fn write_status(
         &self,

@@ -273,7 +273,8 @@ fn line(settings: &Settings, generation: u64) -> String {
     line.encode().unwrap()
 }
 
-/// Starts the real `albacore-params`; gives it, the pipe on which an agent would write, and its address for servers.
+/// Starts the real `albacore-params`; gives it, the pipe on which an agent would write, and its
+/// address for servers.
 fn start_params(folder: &Path) -> (Params, File, String) {
     let pipe = folder.join("feed");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();

@@ -25,7 +25,8 @@ impl LoadedModel {
     /// Checks and compiles the bytes of a model file. Only the chosen iterations are kept.
     ///
     /// # Errors
-    /// A sentence: the bytes are no model, damaged, of a model that is not supported, or do not hold
+    /// A sentence: the bytes are no model, damaged, of a model that is not supported, or do not
+    /// hold
     /// the iterations.
     pub fn compile(name: &str, bytes: &[u8], iterations: Iterations) -> Result<Self, String> {
         let model = Model::parse(bytes).map_err(|error| error.to_string())?;

@@ -1,4 +1,5 @@
-//! The metrics page in the format that a scraper asks for: OpenMetrics 1.0.0, or the text format 0.0.4
+//! The metrics page in the format that a scraper asks for: OpenMetrics 1.0.0, or the text format
+//! 0.0.4
 //! of Prometheus, which is also what a scraper without a preference gets.
 
 use crate::process;
@@ -13,7 +14,8 @@ pub enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// The format that the values of `Accept` prefer by their q-values: OpenMetrics only where it is
+    /// The format that the values of `Accept` prefer by their q-values: OpenMetrics only where it
+    /// is
     /// named, and where both have the same weight. A scraper that accepts neither gets the text
     /// format, as from other exporters.
     pub fn accepted<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {

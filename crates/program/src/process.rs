@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 use std::fs;
 
-/// Clock ticks of a second in `/proc`: the kernel's ABI says 100 on every machine that Linux runs on
+/// Clock ticks of a second in `/proc`: the kernel's ABI says 100 on every machine that Linux runs
+/// on
 /// today, whatever the kernel's own ticks.
 const TICKS_PER_SECOND: f64 = 100.0;
 

@@ -7,7 +7,8 @@
 //! image bytes --Predictor::open--> Predictor --predict--> numbers
 //! ```
 //!
-//! * [`Model`]: what a file says, checked; its readers are the crate `albacore-formats`. [`Iterations`]
+//! * [`Model`]: what a file says, checked; its readers are the crate `albacore-formats`.
+//! [`Iterations`]
 //!   says which of its trees predict.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.

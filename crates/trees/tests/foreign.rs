@@ -243,7 +243,8 @@ fn bytes_of_no_known_format_are_shown() {
     assert!(unknown.contains("it begins with fe 01 02 03"), "{unknown}");
     let long = message("ä".repeat(100_000).as_bytes());
     assert!(long.len() < 500, "{long}");
-    // A cut in the middle of a name, a number or an archive names the same or less, and never fails.
+    // A cut in the middle of a name, a number or an archive names the same or less, and never
+    // fails.
     for bytes in files().values() {
         for length in (0..bytes.len().min(600)).chain([bytes.len()]) {
             let _ = Model::parse(&bytes[..length]);

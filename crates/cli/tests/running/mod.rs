@@ -95,7 +95,8 @@ impl Running {
         Threads::of(&event)
     }
 
-    /// Waits until every thread is placed under `policy` and the server listens, in either order: the
+    /// Waits until every thread is placed under `policy` and the server listens, in either order:
+    /// the
     /// placer and the server are two processes.
     pub(crate) fn placed_and_listening(&mut self, policy: &str) -> (Threads, Value) {
         let is_placed = |e: &Value| e["event"] == "placed" && e["policy"] == policy;

@@ -25,7 +25,8 @@ pub(crate) struct Slots {
 struct Rolling {
     /// Until then it counts, unless it makes progress.
     until: Timestamp,
-    /// When it was begun here; `None` once the cluster shows it. Until then its write may have failed.
+    /// When it was begun here; `None` once the cluster shows it. Until then its write may have
+    /// failed.
     begun: Option<Timestamp>,
 }
 
@@ -94,7 +95,8 @@ impl Slots {
         self.rolling.insert(key.clone(), Rolling { until, begun });
     }
 
-    /// The cluster shows that the roll-out of `key` that began at `rolled` is not under way any more;
+    /// The cluster shows that the roll-out of `key` that began at `rolled` is not under way any
+    /// more;
     /// `key` may wait.
     pub(crate) fn end(&mut self, key: &Key, rolled: Option<Timestamp>) {
         let is_over = |rolling: &Rolling| rolling.begun.is_none_or(|begun| rolled >= Some(begun));

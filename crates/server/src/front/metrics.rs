@@ -1,4 +1,5 @@
-//! `/metrics`: what the front counts itself, and a snapshot of the engine, in OpenMetrics text, which
+//! `/metrics`: what the front counts itself, and a snapshot of the engine, in OpenMetrics text,
+//! which
 //! [`albacore_program::MetricsFormat`] turns into what the scraper accepts.
 //!
 //! Label values are bounded: models of the command line (others count as empty), kinds, protocols,

@@ -1,7 +1,8 @@
 //! The front: speaks the Open Inference Protocol v2 over HTTP and gRPC and hands rows to the engine.
 //!
 //! Crate `connections` accepts and bounds connections; `dispatch` sends their requests to `http` or
-//! `grpc`. The bounds of requests are in `limits`. `http` and `grpc` know their wire, `body` and `coding` what both have in common; `ask` checks what a request asks for, `numbers` and `raw`
+//! `grpc`. The bounds of requests are in `limits`. `http` and `grpc` know their wire, `body` and
+//! `coding` what both have in common; `ask` checks what a request asks for, `numbers` and `raw`
 //! write its rows straight into the engine's shared memory through `cell`; `terms` is what it says
 //! about its own time; `refused` is every failure with both its codes.
 

@@ -1,6 +1,7 @@
 //! Counters of infer calls by model, for the statistics extension of Triton.
 //!
-//! A call's time has four phases: reading it into shared memory (input), waiting for a worker (queue),
+//! A call's time has four phases: reading it into shared memory (input), waiting for a worker
+//! (queue),
 //! computing (infer), writing the reply (output).
 
 use std::collections::BTreeMap;

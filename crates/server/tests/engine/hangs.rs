@@ -76,7 +76,8 @@ const ENDLESS: [u8; 4] = [0x00, 0x00, 0x00, 0x14];
 fn make_endless(pid: i32) {
     use std::os::unix::fs::FileExt as _;
     // The numbers of a call, its arguments, stack and place; -1, stack and place outside of a call. "running" until
-    // it has stopped, for which it needs the cpu once more: among busy processes that takes a while.
+    // it has stopped, for which it needs the cpu once more: among busy processes that takes a
+    // while.
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     let mut looks = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(1)))
         .take_while(|()| std::time::Instant::now() < deadline);

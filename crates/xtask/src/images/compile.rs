@@ -94,7 +94,8 @@ impl Compiler {
         })
     }
 
-    /// Compiles the programs of `images` in one build and gives their paths, in the same order. What
+    /// Compiles the programs of `images` in one build and gives their paths, in the same order.
+    /// What
     /// several of them link is compiled once, with the features that any of them asks for; what a
     /// program does not call, the linker leaves out.
     ///

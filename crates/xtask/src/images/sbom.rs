@@ -1,7 +1,9 @@
 //! The bill of materials of a program: the crates that are linked into it, as CycloneDX JSON.
 //!
-//! Cargo says which crates those are (with the features of the one build that makes all programs, on
-//! the images' target, without macros and build scripts, which run on the builder), `Cargo.lock` what
+//! Cargo says which crates those are (with the features of the one build that makes all programs,
+//! on
+//! the images' target, without macros and build scripts, which run on the builder), `Cargo.lock`
+//! what
 //! their files hash to.
 
 use std::collections::{BTreeMap, BTreeSet};

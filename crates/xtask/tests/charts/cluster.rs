@@ -258,7 +258,8 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     kubectl(&["delete", "-n", "default", "inferencedeployment", "fraud"]);
 }
 
-/// The commands of docs/operate/install.md for what is there already. On a control plane of its own:
+/// The commands of docs/operate/install.md for what is there already. On a control plane of its
+/// own:
 /// it removes namespaces and accounts that other tests use.
 #[test]
 fn helm_takes_over_what_a_former_release_or_kubectl_left() {

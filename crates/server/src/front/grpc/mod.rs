@@ -1,4 +1,5 @@
-//! gRPC: the calls of the protocol and of its extensions, the standard health service, and reflection.
+//! gRPC: the calls of the protocol and of its extensions, the standard health service, and
+//! reflection.
 
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzed;
