@@ -8,8 +8,7 @@
 //! ```
 //!
 //! * [`Model`]: what a file says, checked; its readers are the crate `albacore-formats`.
-//! [`Iterations`]
-//!   says which of its trees predict.
+//!   [`Iterations`] says which of its trees predict.
 //! * [`Image`]: the compiled model, one block of bytes that many processes map and read in place.
 //! * [`Predictor`]: predicts from such bytes; see [`Kind`] for what.
 //! * [`Kernel`]: the ways to walk trees. All give the same bits; [`Choice`] says who takes what.
