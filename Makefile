@@ -46,7 +46,7 @@ bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Alb
 	target/release/xtask bench-placement
 
 bench-trees: tools ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightGBM: a table of ratios in target/bench-trees.md
-	$(CARGO) build --release --package albacore-cli
+	$(CARGO) build --release --package albacore-cli --package albacore-lab-commands
 	tests/trees/bench.sh target/bench-trees.md
 
 bench-serving: build ## goodput of the server beside gunicorn, FastAPI and MLServer with XGBoost, in one run

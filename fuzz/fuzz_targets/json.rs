@@ -1,4 +1,5 @@
-//! Infer calls as JSON: a body ends in rows of numbers or in a refusal, in time linear in its length.
+//! Infer calls as JSON: a body ends in rows of numbers or in a refusal, in time linear in its
+//! length.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! Model files: whatever the bytes are, reading them ends in an error or in a model that compiles, opens and predicts
-//! for a few rows of every kind, without panic, in bounded time and memory (libFuzzer's `-timeout` and
-//! `-rss_limit_mb`).
+//! Model files: whatever the bytes are, reading them ends in an error or in a model that compiles,
+//! opens and predicts for a few rows of every kind, without panic, in bounded time and memory
+//! (libFuzzer's `-timeout` and `-rss_limit_mb`).
 #![no_main]
 
 use albacore_trees::{
@@ -8,7 +8,8 @@ use albacore_trees::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Values of a row that a small file can ask for at most: wider rows would only measure the allocator.
+/// Values of a row that a small file can ask for at most: wider rows would only measure the
+/// allocator.
 const FEATURES_MAX: usize = 4096;
 /// Values of an output.
 const OUTPUT_MAX: usize = 1 << 18;

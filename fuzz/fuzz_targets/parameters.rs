@@ -1,5 +1,6 @@
-//! Batching parameters from outside: a message of the stream as the server takes it, a line of the agent's feed as
-//! `albacore-params` does. A line that is read is written and read again as the same.
+//! Batching parameters from outside: a message of the stream as the server takes it, a line of the
+//! agent's feed as `albacore-params` does. A line that is read is written and read again as the
+//! same.
 #![no_main]
 
 use albacore_settings::feed::FeedLine;

@@ -1,9 +1,10 @@
-//! `make bench-placement`: a real pre-fork XGBoost server under three placements, in alternating windows.
+//! `make bench-placement`: a real pre-fork XGBoost server under three placements, in alternating
+//! windows.
 //!
-//! gunicorn runs W workers of T OpenMP threads; 2 W clients send 100-row requests with SHAP, or 500-row requests
-//! without, as fast as they are answered. What is compared is the p99 of the handler's own time, as in the article, so
-//! that the generator's queueing is not part of it. Every window of a round sees the machine within seconds of the
-//! others.
+//! gunicorn runs W workers of T OpenMP threads; 2 W clients send 100-row requests with SHAP, or
+//! 500-row requests without, as fast as they are answered. What is compared is the p99 of the
+//! handler's own time, as in the article, so that the generator's queueing is not part of it. Every
+//! window of a round sees the machine within seconds of the others.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +22,8 @@ const ROUNDS: usize = 9;
 const SETTLE: Duration = Duration::from_millis(500);
 /// Requests that are explained: the path and the article's small payload, in rows.
 const EXPLAIN: (&str, usize) = ("/explain", 100);
-/// Requests that are only predicted: short parallel regions, where one displaced thread holds up its team.
+/// Requests that are only predicted: short parallel regions, where one displaced thread holds up
+/// its team.
 const PREDICT: (&str, usize) = ("/predict", 500);
 
 const POLICIES: [&str; 3] = ["None", "RoundRobin", "Tuna"];

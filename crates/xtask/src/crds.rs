@@ -1,12 +1,13 @@
-//! `xtask crds`: the custom resources of `crates/api` as the YAML files of `crds/`, and the same
-//! files in the chart, which can read nothing outside its folder.
+//! `xtask crds`: the custom resources of `crates/kubernetes/api` as the YAML files of `crds/`, and
+//! the same files in the chart, which can read nothing outside its folder.
 
 use std::path::{Path, PathBuf};
 
 use crate::yaml;
 use anyhow::{Context as _, Result, bail};
 
-const HEAD: &str = "# Written by `make crds` from crates/api; a test compares. DO NOT EDIT.\n";
+const HEAD: &str =
+    "# Written by `make crds` from crates/kubernetes/api; a test compares. DO NOT EDIT.\n";
 
 /// Where the definitions lie: for everybody, and for the chart.
 const FOLDERS: [&str; 2] = ["crds", "charts/albacore/files/crds"];
@@ -47,7 +48,7 @@ pub fn check(root: &Path) -> Result<()> {
         let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
         if committed != text {
             bail!(
-                "{} is not what crates/api says: run `make crds`",
+                "{} is not what crates/kubernetes/api says: run `make crds`",
                 path.display()
             );
         }

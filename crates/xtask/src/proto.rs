@@ -1,5 +1,5 @@
-//! Writes the Rust code of `crates/proto/proto/*.proto`, in pure Rust: `protox` parses, `prost`
-//! prints.
+//! Writes the Rust code of `crates/serving/proto/proto/*.proto`, in pure Rust: `protox` parses,
+//! `prost` prints.
 //!
 //! Why not a build script: no `protoc` is needed anywhere, a build of the product compiles none of
 //! this, and a reader finds the code that is compiled. A test compares what is committed with what
@@ -13,10 +13,10 @@ use protox::prost::Message as _;
 use tonic_prost_build::FileDescriptorSet;
 
 /// Folder of the proto crate, relative to the root of the workspace.
-const CRATE_DIR: &str = "crates/proto";
+const CRATE_DIR: &str = "crates/serving/proto";
 
 /// First lines of a written file, so that nobody edits it.
-const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `crates/proto/proto`. Do not \
+const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `crates/serving/proto/proto`. Do not \
                     edit.\n";
 
 /// One file that the generator writes.

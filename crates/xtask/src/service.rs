@@ -144,8 +144,9 @@ impl Service {
         Ok(address.parse()?)
     }
 
-    /// Waits until the built-in server has its models and every thread is placed. A server lives, listens and has workers
-    /// before its models are loaded: what is asked until then is answered with 503.
+    /// Waits until the built-in server has its models and every thread is placed. A server lives,
+    /// listens and has workers before its models are loaded: what is asked until then is answered
+    /// with 503.
     pub fn ready(&mut self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         // bound: `next` fails when the deadline passes
@@ -227,7 +228,8 @@ impl Service {
         self.births
     }
 
-    /// Waits until the last thing told is that everything is placed: nothing else for half a second.
+    /// Waits until the last thing told is that everything is placed: nothing else for half a
+    /// second.
     ///
     /// # Errors
     /// It does not come to rest in time.

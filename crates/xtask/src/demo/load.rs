@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 pub(crate) const SLO: Duration = Duration::from_millis(25);
 /// Rows of one request, as in the article's small payload.
 const ROWS_PER_REQUEST: usize = 100;
-/// Connections of the open loop: more than can be in flight inside the objective at the rates offered.
+/// Connections of the open loop: more than can be in flight inside the objective at the rates
+/// offered.
 const CONNECTIONS: usize = 32;
 
 /// Rows to ask about.

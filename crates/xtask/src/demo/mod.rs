@@ -1,8 +1,9 @@
 //! `make demo`: the main job on this machine, measured while it happens.
 //!
-//! One live server, one open-loop load. Windows alternate between the kernel's placement (`policy: None`) and Albacore's
-//! (`policy: Tuna`) by rewriting the deployment's file, as a user would; then workers are killed under load. What is
-//! printed is what was measured, also where nothing was gained.
+//! One live server, one open-loop load. Windows alternate between the kernel's placement (`policy:
+//! None`) and Albacore's (`policy: Tuna`) by rewriting the deployment's file, as a user would; then
+//! workers are killed under load. What is printed is what was measured, also where nothing was
+//! gained.
 
 mod curves;
 mod load;
@@ -19,7 +20,8 @@ use load::Rows;
 
 /// Windows of each arm; with [`WINDOW`] the comparison takes under 50 s.
 const WINDOWS: usize = 8;
-/// Long enough for a p99 of some hundred requests, short enough for slow drifts of the machine to hit both arms.
+/// Long enough for a p99 of some hundred requests, short enough for slow drifts of the machine to
+/// hit both arms.
 const WINDOW: Duration = Duration::from_secs(3);
 /// Load is held this long after a switch before a window counts, so that moved threads are warm.
 const SETTLE: Duration = Duration::from_millis(300);

@@ -15,8 +15,8 @@ pub(crate) struct Verdict {
     pub(crate) sentence: String,
 }
 
-/// A gain or loss is claimed only if at least this share of the pairs agrees on its sign: 7 of 8, which chance alone
-/// gives in 7 of 100 runs (sign test, both sides).
+/// A gain or loss is claimed only if at least this share of the pairs agrees on its sign: 7 of 8,
+/// which chance alone gives in 7 of 100 runs (sign test, both sides).
 const AGREEMENT: f64 = 0.875;
 
 pub(crate) fn judge(findings: &Findings) -> Verdict {

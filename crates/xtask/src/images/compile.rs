@@ -1,9 +1,9 @@
 //! Compiles a program into one static file that is the same wherever the checkout lies.
 //!
-//! Static means musl: the toolchain brings it, with its linker, so that the C library and binutils of
-//! the machine leave no trace. (glibc's static resolver works in an empty image, too, here with 2.36,
-//! but its linker warns against it and it would be the machine's.) What the C code of a few crates
-//! becomes is up to the machine's C compiler.
+//! Static means musl: the toolchain brings it, with its linker, so that the C library and binutils
+//! of the machine leave no trace. (glibc's static resolver works in an empty image, too, here with
+//! 2.36, but its linker warns against it and it would be the machine's.) What the C code of a few
+//! crates becomes is up to the machine's C compiler.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,6 +1,7 @@
 //! The health check for Argo CD, as the ConfigMap that it reads.
 //!
-//! `health.lua` lies where Argo CD's own repository would keep it, with fixtures in that repository's form.
+//! `health.lua` lies where Argo CD's own repository would keep it, with fixtures in that
+//! repository's form.
 
 use std::fmt::Write as _;
 

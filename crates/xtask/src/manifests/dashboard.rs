@@ -1,6 +1,8 @@
 //! The Grafana dashboard: a table of panels, and the JSON that Grafana imports.
 //!
-//! Panels name metrics of `crates/server`, `crates/cluster`, `crates/agent` and `crates/params`; a test asks the running programs for each of them.
+//! Panels name metrics of `crates/serving/server`, `crates/kubernetes/cluster`,
+//! `crates/kubernetes/agent` and `crates/kubernetes/params`; a test asks the running programs for
+//! each of them.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -18,8 +20,8 @@ struct Row {
     panels: &'static [Panel],
 }
 
-/// One chart over time. `SERVERS` stands for the selector of the chosen deployments' pods, `CONTROLLER` for that of the
-/// controller's.
+/// One chart over time. `SERVERS` stands for the selector of the chosen deployments' pods,
+/// `CONTROLLER` for that of the controller's.
 struct Panel {
     title: &'static str,
     about: &'static str,

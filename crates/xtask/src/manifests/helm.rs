@@ -1,4 +1,5 @@
-//! Helm, as the tests' cluster programs bring it: of one version, and without a kubeconfig of the environment.
+//! Helm, as the tests' cluster programs bring it: of one version, and without a kubeconfig of the
+//! environment.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,8 +1,9 @@
-//! `xtask manifests` and `xtask charts`: what is made from `charts/albacore`, so that it is said once.
+//! `xtask manifests` and `xtask charts`: what is made from `charts/albacore`, so that it is said
+//! once.
 //!
 //! `manifests/crds.yaml`, `manifests/install.yaml` and `manifests/monitoring/` are the chart
-//! rendered with its default values, without what
-//! only Helm needs. The dashboard is a table in `dashboard.rs`; the chart and `manifests/` carry it as JSON.
+//! rendered with its default values, without what only Helm needs. The dashboard is a table in
+//! `dashboard.rs`; the chart and `manifests/` carry it as JSON.
 
 mod argocd;
 mod dashboard;

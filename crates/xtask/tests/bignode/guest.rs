@@ -182,7 +182,8 @@ pub(crate) fn serve(container: &Path, file: &str) -> Child {
     start(container, &mut command)
 }
 
-/// Beside the server runs a process that is pinned and that nobody looks after: it shows what this kernel does.
+/// Beside the server runs a process that is pinned and that nobody looks after: it shows what this
+/// kernel does.
 fn widens(container: &Path) {
     let beside = container.with_file_name(CONTAINER.replace('0', "f"));
     fs::create_dir_all(&beside).unwrap();

@@ -1,6 +1,7 @@
-//! A machine that the one at hand is not: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, and a kernel (6.1) that forgets a
-//! thread's pin when its cpuset widens. This program boots it with itself as its first process, and is the test there. In
-//! `make e2e` it becomes a node, too: a kubelet runs on it, and the release. `make bignode` adds a machine of 32 cpus.
+//! A machine that the one at hand is not: 8 cpus with SMT, 2 NUMA nodes, cgroup v2, and a kernel
+//! (6.1) that forgets a thread's pin when its cpuset widens. This program boots it with itself as
+//! its first process, and is the test there. In `make e2e` it becomes a node, too: a kubelet runs
+//! on it, and the release. `make bignode` adds a machine of 32 cpus.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

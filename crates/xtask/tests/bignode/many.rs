@@ -1,4 +1,5 @@
-//! What happens in a guest of 32 cpus: 8 workers of 4 threads, on all of it, on half of it, and while a cpu is away.
+//! What happens in a guest of 32 cpus: 8 workers of 4 threads, on all of it, on half of it, and
+//! while a cpu is away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -64,8 +65,8 @@ impl Machine {
         Self((0..32).map(|cpu| (cpu, place(cpu))).collect())
     }
 
-    /// Every thread on one cpu, these cpus shared evenly, main threads on cores of their own and as many on each package as
-    /// on every other.
+    /// Every thread on one cpu, these cpus shared evenly, main threads on cores of their own and as
+    /// many on each package as on every other.
     fn is_placed(&self, container: &Path, cpus: &BTreeSet<u32>) -> bool {
         let mut threads: BTreeMap<u32, usize> = BTreeMap::new();
         let (mut cores, mut packages) = (BTreeSet::new(), BTreeMap::<_, usize>::new());

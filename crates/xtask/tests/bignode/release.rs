@@ -1,5 +1,6 @@
-//! The release on a node of the emulated machine: a real kubelet, containerd and runc on cgroup v2 and Linux 6.1, the
-//! control plane on the machine at hand. What is asserted of masks, the guest's kernel says, not the agent.
+//! The release on a node of the emulated machine: a real kubelet, containerd and runc on cgroup v2
+//! and Linux 6.1, the control plane on the machine at hand. What is asserted of masks, the guest's
+//! kernel says, not the agent.
 
 use albacore_testbed::{Machine, Seen};
 use serde_json::Value;
@@ -91,7 +92,8 @@ fn placement(rig: &Rig) -> (Value, Value) {
     (status, pod)
 }
 
-/// Counts, cpus and hashes of the NodePlacement, and every thread that the agent dumps, against the kernel.
+/// Counts, cpus and hashes of the NodePlacement, and every thread that the agent dumps, against the
+/// kernel.
 fn the_api_says_the_same(rig: &Rig, _: &Cpus) {
     let dump: Value = serde_json::from_str(&rig.ask_agent("dump").unwrap()).unwrap();
     let seen = look(&rig.node, &uid(rig));
@@ -128,7 +130,8 @@ fn condition<'a>(status: &'a Value, kind: &str) -> &'a str {
     found.map_or("", |found| found["status"].as_str().unwrap())
 }
 
-/// Read as the agent reads it, a worker's cgroup begins with `/..`: the container is found all the same.
+/// Read as the agent reads it, a worker's cgroup begins with `/..`: the container is found all the
+/// same.
 fn paths_are_relative(rig: &Rig, _: &Cpus) {
     let agent = rig.node.exec(&["pidof", "albacore-agent"]).unwrap();
     let agent = String::from_utf8(agent.stdout).unwrap();
@@ -143,7 +146,8 @@ fn paths_are_relative(rig: &Rig, _: &Cpus) {
     assert!(path.contains(&uid(rig)), "{path}");
 }
 
-/// The kubelet takes four cpus from everybody else and gives them back; this kernel loses every pin each time.
+/// The kubelet takes four cpus from everybody else and gives them back; this kernel loses every pin
+/// each time.
 fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     let before = placement(rig).1;
     let watch = Watch::begin(&rig.node, &uid(rig));

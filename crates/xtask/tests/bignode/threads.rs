@@ -36,7 +36,8 @@ impl Cpus {
         packages.collect::<BTreeSet<_>>().len()
     }
 
-    /// Whether all threads are pinned, each to a cpu of its own out of its cpuset, and the main threads to different cores.
+    /// Whether all threads are pinned, each to a cpu of its own out of its cpuset, and the main
+    /// threads to different cores.
     pub(crate) fn is_placed(&self, seen: &Seen) -> bool {
         let allowed = list(&seen.cpuset);
         let pinned = pinned(seen);

@@ -1,5 +1,5 @@
-//! An agent writes the NodePlacement of its own node and no other: tried with the tokens that its pods get, which name
-//! the pod's node, and with users who claim to be agents.
+//! An agent writes the NodePlacement of its own node and no other: tried with the tokens that its
+//! pods get, which name the pod's node, and with users who claim to be agents.
 
 use std::path::PathBuf;
 

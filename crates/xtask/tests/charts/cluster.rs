@@ -1,4 +1,5 @@
-//! A real API server takes everything that is rendered, word for word, and helm installs, upgrades and removes it.
+//! A real API server takes everything that is rendered, word for word, and helm installs, upgrades
+//! and removes it.
 
 use albacore_testbed::{ControlPlane, Options};
 use albacore_xtask::manifests::helm;
@@ -23,7 +24,8 @@ fn group(object: &Value) -> &str {
     version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Kinds of the Prometheus operator as far as a chart meets them: they exist and keep what they are given.
+/// Kinds of the Prometheus operator as far as a chart meets them: they exist and keep what they are
+/// given.
 pub(crate) fn serve_prometheus_kinds() {
     let definition = |kind: &str| {
         let plural = format!("{}s", kind.to_lowercase());

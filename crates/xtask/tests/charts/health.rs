@@ -1,5 +1,5 @@
-//! The health check for Argo CD, run by the Lua that Argo CD speaks (5.1): its fixtures, and every combination of
-//! conditions against the rules of kstatus, which Flux and `kubectl wait` go by.
+//! The health check for Argo CD, run by the Lua that Argo CD speaks (5.1): its fixtures, and every
+//! combination of conditions against the rules of kstatus, which Flux and `kubectl wait` go by.
 
 use std::path::PathBuf;
 
@@ -91,8 +91,8 @@ fn the_fixtures_are_deployments_that_the_api_server_takes() {
     }
 }
 
-/// What kstatus computes for a custom resource, from its documentation: a generation that is not yet observed and
-/// Reconciling are in progress, Stalled has failed, else Ready decides.
+/// What kstatus computes for a custom resource, from its documentation: a generation that is not
+/// yet observed and Reconciling are in progress, Stalled has failed, else Ready decides.
 fn kstatus(object: &Value) -> &'static str {
     let status = &object["status"];
     let is = |kind: &str| {

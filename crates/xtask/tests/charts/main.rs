@@ -1,8 +1,10 @@
-//! The chart and the manifests: what they render, what they refuse, and what a real API server makes of them.
+//! The chart and the manifests: what they render, what they refuse, and what a real API server
+//! makes of them.
 //!
-//! `values` walks every value, `pods` and `rights` hold what SECURITY.md promises, `cluster` installs, upgrades and
-//! removes, `admission` and `rights` ask as the accounts of the chart, `health` runs the check for Argo CD, `metrics`
-//! asks the running programs for every metric that dashboard and rules name.
+//! `values` walks every value, `pods` and `rights` hold what SECURITY.md promises, `cluster`
+//! installs, upgrades and removes, `admission` and `rights` ask as the accounts of the chart,
+//! `health` runs the check for Argo CD, `metrics` asks the running programs for every metric that
+//! dashboard and rules name.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,6 @@
-//! Dashboard, rules and examples name metrics; each exists in the program that is said to have it. So the programs run:
-//! the server answers a request, controller and agent work with the rights of the chart's accounts.
+//! Dashboard, rules and examples name metrics; each exists in the program that is said to have it.
+//! So the programs run: the server answers a request, controller and agent work with the rights of
+//! the chart's accounts.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -84,7 +85,8 @@ fn server_metrics() -> String {
     call(&address, "GET /metrics", "").unwrap()
 }
 
-/// The controller of the chart with these values, as its account there, with the arguments that the chart gives it.
+/// The controller of the chart with these values, as its account there, with the arguments that the
+/// chart gives it.
 struct Controller {
     _running: Running,
     listen: String,
@@ -167,7 +169,8 @@ const CHILDREN: [&str; 7] = [
     "servicemonitor",
 ];
 
-/// Lets the controller work with the rights of some namespaces, then with those of all; its metrics.
+/// Lets the controller work with the rights of some namespaces, then with those of all; its
+/// metrics.
 fn controller_metrics() -> String {
     crate::cluster::serve_prometheus_kinds();
     for name in ["metrics-1", "metrics-2", "metrics-3"] {
@@ -187,8 +190,8 @@ fn controller_metrics() -> String {
     Controller::start(&[]).work_in("metrics-3")
 }
 
-/// An agent with the rights of the chart's account, as it observes, and the params that it feeds: metrics of both, as params
-/// serves them.
+/// An agent with the rights of the chart's account, as it observes, and the params that it feeds:
+/// metrics of both, as params serves them.
 fn node_metrics() -> String {
     crate::admission::set_up();
     let account = crate::admission::agent_on("metrics-node");

@@ -59,7 +59,8 @@ pub(crate) fn file_of(objects: &[Value]) -> NamedTempFile {
     file(&texts.join("\n---\n"))
 }
 
-/// Applies a file as an administrator. One at a time: tests that set up the same objects would be in each other's way.
+/// Applies a file as an administrator. One at a time: tests that set up the same objects would be
+/// in each other's way.
 pub(crate) fn apply(file: &NamedTempFile) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

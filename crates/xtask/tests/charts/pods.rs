@@ -1,4 +1,5 @@
-//! Security of the chart's pods: none but the agent has an exception, and the agent has exactly those it names.
+//! Security of the chart's pods: none but the agent has an exception, and the agent has exactly
+//! those it names.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::rendered::{EVERYTHING, of_kind, render, variants};
 
-/// Where a pod differs from PodSecurity "restricted" and from what this house wants, each in a few words.
+/// Where a pod differs from PodSecurity "restricted" and from what this house wants, each in a few
+/// words.
 fn exceptions(pod: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for field in ["hostPID", "hostNetwork", "hostIPC"] {

@@ -1,5 +1,5 @@
-//! Rights of the chart's accounts, as the API server tells each of them: exactly what is listed here. No secrets, no way
-//! into a pod, no wildcard.
+//! Rights of the chart's accounts, as the API server tells each of them: exactly what is listed
+//! here. No secrets, no way into a pod, no wildcard.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -76,7 +76,8 @@ fn spread<'a>(rights: impl IntoIterator<Item = &'a Right>) -> BTreeSet<String> {
     rights.into_iter().flat_map(one).collect()
 }
 
-/// What the API server says that the owner of `config` may do in `namespace`, beyond what every account may.
+/// What the API server says that the owner of `config` may do in `namespace`, beyond what every
+/// account may.
 fn rights(config: &Path, namespace: &str) -> BTreeSet<String> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
@@ -84,7 +85,8 @@ fn rights(config: &Path, namespace: &str) -> BTreeSet<String> {
     });
     let file = file_of(&[review]);
     let path = file.path().to_str().unwrap();
-    // To validate, kubectl would list the definitions of resources: a right that no account here has.
+    // To validate, kubectl would list the definitions of resources: a right that no account here
+    // has.
     let arguments = ["create", "--validate=false", "-o", "json", "-f", path];
     let review: Value = serde_json::from_str(&kubectl_as(config, &arguments).unwrap()).unwrap();
     let list = |rule: &Value, field: &str| -> Vec<String> {

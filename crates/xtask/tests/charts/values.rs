@@ -107,7 +107,8 @@ fn values() -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(chart().join("values.yaml")).unwrap()).unwrap()
 }
 
-/// Whether this is one value and no group of them: not an object, an empty one, or one with keys of the user's.
+/// Whether this is one value and no group of them: not an object, an empty one, or one with keys of
+/// the user's.
 fn is_leaf(path: &str, value: &Value) -> bool {
     let last = path.rsplit('.').next().unwrap();
     let is_free = ["labels", "nodeSelector", "resources", "annotations"].contains(&last);
@@ -194,7 +195,8 @@ fn set(values: &mut Value, path: &str, to: &str) {
 
 #[test]
 fn every_wrong_value_is_refused_by_its_name() {
-    // A wrong value below another wrong one would hide it, and helm drops what is null: two are asked alone.
+    // A wrong value below another wrong one would hide it, and helm drops what is null: two are
+    // asked alone.
     let alone = |path: &str| path == "controller.resources.limits" || path.ends_with(".create");
     let mut all = values();
     for (path, _, wrong) in CASES.iter().filter(|case| !alone(case.0)) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::manifests::linked;
-use crate::tree::{Offence, Source, assert_kept, crates, sources, text_of};
+use crate::tree::{Offence, Source, assert_kept, crate_of, crate_paths, sources, text_of};
 
 /// Names in a section of a manifest, with their line number and the line itself.
 fn section<'a>(text: &'a str, header: &str) -> Vec<(usize, &'a str, &'a str)> {
@@ -66,8 +66,8 @@ fn every_dependency_is_one_version_and_used() {
         used.insert(name, false);
     }
     let mut offences = Vec::new();
-    for krate in crates() {
-        let path = format!("crates/{krate}/Cargo.toml");
+    for krate in crate_paths() {
+        let path = format!("{krate}/Cargo.toml");
         let text = text_of(&path, "it was just listed");
         for header in [
             "[dependencies]",
@@ -168,10 +168,10 @@ fn unnamed<'a>(manifest: &'a str, sources: &[&Source]) -> Vec<(usize, &'a str)> 
 fn every_dependency_of_a_crate_is_named_in_its_code() {
     let all = sources();
     let mut offences = Vec::new();
-    for krate in crates() {
-        let path = format!("crates/{krate}/Cargo.toml");
+    for krate in crate_paths() {
+        let path = format!("{krate}/Cargo.toml");
         let text = text_of(&path, "it was just listed");
-        let own: Vec<&Source> = all.iter().filter(|s| s.krate == krate).collect();
+        let own: Vec<&Source> = all.iter().filter(|s| s.krate == crate_of(&krate)).collect();
         let borrowed: BTreeSet<String> = own.iter().flat_map(|s| borrowed(s)).collect();
         let is_borrowed = |s: &&Source| borrowed.iter().any(|folder| s.path.starts_with(folder));
         let own: Vec<&Source> = own

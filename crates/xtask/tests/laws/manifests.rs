@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::tree::{Offence, assert_kept, crates, root};
+use crate::tree::{Offence, assert_kept, crate_of, crate_paths, root};
 
 /// What a dependency lets a crate do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,33 +146,44 @@ const MATRIX: [Row; 32] = [
     row(
         "lab-commands",
         &[CommandLine],
-        &["batching", "bench", "command", "partition", "simulator"],
+        &[
+            "batching",
+            "bench",
+            "command",
+            "partition",
+            "simulator",
+            "trees",
+        ],
     ),
     row(
         "cli",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api",
-            "cluster",
-            "command",
-            "explain",
-            "joint",
-            "lab-commands",
-            "local",
-            "mapping",
-            "npy",
-            "os",
-            "plan",
-            "topology",
-            "trees",
+            "api", "cluster", "command", "explain", "joint", "local", "mapping", "npy", "os",
+            "plan", "topology", "trees",
         ],
     ),
     row("load", &[Async, CommandLine, Random], &["os"]),
     row("bench", &[], &["batching", "command", "load", "simulator"]),
 ];
 
-/// Crates that are not shipped: they may link anything, and nothing may link them.
-const DEVELOPMENT: [&str; 3] = ["sim", "testbed", "xtask"];
+/// Crates that may link anything; no product crate may link them.
+const UNRESTRICTED: [&str; 2] = ["testbed", "xtask"];
+
+/// The wings, each of which may link those before it and itself alone.
+const WINGS: [&str; 8] = [
+    "ground",
+    "placement",
+    "models",
+    "serving",
+    "kubernetes",
+    "cli",
+    "lab",
+    "xtask",
+];
+
+/// The first wing that no product crate links.
+const FIRST_UNSHIPPED: &str = "lab";
 
 /// `crate` never reaches `package`, by whatever way; a trailing `*` stands for any ending.
 const NEVER_LINKS: [(&str, &[&str]); 15] = [
@@ -266,15 +277,14 @@ fn direct() -> Vec<Direct> {
 
 #[test]
 fn every_crate_is_in_the_matrix() {
-    let is_known = |krate: &String| {
-        MATRIX.iter().any(|row| row.krate == krate) || DEVELOPMENT.contains(&krate.as_str())
-    };
-    let offences = crates()
+    let is_known =
+        |krate: &str| MATRIX.iter().any(|row| row.krate == krate) || UNRESTRICTED.contains(&krate);
+    let offences = crate_paths()
         .into_iter()
-        .filter(|krate| !is_known(krate))
-        .map(|krate| {
+        .filter(|path| !is_known(crate_of(path)))
+        .map(|path| {
             let what = "is not in MATRIX: say there and in ARCHITECTURE.md what it may link";
-            Offence::of(format!("crates/{krate}"), what)
+            Offence::of(path, what)
         });
     assert_kept(
         "A crate exists where the permission set changes (L3).",
@@ -285,13 +295,10 @@ fn every_crate_is_in_the_matrix() {
 fn forbidden_links(direct: Vec<Direct>) -> Vec<Offence> {
     let mut offences = Vec::new();
     for (krate, dependency, features) in direct {
-        if DEVELOPMENT.contains(&krate.as_str()) {
-            continue;
-        }
         let Some(row) = MATRIX.iter().find(|row| row.krate == krate) else {
             continue;
         };
-        let place = format!("crates/{krate}/Cargo.toml");
+        let place = format!("{krate}/Cargo.toml");
         if let Some(ours) = folder(&dependency) {
             if !row.knows.contains(&ours) {
                 let what =
@@ -377,7 +384,7 @@ fn sockets_of_the_agent(direct: Vec<Direct>) -> Vec<Offence> {
                 "links {dependency} {features:?}: the agent connects to the API server alone, \
                  through albacore-cluster"
             );
-            offences.push(Offence::of("crates/agent/Cargo.toml", what));
+            offences.push(Offence::of("crates/kubernetes/agent/Cargo.toml", what));
         }
     }
     offences
@@ -406,19 +413,71 @@ fn the_agent_links_no_client_but_that_of_the_api_server() {
     );
 }
 
-#[test]
-fn what_is_not_shipped_is_not_linked() {
-    let offences = direct().into_iter().filter_map(|(krate, dependency, _)| {
-        let ours = folder(&dependency)?;
-        let is_shipped = !DEVELOPMENT.contains(&krate.as_str());
-        let what = format!("links {dependency}, a development crate: use it in tests only");
-        (is_shipped && DEVELOPMENT.contains(&ours))
-            .then(|| Offence::of(format!("crates/{krate}/Cargo.toml"), what))
+/// Position in [`WINGS`] of a crate, by the path of its folder.
+fn wing_of(path: &str) -> Option<usize> {
+    let wing = path.strip_prefix("crates/")?.split('/').next()?;
+    WINGS.iter().position(|name| *name == wing)
+}
+
+/// Links from a wing to a later one; `paths` are the folders of all crates.
+fn links_upward(paths: &[String], direct: &[Direct]) -> Vec<Offence> {
+    let path = |krate: &str| paths.iter().find(|path| crate_of(path) == krate);
+    let offences = direct.iter().filter_map(|(krate, dependency, _)| {
+        let (from, to) = (path(krate)?, path(folder(dependency)?)?);
+        let (own, other) = (wing_of(from)?, wing_of(to)?);
+        let is_laboratory = WINGS[other] == FIRST_UNSHIPPED;
+        let what = match is_laboratory {
+            true => format!("links {dependency} of the laboratory: use it in tests only"),
+            false => format!(
+                "links {dependency} of the wing {}, which comes after its own: move the shared \
+                 type to an earlier wing",
+                WINGS[other]
+            ),
+        };
+        (other > own).then(|| Offence::of(format!("{from}/Cargo.toml"), what))
     });
+    offences.collect()
+}
+
+#[test]
+fn no_wing_links_a_later_one_and_no_product_crate_the_laboratory() {
+    let paths: Vec<String> = ["crates/ground/a", "crates/serving/b", "crates/lab/c"]
+        .map(str::to_owned)
+        .into();
+    let link = |from: &str, to: &str| (from.to_owned(), format!("albacore-{to}"), Vec::new());
+    for (from, to, is_kept) in [
+        ("b", "a", true),
+        ("c", "b", true),
+        ("a", "b", false),
+        ("b", "c", false),
+    ] {
+        let found = links_upward(&paths, &[link(from, to)]);
+        assert_eq!(
+            found.is_empty(),
+            is_kept,
+            "the law is wrong about {from} -> {to}"
+        );
+    }
+    let paths = crate_paths();
+    let unknown = paths.iter().filter(|path| wing_of(path).is_none());
+    let unknown = unknown.map(|path| Offence::of(path, "is in no wing of WINGS"));
     assert_kept(
-        "Nothing that is shipped links a development crate.",
-        offences,
+        "Wings link earlier wings alone; product crates never link the laboratory.",
+        links_upward(&paths, &direct()).into_iter().chain(unknown),
     );
+}
+
+#[test]
+fn every_wing_has_a_short_readme() {
+    let wings = WINGS.iter().filter(|wing| **wing != "xtask");
+    let offences = wings.filter_map(|wing| {
+        let path = format!("crates/{wing}/README.md");
+        let lines = crate::tree::text_of(&path, "it says what lives there and where to start");
+        let lines = lines.lines().count();
+        let what = format!("{lines} lines, at most 30: move what is more to docs/");
+        (lines > 30).then(|| Offence::of(path, what))
+    });
+    assert_kept("A wing explains itself in at most 30 lines.", offences);
 }
 
 /// What cargo resolves for this machine and for images, which are made for musl.
@@ -521,7 +580,7 @@ fn breaches(graph: &Graph) -> Vec<Offence> {
             }
             way.reverse();
             let what = format!("links {package} ({})", way.join(" -> "));
-            offences.push(Offence::of(format!("crates/{krate}"), what));
+            offences.push(Offence::of(krate, what));
         }
     }
     offences
@@ -547,8 +606,9 @@ fn the_walls_hold_through_the_whole_graph() {
 #[test]
 fn packages_are_named_after_their_folder_and_take_the_lints_of_the_house() {
     let mut offences = Vec::new();
-    for krate in crates() {
-        let path = format!("crates/{krate}/Cargo.toml");
+    for folder in crate_paths() {
+        let path = format!("{folder}/Cargo.toml");
+        let krate = crate_of(&folder);
         let text = crate::tree::text_of(&path, "it was just listed");
         if !text.contains(&format!("name = \"albacore-{krate}\"")) {
             offences.push(Offence::of(

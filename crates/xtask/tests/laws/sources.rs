@@ -82,7 +82,7 @@ fn pure_crates_reach_for_nothing(sources: &[Source]) -> Vec<Offence> {
 }
 
 /// The one place outside `os` where unsafe code may stand: SIMD kernels.
-const SIMD: &str = "crates/simd/src";
+const SIMD: &str = "crates/models/simd/src";
 
 fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -> Vec<Offence> {
     let mut offences = Vec::new();
@@ -97,7 +97,7 @@ fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -
                 offences.push(Offence::at(
                     source,
                     index,
-                    "unsafe code: move it into crates/os",
+                    "unsafe code: move it into crates/ground/os",
                 ));
             } else if !is_explained(source, index, "// SAFETY:", 6)
                 && !is_explained(source, index, "# Safety", 12)
@@ -230,8 +230,8 @@ const AGENT: [&str; 10] = [
 
 /// The listener of `program`, a feature that the agent does not link.
 const LISTENER: [&str; 2] = [
-    "crates/program/src/listening.rs",
-    "crates/program/src/site.rs",
+    "crates/ground/program/src/listening.rs",
+    "crates/ground/program/src/site.rs",
 ];
 
 /// Names with which a program reaches a network or another program's socket.
@@ -269,7 +269,7 @@ fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Offence
             if let Some(name) = name.or(is_call.then_some("connect")) {
                 let what = format!(
                     "`{name}`: the process with SYS_NICE and the host's pids talks to the API server alone, \
-                     through crates/cluster; what pods tell comes by albacore-params"
+                     through crates/kubernetes/cluster; what pods tell comes by albacore-params"
                 );
                 offences.push(Offence::at(source, index, what));
             }
@@ -299,8 +299,8 @@ fn hold(law: &str, find: Find, breaks: &[(&str, &str)], keeps: &[(&str, &str)]) 
     assert_kept(law, find(&sources()));
 }
 
-const PLAN: &str = "crates/plan/src/x.rs";
-const OS: &str = "crates/os/src/x.rs";
+const PLAN: &str = "crates/placement/plan/src/x.rs";
+const OS: &str = "crates/ground/os/src/x.rs";
 
 #[test]
 fn pure_crates_reach_for_nothing_of_the_world() {
@@ -318,7 +318,7 @@ fn pure_crates_reach_for_nothing_of_the_world() {
             (OS, "std::fs::read(p)"),
             (PLAN, "// std::fs is for os\nlet fs = \"std::fs\";"),
             (PLAN, "#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n"),
-            ("crates/plan/tests/x.rs", "std::fs::read(p)"),
+            ("crates/placement/plan/tests/x.rs", "std::fs::read(p)"),
         ],
     );
 }
@@ -331,7 +331,7 @@ fn unsafe_code_is_walled_in() {
         &[
             (PLAN, "// SAFETY: no\nunsafe { f() }"),
             (OS, "unsafe { f() }"),
-            ("crates/os/tests/x.rs", "unsafe { f() }"),
+            ("crates/ground/os/tests/x.rs", "unsafe { f() }"),
         ],
         &[
             (OS, "// SAFETY: the pointer is ours.\nunsafe { f() }"),
@@ -347,12 +347,15 @@ fn every_other_crate_forbids_it() {
         "Every crate but os forbids unsafe code (L8).",
         every_other_crate_forbids_unsafe_code,
         &[
-            ("crates/plan/src/lib.rs", "mod x;"),
-            ("crates/cli/src/main.rs", "fn main() {}"),
+            ("crates/placement/plan/src/lib.rs", "mod x;"),
+            ("crates/cli/cli/src/main.rs", "fn main() {}"),
         ],
         &[
-            ("crates/plan/src/lib.rs", "//! x\n#![forbid(unsafe_code)]\n"),
-            ("crates/os/src/lib.rs", "mod x;"),
+            (
+                "crates/placement/plan/src/lib.rs",
+                "//! x\n#![forbid(unsafe_code)]\n",
+            ),
+            ("crates/ground/os/src/lib.rs", "mod x;"),
             (PLAN, ""),
         ],
     );
@@ -368,7 +371,7 @@ fn every_loop_is_bounded_in_writing() {
             (PLAN, "// bound: one turn a row\nloop {\n}"),
             (PLAN, "loop {\n    // bound: one turn a row\n}"),
             (PLAN, "// loop {"),
-            ("crates/plan/src/tests.rs", "loop {\n}"),
+            ("crates/placement/plan/src/tests.rs", "loop {\n}"),
         ],
     );
 }
@@ -391,7 +394,7 @@ fn every_queue_is_bounded() {
 
 #[test]
 fn the_agent_talks_to_nobody_but_the_api_server() {
-    let agent = "crates/agent/src/x.rs";
+    let agent = "crates/kubernetes/agent/src/x.rs";
     hold(
         "The agent connects to the API server and to nothing else.",
         the_agent_connects_to_the_api_server_alone,
@@ -405,8 +408,14 @@ fn the_agent_talks_to_nobody_but_the_api_server() {
             (agent, "use hyper_util::client::legacy::Client;"),
             (OS, "nix::sys::socket::connect(fd, &address)?;"),
             (OS, "socket(AddressFamily::Inet, kind, flags, None)?"),
-            ("crates/placer/src/x.rs", "UnixStream::connect(path)?"),
-            ("crates/program/src/x.rs", "TcpStream::connect(address)"),
+            (
+                "crates/placement/placer/src/x.rs",
+                "UnixStream::connect(path)?",
+            ),
+            (
+                "crates/ground/program/src/x.rs",
+                "TcpStream::connect(address)",
+            ),
         ],
         &[
             (agent, "use std::net::IpAddr;"),
@@ -419,11 +428,14 @@ fn the_agent_talks_to_nobody_but_the_api_server() {
                 agent,
                 "#[cfg(test)]\nmod tests {\n    use std::net::TcpStream;\n}\n",
             ),
-            ("crates/agent/tests/x.rs", "TcpStream::connect(address)"),
+            (
+                "crates/kubernetes/agent/tests/x.rs",
+                "TcpStream::connect(address)",
+            ),
             (LISTENER[0], "use tokio::net::{TcpListener, TcpSocket};"),
             (OS, "socket(AddressFamily::Netlink, kind, flags, None)?"),
             (
-                "crates/controller/src/x.rs",
+                "crates/kubernetes/controller/src/x.rs",
                 "TcpStream::connect(address).await?",
             ),
         ],

@@ -72,16 +72,36 @@ pub(crate) fn text_of(path: &str, purpose: &str) -> String {
     found.unwrap_or_else(|error| panic!("{path}: {error}; it must exist: {purpose}"))
 }
 
-/// Names of the folders of `crates/`.
-pub(crate) fn crates() -> Vec<String> {
-    let folders = std::fs::read_dir(root().join("crates")).expect("crates/ exists");
-    let mut names: Vec<String> = folders
-        .map(|entry| entry.expect("crates/ can be listed"))
-        .filter(|entry| entry.path().join("Cargo.toml").is_file())
+/// Names of the folders of `folder`, a path below the root; sorted.
+pub(crate) fn folders(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(folder)).into_iter().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("a folder of the repository can be listed"))
+        .filter(|entry| entry.path().is_dir())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
     names
+}
+
+/// Path of every crate's folder below the root: `crates/<wing>/<crate>` or `crates/<crate>`.
+pub(crate) fn crate_paths() -> Vec<String> {
+    let wings = folders("crates").into_iter();
+    let is_crate = |path: &String| root().join(path).join("Cargo.toml").is_file();
+    wings
+        .flat_map(|wing| {
+            let wing = format!("crates/{wing}");
+            let inner = folders(&wing).into_iter();
+            let inner: Vec<String> = inner.map(|name| format!("{wing}/{name}")).collect();
+            std::iter::once(wing).chain(inner)
+        })
+        .filter(is_crate)
+        .collect()
+}
+
+/// Name of the crate in this folder.
+pub(crate) fn crate_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Every file below `folder` (a path below the root), sorted, without what is built or data.
@@ -132,7 +152,7 @@ fn read(path: String) -> Source {
 }
 
 impl Source {
-    /// The file `crates/<crate>/...` with this text.
+    /// The file `crates/<wing>/<crate>/...` or `crates/<crate>/...` with this text.
     pub(crate) fn parse(path: String, text: &str) -> Self {
         let code: Vec<String> = code_of(text).lines().map(str::to_owned).collect();
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -143,7 +163,7 @@ impl Source {
             false => inline_tests(&code),
         };
         Self {
-            krate: parts.get(1).copied().unwrap_or_default().to_owned(),
+            krate: crate_part(&parts).to_owned(),
             is_generated: lines.iter().take(3).any(|l| l.contains("@generated")),
             path,
             lines,
@@ -151,6 +171,15 @@ impl Source {
             is_test,
         }
     }
+}
+
+/// The crate's folder in the parts of a path: the last one before those that every crate has.
+fn crate_part<'a>(parts: &[&'a str]) -> &'a str {
+    let inner = ["src", "tests", "benches", "examples", "build.rs"];
+    let at = parts.iter().position(|part| inner.contains(part));
+    at.and_then(|at| parts.get(at.checked_sub(1)?))
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Which lines belong to items under `#[cfg(test)]`.

@@ -1,4 +1,5 @@
-//! A server of the user's own in a pod: gunicorn and XGBoost with the Python that is here, as the release's users have it.
+//! A server of the user's own in a pod: gunicorn and XGBoost with the Python that is here, as the
+//! release's users have it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -74,8 +75,8 @@ pub(crate) fn deploy(rig: &Rig) {
     }
 }
 
-/// A folder, to lie in the image where it lies here; without what only Python's own tests and installer want, and without
-/// libraries of desktops.
+/// A folder, to lie in the image where it lies here; without what only Python's own tests and
+/// installer want, and without libraries of desktops.
 fn add(files: &mut Vec<(String, PathBuf)>, folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();

@@ -1,4 +1,5 @@
-//! What the kernel says of pods: their processes, masks and cpusets, read on the machine, not in the node.
+//! What the kernel says of pods: their processes, masks and cpusets, read on the machine, not in
+//! the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,6 +1,7 @@
-//! A release on a real node: kubelet, containerd and kube-proxy beside the API server (`albacore_testbed::Node`), the
-//! programs of this workspace in images, the chart as users install it. One node, one test: each step stands on those
-//! before it, and says how long it took. Masks are read from the kernel, never from what the agent says of them.
+//! A release on a real node: kubelet, containerd and kube-proxy beside the API server
+//! (`albacore_testbed::Node`), the programs of this workspace in images, the chart as users install
+//! it. One node, one test: each step stands on those before it, and says how long it took. Masks
+//! are read from the kernel, never from what the agent says of them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -89,7 +90,8 @@ fn a_worker_is_killed(rig: &mut Rig) {
     assert_eq!(rig.front(), front, "the server itself went on");
 }
 
-/// The kubelet takes a cpu from everybody else and gives it back: twice it rewrites the cpuset of the placed pod.
+/// The kubelet takes a cpu from everybody else and gives it back: twice it rewrites the cpuset of
+/// the placed pod.
 fn a_neighbor_comes_and_goes(rig: &mut Rig) {
     let front = rig.front();
     rig.apply("neighbor", include_str!("neighbor.yaml"));
@@ -119,7 +121,8 @@ fn the_kubelet_starts_again(rig: &mut Rig) {
     assert_eq!(rig.masks(), masks, "nothing moved");
 }
 
-/// The server hears it from the params of its node, long before the kubelet has rewritten its ConfigMap.
+/// The server hears it from the params of its node, long before the kubelet has rewritten its
+/// ConfigMap.
 fn batching_is_edited(rig: &mut Rig) {
     let front = rig.front();
     rig.until("the stream of parameters", || {
@@ -139,7 +142,8 @@ fn batching_is_edited(rig: &mut Rig) {
     assert_eq!(rig.front(), front, "nothing was started again");
 }
 
-/// It has no time to give anything back, so everything stays as it is, and the next life goes on from there.
+/// It has no time to give anything back, so everything stays as it is, and the next life goes on
+/// from there.
 fn the_agent_crashes(rig: &mut Rig) {
     let (agent, masks) = (rig.agent(), rig.masks());
     rig.kill(agent);
@@ -198,7 +202,8 @@ fn a_profile_of_its_own(rig: &mut Rig) {
     );
 }
 
-/// `albacore status` asks the agent for every thread; `albacore restore` switches the node off, and on it goes again.
+/// `albacore status` asks the agent for every thread; `albacore restore` switches the node off, and
+/// on it goes again.
 fn threads_are_shown_and_let_go(rig: &mut Rig) {
     let front = rig.front();
     let shown = rig.albacore(&["status", "fraud", "--threads"]);

@@ -165,8 +165,8 @@ impl Rig {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Installs or upgrades the chart as users do, and waits until its pods are ready. There is no DNS on the node, so
-    /// servers reach the params by an address.
+    /// Installs or upgrades the chart as users do, and waits until its pods are ready. There is no
+    /// DNS on the node, so servers reach the params by an address.
     pub(crate) fn helm(&self, verb: &str, values: &[&str]) {
         let chart = root().join("charts/albacore");
         let mut words = vec![

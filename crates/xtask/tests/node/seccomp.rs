@@ -1,5 +1,6 @@
-//! What the profile refuses: a program that asks for what an intruder would want, in a pod of the same profile and in one
-//! without any. The kubelet and its runtime load it, as they do for the agent.
+//! What the profile refuses: a program that asks for what an intruder would want, in a pod of the
+//! same profile and in one without any. The kubelet and its runtime load it, as they do for the
+//! agent.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,9 @@ const REFERENCE: &str = "test.albacore.dev/perl:1";
 /// ENOSYS: the answer of the profile.
 const REFUSED: i32 = 38;
 
-/// System calls by name and number here: to listen, to reach into other processes, to make namespaces and mounts, to load
-/// code into the kernel, to change files that are there, to become somebody else, to move memory, to start others' programs.
+/// System calls by name and number here: to listen, to reach into other processes, to make
+/// namespaces and mounts, to load code into the kernel, to change files that are there, to become
+/// somebody else, to move memory, to start others' programs.
 #[cfg(target_arch = "x86_64")]
 const INTRUDERS: [(&str, i64); 44] = [
     ("listen", 50),

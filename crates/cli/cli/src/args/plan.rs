@@ -1,0 +1,248 @@
+//! The command line of `albacore plan`.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use albacore_mapping::{Rank, Slot, WorkerIndex};
+use albacore_topology::{CpuId, CpuSet};
+use clap::ValueEnum;
+
+use super::{MachineArgs, Output};
+use crate::limits::TIME_LIMIT_MAX;
+
+/// Options that say what one deployment is; a file says it for several.
+const OF_ONE: [&str; 5] = ["workers", "threads", "mode", "policy", "solver"];
+
+/// The two ways to ask.
+const USAGE: &str = "albacore plan --workers <W> --threads <T> --mode <MODE> [OPTIONS]
+       albacore plan -f <FILE>... [OPTIONS]";
+
+#[derive(Debug, clap::Args)]
+#[command(override_usage = USAGE)]
+pub(crate) struct PlanArgs {
+    /// Number of workers
+    #[arg(long, value_name = "W", required_unless_present = "file")]
+    pub(crate) workers: Option<u16>,
+    /// Threads of each worker
+    #[arg(long, value_name = "T", required_unless_present = "file")]
+    pub(crate) threads: Option<u16>,
+    /// Threads of one worker far apart (most cache for each) or close together (cheapest sharing)
+    #[arg(long, value_enum, required_unless_present = "file")]
+    pub(crate) mode: Option<Mode>,
+    /// How to place
+    #[arg(long, value_enum, default_value_t = Policy::Tuna)]
+    pub(crate) policy: Policy,
+    /// An InferenceDeployment in place of --workers, --threads and --mode; several are placed
+    /// together, each once more with -f. After an @ the cpus that it may use, as in -f a.yaml@0-15
+    /// [default: those of --cpuset]
+    #[arg(short, long, value_name = "FILE[@CPUS]", conflicts_with_all = OF_ONE)]
+    pub(crate) file: Vec<FileArg>,
+    /// The plan in force, as --output json printed it: as few threads as possible move, and the
+    /// difference is shown
+    #[arg(long, value_name = "FILE")]
+    pub(crate) current: Option<PathBuf>,
+    /// Say why the plan is as it is; with W.R, such as 2.0, why that thread (worker 2, rank 0) is
+    /// where it is
+    #[arg(long, value_name = "W.R", num_args = 0..=1)]
+    pub(crate) explain: Option<Option<ThreadArg>>,
+    /// How to solve [default: exact]
+    #[arg(long, value_enum)]
+    pub(crate) solver: Option<Solver>,
+    /// Longest search, in seconds [default: 2, of --solver reduced and literal 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) time_limit: Option<Duration>,
+    /// With -f: so many threads of somebody else run on a cpu, as in --obstacle 3=2; also on cpus
+    /// outside --cpuset
+    #[arg(long, value_name = "CPU=THREADS")]
+    pub(crate) obstacle: Vec<ObstacleArg>,
+    /// With -f and --current: a change must gain more than so many cycles for each thread that it
+    /// moves
+    #[arg(long, value_name = "CYCLES")]
+    pub(crate) move_cost: Option<u32>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Mode {
+    /// Far apart: most cache for each thread
+    Scatter,
+    /// Close together: cheapest sharing
+    Compact,
+}
+
+impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Scatter => "scatter",
+            Self::Compact => "compact",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Policy {
+    /// Solve for the best placement and prove how good it is
+    Tuna,
+    /// Thread after thread on cpu after cpu, for comparison
+    RoundRobin,
+}
+
+impl Policy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tuna => "tuna",
+            Self::RoundRobin => "round-robin",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Solver {
+    /// Construction, bound and proof, in milliseconds
+    Exact,
+    /// The reduced integer program
+    Reduced,
+    /// The integer program of the source article as written: small problems only
+    Literal,
+}
+
+impl Solver {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Reduced => "reduced",
+            Self::Literal => "literal",
+        }
+    }
+}
+
+/// A deployment's file and the cpus that it may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FileArg {
+    pub(crate) path: PathBuf,
+    pub(crate) cpuset: Option<CpuSet>,
+}
+
+impl FromStr for FileArg {
+    type Err = String;
+
+    /// What follows the last @ is a cpu list if it begins with a digit, else a part of the name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let whole = || Self {
+            path: PathBuf::from(text),
+            cpuset: None,
+        };
+        let Some((path, list)) = text.rsplit_once('@') else {
+            return Ok(whole());
+        };
+        if Path::new(text).exists() || !list.starts_with(|c: char| c.is_ascii_digit()) {
+            return Ok(whole());
+        }
+        let cpuset = list.parse().map_err(|e| format!("after the @: {e}"))?;
+        Ok(Self {
+            path: PathBuf::from(path),
+            cpuset: Some(cpuset),
+        })
+    }
+}
+
+/// A thread by worker and rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ThreadArg(pub(crate) Slot);
+
+impl FromStr for ThreadArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let slot = text.split_once('.').and_then(|(worker, rank)| {
+            Some(Slot {
+                worker: WorkerIndex(worker.parse().ok()?),
+                rank: Rank(rank.parse().ok()?),
+            })
+        });
+        let help = "write worker.rank, such as 2.0 for the main thread of worker 2";
+        slot.map(Self).ok_or_else(|| help.to_owned())
+    }
+}
+
+/// Threads of somebody else on a cpu.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ObstacleArg {
+    pub(crate) cpu: CpuId,
+    pub(crate) weight: u32,
+}
+
+impl FromStr for ObstacleArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once('=').and_then(|(cpu, weight)| {
+            let weight = weight.parse().ok().filter(|&weight| weight > 0)?;
+            Some(Self {
+                cpu: CpuId(cpu.parse().ok()?),
+                weight,
+            })
+        });
+        let help = "write CPU=THREADS, such as 3=2 for two threads on cpu 3";
+        parsed.ok_or_else(|| help.to_owned())
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let limit = text
+        .parse()
+        .ok()
+        .and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let limit = limit.filter(|limit| !limit.is_zero() && *limit <= TIME_LIMIT_MAX);
+    let help = format!(
+        "write seconds above 0, at most {}",
+        TIME_LIMIT_MAX.as_secs()
+    );
+    limit.ok_or(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileArg, ObstacleArg, ThreadArg, seconds};
+
+    #[test]
+    fn a_file_may_carry_its_cpus() {
+        let file: FileArg = "a@b.yaml@0-3,8".parse().unwrap();
+        assert_eq!(file.path.to_str(), Some("a@b.yaml"));
+        assert_eq!(file.cpuset.unwrap().to_string(), "0-3,8");
+        let file: FileArg = "a@b.yaml".parse().unwrap();
+        assert_eq!((file.path.to_str(), file.cpuset), (Some("a@b.yaml"), None));
+        assert!("a.yaml@3-1".parse::<FileArg>().is_err());
+    }
+
+    #[test]
+    fn threads_obstacles_and_seconds_are_read_or_refused_with_an_example() {
+        let ThreadArg(slot) = "2.10".parse().unwrap();
+        assert_eq!((slot.worker.0, slot.rank.0), (2, 10));
+        for text in ["2", "2.", ".1", "a.b", "-1.0", "1.2.3"] {
+            assert!(
+                text.parse::<ThreadArg>()
+                    .unwrap_err()
+                    .contains("such as 2.0")
+            );
+        }
+        let obstacle: ObstacleArg = "3=2".parse().unwrap();
+        assert_eq!((obstacle.cpu.0, obstacle.weight), (3, 2));
+        for text in ["3", "3=0", "=2", "x=1", "3=-1"] {
+            assert!(
+                text.parse::<ObstacleArg>()
+                    .unwrap_err()
+                    .contains("such as 3=2")
+            );
+        }
+        assert_eq!(seconds("0.5").unwrap().as_millis(), 500);
+        for text in ["0", "-1", "nan", "1e99", "soon"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Where boxes go: children flow into rows, and the number of columns is the one that brings a box
+//! closest to the wanted shape.
+
+/// Width and height, in pixels.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Size {
+    pub(super) w: f64,
+    pub(super) h: f64,
+}
+
+/// Upper left corner of each child inside its parent, and the extent of all of them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Flow {
+    pub(super) corners: Vec<(f64, f64)>,
+    pub(super) size: Size,
+}
+
+/// What an arrangement with a ragged last row costs against one that is off the wanted shape: as
+/// much as one that is four times too wide, so that eight boxes make two full rows rather than rows
+/// of three.
+const RAGGED_COST: f64 = 1.4;
+
+/// Lays `children` out in rows `gap` apart, in order, so that width / height comes closest to
+/// `aspect` without leaving holes.
+pub(super) fn flow(children: &[Size], gap: f64, aspect: f64) -> Flow {
+    let mut best = Flow::default();
+    let mut best_cost = f64::INFINITY;
+    for columns in 1..=children.len() {
+        let flow = rows_of(children, columns, gap);
+        let is_ragged = !children.len().is_multiple_of(columns);
+        let shape = (flow.size.w / flow.size.h / aspect).ln().abs();
+        let cost = shape + if is_ragged { RAGGED_COST } else { 0.0 };
+        if cost < best_cost {
+            (best, best_cost) = (flow, cost);
+        }
+    }
+    best
+}
+
+/// Lays out `runs` of children: each run by itself, then the runs beside or below each other.
+pub(super) fn flow_runs(runs: &[Vec<Size>], gap: f64, aspect: f64) -> Flow {
+    let inner: Vec<Flow> = runs.iter().map(|run| flow(run, gap, aspect)).collect();
+    let sizes: Vec<Size> = inner.iter().map(|flow| flow.size).collect();
+    let outer = flow(&sizes, gap, aspect);
+    let shifted = inner
+        .iter()
+        .zip(&outer.corners)
+        .flat_map(|(run, &(x0, y0))| run.corners.iter().map(move |&(x, y)| (x0 + x, y0 + y)));
+    Flow {
+        corners: shifted.collect(),
+        size: outer.size,
+    }
+}
+
+fn rows_of(children: &[Size], columns: usize, gap: f64) -> Flow {
+    let mut flow = Flow::default();
+    let mut y = 0.0;
+    for row in children.chunks(columns) {
+        let mut x = 0.0;
+        let mut tallest = 0.0f64;
+        for child in row {
+            flow.corners.push((x, y));
+            flow.size.w = flow.size.w.max(x + child.w);
+            x += child.w + gap;
+            tallest = tallest.max(child.h);
+        }
+        flow.size.h = y + tallest;
+        y += tallest + gap;
+    }
+    flow
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Size, flow};
+
+    #[test]
+    fn sixteen_equal_boxes_form_a_full_grid_of_the_wanted_shape() {
+        let children = [Size { w: 90.0, h: 60.0 }; 16];
+        let wide = flow(&children, 10.0, 6.0);
+        assert_eq!(wide.size, Size { w: 790.0, h: 130.0 });
+        assert_eq!(wide.corners[8], (0.0, 70.0));
+        let square = flow(&children, 10.0, 1.4);
+        assert_eq!(square.size, Size { w: 390.0, h: 270.0 });
+    }
+
+    #[test]
+    fn no_boxes_take_no_room() {
+        assert_eq!(flow(&[], 10.0, 1.0).size, Size::default());
+    }
+}

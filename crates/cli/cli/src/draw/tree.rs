@@ -1,0 +1,183 @@
+//! A machine as boxes in boxes: package, numa domain (where it is finer than the package), L3, L2
+//! (where several cores share one), core, cpus. Both texts and pictures are drawn from this.
+
+use std::collections::BTreeMap;
+
+use albacore_topology::{CoreKind, Cpu, Topology};
+
+/// A box or a core.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part<'a> {
+    /// A domain that holds smaller parts.
+    Domain(Domain<'a>),
+    /// A core.
+    Core(Core<'a>),
+}
+
+/// One box.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Domain<'a> {
+    /// What it is called, such as `package 0 · L3 0`.
+    pub(super) label: String,
+    /// What is in it, in order of the lowest cpu.
+    pub(super) parts: Vec<Part<'a>>,
+}
+
+/// A physical core and its cpus, rising by id.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Core<'a> {
+    /// Its number in the machine.
+    pub(super) number: u32,
+    /// Fast or slow.
+    pub(super) kind: CoreKind,
+    /// Its cpus.
+    pub(super) cpus: Vec<&'a Cpu>,
+}
+
+type Level = (&'static str, fn(&Cpu) -> u32);
+
+/// The outermost boxes of a machine.
+pub(super) fn nest(machine: &Topology) -> Vec<Part<'_>> {
+    let cpus: Vec<&Cpu> = machine.cpus().iter().collect();
+    let mut levels: Vec<Level> = vec![("package", |c| c.package)];
+    if is_inside(&cpus, |c| c.numa, |c| c.package) && is_inside(&cpus, |c| c.l3, |c| c.numa) {
+        levels.push(("numa", |c| c.numa));
+    }
+    levels.push(("L3", |c| c.l3));
+    levels.push(("L2", |c| c.l2));
+    divide(&cpus, &levels)
+}
+
+/// True if each inner domain lies in one outer domain.
+fn is_inside(cpus: &[&Cpu], inner: fn(&Cpu) -> u32, outer: fn(&Cpu) -> u32) -> bool {
+    let mut outer_of = BTreeMap::new();
+    cpus.iter()
+        .all(|c| *outer_of.entry(inner(c)).or_insert(outer(c)) == outer(c))
+}
+
+fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<Part<'a>> {
+    let Some((&(name, field), finer)) = levels.split_first() else {
+        return groups(cpus, |c| c.core).into_iter().map(core).collect();
+    };
+    let divided = groups(cpus, field).into_iter().map(|(number, cpus)| {
+        let mut label = format!("{name} {number}");
+        let mut parts = divide(&cpus, finer);
+        match parts.pop() {
+            // A cache of one core needs no box: nearly every core has an L2 of its own.
+            Some(Part::Core(core)) if parts.is_empty() && name == "L2" => Part::Core(core),
+            // A box that holds nothing but one box is drawn as one, with both names.
+            Some(Part::Domain(only)) if parts.is_empty() => {
+                label = format!("{label} · {}", only.label);
+                Part::Domain(Domain {
+                    label,
+                    parts: only.parts,
+                })
+            }
+            last => {
+                parts.extend(last);
+                Part::Domain(Domain { label, parts })
+            }
+        }
+    });
+    divided.collect()
+}
+
+fn core<'a>((number, cpus): (u32, Vec<&'a Cpu>)) -> Part<'a> {
+    let kind = cpus.first().map_or_else(CoreKind::default, |cpu| cpu.kind);
+    Part::Core(Core { number, kind, cpus })
+}
+
+fn groups<'a>(cpus: &[&'a Cpu], field: fn(&Cpu) -> u32) -> BTreeMap<u32, Vec<&'a Cpu>> {
+    let mut groups: BTreeMap<u32, Vec<&Cpu>> = BTreeMap::new();
+    for &cpu in cpus {
+        groups.entry(field(cpu)).or_default().push(cpu);
+    }
+    groups
+}
+
+fn count(cpus: &[&Cpu], field: fn(&Cpu) -> u32) -> usize {
+    groups(cpus, field).len()
+}
+
+/// The machine in one line: `32 cpus · 16 cores · 1 L3 · 1 numa domain · 1 package`.
+pub(super) fn summary(machine: &Topology) -> String {
+    let cpus: Vec<&Cpu> = machine.cpus().iter().collect();
+    let plural =
+        |n: usize, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+    let cores = machine.core_count();
+    let slow: Vec<&Cpu> = cpus
+        .iter()
+        .copied()
+        .filter(|c| c.kind == CoreKind::Efficiency)
+        .collect();
+    let slow = count(&slow, |c| c.core);
+    let mut parts = vec![
+        plural(cpus.len(), "cpu", "cpus"),
+        plural(cores, "core", "cores"),
+    ];
+    if slow > 0 && slow < cores {
+        parts[1] = format!("{cores} cores ({} fast, {slow} efficient)", cores - slow);
+    }
+    let levels: [Level; 2] = [("L2", |c| c.l2), ("L3", |c| c.l3)];
+    for (name, field) in levels {
+        let domains = count(&cpus, field);
+        if name == "L3" || domains != cores {
+            parts.push(format!("{domains} {name}"));
+        }
+    }
+    parts.push(plural(
+        count(&cpus, |c| c.numa),
+        "numa domain",
+        "numa domains",
+    ));
+    parts.push(plural(count(&cpus, |c| c.package), "package", "packages"));
+    parts.join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, nest, summary};
+    use albacore_topology::parse_synthetic;
+
+    fn outline(parts: &[Part<'_>]) -> String {
+        let one = |part: &Part<'_>| match part {
+            Part::Domain(domain) => format!("{}({})", domain.label, outline(&domain.parts)),
+            Part::Core(core) => core.number.to_string(),
+        };
+        parts.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn boxes_that_hold_one_box_are_joined_and_private_l2_is_left_out() {
+        for (spec, wanted) in [
+            ("pack:1 l3:1 core:2 pu:2", "package 0 · numa 0 · L3 0(0 1)"),
+            (
+                "pack:2 l3:2 core:1 pu:1",
+                "package 0(L3 0(0) L3 1(1)) package 1(L3 2(2) L3 3(3))",
+            ),
+            (
+                "l3:1 l2:2 core:2 pu:1",
+                "package 0 · numa 0 · L3 0(L2 0(0 1) L2 1(2 3))",
+            ),
+            (
+                "pack:1 numa:2 core:1 pu:1",
+                "package 0(numa 0 · L3 0(0) numa 1 · L3 1(1))",
+            ),
+        ] {
+            assert_eq!(
+                outline(&nest(&parse_synthetic(spec).unwrap())),
+                wanted,
+                "{spec}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_summary_names_what_differs_from_the_cores() {
+        let machine = parse_synthetic("pack:2 l3:2 core:4 pu:2").unwrap();
+        assert_eq!(
+            summary(&machine),
+            "32 cpus · 16 cores · 4 L3 · 1 numa domain · 2 packages"
+        );
+    }
+}

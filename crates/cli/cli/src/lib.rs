@@ -1,0 +1,55 @@
+//! The `albacore` command: looks at machines, plans, predicts, runs. Each subcommand is one module.
+#![forbid(unsafe_code)]
+
+mod args;
+mod draw;
+mod json;
+mod laboratory;
+mod limits;
+mod machine;
+mod model_command;
+mod plan_command;
+mod predict_command;
+mod restore_command;
+mod restore_node;
+mod run_command;
+mod status_command;
+mod topology_command;
+mod upgrade_command;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use albacore_command::{Failure, report_refused_arguments};
+use args::{Args, Command, ModelCommand};
+use clap::Parser as _;
+
+/// Runs the command line `arguments` (the program's name first) and says how it ended: 0 done, 1
+/// failed, 64 bad usage, 70 broken invariant.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let done = match Args::try_parse_from(arguments) {
+        Ok(args) => dispatch(&args.command),
+        Err(refused) => return report_refused_arguments(&refused),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Topology(args) => topology_command::run(args),
+        Command::Plan(args) => plan_command::run(args),
+        Command::Predict(args) => predict_command::run(args),
+        Command::Model(ModelCommand::Show { file }) => model_command::show(file),
+        Command::Bench(args) => laboratory::run("bench", &args.arguments),
+        Command::Partition(args) => laboratory::run("partition", &args.arguments),
+        Command::Run(args) => run_command::run(args),
+        Command::Simulate(args) => laboratory::run("simulate", &args.arguments),
+        Command::Status(args) => status_command::run(args),
+        Command::Explain(args) => status_command::explain(args),
+        Command::Upgrade(args) => upgrade_command::run(args),
+        Command::Restore(args) => restore_command::run(args),
+    }
+}

@@ -1,0 +1,80 @@
+//! Which machine a command is about: this one, a saved copy of its sysfs, or a synthetic one; and
+//! which cpus of it.
+
+use std::path::Path;
+
+use albacore_os::{HostRoot, read_sysfs};
+use albacore_topology::{CpuSet, Topology, parse_synthetic, parse_sysfs};
+
+use crate::args::MachineArgs;
+use albacore_command::{Failure, sentence};
+
+/// A machine and what of it may be used.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    /// All online cpus.
+    pub(crate) whole: Topology,
+    /// The cpus of the cpuset.
+    pub(crate) usable: Topology,
+}
+
+impl Machine {
+    /// Reads or parses what the options name.
+    ///
+    /// # Errors
+    /// Usage: no such machine, or a cpuset that is empty or reaches beyond it. Failed: files that
+    /// cannot be read.
+    pub(crate) fn open(args: &MachineArgs) -> Result<Self, Failure> {
+        let whole = match args.topology.as_deref() {
+            None => read_directory(&HostRoot::live().sys.join("devices/system"))?,
+            Some(spec) if Path::new(spec).is_dir() => read_directory(Path::new(spec))?,
+            Some(spec) if spec.contains('/') => {
+                let what = "is not a directory: give a copy of /sys/devices/system";
+                return Err(Failure::Usage(format!("--topology {spec} {what}")));
+            }
+            Some(spec) => parse_synthetic(spec).map_err(|e| Failure::usage("--topology", &e))?,
+        };
+        let usable = match &args.cpuset {
+            None => whole.clone(),
+            Some(cpuset) => restrict(&whole, "--cpuset ", cpuset)?,
+        };
+        Ok(Self { whole, usable })
+    }
+}
+
+fn read_directory(system: &Path) -> Result<Topology, Failure> {
+    let files = read_sysfs(system).map_err(|e| Failure::Failed(sentence(&e)))?;
+    parse_sysfs(&files).map_err(|e| Failure::file(system, &e))
+}
+
+/// The cpus of `cpuset`; `option` with what follows it is how messages call it: `--cpuset `.
+///
+/// # Errors
+/// Usage: it is empty or reaches beyond the machine.
+pub(crate) fn restrict(
+    whole: &Topology,
+    option: &str,
+    cpuset: &CpuSet,
+) -> Result<Topology, Failure> {
+    let there = whole.cpuset();
+    let missing = cpuset.difference(&there);
+    if cpuset.is_empty() {
+        let advice = format!("name some of the machine's cpus, {there}");
+        let option = option.trim_end();
+        return Err(Failure::Usage(format!("{option} has no cpu: {advice}")));
+    }
+    if !missing.is_empty() {
+        let (noun, verb) = if missing.len() == 1 {
+            ("cpu", "is")
+        } else {
+            ("cpus", "are")
+        };
+        return Err(Failure::Usage(format!(
+            "{option}{cpuset}: {noun} {missing} {verb} not online in this machine, \
+             which has {there}"
+        )));
+    }
+    whole
+        .restrict(cpuset)
+        .map_err(|e| Failure::usage(option.trim_end(), &e))
+}

@@ -1,0 +1,110 @@
+//! `albacore model show`: what a model file holds, what it takes in memory, and what the engine
+//! makes of it here.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use albacore_trees::{Image, Iterations, Kernel, Kind, Model, Predictor};
+
+use crate::predict_command::read_model;
+use albacore_command::Failure;
+use albacore_command::print;
+
+/// Columns whose names are shown.
+const COLUMNS_SHOWN: usize = 100;
+
+/// Prints it.
+pub(crate) fn show(path: &Path) -> Result<(), Failure> {
+    let model = read_model(path)?;
+    let image = Image::compile(&model);
+    let predictor = Predictor::open(image.bytes())
+        .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?
+        .tuned(&mut nanoseconds());
+    let mut text = String::new();
+    let mut line = |name: &str, what: String| {
+        let _ = writeln!(text, "{name:<12}{what}");
+    };
+    show_file(&model, &mut line);
+    line("trees", model.trees().to_string());
+    line("leaves", predictor.leaves().to_string());
+    line("depth", predictor.depth().to_string());
+    line(
+        "memory",
+        format!("{} bytes, shared by all workers", image.bytes().len()),
+    );
+    let refused = Kernel::ALL
+        .into_iter()
+        .filter(|&kernel| predictor.with_kernel(kernel).is_none());
+    for kernel in refused {
+        line(
+            "kernel",
+            format!("{kernel}: this cpu or this model does not allow it"),
+        );
+    }
+    for choice in predictor.choices() {
+        let why = match choice.nanoseconds {
+            Some(time) => format!("the fastest here, {time:.0} ns a row"),
+            None => "by rule, not measured".to_owned(),
+        };
+        let (kernel, rows) = (choice.kernel, choice.rows);
+        let near = predictor.working_set(kernel) / 1024;
+        line(
+            "kernel",
+            format!("{kernel} for {rows} rows: {why}; reads {near} KiB"),
+        );
+    }
+    line(
+        "contribs",
+        match predictor.row_nanoseconds(Kind::Contribs, 1) {
+            Some(time) => format!("{:.1} us for 1 row", time / 1000.0),
+            None => "not measured".to_owned(),
+        },
+    );
+    print(&text)
+}
+
+/// What the file says: one `line(name, text)` for each fact.
+fn show_file(model: &Model, mut line: impl FnMut(&str, String)) {
+    let version = match model.version() {
+        "" => String::new(),
+        version => format!(" {version}"),
+    };
+    line("format", format!("{}{version}", model.format()));
+    for notice in model.notices() {
+        line("notice", notice.clone());
+    }
+    line("objective", model.objective().to_owned());
+    line("features", model.features().to_string());
+    for (column, name) in model.feature_names().iter().enumerate() {
+        if column == COLUMNS_SHOWN {
+            let more = model.features() - column;
+            line("column", format!("... and {more} more"));
+            break;
+        }
+        let kind = model.feature_types().get(column);
+        let kind = kind.map_or_else(String::new, |kind| format!(" ({kind})"));
+        line("column", format!("{column} {name:?}{kind}"));
+    }
+    line("outputs", model.groups().to_string());
+    line("iterations", model.iterations().to_string());
+    if let Some(best) = model.best_iteration() {
+        line("best", format!("iteration {best}"));
+    }
+    line(
+        "used",
+        match model.iterations_of(Iterations::AsSaved) {
+            Err(error) => format!("none: {error}"),
+            Ok(range) => match model.iterations_notice(range) {
+                Some(notice) => format!("iterations {range}: {notice}"),
+                None => format!("iterations {range}"),
+            },
+        },
+    );
+}
+
+/// A clock for the engine.
+fn nanoseconds() -> impl FnMut() -> u64 {
+    let start = Instant::now();
+    move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,116 @@
+//! What XGBoost's users may ask of a prediction beside its kind, by the names that they know.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use albacore_npy::Floats;
+use albacore_trees::{Iterations, Options, Predictor};
+
+use albacore_command::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PredictOptions {
+    /// Boosting iterations that predict: all, best, or from BEGIN up to END, exclusive [default: as
+    /// the object that saved the file: best if a scikit-learn class of XGBoost did after early
+    /// stopping, else all]
+    #[arg(
+        long,
+        value_name = "all|best|BEGIN:END",
+        conflicts_with = "iteration_range"
+    )]
+    iterations: Option<Iterations>,
+    /// Only the boosting iterations from START up to, and without, END; an END of 0 is the model's
+    #[arg(long, value_name = "START,END", value_parser = range, alias = "iteration_range")]
+    iteration_range: Option<(usize, usize)>,
+    /// Margins to start from instead of the base score: a float array of shape (rows) or (rows,
+    /// outputs)
+    #[arg(long, value_name = "FILE.npy", alias = "base_margin")]
+    base_margin: Option<PathBuf>,
+    /// Contributions and interactions by XGBoost's approximation: one walk a tree, no fair shares
+    #[arg(long, alias = "approx_contribs")]
+    approx_contribs: bool,
+}
+
+fn range(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once(',').map(|(start, end)| {
+        let number = |text: &str| text.trim().parse::<usize>();
+        Ok::<_, std::num::ParseIntError>((number(start)?, number(end)?))
+    });
+    match numbers {
+        Some(Ok(range)) => Ok(range),
+        _ => Err("two numbers with a comma between are due, as in 0,10".to_owned()),
+    }
+}
+
+/// The options, read and compared with the model.
+pub(super) struct Asked {
+    iterations: Range<usize>,
+    base_margin: Option<Vec<f32>>,
+    pub(super) is_approximate: bool,
+    /// Number of trees of the iterations.
+    pub(super) trees: usize,
+}
+
+impl PredictOptions {
+    /// The iterations that are kept of the file.
+    pub(super) fn iterations(&self) -> Iterations {
+        match (self.iterations, self.iteration_range) {
+            (Some(chosen), _) => chosen,
+            (None, Some(_)) => Iterations::All,
+            (None, None) => Iterations::AsSaved,
+        }
+    }
+
+    /// Reads what is in files; for a model, and a number of rows.
+    pub(super) fn read(&self, predictor: &Predictor<'_>, rows: usize) -> Result<Asked, Failure> {
+        let all = predictor.iterations();
+        let iterations = match self.iteration_range {
+            None | Some((0, 0)) => 0..all,
+            Some((start, 0)) => start..all,
+            Some((start, end)) => start..end,
+        };
+        let Some(trees) = predictor.trees_of(iterations.clone()) else {
+            let Range { start, end } = iterations;
+            let what = format!("--iteration-range {start},{end}: the model has {all} iterations");
+            return Err(Failure::Usage(what));
+        };
+        let base_margin = self.base_margin.as_deref();
+        Ok(Asked {
+            iterations,
+            base_margin: base_margin
+                .map(|path| margins(path, rows, predictor.groups()))
+                .transpose()?,
+            is_approximate: self.approx_contribs,
+            trees,
+        })
+    }
+}
+
+/// Margins from a file, rows x outputs.
+fn margins(path: &Path, rows: usize, outputs: usize) -> Result<Vec<f32>, Failure> {
+    let table = albacore_npy::read_numbers(path).map_err(|e| Failure::file(path, &e))?;
+    if (table.rows, table.columns) != (rows, outputs) {
+        return Err(Failure::Failed(format!(
+            "{}: {} x {} margins, but {rows} rows of {outputs} outputs need one for each",
+            path.display(),
+            table.rows,
+            table.columns
+        )));
+    }
+    Ok(match table.floats {
+        Floats::F32(margins) => margins,
+        // As XGBoost keeps them.
+        Floats::F64(margins) => margins.into_iter().map(|x| x as f32).collect(),
+    })
+}
+
+impl Asked {
+    /// The options of some of the rows.
+    pub(super) fn options(&self, rows: Range<usize>, outputs: usize) -> Options<'_> {
+        let margins = self.base_margin.as_deref();
+        Options {
+            iterations: Some(self.iterations.clone()),
+            base_margin: margins.map(|all| &all[rows.start * outputs..rows.end * outputs]),
+        }
+    }
+}

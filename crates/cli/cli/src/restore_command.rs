@@ -1,0 +1,173 @@
+//! `albacore restore`: gives threads all cpus that their cgroup may use, whoever pinned them.
+//!
+//! For the day when whatever pinned them is gone: a placer gives masks back by itself when it ends.
+//! Threads may be born with a parent's mask while this looks, so it looks until a look finds
+//! nothing to do.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use albacore_api::counted;
+use albacore_os::{
+    HostRoot, MaskError, Pid, Tid, find_cgroup, read_children, read_comm, read_mask, read_stat,
+    read_tasks, write_mask,
+};
+use albacore_topology::CpuSet;
+
+use crate::args::RestoreArgs;
+use crate::limits::{RESTORE_LOOKS_MAX, RESTORE_PROCESSES_MAX, RESTORE_TOLD_MAX};
+use albacore_command::print;
+use albacore_command::{Failure, sentence};
+
+/// Restores, or tells what it would restore.
+pub(crate) fn run(args: &RestoreArgs) -> Result<(), Failure> {
+    if let Some(node) = &args.node {
+        return crate::restore_node::run(node, &args.cluster);
+    }
+    let host = HostRoot::live();
+    for &pid in &args.pids {
+        refuse_if_placed(&host, Pid(pid))?;
+    }
+    let mut work = Work::default();
+    for _ in 0..RESTORE_LOOKS_MAX {
+        let before = work.written.len();
+        for &pid in &args.pids {
+            work.restore_tree(&host, Pid(pid), args.dry_run)?;
+        }
+        if work.written.len() == before || args.dry_run {
+            break;
+        }
+    }
+    print(&work.told(args.dry_run))?;
+    match work.errors.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(work.errors_told())),
+    }
+}
+
+#[derive(Default)]
+struct Work {
+    processes: BTreeSet<i32>,
+    threads: BTreeSet<i32>,
+    written: BTreeSet<i32>,
+    errors: BTreeSet<String>,
+}
+
+impl Work {
+    /// Everything below `root`, itself first.
+    fn restore_tree(&mut self, host: &HostRoot, root: Pid, is_dry: bool) -> Result<(), Failure> {
+        let gone = |e: &dyn std::error::Error| {
+            Failure::Failed(format!("process {}: {}", root.0, sentence(e)))
+        };
+        read_stat(host, root).map_err(|e| gone(&e))?;
+        let mut waiting = vec![root];
+        let mut seen = 0;
+        // bound: RESTORE_PROCESSES_MAX processes.
+        while let Some(pid) = waiting.pop() {
+            seen += 1;
+            if seen > RESTORE_PROCESSES_MAX {
+                return Err(Failure::Failed(format!(
+                    "process {}: has more than {RESTORE_PROCESSES_MAX} processes below it; name \
+                     those that are meant",
+                    root.0
+                )));
+            }
+            self.restore_process(host, pid, is_dry);
+            // A process that ended meanwhile needs nothing.
+            waiting.extend(read_children(host, pid).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    fn restore_process(&mut self, host: &HostRoot, pid: Pid, is_dry: bool) {
+        let cpuset = find_cgroup(host, pid)
+            .map_err(|e| sentence(&e))
+            .and_then(|c| c.read_effective(host).map_err(|e| sentence(&e)));
+        let cpuset = match cpuset {
+            Ok(effective) => effective.cpus,
+            Err(_) if read_stat(host, pid).is_err() => return,
+            Err(says) => {
+                self.errors.insert(format!("process {}: {says}", pid.0));
+                return;
+            }
+        };
+        self.processes.insert(pid.0);
+        for tid in read_tasks(host, pid).unwrap_or_default() {
+            self.restore_thread(host, tid, &cpuset, is_dry);
+        }
+    }
+
+    fn restore_thread(&mut self, host: &HostRoot, tid: Tid, cpuset: &CpuSet, is_dry: bool) {
+        let done = read_mask(host, tid).and_then(|mask| match mask == *cpuset {
+            true => Ok(false),
+            false if is_dry => Ok(true),
+            false => {
+                write_mask(tid, cpuset)?;
+                let mask = read_mask(host, tid)?;
+                if mask != *cpuset {
+                    let says = "written, and something else narrows it: look for another pinner";
+                    let told = format!("thread {}: has {mask} though {cpuset} was {says}", tid.0);
+                    self.errors.insert(told);
+                }
+                Ok(mask == *cpuset)
+            }
+        });
+        match done {
+            Ok(is_written) => {
+                self.threads.insert(tid.0);
+                if is_written {
+                    self.written.insert(tid.0);
+                }
+            }
+            // It ended.
+            Err(MaskError::Gone { .. }) => {}
+            Err(e) => {
+                self.errors
+                    .insert(format!("thread {}: {}", tid.0, sentence(&e)));
+            }
+        }
+    }
+
+    fn told(&self, is_dry: bool) -> String {
+        let verb = if is_dry { "would be" } else { "were" };
+        format!(
+            "{} of {} threads in {} processes {verb} given all cpus of their cgroup\n",
+            self.written.len(),
+            self.threads.len(),
+            self.processes.len()
+        )
+    }
+
+    fn errors_told(&self) -> String {
+        let mut text = format!("not given back: {}", counted(self.errors.len(), "mask"));
+        for error in self.errors.iter().take(RESTORE_TOLD_MAX) {
+            // infallible: writing to a String.
+            let _ = write!(text, "; {error}");
+        }
+        text
+    }
+}
+
+/// A placer that lives would pin again what is restored here.
+fn refuse_if_placed(host: &HostRoot, pid: Pid) -> Result<(), Failure> {
+    let mut at = pid;
+    // bound: the way to process 1 is no longer than the tree is deep.
+    for _ in 0..RESTORE_PROCESSES_MAX {
+        let Ok(stat) = read_stat(host, at) else {
+            return Ok(());
+        };
+        let comm = read_comm(host, at).unwrap_or_default();
+        if comm == "albacore" || comm == "kubectl-albacore" {
+            return Err(Failure::Failed(format!(
+                "process {}: `albacore run` (process {}) places it and would pin it again; end \
+                 that, which gives every mask back, or set spec.placement.policy: None in its file",
+                pid.0, at.0
+            )));
+        }
+        if stat.parent <= 1 {
+            return Ok(());
+        }
+        at = Pid(stat.parent);
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! `albacore restore --node`: asks the agent of a node to give every mask back and to leave the
+//! pods alone.
+//!
+//! It is asked by an annotation of the node, which outlives the agent: whatever agent runs there
+//! later keeps to it.
+
+use std::time::{Duration, Instant};
+
+use albacore_api::NodePlacement;
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key, PersonOptions};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use crate::args::NodeClusterArgs;
+use crate::limits::{NODE_RESTORE_PAUSE, NODE_RESTORE_TIME_MAX};
+use albacore_command::print;
+use albacore_command::{Failure, sentence};
+
+/// What the agent goes by, and what it then says.
+const ANNOTATION: &str = "albacore.dev/enforcement";
+const VALUE: &str = "None";
+const CONDITION: &str = "Enforcing";
+const REASON: &str = "KillSwitch";
+
+/// Sets the annotation and waits for the agent's word.
+pub(crate) fn run(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::Failed(format!("cannot start: {e}")))?;
+    runtime.block_on(restore(node, args))
+}
+
+async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
+    let options = PersonOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        manager: "kubectl-albacore",
+    };
+    let refused = |error: &dyn std::error::Error| Failure::Failed(sentence(error));
+    let cluster = Cluster::connect_as_person(&options)
+        .await
+        .map_err(|e| refused(&e))?;
+    let key = Key::new("", node);
+    let kind = ApiResource::erase::<Node>(&());
+    let annotated = cluster.annotate(&kind, &key, ANNOTATION, VALUE).await;
+    annotated.map_err(|error| match error.class() {
+        ErrorClass::NotFound => Failure::Failed(format!(
+            "there is no node \"{node}\"; `kubectl get nodes` lists them"
+        )),
+        _ => refused(&error),
+    })?;
+    print(&format!(
+        "node {node}: annotation {ANNOTATION} is {VALUE}; waiting for its agent\n"
+    ))?;
+    let done = wait(&cluster, &key).await?;
+    print(&format!(
+        "{done}\nTo have it pin again: kubectl annotate node {node} {ANNOTATION}-\n"
+    ))
+}
+
+/// What the agent says once it has given back.
+async fn wait(cluster: &Cluster, key: &Key) -> Result<String, Failure> {
+    let kind = ApiResource::erase::<NodePlacement>(&());
+    let start = Instant::now();
+    let mut last = "it has not reported yet".to_owned();
+    // bound: NODE_RESTORE_TIME_MAX.
+    while start.elapsed() < NODE_RESTORE_TIME_MAX {
+        let found = cluster.get(&kind, key).await;
+        let found = found.map_err(|error| {
+            let says = sentence(&error);
+            Failure::Failed(format!(
+                "the agent is asked, but its answer cannot be read: {says}"
+            ))
+        })?;
+        let placement = found
+            .and_then(|object| serde_json::to_value(object).ok())
+            .and_then(|object| serde_json::from_value::<NodePlacement>(object).ok());
+        match says(placement.as_ref()) {
+            Says::Done(text) => return Ok(text),
+            Says::NotYet(text) => last = text,
+        }
+        tokio::time::sleep(NODE_RESTORE_PAUSE).await;
+    }
+    Err(Failure::Failed(not_in_time(
+        &key.name,
+        NODE_RESTORE_TIME_MAX,
+        &last,
+    )))
+}
+
+fn not_in_time(node: &str, time: Duration, last: &str) -> String {
+    format!(
+        "the agent of node {node} has not given the masks back within {} s: {last}; see that its pod runs (`kubectl get pods \
+         -A -l app.kubernetes.io/component=agent --field-selector spec.nodeName={node}`): the annotation stays, and is \
+         kept to as soon as it does",
+        time.as_secs()
+    )
+}
+
+/// What a report means for whoever waits.
+#[derive(PartialEq, Eq, Debug)]
+enum Says {
+    Done(String),
+    NotYet(String),
+}
+
+fn says(placement: Option<&NodePlacement>) -> Says {
+    let Some(status) = placement.and_then(|placement| placement.status.as_ref()) else {
+        return Says::NotYet("it has not reported yet".to_owned());
+    };
+    let is_it = |c: &&Condition| c.type_ == CONDITION;
+    let Some(enforcing) = status.conditions.iter().find(is_it) else {
+        return Says::NotYet(format!("its report has no condition {CONDITION}"));
+    };
+    let Condition {
+        status: value,
+        reason,
+        message,
+        ..
+    } = enforcing;
+    // The reason is that of annotation Observe, too; the message names the value that the agent
+    // goes by.
+    let is_ours = value == "False" && reason == REASON && message.contains(VALUE);
+    match is_ours && status.verified == 0 {
+        true => Says::Done(message.clone()),
+        false => Says::NotYet(format!(
+            "{CONDITION} is {value} ({reason}), {} threads are on their planned cpu",
+            status.verified
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const DONE: &str = "the node's annotation is None: masks were given back";
+
+    fn placement(status: &str, reason: &str, message: &str, verified: i32) -> NodePlacement {
+        let condition = json!({"type": "Enforcing", "status": status, "reason": reason,
+            "message": message, "lastTransitionTime": "2026-11-21T20:00:00Z"});
+        serde_json::from_value(json!({
+            "apiVersion": "albacore.dev/v1alpha1", "kind": "NodePlacement",
+            "metadata": {"name": "n"},
+            "status": {"planned": 4, "verified": verified, "conditions": [condition]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_the_agents_own_word_counts() {
+        let done = placement("False", "KillSwitch", DONE, 0);
+        assert_eq!(says(Some(&done)), Says::Done(DONE.to_owned()));
+        for other in [
+            placement("False", "KillSwitch", DONE, 3),
+            placement("False", "KillSwitch", "the annotation holds it back", 0),
+            placement("True", "Enforcing", "", 0),
+            placement("False", "Observe", "", 0),
+        ] {
+            assert!(matches!(says(Some(&other)), Says::NotYet(_)));
+        }
+        assert!(matches!(says(None), Says::NotYet(_)));
+    }
+}

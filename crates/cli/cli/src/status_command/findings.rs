@@ -1,0 +1,184 @@
+//! `albacore explain`: what keeps a deployment from being ready, placed and in time, and what to do
+//! about each.
+//!
+//! Only what the cluster itself says is repeated; the way out is ours. The order is that of cause
+//! before consequence: what the spec says, whether pods run, whether models load, whether threads
+//! are placed, whether the objective is met.
+
+use albacore_api::{counted, remedy_of};
+use serde::Serialize;
+
+use super::report::{ConditionReport, DeploymentReport, PlacementReport, PodReport, State};
+use super::text::is_of_trouble;
+
+/// One thing that is not as it should be.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub(super) struct Finding {
+    /// The deployment, a pod or a model.
+    pub(super) about: String,
+    /// What is the case.
+    pub(super) says: String,
+    /// What can be done; empty where only time helps.
+    pub(super) way_out: String,
+}
+
+fn finding(about: &str, says: String, way_out: &str) -> Finding {
+    Finding {
+        about: about.to_owned(),
+        says,
+        way_out: way_out.to_owned(),
+    }
+}
+
+/// All findings of a deployment, causes first; empty if everything is as it should be.
+pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
+    let about = format!("{}/{}", of.namespace, of.name);
+    let mut found = Vec::new();
+    if of.state == State::Terminating {
+        found.push(finding(&about, "is being deleted".to_owned(), ""));
+    }
+    if of.conditions.is_empty() {
+        let says = "has no status: no controller has seen it".to_owned();
+        let way_out = "look whether the controller runs and may write status: kubectl get pods -A -l \
+                       app.kubernetes.io/name=albacore; kubectl get events";
+        found.push(finding(&about, says, way_out));
+    }
+    // Reconciling says what the API server refuses for now; what is usual has no remedy.
+    for kind in ["Stalled", "Reconciling", "WorkersRespawning"] {
+        let standing = of.condition(kind).filter(|c| c.status == "True");
+        found.extend(
+            standing
+                .filter(|c| is_cause(c))
+                .map(|c| of_condition(&about, c)),
+        );
+    }
+    for pod in &of.pods {
+        found.extend(of_pod(pod));
+    }
+    for model in &of.models {
+        if let Some(error) = &model.error {
+            let way_out = "put the right file there, or correct spec.models[].uri; the model in \
+                           force stays until then";
+            found.push(finding(
+                &format!("model {}", model.name),
+                error.clone(),
+                way_out,
+            ));
+        }
+    }
+    let is_said = !found.is_empty();
+    for condition in &of.conditions {
+        let is_wrong = condition.status != "True" && !is_of_trouble(&condition.kind);
+        if is_wrong && !(is_said && is_consequence(condition)) {
+            found.push(of_condition(&about, condition));
+        }
+    }
+    found
+}
+
+/// Whether a condition that is there only in trouble says what somebody has to do.
+fn is_cause(condition: &ConditionReport) -> bool {
+    condition.kind != "Reconciling" || remedy_of(&condition.reason).is_some()
+}
+
+/// Whether a condition adds nothing to a cause that is listed: pods that do not run serve nothing,
+/// load nothing and tell nothing.
+fn is_consequence(condition: &ConditionReport) -> bool {
+    let ConditionReport { kind, status, .. } = condition;
+    let is_of_pods = matches!(kind.as_str(), "Ready" | "Available" | "Progressing");
+    is_of_pods || status == "Unknown" || (kind == "ModelLoaded" && condition.reason == "Loading")
+}
+
+fn of_condition(about: &str, condition: &ConditionReport) -> Finding {
+    let ConditionReport {
+        kind,
+        status,
+        reason,
+        message,
+    } = condition;
+    let remedy = remedy_of(reason);
+    // The controller ends the message with the remedy.
+    let bare = remedy.and_then(|remedy| message.strip_suffix(remedy)?.strip_suffix("; "));
+    let message = bare.unwrap_or(message);
+    let says = format!("{kind} is {status} ({reason}): {message}");
+    finding(about, says, remedy.unwrap_or(way_out_of(condition)))
+}
+
+fn way_out_of(condition: &ConditionReport) -> &'static str {
+    match (condition.kind.as_str(), condition.status.as_str()) {
+        ("Stalled", _) => "change what the message names; nothing moves until then",
+        ("SLOMet", "False") => {
+            "give it more pods (spec.replicas, spec.autoscaling), more workers, or a longer \
+             spec.models[].slo.latency"
+        }
+        ("Placed", _) => "see the pods below; without the node agent nothing is placed",
+        _ => "",
+    }
+}
+
+fn of_pod(pod: &PodReport) -> Vec<Finding> {
+    let about = format!("pod {}", pod.name);
+    let mut found = Vec::new();
+    if let Some(problem) = &pod.problem {
+        let remedy = pod.reason.as_deref().and_then(remedy_of);
+        let way_out = remedy.unwrap_or("see kubectl describe pod; it comes from spec.template");
+        found.push(finding(&about, problem.clone(), way_out));
+    }
+    match &pod.placement {
+        Some(placement) => found.extend(of_placement(&about, placement)),
+        None if pod.node.is_some() && pod.phase == "Running" => {
+            let says = "is not placed: its node has reported nothing of it".to_owned();
+            let way_out = "look whether the agent runs on this node";
+            found.push(finding(&about, says, way_out));
+        }
+        None => {}
+    }
+    found
+}
+
+fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(reason) = &of.reason {
+        found.push(finding(about, reason.clone(), ""));
+    }
+    if let Some(threads) = of.quota_threads {
+        let says = format!(
+            "its cpu limit lets {} of each worker run at once",
+            counted(threads, "thread")
+        );
+        let way_out = "raise resources.limits.cpu to W x T cpus, or lower spec.threads";
+        found.push(finding(about, says, way_out));
+    }
+    if let (true, Some(at)) = (of.is_of_silence(), &of.last_verification) {
+        let says = format!("the agent of its node has verified nothing since {at}");
+        let way_out = "look whether it runs: kubectl get pods -A -o wide -l \
+                       app.kubernetes.io/component=agent";
+        found.push(finding(about, says, way_out));
+    }
+    if let Some(verified) = of
+        .threads_verified
+        .filter(|&verified| verified < of.threads)
+    {
+        let says = format!(
+            "{verified} of {} threads are on their planned cpu",
+            of.threads
+        );
+        let way_out = "a moment after a respawn this is normal; if it stays, the last drift says \
+                       who writes masks";
+        found.push(finding(about, says, way_out));
+    }
+    if of.drift_cause.as_deref() == Some("ForeignWrite") {
+        let says = format!("another program changed {}", counted(of.drifts, "mask"));
+        let way_out = "unset OMP_PROC_BIND, KMP_AFFINITY and taskset in the pod, or set \
+                       spec.placement.policy: None";
+        found.push(finding(about, says, way_out));
+    }
+    if of.isolation == "none" {
+        let says =
+            "shares its cpus with everything on the node: the pins give order, not isolation";
+        let way_out = "for cpus of its own give spec.resources whole cpus, requests equal to \
+                       limits, on a node with the static CPU manager policy";
+        found.push(finding(about, says.to_owned(), way_out));
+    }
+    found
+}

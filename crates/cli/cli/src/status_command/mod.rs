@@ -1,0 +1,245 @@
+//! `albacore status` and `albacore explain`: deployments of a cluster with their pods, workers,
+//! threads, cpus and drift, and what keeps them from being as they should be.
+//!
+//! Reads as the person at the prompt, and only what that person may read: what is forbidden is
+//! named in the report, the rest is shown.
+
+mod findings;
+mod report;
+mod text;
+mod threads;
+
+use std::fmt::Write as _;
+
+use albacore_api::{InferenceDeployment, NodePlacement};
+use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, Key, PersonOptions};
+use albacore_topology::CpuSet;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use albacore_command::Output;
+
+use crate::args::{ClusterArgs, ExplainArgs, StatusArgs};
+use crate::draw::{self, PodStrip};
+use albacore_command::print;
+use albacore_command::{Failure, sentence};
+use findings::{Finding, findings};
+use report::{DEPLOYMENT_LABEL, PodReport, Report, Seen};
+use text::count;
+
+/// `albacore status`.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let wanted = Wanted {
+        name: args.name.as_deref(),
+        is_everywhere: args.all_namespaces,
+        threads: args.threads,
+    };
+    let report = look(&args.cluster, wanted)?;
+    print(&match args.output {
+        Output::Text => text::text(&report, args.name.is_some()),
+        Output::Json => as_json(&report)?,
+        Output::Svg => picture(&report),
+    })
+}
+
+/// `albacore explain`.
+pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
+    let wanted = Wanted {
+        name: Some(&args.name),
+        is_everywhere: false,
+        threads: false,
+    };
+    let report = look(&args.cluster, wanted)?;
+    let found: Vec<Finding> = report.deployments.iter().flat_map(findings).collect();
+    print(&match args.is_json {
+        true => as_json(&Explanation {
+            findings: &found,
+            unread: &report.unread,
+        })?,
+        false => in_sentences(&args.name, &found, &report.unread),
+    })
+}
+
+#[derive(Serialize)]
+struct Explanation<'a> {
+    findings: &'a [Finding],
+    unread: &'a [String],
+}
+
+fn as_json(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(value);
+    text.map(|text| text + "\n")
+        .map_err(|e| Failure::Broken(format!("a report is not JSON: {e}")))
+}
+
+fn in_sentences(name: &str, found: &[Finding], unread: &[String]) -> String {
+    let mut text = String::new();
+    if found.is_empty() {
+        let _ = writeln!(text, "{name} is as it should be"); // infallible: a String
+    }
+    for Finding {
+        about,
+        says,
+        way_out,
+    } in found
+    {
+        let _ = writeln!(text, "{about}: {says}"); // infallible: a String
+        if !way_out.is_empty() {
+            let _ = writeln!(text, "  -> {way_out}"); // infallible: a String
+        }
+    }
+    for sentence in unread {
+        let _ = writeln!(text, "not looked at: {sentence}"); // infallible: a String
+    }
+    text
+}
+
+fn picture(report: &Report) -> String {
+    let mut strips = Vec::new();
+    for (index, deployment) in report.deployments.iter().enumerate() {
+        for pod in &deployment.pods {
+            strips.push(strip(index, &deployment.namespace, pod));
+        }
+    }
+    draw::status_svg("Albacore: pods and their cpus", &strips)
+}
+
+fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
+    let placement = pod.placement.as_ref();
+    let (verdict, is_good) = match placement {
+        Some(p) => (
+            format!(
+                "{} of {} threads verified",
+                count(p.threads_verified),
+                p.threads
+            ),
+            p.threads > 0 && p.threads_verified == Some(p.threads),
+        ),
+        None => ("not placed".to_owned(), false),
+    };
+    PodStrip {
+        deployment,
+        node: pod.node.clone(),
+        label: format!("{namespace}/{}", pod.name),
+        verdict,
+        is_good,
+        cpuset: placement
+            .and_then(|p| p.cpuset.as_deref())
+            .and_then(|list| list.parse::<CpuSet>().ok()),
+    }
+}
+
+/// What the person asked for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    /// One deployment; `None`: all.
+    name: Option<&'a str>,
+    /// In all namespaces.
+    is_everywhere: bool,
+    /// With every thread.
+    threads: bool,
+}
+
+/// Asks the cluster for everything that the report needs.
+fn look(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
+    runtime()?.block_on(ask(args, wanted))
+}
+
+/// What requests to a cluster run on.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build();
+    runtime.map_err(|e| Failure::Failed(format!("cannot start: {e}")))
+}
+
+async fn ask(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
+    let Wanted {
+        name,
+        is_everywhere,
+        threads,
+    } = wanted;
+    let refused = |error: &ClusterError| Failure::Failed(sentence(error));
+    let options = PersonOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        manager: "kubectl-albacore",
+    };
+    let cluster = Cluster::connect_as_person(&options)
+        .await
+        .map_err(|e| refused(&e))?;
+    let own = args.namespace.as_deref().unwrap_or(cluster.namespace());
+    let namespace = (!is_everywhere).then_some(own);
+    let mut seen = Seen::default();
+    let kind = ApiResource::erase::<InferenceDeployment>(&());
+    let found = match name {
+        None => cluster.list(&kind, namespace, "").await,
+        Some(name) => match cluster.get(&kind, &Key::new(own, name)).await {
+            Ok(Some(found)) => Ok(vec![found]),
+            Ok(None) => {
+                return Err(Failure::Failed(format!(
+                    "there is no InferenceDeployment \"{name}\" in namespace \"{own}\"; `albacore \
+                     status -A` lists those of all namespaces"
+                )));
+            }
+            Err(error) => Err(error),
+        },
+    };
+    let found = found.map_err(|error| match error.class() {
+        ErrorClass::NotFound => Failure::Failed(
+            "this cluster has no InferenceDeployments: Albacore is not installed (helm install \
+             albacore charts/albacore)"
+                .to_owned(),
+        ),
+        _ => refused(&error),
+    })?;
+    seen.deployments = typed(found, &mut seen.unread);
+    let labels = match name {
+        Some(name) => format!("{DEPLOYMENT_LABEL}={name}"),
+        None => DEPLOYMENT_LABEL.to_owned(),
+    };
+    let pods = ApiResource::erase::<Pod>(&());
+    seen.pods = read(&cluster, &pods, namespace, &labels, &mut seen.unread).await?;
+    let nodes = ApiResource::erase::<NodePlacement>(&());
+    seen.nodes = read(&cluster, &nodes, None, "", &mut seen.unread).await?;
+    seen.now = Timestamp::now();
+    let mut report = Report::of(seen);
+    if threads {
+        threads::add(&cluster, &mut report).await;
+    }
+    Ok(report)
+}
+
+/// What the person may read of a kind; else the reason goes to `unread`.
+pub(crate) async fn read<K: DeserializeOwned>(
+    cluster: &Cluster,
+    kind: &ApiResource,
+    namespace: Option<&str>,
+    labels: &str,
+    unread: &mut Vec<String>,
+) -> Result<Vec<K>, Failure> {
+    match cluster.list(kind, namespace, labels).await {
+        Ok(found) => Ok(typed(found, unread)),
+        Err(error) if matches!(error.class(), ErrorClass::Forbidden | ErrorClass::NotFound) => {
+            unread.push(sentence(&error));
+            Ok(Vec::new())
+        }
+        Err(error) => Err(Failure::Failed(sentence(&error))),
+    }
+}
+
+fn typed<K: DeserializeOwned>(
+    found: Vec<albacore_cluster::DynamicObject>,
+    unread: &mut Vec<String>,
+) -> Vec<K> {
+    let mut all = Vec::with_capacity(found.len());
+    for object in found {
+        let key = Key::of(&object);
+        match serde_json::to_value(object).and_then(serde_json::from_value) {
+            Ok(typed) => all.push(typed),
+            Err(error) => unread.push(format!("{key}: {error}")),
+        }
+    }
+    all
+}

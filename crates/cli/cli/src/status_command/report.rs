@@ -1,0 +1,355 @@
+//! What `albacore status` tells, made of what the cluster holds. Pure: objects in, a report out;
+//! its JSON is a contract.
+
+use albacore_api::{InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The label of a pod that says whose it is.
+pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
+
+/// An agent whose last verification is older is silent. It renews that every 30 to 40 s; a minute
+/// and a half is for the clocks of two machines that differ.
+const SILENCE: SignedDuration = SignedDuration::from_secs(120);
+
+/// Reports of nodes, and when they were read.
+type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
+
+/// What the user may read of the cluster.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) deployments: Vec<InferenceDeployment>,
+    pub(super) pods: Vec<Pod>,
+    pub(super) nodes: Vec<NodePlacement>,
+    /// When that was, by the clock of this machine.
+    pub(super) now: Timestamp,
+    /// What could not be read, one sentence each.
+    pub(super) unread: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) deployments: Vec<DeploymentReport>,
+    pub(super) unread: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct DeploymentReport {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// As kstatus, and so Flux and Argo CD, see it.
+    pub(super) state: State,
+    pub(super) ready: Option<String>,
+    pub(super) mode: String,
+    pub(super) workers: u16,
+    pub(super) threads: u16,
+    pub(super) pinned: Option<String>,
+    pub(super) url: Option<String>,
+    pub(super) grpc_url: Option<String>,
+    pub(super) goodput: Option<String>,
+    pub(super) latency_p99: Option<String>,
+    pub(super) bad_rate: Option<String>,
+    /// Worker processes that ended and were replaced, and the last pod and cause.
+    pub(super) respawns: i64,
+    pub(super) last_cause: Option<String>,
+    pub(super) conditions: Vec<ConditionReport>,
+    pub(super) models: Vec<ModelReport>,
+    pub(super) pods: Vec<PodReport>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Current,
+    InProgress,
+    Failed,
+    Terminating,
+}
+
+#[derive(Clone, Serialize)]
+pub(super) struct ConditionReport {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct ModelReport {
+    pub(super) name: String,
+    pub(super) uri: String,
+    pub(super) slo: Option<String>,
+    pub(super) loaded: Option<String>,
+    pub(super) error: Option<String>,
+    pub(super) latency: Vec<LatencyReport>,
+}
+
+#[derive(Serialize)]
+pub(super) struct LatencyReport {
+    pub(super) kind: String,
+    pub(super) per_row: String,
+    pub(super) per_batch: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct PodReport {
+    pub(super) name: String,
+    pub(super) phase: String,
+    pub(super) is_ready: bool,
+    pub(super) restarts: i32,
+    pub(super) node: Option<String>,
+    /// Why it does not run, in the words of scheduler or kubelet.
+    pub(super) problem: Option<String>,
+    /// The same in one word.
+    pub(super) reason: Option<String>,
+    pub(super) placement: Option<PlacementReport>,
+    /// Every thread, where they were asked for and the agent told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) threads: Option<Vec<ThreadReport>>,
+}
+
+/// A thread, as the agent of its node sees it.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct ThreadReport {
+    pub(super) worker: u32,
+    pub(super) rank: u32,
+    pub(super) pid: Option<i32>,
+    pub(super) tid: Option<i32>,
+    /// The cpus that the plan gives it.
+    pub(super) planned: Option<String>,
+    /// The cpus that it may use.
+    pub(super) mask: Option<String>,
+    /// What came of the plan.
+    pub(super) state: String,
+}
+
+#[derive(Clone, Serialize)]
+pub(super) struct PlacementReport {
+    pub(super) workers: i32,
+    /// `None` while the node's agent is silent: nobody knows.
+    pub(super) workers_verified: Option<i32>,
+    pub(super) threads: i32,
+    /// As `workers_verified`.
+    pub(super) threads_verified: Option<i32>,
+    /// When the node's agent last read all masks back.
+    pub(super) last_verification: Option<String>,
+    pub(super) cpuset: Option<String>,
+    pub(super) isolation: &'static str,
+    pub(super) plan: Option<String>,
+    pub(super) since: Option<String>,
+    pub(super) drifts: i64,
+    pub(super) drift_cause: Option<String>,
+    /// Threads of each worker that its quota lets run at once, where that is fewer than asked.
+    pub(super) quota_threads: Option<i32>,
+    pub(super) reason: Option<String>,
+}
+
+impl Report {
+    /// The report on all that was `seen`; deployments by namespace and name, pods by name.
+    pub(super) fn of(seen: Seen) -> Self {
+        let Seen {
+            deployments,
+            pods,
+            nodes,
+            now,
+            unread,
+        } = seen;
+        let mut reports: Vec<DeploymentReport> = deployments
+            .into_iter()
+            .map(|deployment| DeploymentReport::of(deployment, &pods, (&nodes, now)))
+            .collect();
+        reports.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        Self {
+            deployments: reports,
+            unread,
+        }
+    }
+}
+
+impl DeploymentReport {
+    fn of(deployment: InferenceDeployment, pods: &[Pod], nodes: NodesAt<'_>) -> Self {
+        let state = State::of(&deployment);
+        let namespace = deployment.metadata.namespace.unwrap_or_default();
+        let name = deployment.metadata.name.unwrap_or_default();
+        let (spec, status) = (deployment.spec, deployment.status.unwrap_or_default());
+        let workers = status.workers.unwrap_or_default();
+        let models = spec.models.iter().map(|model| {
+            let seen = status.models.iter().find(|m| m.name == model.name);
+            let latency = seen.into_iter().flat_map(|m| &m.latency);
+            ModelReport {
+                name: model.name.clone(),
+                uri: model.uri.to_string(),
+                slo: model.slo.map(|slo| slo.latency.to_string()),
+                loaded: seen.map(|m| m.loaded.clone()),
+                error: seen.and_then(|m| m.error.clone()),
+                latency: latency.map(LatencyReport::of).collect(),
+            }
+        });
+        let mut reports: Vec<PodReport> = pods
+            .iter()
+            .filter(|pod| is_of(pod, &namespace, &name))
+            .map(|pod| PodReport::of(pod, nodes))
+            .collect();
+        reports.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut placements = reports.iter().filter_map(|pod| pod.placement.as_ref());
+        // Without a controller, nobody says so in the status.
+        let is_unknown = placements.any(PlacementReport::is_of_silence);
+        let conditions = status.conditions.iter().map(|c| ConditionReport {
+            kind: c.type_.clone(),
+            status: c.status.clone(),
+            reason: c.reason.clone(),
+            message: c.message.clone(),
+        });
+        Self {
+            state,
+            ready: status.ready,
+            mode: format!("{:?}", spec.mode),
+            workers: spec.workers,
+            threads: spec.threads,
+            pinned: match is_unknown {
+                true => Some("?".to_owned()),
+                false => status.pinned,
+            },
+            url: status.url,
+            grpc_url: status.grpc_url,
+            goodput: status.goodput,
+            latency_p99: status.latency_p99,
+            bad_rate: status.bad_rate,
+            respawns: workers.respawns,
+            last_cause: workers.last_cause,
+            conditions: conditions.collect(),
+            models: models.collect(),
+            pods: reports,
+            namespace,
+            name,
+        }
+    }
+
+    /// The condition of this type.
+    pub(super) fn condition(&self, kind: &str) -> Option<&ConditionReport> {
+        self.conditions.iter().find(|c| c.kind == kind)
+    }
+}
+
+impl LatencyReport {
+    fn of(model: &albacore_api::LatencyModel) -> Self {
+        Self {
+            kind: model.kind.clone(),
+            per_row: model.per_row.clone(),
+            per_batch: model.per_batch.clone(),
+        }
+    }
+}
+
+impl State {
+    /// The rules of kstatus.
+    fn of(deployment: &InferenceDeployment) -> Self {
+        let status = deployment.status.as_ref();
+        let is = |kind: &str, value: &str| {
+            status
+                .into_iter()
+                .flat_map(|s| &s.conditions)
+                .any(|c| c.type_ == kind && c.status == value)
+        };
+        let observed = status.and_then(|s| s.observed_generation);
+        if deployment.metadata.deletion_timestamp.is_some() {
+            Self::Terminating
+        } else if is("Stalled", "True") {
+            Self::Failed
+        } else if observed != deployment.metadata.generation
+            || is("Reconciling", "True")
+            || !is("Ready", "True")
+        {
+            Self::InProgress
+        } else {
+            Self::Current
+        }
+    }
+}
+
+fn is_of(pod: &Pod, namespace: &str, name: &str) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    pod.metadata.namespace.as_deref() == Some(namespace)
+        && labels
+            .and_then(|labels| labels.get(DEPLOYMENT_LABEL))
+            .is_some_and(|l| l == name)
+}
+
+impl PodReport {
+    fn of(pod: &Pod, (nodes, now): NodesAt<'_>) -> Self {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let problem = PodProblem::of(pod);
+        let status = pod.status.clone().unwrap_or_default();
+        let conditions = status.conditions.as_deref().unwrap_or_default();
+        let containers = status.container_statuses.as_deref().unwrap_or_default();
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        // An entry of another node is of a pod that once had this name there.
+        let placements = nodes
+            .iter()
+            .filter(|placement| placement.metadata.name == node)
+            .flat_map(|placement| &placement.status)
+            .flat_map(|s| {
+                s.pods
+                    .iter()
+                    .map(move |pod| (pod, &s.last_verification_time))
+            });
+        Self {
+            is_ready: conditions
+                .iter()
+                .any(|c| c.type_ == "Ready" && c.status == "True"),
+            restarts: containers.iter().map(|c| c.restart_count).sum(),
+            problem: problem.as_ref().map(ToString::to_string),
+            reason: problem.map(|problem| problem.reason),
+            phase: match pod.metadata.deletion_timestamp {
+                Some(_) => "Terminating".to_owned(),
+                None => status.phase.unwrap_or_else(|| "Unknown".to_owned()),
+            },
+            placement: placements
+                .filter(|(p, _)| p.is_of(namespace, &name, uid))
+                .map(|(p, at)| PlacementReport::of(p, at.as_ref().map(|at| at.0), now))
+                .next(),
+            threads: None,
+            node,
+            name,
+        }
+    }
+}
+
+impl PlacementReport {
+    /// What a node says of a pod, verified last at `at`.
+    fn of(placement: &PodPlacement, at: Option<Timestamp>, now: Timestamp) -> Self {
+        let is_silent = at.is_some_and(|at| now.duration_since(at) > SILENCE);
+        let known = |count| (!is_silent).then_some(count);
+        Self {
+            workers: placement.workers,
+            workers_verified: known(placement.workers_verified),
+            threads: placement.planned,
+            threads_verified: known(placement.verified),
+            last_verification: at.map(|at| at.to_string()),
+            cpuset: placement.cpuset.clone(),
+            isolation: match placement.isolation {
+                Isolation::None => "none",
+                Isolation::SharedPool => "shared_pool",
+                Isolation::Exclusive => "exclusive",
+            },
+            plan: placement.plan.clone(),
+            since: placement.since.as_ref().map(|time| time.0.to_string()),
+            drifts: placement.drift.as_ref().map_or(0, |drift| drift.count),
+            drift_cause: placement
+                .drift
+                .as_ref()
+                .map(|drift| drift.cause.name().to_owned()),
+            quota_threads: placement.quota_threads,
+            reason: placement.reason.clone(),
+        }
+    }
+
+    /// Whether nobody knows where the threads run, because the node's agent is silent.
+    pub(super) fn is_of_silence(&self) -> bool {
+        self.threads_verified.is_none()
+    }
+}

@@ -1,0 +1,127 @@
+//! `albacore status --threads`: every thread of a deployment's pods, asked of the agents of their
+//! nodes.
+//!
+//! The agents have no listener; `albacore-agent dump` is run in their pods, as `kubectl exec` does
+//! it, with the rights of the person at the prompt.
+
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key, Said};
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+
+use super::report::{PodReport, Report, ThreadReport};
+use super::typed;
+use albacore_command::sentence;
+
+/// What the chart calls the pods of agents.
+const AGENTS: &str = "app.kubernetes.io/part-of=albacore,app.kubernetes.io/component=agent";
+const CONTAINER: &str = "agent";
+const PROGRAM: &str = "/albacore-agent";
+
+/// One pod as `dump` prints it.
+#[derive(Deserialize)]
+struct Dumped {
+    pod: String,
+    reason: Option<String>,
+    threads: Vec<ThreadReport>,
+}
+
+/// Adds the threads of all pods of the report; what cannot be had is named in it.
+pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
+    let kind = ApiResource::erase::<Pod>(&());
+    let agents: Vec<Pod> = match cluster.list(&kind, None, AGENTS).await {
+        Ok(found) => typed(found, &mut report.unread),
+        Err(error) => {
+            let says = sentence(&error);
+            report
+                .unread
+                .push(format!("threads, for the agents cannot be found: {says}"));
+            return;
+        }
+    };
+    let Report {
+        deployments,
+        unread,
+    } = report;
+    for deployment in deployments {
+        for pod in &mut deployment.pods {
+            let key = format!("{}/{}", deployment.namespace, pod.name);
+            match ask(cluster, &agents, pod, &key).await {
+                Ok(threads) => pod.threads = Some(threads),
+                Err(says) => unread.push(format!("threads of pod {key}: {says}")),
+            }
+        }
+    }
+}
+
+async fn ask(
+    cluster: &Cluster,
+    agents: &[Pod],
+    pod: &PodReport,
+    key: &str,
+) -> Result<Vec<ThreadReport>, String> {
+    let node = pod.node.as_deref().ok_or("it has no node yet")?;
+    let agent = agents.iter().find(|agent| runs_on(agent, node));
+    let agent = agent.ok_or_else(|| format!("no agent runs on its node {node}"))?;
+    let agent = Key::of(agent);
+    let command = [PROGRAM, "dump", "--pod", key];
+    match cluster.exec(&agent, CONTAINER, &command).await {
+        Ok(said) => threads_of(said, key),
+        Err(error) if error.class() == ErrorClass::Forbidden => Err(format!(
+            "{}; it takes the right to pods/exec in namespace {}",
+            sentence(&error),
+            agent.namespace
+        )),
+        Err(error) => Err(sentence(&error)),
+    }
+}
+
+fn runs_on(agent: &Pod, node: &str) -> bool {
+    let is_there = agent.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
+    let phase = agent.status.as_ref().and_then(|s| s.phase.as_deref());
+    is_there && phase == Some("Running") && agent.metadata.deletion_timestamp.is_none()
+}
+
+fn threads_of(said: Said, key: &str) -> Result<Vec<ThreadReport>, String> {
+    if let Some(failure) = said.failure {
+        let why = said.error.lines().last().unwrap_or_default().to_owned();
+        return Err(format!("the agent says: {why} ({failure})"));
+    }
+    let dumped: Vec<Dumped> = serde_json::from_slice(&said.output)
+        .map_err(|error| format!("what the agent says is no list of threads: {error}"))?;
+    let mut own = dumped.into_iter().filter(|entry| entry.pod == key);
+    let own = own.next().ok_or("the agent does not know it")?;
+    match own.reason {
+        Some(reason) => Err(reason),
+        None => Ok(own.threads),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(output: &str, failure: Option<&str>) -> Said {
+        Said {
+            output: output.as_bytes().to_vec(),
+            error: "albacore-agent: no such pod".to_owned(),
+            failure: failure.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_the_agent_prints_is_read_and_what_it_does_not_know_is_said() {
+        let text = r#"[{"pod": "a/b", "uid": "u", "deployment": "d", "plan": "1", "topology": "2", "threads": [
+            {"worker": 0, "rank": 1, "pid": 7, "tid": 8, "planned": "1", "mask": "0-3", "state": "drifted"},
+            {"worker": 1, "rank": 0, "pid": null, "tid": null, "planned": null, "mask": null, "state": "missing"}]},
+            {"pod": "a/c", "reason": "its container is not there yet", "threads": []}]"#;
+        let threads = threads_of(said(text, None), "a/b").ok().unwrap();
+        assert_eq!((threads.len(), threads[0].tid), (2, Some(8)));
+        let says = |key: &str, failure| threads_of(said(text, failure), key).err().unwrap();
+        assert_eq!(says("a/c", None), "its container is not there yet");
+        assert_eq!(says("a/d", None), "the agent does not know it");
+        let failed = says("a/b", Some("command terminated with exit code 1"));
+        assert!(failed.contains("no such pod (command"), "{failed}");
+        let cut = threads_of(said(&text[..50], None), "a/b").err().unwrap();
+        assert!(cut.contains("no list of threads"), "{cut}");
+    }
+}

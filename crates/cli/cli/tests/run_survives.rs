@@ -1,0 +1,163 @@
+//! `albacore run` under a hundred kills: after each one every live worker is placed, and the kernel
+//! says so too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+mod deployment;
+
+use std::time::Duration;
+
+use albacore_load::{Load, Request, Sample, Shape, drive, poisson};
+use albacore_xtask::service::{Placed, Service};
+use deployment::Folder;
+
+/// Kills of one test; `make soak` multiplies them.
+fn kills() -> usize {
+    let factor = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
+    100 * factor
+}
+
+/// The masks that the kernel itself reports, read by code that shares nothing with the placer.
+fn kernel_masks_equal(placed: &Placed, workers: u64, threads: u64) {
+    assert_eq!(placed.threads.len() as u64, workers * threads, "{placed:?}");
+    for thread in &placed.threads {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", thread.tid)).unwrap();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+            .unwrap();
+        assert_eq!(
+            mask.trim(),
+            thread.planned,
+            "worker {} rank {}",
+            thread.worker,
+            thread.rank
+        );
+    }
+    let mut slots: Vec<_> = placed.threads.iter().map(|t| (t.worker, t.rank)).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    assert_eq!(slots.len() as u64, workers * threads, "{placed:?}");
+}
+
+/// Sends `requests` at `rate` for `seconds` in the background.
+fn load(requests: Vec<Request>, rate: f64, seconds: u64) -> std::thread::JoinHandle<Vec<Sample>> {
+    std::thread::spawn(move || {
+        let shape = Shape::Open(poisson(rate, Duration::from_secs(seconds), 1));
+        drive(Load {
+            requests,
+            shape,
+            connections: 16,
+        })
+        .unwrap()
+    })
+}
+
+fn kill_and_check(service: &mut Service, workers: u64, threads: u64) {
+    for kill in 0..kills() {
+        // Every third kill takes the same worker twice in a row.
+        let worker = (kill / 3 + kill % 2) as u64 % workers;
+        service
+            .kill_worker(worker, Duration::from_secs(20))
+            .unwrap();
+        kernel_masks_equal(service.last_placed().unwrap(), workers, threads);
+    }
+}
+
+#[test]
+fn the_built_in_server_survives_a_hundred_kills_and_answers_every_request() {
+    let folder = Folder::new("kills");
+    // An objective that no death of a worker endangers: what could not be in time would be refused
+    // at the door.
+    let text = std::fs::read_to_string(folder.fraud("")).unwrap();
+    let file = folder.write(&text.replace("latency: 25ms", "latency: 20s"));
+    let mut service =
+        Service::start(&file, &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).unwrap();
+    let address = service.listening().unwrap();
+    service.ready(Duration::from_secs(30)).unwrap();
+    kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
+    let seconds = 5 * kills() as u64 / 100;
+    let traffic = load(vec![deployment::one_row(address)], 200.0, seconds);
+    kill_and_check(&mut service, 2, 2);
+    let samples = traffic.join().unwrap();
+    let lost: Vec<_> = samples
+        .iter()
+        .filter(|sample| sample.status != 200)
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "{} of {} not answered: {lost:?}",
+        lost.len(),
+        samples.len()
+    );
+    assert_eq!(service.stop(Duration::from_secs(30)).unwrap(), Some(0));
+}
+
+#[test]
+fn gunicorn_with_xgboost_survives_a_hundred_kills() {
+    let folder = Folder::new("gunicorn-kills");
+    let port = deployment::free_port();
+    let file = folder.gunicorn(port, &[]);
+    let mut service = Service::start(&file, &[]).unwrap();
+    service.placed(Duration::from_secs(60)).unwrap();
+    kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
+    let traffic = load(
+        vec![deployment::raw_rows(port)],
+        40.0,
+        10 * kills() as u64 / 100,
+    );
+    kill_and_check(&mut service, 2, 2);
+    let answered = traffic
+        .join()
+        .unwrap()
+        .iter()
+        .filter(|sample| sample.status == 200)
+        .count();
+    assert!(
+        answered > 100,
+        "gunicorn answered {answered} requests: there was hardly any load"
+    );
+    assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
+}
+
+#[test]
+fn gunicorn_workers_that_retire_by_max_requests_are_placed_again() {
+    let folder = Folder::new("gunicorn-retire");
+    let port = deployment::free_port();
+    let file = folder.gunicorn(port, &["--max-requests", "20"]);
+    let mut service = Service::start(&file, &[]).unwrap();
+    service.placed(Duration::from_secs(60)).unwrap();
+    let before = service.births();
+    let samples = load(vec![deployment::raw_rows(port)], 60.0, 6)
+        .join()
+        .unwrap();
+    let answered = samples.iter().filter(|sample| sample.status == 200).count();
+    assert!(
+        answered > 200,
+        "gunicorn answered {answered} of {} requests",
+        samples.len()
+    );
+    service.settled(Duration::from_secs(20)).unwrap();
+    kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
+    let births = service.births() - before;
+    assert!(births >= 5, "only {births} workers were born");
+    assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
+}
+
+#[test]
+fn a_master_that_imports_for_long_gives_birth_to_whole_workers() {
+    let folder = Folder::new("gunicorn-imports");
+    // Longer than after which a server that forks nothing is taken for its own worker: a master
+    // that is pinned would hand its one cpu on, and XGBoost would start as many threads as it
+    // counts cpus.
+    let file = folder.gunicorn_that_imports(Duration::from_secs(3), deployment::free_port(), &[]);
+    let mut service = Service::start(&file, &[]).unwrap();
+    service.placed(Duration::from_secs(60)).unwrap();
+    kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
+    assert_eq!(service.births(), 2, "the master was taken for a worker");
+    assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
+}

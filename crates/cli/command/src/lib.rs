@@ -1,0 +1,10 @@
+//! What the subcommands of `albacore` have in common: how they fail, exit codes, standard output.
+#![forbid(unsafe_code)]
+
+mod failure;
+mod output;
+mod programs;
+
+pub use failure::{Failure, report_refused_arguments, sentence};
+pub use output::{Output, print, print_json};
+pub use programs::program_beside;

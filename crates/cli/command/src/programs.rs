@@ -1,0 +1,21 @@
+//! The other programs of Albacore, which are installed into the folder of this one.
+
+use std::path::PathBuf;
+
+use crate::failure::{Failure, sentence};
+
+/// Path of the program `name` beside this one.
+///
+/// # Errors
+/// It is missing, or the path of this program is unknown.
+pub fn program_beside(name: &str) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(|e| Failure::Failed(sentence(&e)))?;
+    let program = own.with_file_name(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(Failure::Failed(format!(
+        "{} is missing: albacore, albacore-lab, albacore-server and albacore-params are installed into the same folder",
+        program.display()
+    )))
+}

@@ -1,8 +1,0 @@
-//! What the subcommands of `albacore` have in common: how they fail, exit codes, standard output.
-#![forbid(unsafe_code)]
-
-mod failure;
-mod output;
-
-pub use failure::{Failure, report_refused_arguments, sentence};
-pub use output::{Output, print, print_json};

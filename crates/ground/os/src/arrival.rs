@@ -1,0 +1,112 @@
+//! Bytes of a socket, and how long the kernel had kept them: a reader that is busy learns how late
+//! it is.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::time::{Duration, SystemTime};
+
+use nix::sys::socket::sockopt::ReceiveTimestampns;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
+
+use crate::OsError;
+
+/// From now on the kernel stamps what arrives at `socket`, or at those that it accepts.
+///
+/// # Errors
+/// It is no socket.
+pub fn stamp_arrivals(socket: &impl AsFd) -> Result<(), OsError> {
+    setsockopt(&socket.as_fd(), ReceiveTimestampns, &true)
+        .map_err(|e| OsError::call("setsockopt(SO_TIMESTAMPNS)", e))
+}
+
+/// Reads a stream socket whose bytes are stamped.
+#[derive(Debug)]
+pub struct ArrivalReader {
+    /// Where the kernel writes the stamp.
+    control: Vec<u8>,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// How many bytes; 0 at the end of the stream.
+    pub bytes: usize,
+    /// Since when the last of them had been there; `None` if the kernel does not say.
+    pub waited: Option<Duration>,
+}
+
+impl Default for ArrivalReader {
+    fn default() -> Self {
+        Self {
+            control: nix::cmsg_space!(TimeSpec),
+        }
+    }
+}
+
+impl ArrivalReader {
+    /// Reads what is there, as `recv` does.
+    ///
+    /// # Errors
+    /// Those of `recvmsg`, among them [`io::ErrorKind::WouldBlock`].
+    pub fn receive(&mut self, socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Arrived> {
+        let fd = socket.as_fd().as_raw_fd();
+        let mut pieces = [IoSliceMut::new(buffer)];
+        let room = self.control.capacity();
+        self.control.resize(room, 0);
+        let control = Some(&mut self.control[..]);
+        let message = recvmsg::<()>(fd, &mut pieces, control, MsgFlags::empty())?;
+        let stamps = message.cmsgs().into_iter().flatten();
+        let stamp = stamps
+            .filter_map(|said| match said {
+                ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+                _ => None,
+            })
+            .last();
+        Ok(Arrived {
+            bytes: message.bytes,
+            // The stamp is of the clock that can be set: a time from the future is now.
+            waited: stamp.map(|stamp| {
+                let arrived = SystemTime::UNIX_EPOCH + stamp;
+                arrived.elapsed().unwrap_or_default()
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_lay_there_for_a_while_says_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        stamp_arrivals(&listener).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let mut reader = ArrivalReader::default();
+        let mut buffer = [0; 16];
+        let pause = Duration::from_millis(30);
+        // The first stamps of a machine are switched on a moment after they are asked for.
+        let waited = (0..100).find_map(|_| {
+            client.write_all(b"hello").unwrap();
+            std::thread::sleep(pause);
+            let arrived = reader.receive(&server, &mut buffer).unwrap();
+            assert_eq!((arrived.bytes, &buffer[..5]), (5, &b"hello"[..]));
+            arrived.waited
+        });
+        assert!(waited.unwrap() >= pause, "{waited:?}");
+        drop(client);
+        let end = reader.receive(&server, &mut buffer).unwrap();
+        assert_eq!(end.bytes, 0);
+    }
+
+    #[test]
+    fn what_is_no_socket_cannot_be_stamped() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let error = stamp_arrivals(&file).unwrap_err().to_string();
+        assert!(error.contains("SO_TIMESTAMPNS"), "{error}");
+    }
+}

@@ -1,0 +1,285 @@
+//! The kernel's process events (the proc connector): tells every birth on the machine when it
+//! happens.
+//!
+//! Its socket exists in the machine's first network namespace only, and events are sent to readers
+//! in the first pid namespace only; kernels before 6.6 want `CAP_NET_ADMIN`. A filter in the kernel
+//! drops everything but births. What does not fit into the socket's buffer is lost, and that is
+//! told: then everything has to be looked at.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{MsgFlags, NetlinkAddr, bind, recv, send, setsockopt, sockopt};
+use nix::time::{ClockId, clock_gettime};
+
+use crate::limits::{BIRTH_BYTES_MAX, BIRTHS_AT_ONCE_MAX, CONNECTOR_BUFFER_BYTES};
+use crate::{Micros, OsError, Pid, Tid};
+
+const NETLINK_CONNECTOR: i32 = 11;
+/// Both the index and the multicast group of process events.
+const CN_IDX_PROC: u32 = 1;
+const CN_VAL_PROC: u32 = 1;
+const PROC_CN_MCAST_LISTEN: u32 = 1;
+const PROC_EVENT_FORK: u32 = 1;
+/// The inode of the machine's first pid namespace, the same in every kernel.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+/// Where an event begins: behind the headers of netlink (16 bytes) and of the connector (20).
+const EVENT_OFFSET: usize = 36;
+
+/// Why there are no process events here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectorError {
+    /// The kernel would send none.
+    #[error(
+        "process events are only sent into the machine's own pid namespace: run there (hostPID), or let births be polled"
+    )]
+    OtherPidNamespace,
+    /// The kernel's socket is elsewhere.
+    #[error(
+        "process events are only told in the machine's own network namespace: run there (hostNetwork), or let births \
+         be polled"
+    )]
+    OtherNetworkNamespace,
+    /// A capability is missing.
+    #[error(
+        "this kernel tells process events to CAP_NET_ADMIN only: add it, or let births be polled"
+    )]
+    NotPermitted,
+    /// Something else.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// A process or thread was born.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Birth {
+    /// The parent of its process.
+    pub parent: Pid,
+    /// Its process.
+    pub process: Pid,
+    /// Its thread id: with another number than its process it is a thread of a process that was
+    /// there before.
+    pub thread: Tid,
+    /// When, on the clock of [`crate::Clock::now`].
+    pub at: Micros,
+}
+
+/// A socket at which births arrive.
+#[derive(Debug)]
+pub struct ProcConnector {
+    fd: OwnedFd,
+}
+
+impl ProcConnector {
+    /// Asks the kernel for births from now on.
+    ///
+    /// # Errors
+    /// This is not the machine's own namespace, or the kernel or a sandbox forbids it.
+    pub fn open() -> Result<Self, ConnectorError> {
+        let link = std::path::Path::new("/proc/self/ns/pid");
+        let namespace = std::fs::read_link(link).map_err(|e| OsError::read(link, e))?;
+        if namespace.as_os_str() != FIRST_PID_NAMESPACE {
+            return Err(ConnectorError::OtherPidNamespace);
+        }
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, NETLINK_CONNECTOR) };
+        if fd < 0 {
+            return Err(told("socket(NETLINK_CONNECTOR)", Errno::last()));
+        }
+        // SAFETY: the descriptor was made above and is nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let connector = Self { fd };
+        connector.keep_births_only()?;
+        // As much as the kernel gives; less only loses events earlier.
+        let _ = setsockopt(&connector.fd, sockopt::RcvBuf, &CONNECTOR_BUFFER_BYTES);
+        bind(connector.fd.as_raw_fd(), &NetlinkAddr::new(0, CN_IDX_PROC))
+            .map_err(|e| told("bind(NETLINK_CONNECTOR)", e))?;
+        send(
+            connector.fd.as_raw_fd(),
+            &listen_message(),
+            MsgFlags::empty(),
+        )
+        .map_err(|e| told("send(NETLINK_CONNECTOR)", e))?;
+        Ok(connector)
+    }
+
+    /// Lets the kernel drop every event that is no birth before it reaches the buffer.
+    fn keep_births_only(&self) -> Result<(), OsError> {
+        let instruction = |code: u32, jt, jf, k| libc::sock_filter {
+            // infallible: the codes are below 2^16.
+            code: code as u16,
+            jt,
+            jf,
+            k,
+        };
+        let (load, jump, end) = (
+            libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            libc::BPF_RET | libc::BPF_K,
+        );
+        // Filters load words as they stand on the wire, big end first; events have the machine's
+        // order.
+        let mut program = [
+            instruction(load, 0, 0, EVENT_OFFSET as u32),
+            instruction(jump, 0, 1, PROC_EVENT_FORK.to_be()),
+            instruction(end, 0, 0, u32::MAX),
+            instruction(end, 0, 0, 0),
+        ];
+        let filter = libc::sock_fprog {
+            len: program.len() as u16,
+            filter: program.as_mut_ptr(),
+        };
+        // SAFETY: the kernel reads `filter` and the program it points to, which both live through
+        // the call.
+        let result = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                (&raw const filter).cast(),
+                size_of::<libc::sock_fprog>() as u32,
+            )
+        };
+        match result {
+            0 => Ok(()),
+            _ => Err(OsError::call("setsockopt(SO_ATTACH_FILTER)", Errno::last())),
+        }
+    }
+
+    /// Takes the births that have arrived, at most 4,096 at once. True if some were lost.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell.
+    pub fn read(&self, births: &mut Vec<Birth>) -> Result<bool, OsError> {
+        let mut buffer = [0u8; BIRTH_BYTES_MAX];
+        let ahead = ahead_of_monotonic()?;
+        let mut lost = false;
+        // bound: BIRTHS_AT_ONCE_MAX datagrams
+        for _ in 0..BIRTHS_AT_ONCE_MAX {
+            match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => births.extend(parse_birth(&buffer[..length], ahead)),
+                Err(Errno::EAGAIN) => return Ok(lost),
+                Err(Errno::EINTR) => {}
+                Err(Errno::ENOBUFS) => lost = true,
+                Err(e) => return Err(OsError::call("recv(NETLINK_CONNECTOR)", e)),
+            }
+        }
+        Ok(lost)
+    }
+}
+
+impl AsFd for ProcConnector {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn told(call: &'static str, errno: Errno) -> ConnectorError {
+    match errno {
+        Errno::ECONNREFUSED | Errno::EPROTONOSUPPORT => ConnectorError::OtherNetworkNamespace,
+        Errno::EPERM | Errno::EACCES => ConnectorError::NotPermitted,
+        errno => ConnectorError::Os(OsError::call(call, errno)),
+    }
+}
+
+/// The order to send events from now on: netlink header, connector header, one word.
+fn listen_message() -> [u8; EVENT_OFFSET + 4] {
+    let mut message = [0u8; EVENT_OFFSET + 4];
+    let mut put = |at: usize, bytes: &[u8]| message[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &(EVENT_OFFSET as u32 + 4).to_ne_bytes());
+    put(4, &(libc::NLMSG_DONE as u16).to_ne_bytes());
+    put(12, &std::process::id().to_ne_bytes());
+    put(16, &CN_IDX_PROC.to_ne_bytes());
+    put(20, &CN_VAL_PROC.to_ne_bytes());
+    put(32, &4u16.to_ne_bytes());
+    put(EVENT_OFFSET, &PROC_CN_MCAST_LISTEN.to_ne_bytes());
+    message
+}
+
+/// Microseconds by which the clock of this crate is ahead of the monotonic one, which stands still
+/// in suspend.
+fn ahead_of_monotonic() -> Result<u64, OsError> {
+    let micros = |clock| {
+        let time = clock_gettime(clock).map_err(|e| OsError::call("clock_gettime", e))?;
+        // infallible: neither clock is negative.
+        Ok::<u64, OsError>(time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000)
+    };
+    let monotonic = micros(ClockId::CLOCK_MONOTONIC)?;
+    Ok(micros(ClockId::CLOCK_BOOTTIME)?.saturating_sub(monotonic))
+}
+
+fn parse_birth(datagram: &[u8], ahead: u64) -> Option<Birth> {
+    let word = |at: usize| {
+        let bytes = datagram.get(at..at + 4)?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    if word(EVENT_OFFSET)? != PROC_EVENT_FORK {
+        return None;
+    }
+    let nanos = datagram.get(EVENT_OFFSET + 8..EVENT_OFFSET + 16)?;
+    let nanos = u64::from_ne_bytes(nanos.try_into().ok()?);
+    // Parent's thread and process, child's thread and process.
+    let id = |n: usize| word(EVENT_OFFSET + 16 + 4 * n).map(|id| id as i32);
+    Some(Birth {
+        parent: Pid(id(1)?),
+        process: Pid(id(3)?),
+        thread: Tid(id(2)?),
+        at: Micros(nanos / 1_000 + ahead),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Key, Poll};
+    use std::time::Duration;
+
+    #[test]
+    fn a_child_and_a_thread_are_told_and_nothing_else() {
+        let connector = ProcConnector::open().unwrap();
+        let poll = Poll::new().unwrap();
+        poll.add(&connector, Key(1)).unwrap();
+        let clock = Clock::new().unwrap();
+        let before = clock.now().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        std::thread::spawn(|| {}).join().unwrap();
+        let me = Pid(std::process::id() as i32);
+        let pid = Pid(child.id() as i32);
+        child.wait().unwrap();
+        let mut births = Vec::new();
+        let is_child = |b: &&Birth| b.parent == me && b.process == pid;
+        let is_thread = |b: &&Birth| b.process == me && b.thread.0 != me.0;
+        let is_told = |births: &[Birth]| {
+            births.iter().any(|b| is_child(&b)) && births.iter().any(|b| is_thread(&b))
+        };
+        for _ in 0..600 {
+            if is_told(&births) {
+                break;
+            }
+            poll.wait(Duration::from_millis(100)).unwrap();
+            connector.read(&mut births).unwrap();
+        }
+        assert!(is_told(&births), "{} births", births.len());
+        let after = clock.now().unwrap();
+        let own = births.iter().filter(|b| is_child(b) || is_thread(b));
+        assert!(
+            own.into_iter()
+                .all(|b| b.at.0 + 1_000 >= before.0 && b.at <= after)
+        );
+    }
+
+    #[test]
+    fn datagrams_cut_anywhere_are_no_births() {
+        let mut datagram = [0u8; 76];
+        datagram[EVENT_OFFSET..EVENT_OFFSET + 4].copy_from_slice(&1u32.to_ne_bytes());
+        assert!(parse_birth(&datagram, 0).is_some());
+        for end in 0..EVENT_OFFSET + 32 {
+            assert_eq!(parse_birth(&datagram[..end], 0), None);
+        }
+        datagram[EVENT_OFFSET] = 2;
+        assert_eq!(parse_birth(&datagram, 0), None);
+    }
+}

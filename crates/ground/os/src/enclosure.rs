@@ -1,0 +1,209 @@
+//! Tells whether a task is in a cgroup, whatever the reader's cgroup namespace is.
+//!
+//! Problem: a reader in a container sees `/proc/PID/cgroup` relative to its own cgroup
+//! (`/../../pod.../...`), and a path that merely ends alike can be forged by whoever may make
+//! cgroups of his own. Approach: the kernel lists a cgroup's processes in `cgroup.procs`; what
+//! `/proc` says about one of those is how this cgroup is spelled for this reader. Whatever is
+//! spelled so, or so and further down, is inside, nothing else.
+
+use crate::cgroup::parse_membership;
+use crate::kubepods::{is_blind, is_directory_below, read_procs, tree_of};
+use crate::read::read_text;
+use crate::{Cgroup, HostRoot, OsError, Pid, Tid};
+
+/// A cgroup, and how `/proc` spells it here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Enclosure {
+    cgroup: Cgroup,
+    /// Without a slash at the end.
+    spelling: String,
+}
+
+impl Enclosure {
+    /// Learns how `cgroup` is spelled from a process in it or below it; `None` if the process is
+    /// not in there.
+    ///
+    /// # Errors
+    /// The process is gone, or a file cannot be read.
+    pub fn of(host: &HostRoot, cgroup: &Cgroup, member: Pid) -> Result<Option<Self>, OsError> {
+        if !is_directory_below(&cgroup.mount, &cgroup.directory) {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for directory in tree_of(cgroup)? {
+            let listed = read_procs(&directory)?;
+            all.extend_from_slice(&listed);
+            if !listed.contains(&member) {
+                continue;
+            }
+            let Some(path) = read_path(host, cgroup, &format!("{}/cgroup", member.0))? else {
+                return Ok(None);
+            };
+            // infallible: the directories of a tree begin with its own.
+            let below = directory
+                .strip_prefix(&cgroup.directory)
+                .unwrap_or(&directory);
+            let below = below.to_string_lossy();
+            let spelling = path.trim_end_matches('/').strip_suffix(below.as_ref());
+            let spelling = spelling.map(|s| s.trim_end_matches('/').to_owned());
+            // If it was moved meanwhile, it says nothing about this cgroup.
+            let is_there = read_procs(&directory)?.contains(&member);
+            return Ok(spelling.filter(|_| is_there).map(|spelling| Self {
+                cgroup: cgroup.clone(),
+                spelling,
+            }));
+        }
+        if is_blind(host, cgroup, &all) && !host.is_live() {
+            return Self::by_name(host, cgroup, member);
+        }
+        Ok(None)
+    }
+
+    /// By the last two names of the path alone: where processes are only looked at and have no
+    /// numbers here, so that the kernel's list says nothing.
+    fn by_name(host: &HostRoot, cgroup: &Cgroup, member: Pid) -> Result<Option<Self>, OsError> {
+        let Some(path) = read_path(host, cgroup, &format!("{}/cgroup", member.0))? else {
+            return Ok(None);
+        };
+        let names: Vec<_> = cgroup
+            .directory
+            .iter()
+            .rev()
+            .take(2)
+            .map(|name| name.to_string_lossy())
+            .collect();
+        let [own, above] = names.as_slice() else {
+            return Ok(None);
+        };
+        let end = format!("/{above}/{own}");
+        let at = path.find(&end).map(|at| at + end.len());
+        let spelling = at
+            .map(|at| path.split_at(at))
+            .filter(|(_, rest)| rest.is_empty() || rest.starts_with('/'));
+        Ok(spelling.map(|(spelling, _)| Self {
+            cgroup: cgroup.clone(),
+            spelling: spelling.to_owned(),
+        }))
+    }
+
+    /// The cgroup that encloses.
+    pub fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
+    }
+
+    /// The cgroup in which a process is: this one or one below it; `None` if it is elsewhere.
+    ///
+    /// # Errors
+    /// The process is gone, or the file cannot be read.
+    pub fn place(&self, host: &HostRoot, pid: Pid) -> Result<Option<Cgroup>, OsError> {
+        self.place_of(host, &format!("{}/cgroup", pid.0))
+    }
+
+    /// True if a thread is in this cgroup or below it.
+    ///
+    /// # Errors
+    /// The thread is gone, or the file cannot be read.
+    pub fn holds(&self, host: &HostRoot, pid: Pid, tid: Tid) -> Result<bool, OsError> {
+        let file = format!("{}/task/{}/cgroup", pid.0, tid.0);
+        Ok(self.place_of(host, &file)?.is_some())
+    }
+
+    fn place_of(&self, host: &HostRoot, file: &str) -> Result<Option<Cgroup>, OsError> {
+        let path = read_path(host, &self.cgroup, file)?;
+        let below = path
+            .as_deref()
+            .and_then(|path| path.trim_end_matches('/').strip_prefix(&self.spelling))
+            .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+            .filter(|rest| !rest.split('/').any(|name| name == ".."));
+        Ok(below.map(|rest| Cgroup {
+            version: self.cgroup.version,
+            mount: self.cgroup.mount.clone(),
+            directory: match rest.trim_start_matches('/') {
+                "" => self.cgroup.directory.clone(),
+                rest => self.cgroup.directory.join(rest),
+            },
+        }))
+    }
+}
+
+/// The path that a `cgroup` file of /proc tells for the hierarchy of `cgroup`.
+fn read_path(host: &HostRoot, cgroup: &Cgroup, file: &str) -> Result<Option<String>, OsError> {
+    let text = read_text(&host.proc.join(file))?;
+    let line = parse_membership(&text).filter(|(version, _, _)| *version == cgroup.version);
+    Ok(line.map(|(_, _, path)| path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::CgroupVersion;
+
+    fn put(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn enclosed(proc_of_7: &str, procs: &str) -> (tempfile::TempDir, HostRoot, Cgroup) {
+        let keep = tempfile::tempdir().unwrap();
+        let host = HostRoot::recorded(keep.path());
+        put(&host.cgroup, "kubepods/pod1/c1/cgroup.procs", "");
+        put(&host.cgroup, "kubepods/pod1/c1/inner/cgroup.procs", procs);
+        put(&host.proc, "7/cgroup", &format!("0::{proc_of_7}\n"));
+        let cgroup = Cgroup {
+            version: CgroupVersion::V2,
+            mount: host.cgroup.clone(),
+            directory: host.cgroup.join("kubepods/pod1/c1"),
+        };
+        (keep, host, cgroup)
+    }
+
+    #[test]
+    fn what_is_spelled_as_a_listed_process_is_inside_and_nothing_else() {
+        for above in ["/kubepods", "/../..", "/../../../kubepods"] {
+            let path = format!("{above}/pod1/c1/inner");
+            let (_keep, host, cgroup) = enclosed(&path, "7\n");
+            let found = Enclosure::of(&host, &cgroup, Pid(7)).unwrap().unwrap();
+            let inside = |path: String| {
+                put(&host.proc, "8/task/9/cgroup", &format!("0::{path}\n"));
+                found.holds(&host, Pid(8), Tid(9)).unwrap()
+            };
+            for inner in ["", "/inner", "/other/deeper"] {
+                assert!(inside(format!("{above}/pod1/c1{inner}")), "{above} {inner}");
+            }
+            for other in [
+                "/pod1",
+                "/pod1/c12",
+                "/pod2/c1",
+                "/x/pod1/c1",
+                "/pod1/c1/../c2",
+                "",
+            ] {
+                assert!(!inside(format!("{above}{other}")), "{above} {other}");
+            }
+            assert!(!inside(format!("/evil{above}/pod1/c1")), "{above}");
+            let place = found.place(&host, Pid(7)).unwrap().unwrap();
+            assert_eq!(place.directory, cgroup.directory.join("inner"));
+        }
+    }
+
+    #[test]
+    fn a_process_that_the_kernel_does_not_list_is_not_believed() {
+        let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "8\n");
+        assert_eq!(Enclosure::of(&host, &cgroup, Pid(7)).unwrap(), None);
+        // Another version of cgroups than the one that is asked for.
+        let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "7\n");
+        put(
+            &host.proc,
+            "7/cgroup",
+            "3:cpuset:/../../pod1/c1/inner\n0::/\n",
+        );
+        assert_eq!(Enclosure::of(&host, &cgroup, Pid(7)).unwrap(), None);
+        // No numbers here: looked at by name.
+        let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "0\n");
+        assert!(Enclosure::of(&host, &cgroup, Pid(7)).unwrap().is_some());
+    }
+}

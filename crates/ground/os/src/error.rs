@@ -1,0 +1,88 @@
+//! The error of everything here that opens a file or makes a plain system call.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::StatError;
+
+/// A file could not be read or a call failed; says which.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OsError {
+    /// A file of /proc, /sys or a cgroup could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file has a content that is not what the kernel writes there.
+    #[error("{} holds {text:?}, which is not {expected}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What it holds, shortened.
+        text: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// A `stat` file of a process or thread could not be understood.
+    #[error("cannot understand {}", path.display())]
+    Stat {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: StatError,
+    },
+    /// A system call failed.
+    #[error("{call} failed")]
+    Call {
+        /// Its name.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl OsError {
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        Self::Read {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn content(path: &Path, text: &str, expected: &'static str) -> Self {
+        let text = text.chars().take(80).collect();
+        Self::Content {
+            path: path.to_owned(),
+            text,
+            expected,
+        }
+    }
+
+    pub(crate) fn call(call: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Call {
+            call,
+            source: source.into(),
+        }
+    }
+
+    /// True if the file is there but cannot do what was asked.
+    pub(crate) fn is_not_supported(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.raw_os_error() == Some(nix::libc::EOPNOTSUPP))
+    }
+
+    /// True if the process, thread or file is gone: normal whenever something is observed that
+    /// lives on its own.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Read { source, .. } | Self::Call { source, .. } => {
+                source.kind() == io::ErrorKind::NotFound
+                    || source.raw_os_error() == Some(nix::libc::ESRCH)
+            }
+            Self::Content { .. } | Self::Stat { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Hears writes to `cpuset.cpus` files. Effective cpusets change in other ways too (a cpu goes, a
+//! parent that cannot be seen is written), so this only makes the poll early, it does not replace
+//! it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+
+use crate::OsError;
+
+/// Watches a changing set of files for writes.
+#[derive(Debug)]
+pub struct CpusetWatch {
+    inotify: Inotify,
+    watched: Vec<(PathBuf, WatchDescriptor)>,
+}
+
+impl CpusetWatch {
+    /// Watches nothing yet.
+    ///
+    /// # Errors
+    /// There are no file descriptors or inotify instances left.
+    pub fn new() -> Result<Self, OsError> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
+            .map_err(|e| OsError::call("inotify_init1", e))?;
+        Ok(Self {
+            inotify,
+            watched: Vec::new(),
+        })
+    }
+
+    /// Watches exactly these files from now on.
+    ///
+    /// # Errors
+    /// A file cannot be watched (gone, or the user's inotify watches are used up); the others are.
+    pub fn set(&mut self, files: &[PathBuf]) -> Result<(), OsError> {
+        let (keep, drop): (Vec<_>, Vec<_>) = self
+            .watched
+            .drain(..)
+            .partition(|(path, _)| files.contains(path));
+        self.watched = keep;
+        for (_, descriptor) in drop {
+            // A watch ends by itself when its file goes: then there is nothing to remove.
+            let _ = self.inotify.rm_watch(descriptor);
+        }
+        let mut first_error = None;
+        for file in files {
+            if self.watched.iter().any(|(path, _)| path == file) {
+                continue;
+            }
+            match self.inotify.add_watch(file, AddWatchFlags::IN_MODIFY) {
+                Ok(descriptor) => self.watched.push((file.clone(), descriptor)),
+                Err(e) => first_error = first_error.or(Some(OsError::read(file, e.into()))),
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// True if something was written since the last call; forgets it.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell.
+    pub fn drain(&self) -> Result<bool, OsError> {
+        let mut heard = false;
+        // bound: EVENTS_MAX reads of what one buffer holds; more stays readable for the next call.
+        for _ in 0..crate::limits::EVENTS_MAX {
+            match self.inotify.read_events() {
+                Ok(events) => heard |= !events.is_empty(),
+                Err(Errno::EAGAIN) => return Ok(heard),
+                Err(Errno::EINTR) => {}
+                Err(e) => return Err(OsError::call("read(inotify)", e)),
+            }
+        }
+        Ok(heard)
+    }
+}
+
+impl AsFd for CpusetWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_heard_once_and_not_after_the_file_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| directory.path().join(name));
+        for file in &files {
+            std::fs::write(file, "0\n").unwrap();
+        }
+        let mut watch = CpusetWatch::new().unwrap();
+        watch.set(&files).unwrap();
+        assert!(!watch.drain().unwrap());
+        std::fs::write(&files[1], "1\n").unwrap();
+        assert!(watch.drain().unwrap() && !watch.drain().unwrap());
+        watch.set(&files[..1]).unwrap();
+        watch.drain().unwrap();
+        std::fs::write(&files[1], "2\n").unwrap();
+        assert!(!watch.drain().unwrap());
+        assert!(watch.set(&[directory.path().join("absent")]).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! The processes of a container.
+//!
+//! A reader in another pid namespace than the container's (an agent that only observes has no host
+//! pid namespace) cannot take them from `cgroup.procs`: cgroup v2 lists each as 0, v1 leaves them
+//! out. Such a reader finds them in the node's procfs, by the path in `/proc/PID/cgroup`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::{Container, subdirectories};
+use crate::cgroup::parse_membership;
+use crate::limits::{CGROUPS_MAX, TASKS_MAX};
+use crate::process::numbers_in;
+use crate::read::{read_text, read_text_if_present};
+use crate::{Cgroup, CgroupVersion, HostRoot, OsError, Pid, read_stat};
+
+/// The processes of a container, as one look found them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Members {
+    /// All of them, the oldest first.
+    pub processes: Vec<Pid>,
+    /// The oldest one whose parent is not among them: what the runtime started.
+    pub root: Option<Pid>,
+    /// How many do not descend from the root: `kubectl exec`, probes that exec, orphans.
+    pub entered: usize,
+}
+
+/// Finds the processes of a container: those that its cgroup lists or, where they have no number
+/// here (another pid namespace), those of [`HostRoot::proc`] whose `cgroup` file names it.
+/// Processes that end meanwhile are left out.
+///
+/// # Errors
+/// A directory cannot be read.
+pub fn read_members(host: &HostRoot, container: &Container) -> Result<Members, OsError> {
+    let listed = container.cgroup.read_processes()?;
+    let pids = if is_blind(host, &container.cgroup, &listed) {
+        scan(host, container)?
+    } else {
+        listed
+    };
+    let mut found = BTreeMap::new();
+    for pid in pids {
+        match read_stat(host, pid) {
+            Ok(stat) if !stat.is_dead() => {
+                found.insert(pid, (stat.start_ticks, stat.parent));
+            }
+            Ok(_) => {}
+            Err(e) if e.is_gone() => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Members::of(&found))
+}
+
+/// Whether what the kernel lists of a cgroup may lack processes, or their numbers, because they are
+/// in another pid namespace than this reader. On v1 that looks like a cgroup without processes.
+pub(crate) fn is_blind(host: &HostRoot, cgroup: &Cgroup, listed: &[Pid]) -> bool {
+    let is_left_out = cgroup.version == CgroupVersion::V1 && listed.is_empty() && !host.is_live();
+    listed.contains(&Pid(0)) || is_left_out
+}
+
+impl Members {
+    /// Orders processes by birth and tells the root's descendants from the others.
+    fn of(found: &BTreeMap<Pid, (u64, i32)>) -> Self {
+        let mut processes: Vec<Pid> = found.keys().copied().collect();
+        processes.sort_by_key(|pid| (found[pid].0, *pid));
+        let is_top = |pid: &&Pid| !found.contains_key(&Pid(found[pid].1));
+        let root = processes.iter().find(is_top).copied();
+        let descends = |pid: &&Pid| {
+            let mut at = **pid;
+            // bound: a chain of parents has each process once
+            for _ in 0..found.len() {
+                if Some(at) == root {
+                    return true;
+                }
+                match found.get(&at) {
+                    Some(&(_, parent)) => at = Pid(parent),
+                    None => return false,
+                }
+            }
+            false
+        };
+        let entered = processes.iter().filter(|pid| !descends(pid)).count();
+        Self {
+            processes,
+            root,
+            entered,
+        }
+    }
+}
+
+impl Cgroup {
+    /// The processes in it and below it, as the kernel lists them. Those without a number in this
+    /// pid namespace are 0 on cgroup v2 and missing on v1. At most 65,536.
+    ///
+    /// # Errors
+    /// A directory cannot be read; one that is gone has no processes.
+    pub fn read_processes(&self) -> Result<Vec<Pid>, OsError> {
+        let mut pids = Vec::new();
+        for directory in tree_of(self)? {
+            pids.extend(read_procs(&directory)?);
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids.truncate(TASKS_MAX);
+        Ok(pids)
+    }
+}
+
+/// A cgroup's directory and all directories below it.
+pub(crate) fn tree_of(cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsError> {
+    let mut directories = vec![cgroup.directory.clone()];
+    let mut next = 0;
+    // bound: CGROUPS_MAX directories
+    while next < directories.len() && directories.len() < CGROUPS_MAX {
+        let below = subdirectories(&directories[next])?;
+        directories.extend(below);
+        next += 1;
+    }
+    Ok(directories)
+}
+
+/// What one `cgroup.procs` lists; nothing if the cgroup is gone, or is a threaded one, which cannot
+/// be listed so.
+pub(crate) fn read_procs(directory: &std::path::Path) -> Result<Vec<Pid>, OsError> {
+    let text = match read_text(&directory.join("cgroup.procs")) {
+        Ok(text) => text,
+        Err(e) if e.is_gone() || e.is_not_supported() => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let pids = text.lines().filter_map(|line| line.parse().ok());
+    Ok(pids.map(Pid).collect())
+}
+
+/// The processes whose `cgroup` file names the container.
+fn scan(host: &HostRoot, container: &Container) -> Result<Vec<Pid>, OsError> {
+    let mut pids = Vec::new();
+    for pid in numbers_in(host.proc.clone())? {
+        let path = host.proc.join(format!("{pid}/cgroup"));
+        let text = match read_text_if_present(&path) {
+            Ok(Some(text)) => text,
+            Ok(None) => continue,
+            Err(e) if e.is_gone() => continue,
+            Err(e) => return Err(e),
+        };
+        let path = parse_membership(&text).map(|(_, _, path)| path);
+        if path.is_some_and(|path| container.names.is_in(path)) {
+            pids.push(Pid(pid));
+        }
+    }
+    Ok(pids)
+}

@@ -1,0 +1,79 @@
+//! Everything that asks the kernel: `/proc`, `/sys`, cgroups, masks, process events. The only crate
+//! with system calls.
+//!
+//! Readers are rooted at a [`HostRoot`] value, so that they run on recorded trees as well as on the
+//! live machine.
+
+mod alarm;
+mod arrival;
+mod cgroup;
+mod channel;
+mod child;
+mod clock;
+mod connector;
+mod cpus;
+mod descriptors;
+mod enclosure;
+mod error;
+mod fifo;
+mod fifo_reader;
+pub mod futex;
+mod host;
+mod inotify;
+mod kubepods;
+mod limits;
+mod mask;
+mod permission;
+mod pidfd;
+mod poll;
+mod priority;
+mod probe;
+mod process;
+mod quota;
+mod read;
+mod shared_memory;
+mod signals;
+mod spawn;
+mod stat;
+mod sysfs_tree;
+mod terminal;
+mod uevent;
+mod usage;
+
+pub use alarm::Alarm;
+pub use arrival::{ArrivalReader, Arrived, stamp_arrivals};
+pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
+pub use channel::{Channel, Message};
+pub use child::{Child, Exit, inherited_fd, set_thread_name};
+pub use clock::{Clock, Micros};
+pub use connector::{Birth, ConnectorError, ProcConnector};
+pub use cpus::{SchedExt, read_online, read_sched_ext};
+pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
+pub use enclosure::Enclosure;
+pub use error::OsError;
+pub use fifo::{LineFifo, Written};
+pub use fifo_reader::FifoReader;
+pub use host::HostRoot;
+pub use inotify::CpusetWatch;
+pub use kubepods::{
+    Container, Isolation, Kubepods, KubepodsError, Members, Neighbors, read_members,
+};
+pub use mask::{MaskError, read_mask, write_mask};
+pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
+pub use pidfd::PidFd;
+pub use poll::{Key, Poll, Wake};
+pub use priority::{Favor, favor_this_thread, shorten_slice};
+pub use probe::{UserMasks, probe_user_masks, probe_user_masks_by};
+pub use process::{
+    Family, LastPid, Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_family,
+    read_stat, read_task_comm, read_task_stat, read_tasks,
+};
+pub use quota::{CpuQuota, read_cpu_quota};
+pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
+pub use signals::Signals;
+pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};
+pub use stat::{Stat, StatError, parse_stat};
+pub use sysfs_tree::read_sysfs;
+pub use terminal::terminal_lines;
+pub use uevent::UeventSocket;
+pub use usage::{ThreadTimes, Usage, read_thread_times, read_usage};

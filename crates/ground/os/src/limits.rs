@@ -1,0 +1,54 @@
+//! Bounds of every read and loop in this crate, each with its reason.
+
+/// Bytes read of one small file of /proc, /sys or a cgroup. A `cmdline` may be 2 MiB, of which the
+/// start says who it is; a cpu list of 8192 cpus, every second one set, is 20 KiB; `children` of a
+/// process with 8,000 children is 64 KiB.
+pub(crate) const FILE_BYTES_MAX: usize = 256 << 10;
+
+/// Tasks listed of one process: the kernel's pid_max can be 4 Mi, a serving worker has tens of
+/// threads.
+pub(crate) const TASKS_MAX: usize = 1 << 16;
+
+/// Levels of cgroups walked upwards: Kubernetes uses about 6, the kernel's own limit is a path of
+/// 4096 bytes.
+pub(crate) const CGROUP_DEPTH_MAX: usize = 64;
+
+/// Bytes of a thread's mask as the kernel copies it: 8192 cpus, the largest NR_CPUS of a
+/// distribution.
+pub(crate) const MASK_BYTES: usize = 8192 / 8;
+
+/// Events taken from one wait: more stay in the kernel for the next.
+pub(crate) const EVENTS_MAX: usize = 64;
+
+/// Bytes of one uevent datagram: the kernel's own buffer is 2 KiB.
+pub(crate) const UEVENT_BYTES_MAX: usize = 8 << 10;
+
+/// Datagrams taken from the uevent socket at once: a reading of `online` follows, so dropping the
+/// rest loses nothing.
+pub(crate) const UEVENTS_AT_ONCE_MAX: usize = 1024;
+
+/// Orphans reaped at once: more stay for the next call.
+pub(crate) const ORPHANS_AT_ONCE_MAX: usize = 256;
+
+/// Bytes of one message between two processes: orders for a worker name 500 models at most.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
+/// Levels below the mount on which a kubelet's directory is looked for: kind in a container is on
+/// the fourth.
+pub(crate) const KUBEPODS_DEPTH_MAX: usize = 6;
+
+/// Directories looked at in one walk over cgroups: a node runs some hundred pods of a few
+/// containers.
+pub(crate) const CGROUPS_MAX: usize = 1 << 14;
+
+/// Bytes of a container's id or a pod's uid: today's have 64 and 36.
+pub(crate) const CONTAINER_ID_BYTES_MAX: usize = 128;
+
+/// Bytes of one process event: headers and the longest event have 100.
+pub(crate) const BIRTH_BYTES_MAX: usize = 256;
+
+/// Births taken at once: more stay in the buffer for the next look.
+pub(crate) const BIRTHS_AT_ONCE_MAX: usize = 4096;
+
+/// Buffer of process events that is asked for; the kernel gives a fifth of it without a privilege.
+pub(crate) const CONNECTOR_BUFFER_BYTES: usize = 1 << 20;

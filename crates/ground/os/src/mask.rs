@@ -1,0 +1,195 @@
+//! Masks of threads: which cpus the kernel lets one thread run on.
+
+use std::io;
+
+use albacore_topology::{CpuId, CpuSet};
+use nix::errno::Errno;
+use nix::libc;
+
+use crate::limits::MASK_BYTES;
+use crate::read::read_text;
+use crate::{HostRoot, OsError, Tid};
+
+/// Why a mask could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum MaskError {
+    /// The thread has ended: normal.
+    #[error("thread {} has ended", tid.0)]
+    Gone {
+        /// The thread.
+        tid: Tid,
+    },
+    /// None of the asked cpus is in the cpuset (and online): the plan is older than the cpuset.
+    #[error("none of the cpus {mask} is in the cpuset of thread {} now", tid.0)]
+    OutsideCpuset {
+        /// The thread.
+        tid: Tid,
+        /// What was asked.
+        mask: CpuSet,
+    },
+    /// The kernel forbids it.
+    #[error(
+        "no permission to pin thread {}: run as the same user or root, or give CAP_SYS_NICE",
+        tid.0
+    )]
+    NotPermitted {
+        /// The thread.
+        tid: Tid,
+    },
+    /// Something else went wrong.
+    #[error("cannot reach the mask of thread {}", tid.0)]
+    Other {
+        /// The thread.
+        tid: Tid,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Writes the mask of a live thread (`sched_setaffinity`).
+///
+/// # Errors
+/// See [`MaskError`]. An empty mask is [`MaskError::OutsideCpuset`], as the kernel would say.
+pub fn write_mask(tid: Tid, mask: &CpuSet) -> Result<(), MaskError> {
+    let mut bits = [0u8; MASK_BYTES];
+    for cpu in mask.iter() {
+        bits[usize::from(cpu.0) / 8] |= 1 << (cpu.0 % 8);
+    }
+    // SAFETY: the kernel reads MASK_BYTES bytes from `bits`, which lives through the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            tid.0,
+            MASK_BYTES,
+            bits.as_ptr(),
+        )
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    Err(match Errno::last() {
+        Errno::ESRCH => MaskError::Gone { tid },
+        Errno::EINVAL => MaskError::OutsideCpuset {
+            tid,
+            mask: mask.clone(),
+        },
+        Errno::EPERM | Errno::EACCES => MaskError::NotPermitted { tid },
+        errno => MaskError::Other {
+            tid,
+            source: errno.into(),
+        },
+    })
+}
+
+/// The mask of a thread: `sched_getaffinity` on the live machine, `Cpus_allowed_list` of a
+/// recording. May be empty: a thread that was pinned in the root cgroup to a cpu that went offline
+/// has no cpu in its mask.
+///
+/// # Errors
+/// See [`MaskError`].
+pub fn read_mask(host: &HostRoot, tid: Tid) -> Result<CpuSet, MaskError> {
+    if host.is_live() {
+        read_live_mask(tid)
+    } else {
+        read_recorded_mask(host, tid)
+    }
+}
+
+fn read_live_mask(tid: Tid) -> Result<CpuSet, MaskError> {
+    let mut bits = [0u8; MASK_BYTES];
+    // SAFETY: the kernel writes at most MASK_BYTES bytes into `bits`, which lives through the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            tid.0,
+            MASK_BYTES,
+            bits.as_mut_ptr(),
+        )
+    };
+    if let Ok(length) = usize::try_from(result) {
+        // The kernel tells how many bytes it wrote: as many as it has cpus, rounded up to words.
+        let bytes = bits.iter().take(length).enumerate();
+        let ids = bytes.flat_map(|(i, byte)| {
+            (0..8u16)
+                .filter(move |b| byte >> b & 1 == 1)
+                .map(move |b| CpuId(i as u16 * 8 + b))
+        });
+        return Ok(ids.collect());
+    }
+    Err(match Errno::last() {
+        Errno::ESRCH => MaskError::Gone { tid },
+        Errno::EPERM | Errno::EACCES => MaskError::NotPermitted { tid },
+        errno => MaskError::Other {
+            tid,
+            source: errno.into(),
+        },
+    })
+}
+
+fn read_recorded_mask(host: &HostRoot, tid: Tid) -> Result<CpuSet, MaskError> {
+    let path = host.proc.join(format!("{}/status", tid.0));
+    let other = |source: OsError| MaskError::Other {
+        tid,
+        source: io::Error::other(source),
+    };
+    let text = match read_text(&path) {
+        Ok(text) => text,
+        Err(e) if e.is_gone() => return Err(MaskError::Gone { tid }),
+        Err(e) => return Err(other(e)),
+    };
+    // A hostile name cannot forge the line: the kernel escapes newlines in `Name:`.
+    text.lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .and_then(|list| list.parse().ok())
+        .ok_or_else(|| {
+            other(OsError::content(
+                &path,
+                &text,
+                "a status with Cpus_allowed_list",
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calling thread alone; the test's other threads keep their masks.
+    fn me() -> Tid {
+        Tid(nix::unistd::gettid().as_raw())
+    }
+
+    #[test]
+    fn a_written_mask_is_read_back_and_can_be_given_back() {
+        let host = HostRoot::live();
+        let before = read_mask(&host, me()).unwrap();
+        let one: CpuSet = before.first().into_iter().collect();
+        write_mask(me(), &one).unwrap();
+        assert_eq!(read_mask(&host, me()).unwrap(), one);
+        write_mask(me(), &before).unwrap();
+        assert_eq!(read_mask(&host, me()).unwrap(), before);
+    }
+
+    #[test]
+    fn a_mask_outside_the_cpuset_and_a_thread_that_is_gone_are_told_apart() {
+        let far: CpuSet = [CpuId(CpuSet::MAX_ID)].into_iter().collect();
+        assert!(matches!(
+            write_mask(me(), &far),
+            Err(MaskError::OutsideCpuset { .. })
+        ));
+        assert!(matches!(
+            write_mask(me(), &CpuSet::new()),
+            Err(MaskError::OutsideCpuset { .. })
+        ));
+        let gone = Tid(i32::MAX);
+        let some: CpuSet = [CpuId(0)].into_iter().collect();
+        assert!(matches!(
+            write_mask(gone, &some),
+            Err(MaskError::Gone { .. })
+        ));
+        assert!(matches!(
+            read_mask(&HostRoot::live(), gone),
+            Err(MaskError::Gone { .. })
+        ));
+    }
+}

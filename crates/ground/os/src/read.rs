@@ -1,0 +1,41 @@
+//! Reads small kernel files whole, with a bound.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use crate::OsError;
+use crate::limits::FILE_BYTES_MAX;
+
+/// The bytes of a small kernel file, at most [`FILE_BYTES_MAX`]. Reads in page-sized steps:
+/// topology lists of sysfs are binary attributes that answer a one-byte read with end of file.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, OsError> {
+    let error = |source| OsError::read(path, source);
+    let mut file = File::open(path).map_err(error)?;
+    let mut bytes = Vec::new();
+    let mut page = [0u8; 4096];
+    // bound: FILE_BYTES_MAX
+    while bytes.len() < FILE_BYTES_MAX {
+        match file.read(&mut page) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(&page[..n]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(error(e)),
+        }
+    }
+    Ok(bytes)
+}
+
+/// The text of a small kernel file; bytes that are not UTF-8 become U+FFFD.
+pub(crate) fn read_text(path: &Path) -> Result<String, OsError> {
+    Ok(String::from_utf8_lossy(&read_bytes(path)?).into_owned())
+}
+
+/// The text of a file, or `None` if there is no such file.
+pub(crate) fn read_text_if_present(path: &Path) -> Result<Option<String>, OsError> {
+    match read_text(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(OsError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,81 @@
+//! SIGINT and SIGTERM as a readable descriptor.
+//!
+//! The handler writes to an eventfd and nothing else. Handlers end with exec and no signal is
+//! blocked, so children start with the default behavior.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use nix::libc;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+use crate::{OsError, Wake};
+
+/// The eventfd the handler writes to; -1 before there is one.
+static HANDLER_FD: AtomicI32 = AtomicI32::new(-1);
+
+/// How many SIGINT and SIGTERM have arrived.
+static ARRIVED: AtomicU32 = AtomicU32::new(0);
+
+/// Turns SIGINT and SIGTERM into something to wait for. The whole process has one set of handlers:
+/// whoever was made last is told.
+#[derive(Debug)]
+pub struct Signals {
+    wake: Wake,
+}
+
+extern "C" fn tell(_signal: libc::c_int) {
+    // Only calls that are allowed in a signal handler; errno is put back for the code that was
+    // interrupted.
+    let errno = nix::errno::Errno::last_raw();
+    ARRIVED.fetch_add(1, Ordering::SeqCst);
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: write(2) is async-signal-safe and reads 8 bytes of `one`; a bad descriptor is an
+    // error, not a fault.
+    unsafe {
+        libc::write(
+            HANDLER_FD.load(Ordering::SeqCst),
+            one.as_ptr().cast(),
+            one.len(),
+        )
+    };
+    nix::errno::Errno::set_raw(errno);
+}
+
+impl Signals {
+    /// Installs the handlers.
+    ///
+    /// # Errors
+    /// There are no file descriptors left.
+    pub fn install() -> Result<Self, OsError> {
+        let wake = Wake::new()?;
+        // The handler's own copy of the descriptor lives as long as the process: it may run at any
+        // time.
+        let copy = nix::unistd::dup(&wake).map_err(|e| OsError::call("dup", e))?;
+        HANDLER_FD.store(copy.as_raw_fd(), Ordering::SeqCst);
+        std::mem::forget(copy);
+        let action = SigAction::new(
+            SigHandler::Handler(tell),
+            SaFlags::SA_RESTART,
+            SigSet::empty(),
+        );
+        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+            // SAFETY: `tell` makes only async-signal-safe calls.
+            unsafe { sigaction(signal, &action) }.map_err(|e| OsError::call("sigaction", e))?;
+        }
+        Ok(Self { wake })
+    }
+
+    /// How many SIGINT and SIGTERM have arrived so far; makes the descriptor unreadable until the
+    /// next.
+    pub fn take(&self) -> u32 {
+        self.wake.clear();
+        ARRIVED.load(Ordering::SeqCst)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

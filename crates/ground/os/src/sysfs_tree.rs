@@ -1,0 +1,64 @@
+//! Reads what `albacore-topology` wants to know of `/sys/devices/system`, live or saved.
+
+use std::path::Path;
+
+use albacore_topology::{CpuSet, SysfsText, sysfs_paths};
+
+use crate::OsError;
+use crate::read::{read_text, read_text_if_present};
+
+/// The files of `/sys/devices/system`, or of a saved copy of it at `system`, that tell of cpus and
+/// caches. Files that do not exist are left out; the parser knows what to do without them.
+///
+/// # Errors
+/// `cpu/online` or `node/online` is not a cpu list, or a file is there but cannot be read.
+pub fn read_sysfs(system: &Path) -> Result<SysfsText, OsError> {
+    let list = |name: &str| -> Result<CpuSet, OsError> {
+        let path = system.join(name);
+        let text = read_text_if_present(&path)?.unwrap_or_default();
+        text.parse()
+            .map_err(|_| OsError::content(&path, &text, "a cpu list such as 0-3,8"))
+    };
+    let mut files = SysfsText::new();
+    for name in sysfs_paths(&list("cpu/online")?, &list("node/online")?) {
+        let text = match read_text_if_present(&system.join(&name)) {
+            // The kernel keeps the lists of core kinds (cpu_core, cpu_atom) one directory higher.
+            Ok(None) => read_kinds_above(system, &name)?,
+            other => other?,
+        };
+        if let Some(text) = text {
+            files.insert(name, text);
+        }
+    }
+    Ok(files)
+}
+
+fn read_kinds_above(system: &Path, name: &str) -> Result<Option<String>, OsError> {
+    match (name.strip_suffix("/cpus"), system.parent()) {
+        (Some(_), Some(above)) => match read_text(&above.join(name)) {
+            Err(e) if e.is_gone() => Ok(None),
+            other => other.map(Some),
+        },
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use albacore_topology::parse_sysfs;
+
+    #[test]
+    fn this_machine_is_read_and_understood() {
+        let host = crate::HostRoot::live();
+        let topology = parse_sysfs(&read_sysfs(&host.sys.join("devices/system")).unwrap()).unwrap();
+        assert_eq!(topology.cpuset(), crate::read_online(&host).unwrap());
+    }
+
+    #[test]
+    fn a_directory_that_is_no_sysfs_is_left_to_the_parser_to_refuse() {
+        let nothing = tempfile::tempdir().unwrap();
+        let files = read_sysfs(nothing.path()).unwrap();
+        assert!(parse_sysfs(&files).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! What a process used of the cpus: compared over time it tells whether placement helps, and
+//! whether a thread that gets nothing done had a cpu to do it on.
+
+use std::io;
+use std::path::Path;
+
+use crate::read::{read_text, read_text_if_present};
+use crate::{HostRoot, OsError, Pid, Tid, read_task_stat, read_tasks};
+
+/// What the live threads of a process have used so far. What threads used that have ended is not in
+/// it, so only differences over times without such are to be compared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Usage {
+    /// Time on a cpu, microseconds.
+    pub running_micros: u64,
+    /// Time ready to run and waiting for a cpu, microseconds.
+    pub waiting_micros: u64,
+    /// How often a thread was moved to another cpu. `None` where the kernel does not tell (no
+    /// CONFIG_SCHED_DEBUG).
+    pub migrations: Option<u64>,
+    /// How many threads this is the sum of.
+    pub threads: usize,
+}
+
+/// Sums up the live threads of a process.
+///
+/// # Errors
+/// The process is gone, or the kernel keeps no such statistics.
+pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<Usage, OsError> {
+    let mut usage = Usage {
+        migrations: Some(0),
+        ..Usage::default()
+    };
+    for tid in read_tasks(host, pid)? {
+        let directory = host.proc.join(format!("{}/task/{}", pid.0, tid.0));
+        let path = directory.join("schedstat");
+        let (running, waiting) = match read_schedstat(&path) {
+            Ok(times) => times,
+            Err(e) if e.is_gone() && directory.exists() => return Err(e),
+            Err(e) if e.is_gone() => continue,
+            Err(e) => return Err(e),
+        };
+        usage.running_micros += running / 1_000;
+        usage.waiting_micros += waiting / 1_000;
+        usage.threads += 1;
+        let moved = match read_text_if_present(&directory.join("sched")) {
+            Ok(text) => text.as_deref().and_then(migrations),
+            Err(e) if e.is_gone() => Some(0),
+            Err(e) => return Err(e),
+        };
+        usage.migrations = usage.migrations.zip(moved).map(|(sum, moved)| sum + moved);
+    }
+    Ok(usage)
+}
+
+/// What the scheduler says of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ThreadTimes {
+    /// Which thread.
+    pub tid: Tid,
+    /// State letter of its `stat` file. `R` runs or waits for a cpu, also while a quota keeps it
+    /// from running; `D` waits in the kernel, for a page for instance.
+    pub state: u8,
+    /// Time on a cpu, nanoseconds. What runs now is counted up to the last tick of its cpu.
+    pub running_nanos: u64,
+    /// Time ready to run and waiting for a cpu, nanoseconds. A wait is added when it is over.
+    pub waiting_nanos: u64,
+}
+
+/// What the scheduler says of each live thread of a process, rising by tid.
+///
+/// # Errors
+/// The process is gone, or the kernel counts no such times (no CONFIG_SCHED_INFO).
+pub fn read_thread_times(host: &HostRoot, pid: Pid) -> Result<Vec<ThreadTimes>, OsError> {
+    let mut threads = Vec::new();
+    let directory = host.proc.join(format!("{}/task", pid.0));
+    for tid in read_tasks(host, pid)? {
+        let state = match read_task_stat(host, pid, tid) {
+            Ok(stat) => stat.state,
+            Err(e) if e.is_gone() => continue,
+            Err(e) => return Err(e),
+        };
+        let path = directory.join(format!("{}/schedstat", tid.0));
+        let (running_nanos, waiting_nanos) = match read_schedstat(&path) {
+            Ok(times) => times,
+            Err(e) if e.is_gone() && path.with_file_name("stat").exists() => {
+                return Err(OsError::read(&path, io::ErrorKind::Unsupported.into()));
+            }
+            Err(e) if e.is_gone() => continue,
+            Err(e) => return Err(e),
+        };
+        threads.push(ThreadTimes {
+            tid,
+            state,
+            running_nanos,
+            waiting_nanos,
+        });
+    }
+    // Kernels that can count but do not write zeros; every thread that ever ran has run for some
+    // time.
+    if !threads.is_empty() && threads.iter().all(|thread| thread.running_nanos == 0) {
+        let path = directory.join(format!("{}/schedstat", pid.0));
+        return Err(OsError::content(&path, "0 0", "a time above zero"));
+    }
+    Ok(threads)
+}
+
+/// Running and waiting time of a `schedstat` file, nanoseconds.
+fn read_schedstat(path: &Path) -> Result<(u64, u64), OsError> {
+    let text = read_text(path)?;
+    let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
+    match (fields.next(), fields.next()) {
+        (Some(Ok(running)), Some(Ok(waiting))) => Ok((running, waiting)),
+        _ => Err(OsError::content(path, &text, "two times in nanoseconds")),
+    }
+}
+
+/// The line `se.nr_migrations : 12`.
+fn migrations(sched: &str) -> Option<u64> {
+    let mut lines = sched.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(key, _)| key.trim() == "se.nr_migrations")?;
+    value.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_computes_uses_time_and_one_that_is_gone_is_told() {
+        let host = HostRoot::live();
+        let me = Pid(std::process::id() as i32);
+        let before = read_usage(&host, me).unwrap();
+        let mut sum = 0u64;
+        // bound: until the kernel has noted a millisecond
+        while read_usage(&host, me).unwrap().running_micros < before.running_micros + 1_000 {
+            sum = (0..100_000u64).fold(sum, |a, b| a.wrapping_mul(31).wrapping_add(b));
+        }
+        assert!(sum != 1 && before.threads >= 1);
+        assert!(read_usage(&host, Pid(i32::MAX)).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn a_thread_that_computes_and_one_that_sleeps_are_told_apart() {
+        let host = HostRoot::live();
+        let me = Pid(std::process::id() as i32);
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = Pid(child.id() as i32);
+        // bound: until it has called nanosleep
+        while !read_thread_times(&host, pid)
+            .is_ok_and(|threads| threads.len() == 1 && threads[0].state == b'S')
+        {
+            std::thread::yield_now();
+        }
+        let before = read_thread_times(&host, pid).unwrap();
+        assert!(before[0].running_nanos > 0 && before[0].tid == Tid(pid.0));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(read_thread_times(&host, pid).unwrap_err().is_gone());
+        let own = read_thread_times(&host, me).unwrap();
+        assert!(own.iter().any(|thread| thread.state == b'R'), "{own:?}");
+        assert!(own.is_sorted_by_key(|thread| thread.tid));
+    }
+
+    #[test]
+    fn a_kernel_that_counts_no_times_is_told_from_a_thread_that_is_gone() {
+        let keep = tempfile::tempdir().unwrap();
+        let host = HostRoot::recorded(keep.path());
+        let task = host.proc.join("7/task/7");
+        std::fs::create_dir_all(&task).unwrap();
+        assert_eq!(read_thread_times(&host, Pid(7)).unwrap(), []);
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        std::fs::write(task.join("stat"), stat).unwrap();
+        let error = read_thread_times(&host, Pid(7)).unwrap_err();
+        assert!(!error.is_gone() && error.to_string().contains("schedstat"));
+        std::fs::write(task.join("schedstat"), "0 0 0\n").unwrap();
+        let error = read_thread_times(&host, Pid(7)).unwrap_err();
+        assert!(!error.is_gone() && error.to_string().contains("schedstat"));
+        std::fs::write(task.join("schedstat"), "5 9 1\n").unwrap();
+        let times = read_thread_times(&host, Pid(7)).unwrap()[0];
+        assert_eq!((times.running_nanos, times.waiting_nanos), (5, 9));
+    }
+
+    #[test]
+    fn migrations_are_read_where_the_kernel_tells_them() {
+        let text = "sleep (7, #threads: 1)\n---\nse.exec_start  :  12.5\nse.nr_migrations   :   42\nnr_switches : 9\n";
+        assert_eq!((migrations(text), migrations("x : 1\n")), (Some(42), None));
+    }
+}

@@ -1,0 +1,87 @@
+//! Structured logs on stderr.
+
+use std::str::FromStr;
+
+use tracing_subscriber::EnvFilter;
+
+/// How log lines are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(format!("\"{other}\" is no log format: write text or json")),
+        }
+    }
+}
+
+/// Logs cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LogsError {
+    /// The filter cannot be read.
+    #[error(
+        "the log filter {filter:?} cannot be read: write a level such as info, or target=level"
+    )]
+    Filter {
+        /// As it was given.
+        filter: String,
+        /// What is wrong.
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// This process has logs already.
+    #[error("logs were started before")]
+    Started,
+}
+
+/// Starts logs of this process. `filter` is in the words of `RUST_LOG`, e.g. `info` or
+/// `debug,kube_client=info`.
+///
+/// # Errors
+/// `filter` cannot be read, or logs were started before.
+pub fn start_logs(format: LogFormat, filter: &str) -> Result<(), LogsError> {
+    // The Kubernetes client logs every answer 5xx and every lost watch as its own; whoever asked
+    // says it better. A filter that names it comes later, and wins.
+    let whole = format!("kube_client=off,kube_runtime=off,{filter}");
+    let whole = EnvFilter::try_new(&whole).map_err(|source| LogsError::Filter {
+        filter: filter.to_owned(),
+        source,
+    })?;
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(whole)
+        .with_writer(std::io::stderr);
+    let started = match format {
+        LogFormat::Text => logs.with_ansi(false).try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|_| LogsError::Started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogFormat, LogsError, start_logs};
+
+    #[test]
+    fn a_format_or_a_filter_that_is_none_is_named() {
+        let wrong: Result<LogFormat, String> = "xml".parse();
+        assert_eq!(
+            wrong,
+            Err("\"xml\" is no log format: write text or json".to_owned())
+        );
+        let wrong = start_logs(LogFormat::Json, "info,=,");
+        let Err(LogsError::Filter { filter, .. }) = wrong else {
+            panic!("{wrong:?}");
+        };
+        assert_eq!(filter, "info,=,");
+    }
+}

@@ -1,0 +1,90 @@
+//! Which cpus lie in one domain: joins and dense numbers, used by both parsers.
+
+/// Groups of the cpus `0..n` (positions, not ids), grown by joining (union-find with path halving).
+pub(crate) struct Domains {
+    parent: Vec<usize>,
+}
+
+impl Domains {
+    /// `n` cpus, each in a group of its own.
+    pub(crate) fn apart(n: usize) -> Self {
+        Self {
+            parent: (0..n).collect(),
+        }
+    }
+
+    /// Cpus with equal keys in one group.
+    pub(crate) fn by_key<K: Ord>(keys: impl IntoIterator<Item = K>) -> Self {
+        let mut first = std::collections::BTreeMap::new();
+        let parent = keys
+            .into_iter()
+            .enumerate()
+            .map(|(i, key)| *first.entry(key).or_insert(i))
+            .collect();
+        Self { parent }
+    }
+
+    /// Puts the groups of `a` and `b` together; the lower position leads the group.
+    pub(crate) fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.lead(a), self.lead(b));
+        self.parent[a.max(b)] = a.min(b);
+    }
+
+    /// Joins whatever `inner` has joined, so that each group of `inner` lies inside one group of
+    /// this.
+    pub(crate) fn cover(&mut self, inner: &mut Self) {
+        for i in 0..self.parent.len() {
+            let lead = inner.lead(i);
+            self.join(i, lead);
+        }
+    }
+
+    /// The lowest position in the group of `i`.
+    pub(crate) fn lead(&mut self, mut i: usize) -> usize {
+        // bound: every step moves to a lower position.
+        while self.parent[i] != i {
+            self.parent[i] = self.parent[self.parent[i]];
+            i = self.parent[i];
+        }
+        i
+    }
+
+    /// For each cpu the number of its group, counted from 0 in order of the groups' lowest
+    /// positions.
+    pub(crate) fn numbers(&mut self) -> Vec<u32> {
+        let mut numbers = vec![0; self.parent.len()];
+        let mut next = 0;
+        for i in 0..numbers.len() {
+            let lead = self.lead(i);
+            if lead == i {
+                numbers[i] = next;
+                next += 1;
+            } else {
+                numbers[i] = numbers[lead];
+            }
+        }
+        numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Domains;
+
+    #[test]
+    fn groups_are_numbered_by_their_lowest_cpu() {
+        let mut domains = Domains::apart(6);
+        domains.join(5, 1);
+        domains.join(2, 4);
+        domains.join(4, 5);
+        assert_eq!(domains.numbers(), [0, 1, 1, 2, 1, 1]);
+    }
+
+    #[test]
+    fn covering_joins_what_the_inner_domain_has_joined() {
+        let mut inner = Domains::by_key([0, 0, 1, 1]);
+        let mut outer = Domains::by_key(["a", "b", "b", "c"]);
+        outer.cover(&mut inner);
+        assert_eq!(outer.numbers(), [0, 0, 0, 0]);
+    }
+}

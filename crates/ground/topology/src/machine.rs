@@ -1,0 +1,219 @@
+//! The machine as a value: which cpus share which caches, cores, numa domains and packages.
+
+use crate::{CpuId, CpuSet};
+
+/// What kind of core a cpu belongs to, on machines that mix them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum CoreKind {
+    /// The machine has one kind of core, or this is its fast kind.
+    #[default]
+    Performance,
+    /// The slower kind of a hybrid machine.
+    Efficiency,
+}
+
+/// One online cpu and the domains it lies in.
+///
+/// `core`, `l2`, `l3`, `numa` and `package` number the domains of the *machine* densely from 0 in
+/// order of their lowest cpu; two cpus share a domain exactly if the numbers are equal. Where sysfs
+/// does not tell of a cache, the domain is the next smaller one that is known (no L2: the core; no
+/// L3: the numa domain within the package; no L3 for a few cores of a machine that has one, as in
+/// some laptops: their L2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cpu {
+    /// The kernel's id.
+    pub id: CpuId,
+    /// Physical core; cpus of one core share L1.
+    pub core: u32,
+    /// L2 domain.
+    pub l2: u32,
+    /// Last-level cache domain.
+    pub l3: u32,
+    /// Numa domain.
+    pub numa: u32,
+    /// Package (socket).
+    pub package: u32,
+    /// Kind of core.
+    pub kind: CoreKind,
+}
+
+/// Distance between two cpus in clock cycles: the latency of the smallest cache that they share.
+/// Source: seed article "Tuna", section Formulation (after Bryant and O'Hallaron).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Distances {
+    /// The same cpu.
+    pub cpu: u32,
+    /// Two cpus of one core (they share L1).
+    pub l1: u32,
+    /// Two cores that share L2.
+    pub l2: u32,
+    /// Two cores that share L3.
+    pub l3: u32,
+    /// No cache is shared.
+    pub beyond: u32,
+}
+
+impl Default for Distances {
+    fn default() -> Self {
+        Self {
+            cpu: 1,
+            l1: 4,
+            l2: 10,
+            l3: 50,
+            beyond: 200,
+        }
+    }
+}
+
+/// Why a set of cpus is not a machine.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// There is no cpu at all.
+    #[error("the topology has no online cpu")]
+    NoCpus,
+    /// The same id appears twice.
+    #[error("cpu {cpu} appears twice")]
+    Twice {
+        /// The repeated cpu.
+        cpu: CpuId,
+    },
+    /// A domain is not inside the next larger one, so distances would not form a tree.
+    #[error("cpus {a} and {b} share a {inner} but not a {outer}")]
+    NotNested {
+        /// One cpu of the smaller domain.
+        a: CpuId,
+        /// The other.
+        b: CpuId,
+        /// Name of the smaller domain.
+        inner: &'static str,
+        /// Name of the larger domain.
+        outer: &'static str,
+    },
+}
+
+/// The online cpus of a machine, sorted by id. Immutable; cpu < core < L2 < L3 < machine form a
+/// tree.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Topology {
+    cpus: Vec<Cpu>,
+}
+
+impl Topology {
+    /// A machine of these cpus.
+    ///
+    /// # Errors
+    /// No cpu, a repeated id, or cache domains that are not nested.
+    pub fn new(mut cpus: Vec<Cpu>) -> Result<Self, TopologyError> {
+        cpus.sort_by_key(|cpu| cpu.id);
+        if cpus.is_empty() {
+            return Err(TopologyError::NoCpus);
+        }
+        for pair in cpus.windows(2) {
+            if pair[0].id == pair[1].id {
+                return Err(TopologyError::Twice { cpu: pair[0].id });
+            }
+        }
+        check_nested(&cpus, ("core", |c| c.core), ("L2", |c| c.l2))?;
+        check_nested(&cpus, ("L2", |c| c.l2), ("L3", |c| c.l3))?;
+        Ok(Self { cpus })
+    }
+
+    /// The cpus, rising by id.
+    pub fn cpus(&self) -> &[Cpu] {
+        &self.cpus
+    }
+
+    /// The ids of all cpus.
+    pub fn cpuset(&self) -> CpuSet {
+        self.cpus.iter().map(|cpu| cpu.id).collect()
+    }
+
+    /// The cpu with this id, if it is online.
+    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        self.cpus
+            .binary_search_by_key(&id, |cpu| cpu.id)
+            .ok()
+            .map(|i| &self.cpus[i])
+    }
+
+    /// How many physical cores there are.
+    pub fn core_count(&self) -> usize {
+        let mut cores: Vec<u32> = self.cpus.iter().map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores.len()
+    }
+
+    /// The machine as seen by a container that may use `cpuset`; domains keep their numbers.
+    ///
+    /// # Errors
+    /// [`TopologyError::NoCpus`] if none of `cpuset` is online.
+    pub fn restrict(&self, cpuset: &CpuSet) -> Result<Self, TopologyError> {
+        Self::new(
+            self.cpus
+                .iter()
+                .filter(|cpu| cpuset.contains(cpu.id))
+                .copied()
+                .collect(),
+        )
+    }
+
+    /// Distance between two cpus, in clock cycles.
+    pub fn distance(a: &Cpu, b: &Cpu, distances: &Distances) -> u32 {
+        if a.id == b.id {
+            distances.cpu
+        } else if a.core == b.core {
+            distances.l1
+        } else if a.l2 == b.l2 {
+            distances.l2
+        } else if a.l3 == b.l3 {
+            distances.l3
+        } else {
+            distances.beyond
+        }
+    }
+
+    /// A hash of everything here (FNV-1a): equal for equal machines, on every build and every run.
+    pub fn hash64(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut eat = |value: u32| {
+            for byte in value.to_le_bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        };
+        for cpu in &self.cpus {
+            for value in [
+                cpu.id.0.into(),
+                cpu.core,
+                cpu.l2,
+                cpu.l3,
+                cpu.numa,
+                cpu.package,
+            ] {
+                eat(value);
+            }
+            eat(cpu.kind as u32);
+        }
+        hash
+    }
+}
+
+type Level = (&'static str, fn(&Cpu) -> u32);
+
+fn check_nested(cpus: &[Cpu], inner: Level, outer: Level) -> Result<(), TopologyError> {
+    let mut sorted: Vec<&Cpu> = cpus.iter().collect();
+    sorted.sort_by_key(|cpu| (inner.1)(cpu));
+    for pair in sorted.windows(2) {
+        if (inner.1)(pair[0]) == (inner.1)(pair[1]) && (outer.1)(pair[0]) != (outer.1)(pair[1]) {
+            let (a, b) = (pair[0].id, pair[1].id);
+            return Err(TopologyError::NotNested {
+                a,
+                b,
+                inner: inner.0,
+                outer: outer.0,
+            });
+        }
+    }
+    Ok(())
+}

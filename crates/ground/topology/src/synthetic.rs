@@ -1,0 +1,380 @@
+//! A machine from an hwloc synthetic string such as `pack:2 l3:2 core:8 pu:2`: levels from the
+//! machine inwards, each with the number of objects per object of the level before. Cpus are
+//! numbered in that order from 0.
+//!
+//! Understood: `package` (`pack`, `socket`), `die`, `group`, `numanode` (`numa`, `node`),
+//! `l5`..`l1` (`l3cache`, `l1d`, `l1i`...), `core`, `pu`, a leading `machine:1`, in any case, and
+//! memory attached as `[numa]`. Attributes in parentheses (`size`, `memory`, ...) do not change who
+//! shares what and are skipped, but for `indexes=` of `pu`, which renumbers the cpus: a list of ids
+//! is obeyed, hwloc's interleaving forms are refused. Levels that are not given fall back as in
+//! [`Cpu`]: no core, one cpu each; no L2, the core; no L3, the numa domain within the package.
+
+use crate::domains::Domains;
+use crate::limits::{SYNTHETIC_BYTES_MAX, SYNTHETIC_CPUS_MAX};
+use crate::{CoreKind, Cpu, CpuId, CpuSet, Topology, TopologyError};
+
+/// Why a text is not a synthetic machine. Positions count characters from 1.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SyntheticError {
+    /// Something is wrong at a place in the text.
+    #[error(
+        "topology string, position {position}: {problem} \
+         (a topology looks like \"pack:1 l3:1 core:16 pu:2\")"
+    )]
+    At {
+        /// Where, in characters from 1.
+        position: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The levels do not make a machine.
+    #[error("the levels do not make a machine")]
+    Machine(#[from] TopologyError),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Machine,
+    Package,
+    Numa,
+    L3,
+    L2,
+    L1,
+    Core,
+    Pu,
+    /// Die, group, L4, L5: objects that count but separate nothing that is known here.
+    Other,
+}
+
+#[derive(Debug)]
+struct Level {
+    kind: Kind,
+    count: u64,
+    position: usize,
+    /// Ids of the cpus, from `indexes=`; empty if not given.
+    indexes: Vec<CpuId>,
+}
+
+/// The machine that a synthetic string describes.
+///
+/// # Errors
+/// The text is not of the form above; the error tells the position. Domains that are not nested.
+pub fn parse_synthetic(text: &str) -> Result<Topology, SyntheticError> {
+    if text.len() > SYNTHETIC_BYTES_MAX {
+        let problem = format!("longer than {SYNTHETIC_BYTES_MAX} bytes");
+        return Err(SyntheticError::At {
+            position: SYNTHETIC_BYTES_MAX,
+            problem,
+        });
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let mut parser = Parser {
+        chars: &chars,
+        at: 0,
+    };
+    let levels = parser.levels()?;
+    let cpus = check_levels(&levels, chars.len() + 1)?;
+    Ok(build(&levels, cpus)?)
+}
+
+struct Parser<'a> {
+    chars: &'a [char],
+    /// Index of the next character.
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn levels(&mut self) -> Result<Vec<Level>, SyntheticError> {
+        let mut levels = Vec::new();
+        self.skip_spaces();
+        // bound: every level takes at least one character of the text.
+        while self.at < self.chars.len() {
+            let start = self.at;
+            let level = if self.next_if('[') {
+                self.memory(start)?
+            } else {
+                self.level()?
+            };
+            levels.push(level);
+            if self.at < self.chars.len() && !self.skip_spaces() && self.chars[self.at] != '[' {
+                return Err(at(
+                    self.at,
+                    format!("{:?} where a space belongs", self.rest()),
+                ));
+            }
+        }
+        Ok(levels)
+    }
+
+    /// `name:count` with optional attributes.
+    fn level(&mut self) -> Result<Level, SyntheticError> {
+        let start = self.at;
+        let name = self.take_while(|c| c.is_ascii_alphanumeric());
+        let kind = kind_of(&name).ok_or_else(|| {
+            let name = if name.is_empty() {
+                self.rest()
+            } else {
+                name.clone()
+            };
+            let known = "package, numa, die, group, l3, l2, l1, core or pu";
+            at(start, format!("{name:?} is not a level: write {known}"))
+        })?;
+        if !self.next_if(':') {
+            return Err(at(self.at, format!("a count is missing: write {name}:N")));
+        }
+        let position = self.at;
+        let digits = self.take_while(|c| c.is_ascii_alphanumeric());
+        let count = digits
+            .parse::<u64>()
+            .ok()
+            .filter(|&n| n > 0)
+            .ok_or_else(|| {
+                at(
+                    position,
+                    format!("{digits:?} is not a count: write a whole number from 1"),
+                )
+            })?;
+        let indexes = self.attributes(kind)?;
+        Ok(Level {
+            kind,
+            count,
+            position: start + 1,
+            indexes,
+        })
+    }
+
+    /// `[numa]`: a memory attached to each object of the level before, that is, a numa domain
+    /// around it.
+    fn memory(&mut self, start: usize) -> Result<Level, SyntheticError> {
+        let name = self.take_while(|c| c.is_ascii_alphanumeric());
+        if kind_of(&name) != Some(Kind::Numa) {
+            return Err(at(
+                start + 1,
+                format!("{name:?} in brackets: only numa can be attached"),
+            ));
+        }
+        self.attributes(Kind::Numa)?;
+        if !self.next_if(']') {
+            return Err(at(self.at, "a closing ] is missing".to_owned()));
+        }
+        Ok(Level {
+            kind: Kind::Numa,
+            count: 1,
+            position: start + 1,
+            indexes: Vec::new(),
+        })
+    }
+
+    fn attributes(&mut self, kind: Kind) -> Result<Vec<CpuId>, SyntheticError> {
+        let open = self.at;
+        if !self.next_if('(') {
+            return Ok(Vec::new());
+        }
+        let inner = self.take_while(|c| c != ')');
+        if !self.next_if(')') {
+            return Err(at(open, "this ( is never closed".to_owned()));
+        }
+        let mut offset = open + 1;
+        for attribute in inner.split(' ') {
+            match attribute.strip_prefix("indexes=") {
+                Some(list) if kind == Kind::Pu => return parse_indexes(list, offset + 8),
+                _ => offset += attribute.chars().count() + 1,
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn skip_spaces(&mut self) -> bool {
+        !self.take_while(char::is_whitespace).is_empty()
+    }
+
+    fn next_if(&mut self, wanted: char) -> bool {
+        let found = self.chars.get(self.at) == Some(&wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn take_while(&mut self, accept: impl Fn(char) -> bool) -> String {
+        let taken: String = self.chars[self.at..]
+            .iter()
+            .copied()
+            .take_while(|&c| accept(c))
+            .collect();
+        self.at += taken.chars().count();
+        taken
+    }
+
+    /// What follows up to the next space, for a message.
+    fn rest(&self) -> String {
+        let rest = self.chars.get(self.at..).unwrap_or_default();
+        rest.iter()
+            .take_while(|c| !c.is_whitespace())
+            .take(20)
+            .collect()
+    }
+}
+
+fn at(index: usize, problem: String) -> SyntheticError {
+    SyntheticError::At {
+        position: index + 1,
+        problem,
+    }
+}
+
+fn parse_indexes(list: &str, index: usize) -> Result<Vec<CpuId>, SyntheticError> {
+    let id = |part: &str| match part.parse() {
+        Ok(id) if id <= CpuSet::MAX_ID => Ok(CpuId(id)),
+        _ => Err(at(
+            index,
+            format!("indexes={list}: only a list of cpu ids such as 0,2,1,3"),
+        )),
+    };
+    list.split(',').map(id).collect()
+}
+
+/// The level of this name: hwloc's names and the prefixes that it takes, in any case.
+fn kind_of(name: &str) -> Option<Kind> {
+    let name = name.to_ascii_lowercase();
+    let is = |full: &str, shortest: usize| name.len() >= shortest && full.starts_with(&name);
+    if let Some(cache) = name.strip_prefix('l') {
+        let level = cache.chars().next()?;
+        let split = matches!(&cache[1..], "" | "cache" | "d" | "u" | "i")
+            || matches!(&cache[1..], "dcache" | "ucache" | "icache");
+        return match level {
+            '1' if split => Some(Kind::L1),
+            '2' if split => Some(Kind::L2),
+            '3' if split => Some(Kind::L3),
+            '4' | '5' if split => Some(Kind::Other),
+            _ => None,
+        };
+    }
+    match () {
+        () if is("machine", 4) || is("system", 3) => Some(Kind::Machine),
+        () if is("package", 4) || is("socket", 4) => Some(Kind::Package),
+        () if is("numanode", 4) || is("node", 4) => Some(Kind::Numa),
+        () if is("die", 3) || is("group", 5) => Some(Kind::Other),
+        () if is("core", 4) => Some(Kind::Core),
+        () if is("pu", 2) => Some(Kind::Pu),
+        () => None,
+    }
+}
+
+/// Checks order and size; the number of cpus.
+fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
+    let fail = |level: &Level, problem: String| {
+        Err(SyntheticError::At {
+            position: level.position,
+            problem,
+        })
+    };
+    let mut cpus = 1u64;
+    for (i, level) in levels.iter().enumerate() {
+        if level.kind == Kind::Machine && (i > 0 || level.count != 1) {
+            return fail(level, "the machine comes first, and once".to_owned());
+        }
+        let repeated = levels[..i].iter().any(|other| other.kind == level.kind);
+        if repeated && !matches!(level.kind, Kind::Other | Kind::L1) {
+            return fail(
+                level,
+                format!("a second level {:?}", level.kind).to_lowercase(),
+            );
+        }
+        if level.kind == Kind::Pu && i + 1 < levels.len() {
+            return fail(&levels[i + 1], "nothing can be inside a pu".to_owned());
+        }
+        cpus = cpus.saturating_mul(level.count);
+        if cpus > SYNTHETIC_CPUS_MAX {
+            return fail(
+                level,
+                format!("more than {SYNTHETIC_CPUS_MAX} cpus up to here"),
+            );
+        }
+    }
+    let Some(last) = levels.last().filter(|level| level.kind == Kind::Pu) else {
+        let problem = "the innermost level must be pu: end with pu:1 (or pu:2 for two \
+                       hardware threads per core)";
+        return Err(SyntheticError::At {
+            position: end,
+            problem: problem.to_owned(),
+        });
+    };
+    if !last.indexes.is_empty() && last.indexes.len() as u64 != cpus {
+        let given = last.indexes.len();
+        return fail(
+            last,
+            format!("indexes= names {given} cpus, but there are {cpus}"),
+        );
+    }
+    let place = |kind| levels.iter().position(|level| level.kind == kind);
+    if let (Some(l1), Some(core)) = (place(Kind::L1), place(Kind::Core)) {
+        let between = &levels[l1.min(core) + 1..=l1.max(core)];
+        if between.iter().any(|level| level.count != 1) {
+            return fail(
+                &levels[l1],
+                "each core has exactly one L1: count it once".to_owned(),
+            );
+        }
+    }
+    Ok(cpus)
+}
+
+fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
+    // How many cpus one object of each level holds.
+    let mut inside = vec![1u64; levels.len()];
+    for i in (1..levels.len()).rev() {
+        inside[i - 1] = inside[i] * levels[i].count;
+    }
+    let size = |kind| {
+        levels
+            .iter()
+            .position(|level| level.kind == kind)
+            .map(|i| inside[i])
+    };
+    let package = size(Kind::Package).unwrap_or(cpus);
+    let numa = size(Kind::Numa).unwrap_or(cpus);
+    let core = size(Kind::Core).or(size(Kind::L1)).unwrap_or(1);
+    let l2 = size(Kind::L2).unwrap_or(core);
+    let l3 = size(Kind::L3).unwrap_or(numa.min(package)).max(l2);
+    let indexes = levels
+        .last()
+        .map(|level| level.indexes.as_slice())
+        .unwrap_or_default();
+    let cpu = |i: u64| Cpu {
+        id: indexes.get(i as usize).copied().unwrap_or(CpuId(i as u16)),
+        core: (i / core) as u32,
+        l2: (i / l2) as u32,
+        l3: (i / l3) as u32,
+        numa: (i / numa) as u32,
+        package: (i / package) as u32,
+        kind: CoreKind::Performance,
+    };
+    let mut machine: Vec<Cpu> = (0..cpus).map(cpu).collect();
+    if !indexes.is_empty() {
+        renumber(&mut machine);
+    }
+    Topology::new(machine)
+}
+
+/// Numbers every kind of domain in order of its lowest cpu again, after `indexes=` has shuffled the
+/// ids.
+fn renumber(machine: &mut [Cpu]) {
+    machine.sort_by_key(|cpu| cpu.id);
+    let fields: [fn(&mut Cpu) -> &mut u32; 5] = [
+        |cpu| &mut cpu.core,
+        |cpu| &mut cpu.l2,
+        |cpu| &mut cpu.l3,
+        |cpu| &mut cpu.numa,
+        |cpu| &mut cpu.package,
+    ];
+    for field in fields {
+        let numbers = Domains::by_key(machine.iter_mut().map(|cpu| *field(cpu))).numbers();
+        machine
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(cpu, number)| *field(cpu) = number);
+    }
+}
+
+#[cfg(test)]
+mod tests;

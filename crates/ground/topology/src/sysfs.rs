@@ -1,0 +1,299 @@
+//! A machine from the text of `/sys/devices/system`, as a kernel shows it or a saved copy holds it.
+//!
+//! Problem: the kernel tells of cores and caches by one small file per fact and cpu. Which files
+//! exist depends on its age, its architecture, the firmware, and on a hypervisor that often hides
+//! caches or invents impossible ones. Cpus that are offline have no topology at all, and ids have
+//! holes.
+//!
+//! Approach: only `cpu/online` must be there. Each domain is built from the first of these that
+//! exists:
+//!
+//! | domain | from |
+//! |---|---|
+//! | core | `core_cpus_list`, `thread_siblings_list`, equal (package, die, `core_id`); else the cpu alone |
+//! | L2 | `shared_cpu_list` of the level-2 cache; else the core |
+//! | L3 | `shared_cpu_list` of the level-3 cache; if *no* cpu has one: the numa domain within the package; if others have one: the L2 (hybrid laptops have a few cores outside the L3) |
+//! | numa | `node/nodeN/cpulist`; else one domain |
+//! | package | `physical_package_id`; else one package |
+//! | kind | `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps one directory higher; else `cpu_capacity` |
+//!
+//! Where files contradict each other, the smaller cache is believed: sharing a core or an L2
+//! implies sharing what encloses it, so the larger domains are joined until cpu < core < L2 < L3 is
+//! a tree, as [`Topology`] demands.
+
+use std::collections::BTreeMap;
+
+use crate::domains::Domains;
+use crate::limits::CACHE_INDEXES_MAX;
+use crate::{CoreKind, Cpu, CpuId, CpuSet, CpuSetError, Topology, TopologyError};
+
+/// File texts by path below `/sys/devices/system` (`cpu/online`, `node/node0/cpulist`); files that
+/// do not exist are absent. `cpu_core/cpus`, `cpu_atom/cpus` and `cpu_lowpower/cpus` of
+/// `/sys/devices` go in under just these names.
+pub type SysfsText = BTreeMap<String, String>;
+
+/// Why a sysfs text is not a machine.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SysfsError {
+    /// The one file that must exist does not.
+    #[error(
+        "cpu/online is missing: this is not /sys/devices/system or a copy of it \
+         (copy at least cpu/online, cpu/cpu*/topology, cpu/cpu*/cache and node/node*/cpulist)"
+    )]
+    NoOnline,
+    /// A file that should hold a list of cpus holds something else.
+    #[error("{path} is not a list of cpus")]
+    List {
+        /// The file.
+        path: String,
+        /// What is wrong with its text.
+        source: CpuSetError,
+    },
+    /// A list of the cpus that share something with a cpu does not hold that cpu.
+    #[error("{path}: the list {list:?} does not hold cpu {cpu} itself: was the copy complete?")]
+    WithoutItself {
+        /// The file.
+        path: String,
+        /// Its text.
+        list: String,
+        /// The cpu that should be in it.
+        cpu: CpuId,
+    },
+    /// A file that should hold a number holds something else.
+    #[error("{path}: {text:?} is not a number: was the copy complete?")]
+    Number {
+        /// The file.
+        path: String,
+        /// Its text.
+        text: String,
+    },
+    /// The cpus do not make a machine.
+    #[error("the cpus of cpu/online do not make a machine")]
+    Machine(#[from] TopologyError),
+}
+
+/// The paths that [`parse_sysfs`] looks at on a machine with these online cpus and numa nodes (the
+/// texts of `cpu/online` and `node/online`): all that a reader or a copy needs.
+pub fn sysfs_paths(online: &CpuSet, nodes: &CpuSet) -> Vec<String> {
+    let mut paths: Vec<String> = ["cpu/online", "node/online"].map(str::to_owned).into();
+    paths.extend(KIND_LISTS.iter().map(|&(path, _)| path.to_owned()));
+    paths.extend(nodes.iter().map(|node| format!("node/node{node}/cpulist")));
+    for cpu in online.iter() {
+        paths.push(format!("cpu/cpu{cpu}/cpu_capacity"));
+        paths.extend(
+            TOPOLOGY_FILES
+                .iter()
+                .map(|file| format!("cpu/cpu{cpu}/topology/{file}")),
+        );
+        for index in 0..CACHE_INDEXES_MAX {
+            let dir = format!("cpu/cpu{cpu}/cache/index{index}");
+            paths.extend(CACHE_FILES.iter().map(|file| format!("{dir}/{file}")));
+        }
+    }
+    paths
+}
+
+const TOPOLOGY_FILES: [&str; 5] = [
+    "core_cpus_list",
+    "thread_siblings_list",
+    "core_id",
+    "die_id",
+    "physical_package_id",
+];
+const CACHE_FILES: [&str; 3] = ["level", "type", "shared_cpu_list"];
+const KIND_LISTS: [(&str, CoreKind); 3] = [
+    ("cpu_core/cpus", CoreKind::Performance),
+    ("cpu_atom/cpus", CoreKind::Efficiency),
+    ("cpu_lowpower/cpus", CoreKind::Efficiency),
+];
+
+/// The online cpus of the machine that `files` tells of.
+///
+/// # Errors
+/// `cpu/online` is missing or empty, or a file holds a text that it cannot hold; the error names
+/// the file.
+pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
+    let online = files.get("cpu/online").ok_or(SysfsError::NoOnline)?;
+    let online: CpuSet = parse_list("cpu/online", online)?;
+    let machine = Machine {
+        files,
+        ids: online.iter().collect(),
+        online,
+    };
+    let package = machine.ids("physical_package_id")?;
+    let numa = machine.numa()?;
+    let mut core = machine.cores(&package)?;
+    let (mut l2, _) = machine.caches(2)?;
+    l2.cover(&mut core);
+    let (mut l3, with_l3) = machine.caches(3)?;
+    if !with_l3 {
+        l3 = Domains::by_key(numa.iter().zip(&package));
+    }
+    l3.cover(&mut l2);
+    let kinds = machine.kinds()?;
+    let (core, l2, l3) = (core.numbers(), l2.numbers(), l3.numbers());
+    let (numa, package) = (
+        Domains::by_key(numa).numbers(),
+        Domains::by_key(package).numbers(),
+    );
+    let cpus = machine.ids.iter().enumerate().map(|(i, &id)| Cpu {
+        id,
+        core: core[i],
+        l2: l2[i],
+        l3: l3[i],
+        numa: numa[i],
+        package: package[i],
+        kind: kinds[i],
+    });
+    Ok(Topology::new(cpus.collect())?)
+}
+
+/// The text and the online cpus; answers are by position in `ids`.
+struct Machine<'a> {
+    files: &'a SysfsText,
+    online: CpuSet,
+    ids: Vec<CpuId>,
+}
+
+impl Machine<'_> {
+    fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(|text| text.trim())
+    }
+
+    fn number(&self, path: &str) -> Result<Option<i64>, SysfsError> {
+        let Some(text) = self.text(path) else {
+            return Ok(None);
+        };
+        let number = text.parse().map_err(|_| SysfsError::Number {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        })?;
+        Ok(Some(number))
+    }
+
+    /// One topology file of every cpu; cpus without it have `None` in common.
+    fn ids(&self, file: &str) -> Result<Vec<Option<i64>>, SysfsError> {
+        let path = |cpu| format!("cpu/cpu{cpu}/topology/{file}");
+        self.ids.iter().map(|cpu| self.number(&path(cpu))).collect()
+    }
+
+    /// Positions of the online cpus in a list that must hold `cpu`, if the file exists.
+    fn shared_with(&self, cpu: CpuId, path: &str) -> Result<Option<Vec<usize>>, SysfsError> {
+        let Some(text) = self.text(path) else {
+            return Ok(None);
+        };
+        let set = parse_list(path, text)?;
+        if !set.contains(cpu) {
+            let (path, list) = (path.to_owned(), text.to_owned());
+            return Err(SysfsError::WithoutItself { path, list, cpu });
+        }
+        let online = set.intersection(&self.online);
+        let position = |id| self.ids.binary_search(&id).ok();
+        Ok(Some(online.iter().filter_map(position).collect()))
+    }
+
+    fn cores(&self, package: &[Option<i64>]) -> Result<Domains, SysfsError> {
+        let mut cores = Domains::apart(self.ids.len());
+        let (core_id, die_id) = (self.ids("core_id")?, self.ids("die_id")?);
+        let mut first_with_id = BTreeMap::new();
+        for (i, &cpu) in self.ids.iter().enumerate() {
+            let dir = format!("cpu/cpu{cpu}/topology");
+            let mut shared = self.shared_with(cpu, &format!("{dir}/core_cpus_list"))?;
+            if shared.is_none() {
+                shared = self.shared_with(cpu, &format!("{dir}/thread_siblings_list"))?;
+            }
+            if let Some(shared) = shared {
+                shared.into_iter().for_each(|other| cores.join(i, other));
+            } else if let Some(id) = core_id[i] {
+                cores.join(
+                    i,
+                    *first_with_id
+                        .entry((package[i], die_id[i], id))
+                        .or_insert(i),
+                );
+            }
+        }
+        Ok(cores)
+    }
+
+    /// Who shares a cache of this level, and whether any cpu tells of one.
+    fn caches(&self, level: i64) -> Result<(Domains, bool), SysfsError> {
+        let (mut domains, mut any) = (Domains::apart(self.ids.len()), false);
+        for (i, &cpu) in self.ids.iter().enumerate() {
+            for index in 0..CACHE_INDEXES_MAX {
+                let dir = format!("cpu/cpu{cpu}/cache/index{index}");
+                let holds_data = self.text(&format!("{dir}/type")) != Some("Instruction");
+                if self.number(&format!("{dir}/level"))? != Some(level) || !holds_data {
+                    continue;
+                }
+                let path = format!("{dir}/shared_cpu_list");
+                if let Some(shared) = self.shared_with(cpu, &path)? {
+                    any = true;
+                    shared.into_iter().for_each(|other| domains.join(i, other));
+                }
+            }
+        }
+        Ok((domains, any))
+    }
+
+    /// The kernel's node of every cpu; cpus in no node have `None` in common.
+    fn numa(&self) -> Result<Vec<Option<u16>>, SysfsError> {
+        let mut numa = vec![None; self.ids.len()];
+        for (path, text) in self.files.range("node/node".to_owned()..) {
+            let Some(rest) = path.strip_prefix("node/node") else {
+                break;
+            };
+            let node = rest.strip_suffix("/cpulist").map(str::parse::<u16>);
+            let Some(Ok(node)) = node else { continue };
+            for cpu in parse_list(path, text)?.iter() {
+                if let Ok(i) = self.ids.binary_search(&cpu) {
+                    numa[i] = Some(node);
+                }
+            }
+        }
+        Ok(numa)
+    }
+
+    /// By the kernel's lists of a hybrid machine. Without them by capacity: below three quarters of
+    /// the largest is an efficiency core, because among cores of one kind capacities differ by up
+    /// to a tenth (turbo bins).
+    fn kinds(&self) -> Result<Vec<CoreKind>, SysfsError> {
+        let mut kinds = vec![CoreKind::Performance; self.ids.len()];
+        let mut listed = false;
+        for (path, kind) in KIND_LISTS {
+            let Some(text) = self.text(path) else {
+                continue;
+            };
+            listed = true;
+            for cpu in parse_list(path, text)?.iter() {
+                if let Ok(i) = self.ids.binary_search(&cpu) {
+                    kinds[i] = kind;
+                }
+            }
+        }
+        if listed {
+            return Ok(kinds);
+        }
+        let path = |cpu| format!("cpu/cpu{cpu}/cpu_capacity");
+        let capacities: Vec<Option<i64>> = self
+            .ids
+            .iter()
+            .map(|cpu| self.number(&path(cpu)))
+            .collect::<Result<_, _>>()?;
+        let largest = capacities.iter().flatten().max().copied().unwrap_or(0);
+        for (kind, capacity) in kinds.iter_mut().zip(capacities) {
+            if capacity.is_some_and(|c| c.saturating_mul(4) < largest.saturating_mul(3)) {
+                *kind = CoreKind::Efficiency;
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+fn parse_list(path: &str, text: &str) -> Result<CpuSet, SysfsError> {
+    text.parse().map_err(|source| SysfsError::List {
+        path: path.to_owned(),
+        source,
+    })
+}

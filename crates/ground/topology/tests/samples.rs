@@ -1,0 +1,265 @@
+//! Saved samples of `/sys/devices/system` (tests/data/sysfs): what each machine must look like.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may fail loudly; its helpers too"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use albacore_topology::{
+    CoreKind, Cpu, CpuSet, Distances, SysfsError, SysfsText, Topology, TopologyError, parse_sysfs,
+    sysfs_paths,
+};
+
+fn sample_dir(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../tests/data/sysfs")
+        .join(name)
+}
+
+/// Every file below the sample, by relative path.
+fn sample(name: &str) -> SysfsText {
+    fn walk(root: &Path, dir: &Path, files: &mut SysfsText) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(root, &path, files);
+            } else {
+                let relative = path
+                    .strip_prefix(root)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned();
+                files.insert(relative, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut files = BTreeMap::new();
+    walk(&sample_dir(name), &sample_dir(name), &mut files);
+    files
+}
+
+fn machine(name: &str) -> Topology {
+    parse_sysfs(&sample(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// The sets of cpus with equal domain number, as kernel lists, in order of the numbers.
+fn groups(machine: &Topology, field: impl Fn(&Cpu) -> u32) -> String {
+    let mut groups: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for cpu in machine.cpus() {
+        groups.entry(field(cpu)).or_default().insert(cpu.id);
+    }
+    let dense: Vec<u32> = (0..groups.len() as u32).collect();
+    assert_eq!(
+        groups.keys().copied().collect::<Vec<_>>(),
+        dense,
+        "numbers are dense from 0"
+    );
+    groups
+        .values()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" | ")
+}
+
+fn slow(machine: &Topology) -> String {
+    let slow = machine
+        .cpus()
+        .iter()
+        .filter(|cpu| cpu.kind == CoreKind::Efficiency);
+    slow.map(|cpu| cpu.id).collect::<CpuSet>().to_string()
+}
+
+fn distance(machine: &Topology, a: usize, b: usize) -> u32 {
+    Topology::distance(
+        &machine.cpus()[a],
+        &machine.cpus()[b],
+        &Distances::default(),
+    )
+}
+
+#[test]
+fn a_server_of_two_packages_has_its_siblings_eight_ids_apart() {
+    let m = machine("server_2_packages_smt");
+    assert_eq!(
+        groups(&m, |c| c.core),
+        "0,8 | 1,9 | 2,10 | 3,11 | 4,12 | 5,13 | 6,14 | 7,15"
+    );
+    assert_eq!(groups(&m, |c| c.l2), groups(&m, |c| c.core));
+    for field in [|c: &Cpu| c.l3, |c: &Cpu| c.numa, |c: &Cpu| c.package] {
+        assert_eq!(groups(&m, field), "0-3,8-11 | 4-7,12-15");
+    }
+    assert_eq!(
+        (distance(&m, 0, 8), distance(&m, 0, 1), distance(&m, 0, 4)),
+        (4, 50, 200)
+    );
+    assert_eq!(slow(&m), "");
+}
+
+#[test]
+fn a_hybrid_laptop_has_shared_l2_clusters_and_cores_outside_the_l3() {
+    let m = machine("laptop_hybrid");
+    assert_eq!(
+        groups(&m, |c| c.core),
+        "0-1 | 2-3 | 4-5 | 6-7 | 8 | 9 | 10 | 11 | 12 | 13"
+    );
+    assert_eq!(groups(&m, |c| c.l2), "0-1 | 2-3 | 4-5 | 6-7 | 8-11 | 12-13");
+    assert_eq!(groups(&m, |c| c.l3), "0-11 | 12-13");
+    assert_eq!(slow(&m), "8-13");
+    assert_eq!(
+        (distance(&m, 8, 9), distance(&m, 7, 8), distance(&m, 11, 12)),
+        (10, 50, 200)
+    );
+}
+
+#[test]
+fn a_vm_without_caches_falls_back_to_cores_and_numa_domains() {
+    let m = machine("vm_without_caches");
+    assert_eq!(groups(&m, |c| c.l2), "0-1 | 2-3");
+    assert_eq!(groups(&m, |c| c.l3), "0-3");
+}
+
+#[test]
+fn offline_cpus_and_holes_in_the_ids_are_no_cpus() {
+    let m = machine("server_offline_holes");
+    assert_eq!(m.cpuset().to_string(), "0,2,4,8,10-11");
+    assert_eq!(groups(&m, |c| c.core), "0 | 2 | 4 | 8 | 10-11");
+    assert_eq!(
+        groups(&m, |c| c.numa),
+        "0,2,4 | 8,10-11",
+        "nodes 0 and 3; node 1 has no cpu"
+    );
+    assert_eq!(groups(&m, |c| c.package), "0,2,4 | 8,10-11");
+}
+
+#[test]
+fn an_amd_server_has_more_l3_than_numa_domains() {
+    let m = machine("server_amd_nps2");
+    assert_eq!(
+        groups(&m, |c| c.l3),
+        "0-1,8-9 | 2-3,10-11 | 4-5,12-13 | 6-7,14-15"
+    );
+    assert_eq!(groups(&m, |c| c.numa), "0-3,8-11 | 4-7,12-15");
+    assert_eq!(groups(&m, |c| c.package), "0-15");
+}
+
+#[test]
+fn an_arm_machine_tells_its_kinds_by_capacity_and_its_cores_by_the_old_file() {
+    let m = machine("arm_three_capacities");
+    assert_eq!(slow(&m), "0-3", "871 of 1024 is not slow, 286 is");
+    assert_eq!(m.core_count(), 8);
+}
+
+#[test]
+fn core_ids_that_repeat_in_every_package_are_different_cores() {
+    let m = machine("ids_only");
+    assert_eq!(groups(&m, |c| c.core), "0-1 | 2-3 | 4-5 | 6-7");
+    assert_eq!(
+        groups(&m, |c| c.l3),
+        "0-3 | 4-7",
+        "no cache, no numa: the package"
+    );
+    assert_eq!(groups(&m, |c| c.numa), "0-7");
+}
+
+#[test]
+fn caches_that_contradict_the_cores_grow_until_they_nest() {
+    let m = machine("vm_contradicting_caches");
+    assert_eq!(groups(&m, |c| c.core), "0-1 | 2-3");
+    assert_eq!(groups(&m, |c| c.l2), "0-1 | 2-3");
+    assert_eq!(groups(&m, |c| c.l3), "0-1 | 2-3");
+}
+
+#[test]
+fn a_copy_of_a_firecracker_vm_has_two_cores_under_one_l3() {
+    let m = machine("vm_firecracker_2");
+    assert_eq!(groups(&m, |c| c.core), "0 | 1");
+    assert_eq!(groups(&m, |c| c.l2), "0 | 1");
+    assert_eq!(groups(&m, |c| c.l3), "0-1");
+}
+
+#[test]
+fn the_listed_paths_are_all_that_is_looked_at() {
+    for entry in fs::read_dir(sample_dir("")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let all = sample(&name);
+        let set = |path: &str| {
+            all.get(path)
+                .map_or("", |t| t.as_str())
+                .parse::<CpuSet>()
+                .unwrap()
+        };
+        let mut listed = SysfsText::new();
+        for path in sysfs_paths(&set("cpu/online"), &set("node/online")) {
+            if let Some(text) = all.get(&path) {
+                listed.insert(path, text.clone());
+            }
+        }
+        assert_eq!(parse_sysfs(&listed), parse_sysfs(&all), "{name}");
+    }
+}
+
+#[test]
+fn without_topology_files_every_cpu_is_a_core() {
+    let m = parse_sysfs(&SysfsText::from([("cpu/online".into(), "0-1,5\n".into())])).unwrap();
+    assert_eq!(groups(&m, |c| c.core), "0 | 1 | 5");
+    assert_eq!(groups(&m, |c| c.l3), "0-1,5");
+}
+
+#[test]
+fn a_container_sees_its_cpuset_only() {
+    let m = machine("server_2_packages_smt");
+    let half = m.restrict(&"0-1,8,99".parse().unwrap()).unwrap();
+    assert_eq!(
+        (half.cpuset().to_string(), half.core_count()),
+        ("0-1,8".into(), 2)
+    );
+    assert_eq!(
+        m.restrict(&"16-31".parse().unwrap()),
+        Err(TopologyError::NoCpus)
+    );
+}
+
+/// An error and what it stands on, in one line.
+fn with_source(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(ToString::to_string).unwrap_or_default();
+    format!("{error}: {source}")
+}
+
+#[test]
+fn wrong_files_are_named() {
+    let broken = |path: &str, text: &str| {
+        let mut files = sample("server_2_packages_smt");
+        files.insert(path.to_owned(), text.to_owned());
+        with_source(&parse_sysfs(&files).unwrap_err())
+    };
+    for (path, text, word) in [
+        ("cpu/online", "0-x", "not a cpu"),
+        ("cpu/online", "\n", "no online cpu"),
+        (
+            "cpu/cpu3/topology/core_cpus_list",
+            "",
+            "does not hold cpu 3",
+        ),
+        (
+            "cpu/cpu3/cache/index1/shared_cpu_list",
+            "0-2",
+            "does not hold cpu 3",
+        ),
+        ("cpu/cpu3/cache/index0/level", "two", "not a number"),
+        ("cpu/cpu3/topology/physical_package_id", "", "not a number"),
+        ("node/node1/cpulist", "9-4", "backwards"),
+        ("cpu_atom/cpus", "99999", "beyond 8191"),
+    ] {
+        let error = broken(path, text);
+        assert!(
+            error.contains(path) && error.contains(word),
+            "{path} {text:?}: {error}"
+        );
+    }
+    assert_eq!(parse_sysfs(&SysfsText::new()), Err(SysfsError::NoOnline));
+}

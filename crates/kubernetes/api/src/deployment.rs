@@ -1,0 +1,431 @@
+//! The `InferenceDeployment`: what a user writes. Comments on fields are what `kubectl explain`
+//! shows.
+//!
+//! The types are the wire's mirror, nothing more: what the fields mean together is said by
+//! [`crate::rules`], what they mean on one machine by [`crate::for_one_machine`].
+// Each printer column repeats the keys `name`, `json_path`...: the lint takes them for duplicates.
+#![allow(clippy::duplicated_attributes)]
+
+use k8s_openapi::api::core::v1::{PodTemplateSpec, ResourceRequirements};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::iterations::{self, Iterations};
+use crate::limits;
+use crate::status::InferenceDeploymentStatus;
+use crate::timespan::Timespan;
+use crate::uri::ModelUri;
+
+/// What is served, by how many workers of how many threads, where those threads run and how
+/// requests are batched. Only `models` (or a `template` with a server of your own) is needed.
+#[derive(CustomResource, Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "albacore.dev",
+    version = "v1alpha1",
+    kind = "InferenceDeployment",
+    namespaced,
+    shortname = "infd",
+    category = "all",
+    category = "albacore",
+    status = "InferenceDeploymentStatus",
+    derive = "PartialEq",
+    doc = "CPU inference, placed and batched: pods that serve a model with W workers of T threads, \
+           every thread on the cpu that Albacore chose for it.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.ready",
+        description = "Pods that serve, of pods wanted."
+    ),
+    printcolumn(
+        name = "Model",
+        type_ = "string",
+        json_path = ".spec.models[0].name",
+        description = "The first model."
+    ),
+    printcolumn(
+        name = "Mode",
+        type_ = "string",
+        json_path = ".spec.mode",
+        description = "How the threads of a worker lie to each other."
+    ),
+    printcolumn(
+        name = "WxT",
+        type_ = "string",
+        json_path = ".status.shape",
+        description = "Workers per pod x threads per worker."
+    ),
+    printcolumn(
+        name = "SLO",
+        type_ = "string",
+        json_path = ".spec.models[0].slo.latency",
+        description = "Latency objective of the first model."
+    ),
+    printcolumn(
+        name = "Pinned",
+        type_ = "string",
+        json_path = ".status.pinned",
+        description = "Threads verified on their planned cpu, of all threads."
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since creation."
+    ),
+    printcolumn(
+        name = "Goodput",
+        type_ = "string",
+        json_path = ".status.goodput",
+        priority = 1,
+        description = "Replies within the objective, per second."
+    ),
+    printcolumn(
+        name = "P99",
+        type_ = "string",
+        json_path = ".status.latencyP99",
+        priority = 1,
+        description = "99th percentile of the time from arrival to reply."
+    ),
+    printcolumn(
+        name = "BadRate",
+        type_ = "string",
+        json_path = ".status.badRate",
+        priority = 1,
+        description = "Late, shed and failed requests, of all requests."
+    ),
+    printcolumn(
+        name = "URL",
+        type_ = "string",
+        json_path = ".status.url",
+        priority = 1,
+        description = "Where to send requests."
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct InferenceDeploymentSpec {
+    /// Number of pods. Leave it out where an autoscaler (an HPA, KEDA or `autoscaling` below)
+    /// decides; without one, absent means 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = limits::REPLICAS_MAX))]
+    pub replicas: Option<i32>,
+
+    /// W: serving processes per pod. Many workers of few threads serve many small requests; few
+    /// workers of many threads serve few large ones. workers x threads is at most 2048.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = limits::WORKERS_MAX))]
+    pub workers: u16,
+
+    /// T: compute threads per worker, its main thread included.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = limits::THREADS_MAX))]
+    pub threads: u16,
+
+    /// How the threads of one worker lie to each other. Main threads always lie as far apart as
+    /// they can.
+    #[serde(default)]
+    pub mode: Mode,
+
+    /// How threads are placed on cpus, and whether that is enforced.
+    #[serde(default)]
+    pub placement: Placement,
+
+    /// Tree models (XGBoost, LightGBM) for the built-in server. Leave it out to run a server of
+    /// your own from `template`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::MODELS_MAX))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub models: Vec<Model>,
+
+    /// When waiting rows are released to a worker. Of the built-in server.
+    #[serde(default)]
+    pub batching: Batching,
+
+    /// How much may wait. Of the built-in server.
+    #[serde(default)]
+    pub queue: Queue,
+
+    /// Number of pods by load: grows while requests are late or refused, shrinks while workers
+    /// idle. Leave it out to use an HPA or KEDA through the scale subresource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscaling: Option<Autoscaling>,
+
+    /// Requests and limits of the server container, as in a Pod. Give it at least workers x threads
+    /// cpus, as whole numbers with requests equal to limits, to get cpus of its own from a node
+    /// whose CPU manager policy is static.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// Pod template laid over the one that Albacore builds, field by field, containers by name; see
+    /// `kubectl explain pod.spec`. With a container named `server` and without `models`, any
+    /// pre-fork server (gunicorn with XGBoost, for one) is run and placed instead of the built-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<PodTemplateSpec>,
+}
+
+fn one() -> u16 {
+    1
+}
+
+/// How the threads of one worker lie to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum Mode {
+    /// Far apart: each thread gets the most cache. For large models and large batches.
+    #[default]
+    Scatter,
+    /// Close together: threads share caches. For small models and small batches.
+    Compact,
+}
+
+/// How threads are placed on cpus, and whether that is enforced.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// What decides on which cpu a thread runs.
+    #[serde(default)]
+    pub policy: PlacementPolicy,
+    /// Whether masks are written or only planned and compared.
+    #[serde(default)]
+    pub enforcement: Enforcement,
+    /// Where the main thread of a worker may run.
+    #[serde(default)]
+    pub main_thread: MainThread,
+    /// Try the plan on the live pod against no plan, in alternating windows, and withdraw it where
+    /// it does not help. Needs the built-in server (`models`) under load; each pod tries for
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
+}
+
+/// A trial of a plan: as many windows with it as without, in turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// How long a window is; a whole number of ms or s, as in `10s`, at least 1s. It has to see
+    /// some hundred requests.
+    #[serde(default = "ten_seconds")]
+    pub window: Timespan,
+    /// How many pairs of windows, one with the plan and one without. A gain is claimed where 7 of 8
+    /// pairs agree.
+    #[serde(default = "eight")]
+    #[schemars(range(min = limits::TRIAL_PAIRS_MIN, max = limits::TRIAL_PAIRS_MAX))]
+    pub windows: u16,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self {
+            window: ten_seconds(),
+            windows: eight(),
+        }
+    }
+}
+
+fn ten_seconds() -> Timespan {
+    Timespan::TEN_SECONDS
+}
+
+fn eight() -> u16 {
+    limits::TRIAL_PAIRS_MIN
+}
+
+/// What decides on which cpu a thread runs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum PlacementPolicy {
+    /// The proven best mapping for workers, threads and mode on the cpus of the pod.
+    #[default]
+    Tuna,
+    /// Thread after thread on cpu after cpu, in their order; to compare with.
+    RoundRobin,
+    /// The kernel alone; nothing is planned or written.
+    None,
+}
+
+/// Whether masks are written or only planned and compared.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum Enforcement {
+    /// Masks are written, verified and written again when they drift.
+    #[default]
+    Enforce,
+    /// Nothing is written: what would be done is reported. Masks that were written before are given
+    /// back once, when this takes effect.
+    Observe,
+}
+
+/// Where the main thread of a worker may run.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum MainThread {
+    /// On its one planned cpu, as every other thread.
+    #[default]
+    Pinned,
+    /// On any cpu planned for its worker: for servers whose main thread does more than compute.
+    WorkerSet,
+}
+
+/// A model that the built-in server loads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Model {
+    /// Its name in request paths (`/v2/models/NAME/infer`) and metrics.
+    #[schemars(length(max = limits::MODEL_NAME_CHARS_MAX), regex(pattern = MODEL_NAME_PATTERN))]
+    pub name: String,
+    /// Where its file is: `file:///path` (in the container), `file://./path` (beside the YAML file;
+    /// `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`. With
+    /// `#sha256=` and 64 hexadecimal digits behind it, only a file with that checksum is loaded.
+    pub uri: ModelUri,
+    /// Boosting iterations that predict: All, Best, or `{begin: 0, end: 100}` (`end` is exclusive).
+    /// Values, margins, contributions, interactions and leaves follow. Left out, the model answers
+    /// as the object that saved its file: up to the best iteration if a scikit-learn class of
+    /// XGBoost saved it after early stopping, else with all of them.
+    ///
+    /// All: every iteration of the file.
+    ///
+    /// Best: up to the best iteration, which XGBoost notes in the file on early stopping; a file
+    /// without one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "iterations::schema")]
+    pub iterations: Option<Iterations>,
+    /// The latency objective that batching works towards. Without one, nothing counts as late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Slo>,
+    /// The outputs that the model's metadata and configuration advertise; `[output]` if none is
+    /// listed. A request may ask by name for every output that the model has, advertised or not:
+    /// clients that ask for all that is advertised should not pay for what they do not need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::OUTPUTS_MAX), extend("x-kubernetes-list-type" = "set"))]
+    pub outputs: Vec<Output>,
+}
+
+/// An output of a model, by the name of its tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Output {
+    /// The value: a probability, a class, a prediction.
+    Output,
+    /// The margin: the sum over trees before the objective's transformation.
+    Margin,
+    /// SHAP contributions: features and one more for each row and group.
+    Contribs,
+    /// SHAP interactions: the square of that.
+    Interactions,
+    /// The leaf that each tree ends in.
+    Leaf,
+}
+
+/// What the schema says of a model's name.
+pub(crate) const MODEL_NAME_PATTERN: &str = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$";
+
+/// A latency objective: so many percent of the replies within so much time.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Slo {
+    /// From the arrival of a request to its reply; a whole number of us, ms or s, as in `25ms`.
+    pub latency: Timespan,
+    /// Percent of the requests that must keep it.
+    #[serde(default = "ninety_nine")]
+    #[schemars(range(min = limits::PERCENTILE_MIN, max = limits::PERCENTILE_MAX))]
+    pub percentile: f64,
+    /// As `latency`, of requests that ask for SHAP contributions, which cost many times as much as
+    /// values. Without it `latency` holds for them, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contribs: Option<Timespan>,
+    /// As `latency`, of requests that ask for interactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interactions: Option<Timespan>,
+}
+
+fn ninety_nine() -> f64 {
+    99.0
+}
+
+/// When waiting rows are released to a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Batching {
+    /// The release rule.
+    #[serde(default)]
+    pub policy: BatchingPolicy,
+    /// Most rows of one batch.
+    #[serde(default = "batch_rows_default")]
+    #[schemars(range(min = 1, max = limits::BATCH_ROWS_MAX))]
+    pub max_rows: u32,
+    /// How long the oldest row of a batch may wait for company; a whole number of us, ms or s, as
+    /// in `2ms`. Needed with policy Timeout, refused with any other. Shorter than every latency
+    /// objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_delay: Option<Timespan>,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self {
+            policy: BatchingPolicy::Auto,
+            max_rows: limits::BATCH_ROWS_DEFAULT,
+            max_delay: None,
+        }
+    }
+}
+
+fn batch_rows_default() -> u32 {
+    limits::BATCH_ROWS_DEFAULT
+}
+
+/// The release rule.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum BatchingPolicy {
+    /// The server's own choice. In this version as Eager.
+    #[default]
+    Auto,
+    /// As late as the latency objective allows.
+    Deferred,
+    /// When the oldest row has waited `maxDelay`, or the batch is full.
+    Timeout,
+    /// As soon as a worker is free.
+    Eager,
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Queue {
+    /// Most rows that wait in a pod; beyond it requests are refused at once (429,
+    /// RESOURCE_EXHAUSTED). Not below `batching.maxRows`.
+    #[serde(default = "queue_rows_default")]
+    #[schemars(range(min = 1, max = limits::QUEUE_ROWS_MAX))]
+    pub max_rows: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            max_rows: limits::QUEUE_ROWS_DEFAULT,
+        }
+    }
+}
+
+fn queue_rows_default() -> u32 {
+    limits::QUEUE_ROWS_DEFAULT
+}
+
+/// Number of pods by load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Autoscaling {
+    /// Fewest pods.
+    #[serde(default = "one_replica")]
+    #[schemars(range(min = 1, max = limits::REPLICAS_MAX))]
+    pub min_replicas: i32,
+    /// Most pods; not below `minReplicas`.
+    #[schemars(range(min = 1, max = limits::REPLICAS_MAX))]
+    pub max_replicas: i32,
+}
+
+fn one_replica() -> i32 {
+    1
+}

@@ -1,0 +1,82 @@
+//! Every bound of the API, with its reason. The schema, the rules and the reader take them from
+//! here.
+
+/// Most workers of one pod. The largest two-socket servers of 2026 have 768 cpus; a fork server
+/// with more than 256 processes in one container is a mistake in a YAML rather than a wish.
+pub const WORKERS_MAX: u16 = 256;
+
+/// Most threads of one worker, for the same reason.
+pub const THREADS_MAX: u16 = 256;
+
+/// Most threads of one pod, W x T. The placer is held to its figures (cpu, memory) with 2,000
+/// managed threads; beyond this the mapping would still be found, but not promised in time.
+pub const SLOTS_MAX: u32 = 2048;
+
+/// Most replicas; what the `scale` subresource may ask for.
+pub const REPLICAS_MAX: i32 = 10_000;
+
+/// Most models of one server: each has its own queue and its own shared memory.
+pub const MODELS_MAX: usize = 32;
+
+/// Most outputs that a model may list: so many there are.
+pub const OUTPUTS_MAX: usize = 5;
+
+/// Longest model name, in characters; it is part of a URL and a metric label.
+pub const MODEL_NAME_CHARS_MAX: usize = 63;
+
+/// Longest model URI, in characters: `PATH_MAX` less the scheme, halved to bound the cost of rules.
+pub const URI_CHARS_MAX: usize = 2048;
+
+/// Most pods of one node in its `NodePlacement`; the kubelet's own bound is 110, and providers that
+/// raise it stop at 500.
+pub const NODE_PODS_MAX: usize = 512;
+
+/// Longest name of an `InferenceDeployment`: it becomes a Service and so a DNS label.
+pub const NAME_CHARS_MAX: usize = 63;
+
+/// Most rows that one batch may hold.
+pub const BATCH_ROWS_MAX: u32 = 65_536;
+
+/// Rows per batch when nothing is said: trees gain little from larger batches.
+pub const BATCH_ROWS_DEFAULT: u32 = 1024;
+
+/// Most rows that may wait: 4 Mi rows of 64 features in float32 are 1 GiB of shared memory.
+pub const QUEUE_ROWS_MAX: u32 = 4_194_304;
+
+/// Rows that may wait when nothing is said.
+pub const QUEUE_ROWS_DEFAULT: u32 = 65_536;
+
+/// Longest duration of the API. A latency objective or a delay beyond ten minutes is a wrong unit.
+pub const TIMESPAN_MICROS_MAX: u64 = 600_000_000;
+
+/// Lowest percentile that an objective may name: below the median it says nothing about users.
+pub const PERCENTILE_MIN: f64 = 50.0;
+
+/// Highest percentile: needs 10,000 requests to be seen once.
+pub const PERCENTILE_MAX: f64 = 99.99;
+
+/// Largest file that is read as an `InferenceDeployment`: what etcd takes as one object.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Deepest nesting of a file. The deepest field of a pod template lies at depth 16.
+pub const FILE_DEPTH_MAX: usize = 64;
+
+/// Most violations that one reading reports; the rest are counted.
+pub const VIOLATIONS_MAX: usize = 20;
+
+/// Longest piece of a user's value that a message repeats, in characters.
+pub const QUOTED_CHARS_MAX: usize = 60;
+
+/// Fewest pairs of windows of a trial: of fewer, chance alone makes 7 of 8 agree too often.
+pub const TRIAL_PAIRS_MIN: u16 = 8;
+
+/// Most pairs of windows of a trial: with windows of 10 s, 21 minutes.
+pub const TRIAL_PAIRS_MAX: u16 = 64;
+
+/// Shortest window of a trial: the masks of a large pod take some milliseconds to write, caches
+/// longer to fill.
+pub const TRIAL_WINDOW_MICROS_MIN: u64 = 1_000_000;
+
+/// Longest text of a scheduler or kubelet that is repeated, in characters: a condition has room for
+/// it, the names around it and the remedy.
+pub const POD_MESSAGE_CHARS_MAX: usize = 400;

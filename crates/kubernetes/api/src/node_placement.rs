@@ -1,0 +1,317 @@
+//! The `NodePlacement`: what the agent of one node planned, verified and saw drift. One object per
+//! node, of the node's name, written by that node's agent alone.
+//!
+//! There is nothing to wish for, so there is no spec; and 20 pods must fit into 4 KiB, so an entry
+//! tells counts and hashes, and `albacore-agent dump` the rest.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+use kube::Resource;
+use kube::core::schema::StructuralSchemaRewriter;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::limits::NODE_PODS_MAX;
+
+/// What the agent of a node planned, verified and saw drift.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlacement {
+    /// `albacore.dev/v1alpha1`.
+    #[serde(default = "api_version")]
+    pub api_version: String,
+    /// `NodePlacement`.
+    #[serde(default = "kind")]
+    pub kind: String,
+    /// The name is that of the node.
+    pub metadata: ObjectMeta,
+    /// What was observed last; `None` before the agent's first report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<NodePlacementStatus>,
+}
+
+fn api_version() -> String {
+    "albacore.dev/v1alpha1".to_owned()
+}
+
+fn kind() -> String {
+    "NodePlacement".to_owned()
+}
+
+/// What the agent observed last.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlacementStatus {
+    /// Enforcing while masks are written and Degraded with the cause while they cannot be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// When the agent last read all masks of this node back, by the node's clock. Renewed every 30
+    /// to 40 s while it does: who finds no renewal for 60 s has to take what the report says of
+    /// pods for unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_verification_time: Option<Time>,
+    /// Hash of the cpus, cores and caches that plans are made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<String>,
+    /// Threads with a planned cpu, of all pods.
+    #[serde(default)]
+    pub planned: i32,
+    /// Threads read back on their planned cpu, of all pods.
+    #[serde(default)]
+    pub verified: i32,
+    /// Masks found other than planned, since the agent started.
+    #[serde(default)]
+    pub drifts: i64,
+    /// Time from a thread's birth to its verified mask, since the agent started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub births: Vec<BirthBucket>,
+    /// The pods of this node that opted in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = NODE_PODS_MAX))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["pod"]))]
+    pub pods: Vec<PodPlacement>,
+}
+
+/// How many threads were verified within a time of their birth: a histogram's bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BirthBucket {
+    /// Upper end, in milliseconds; absent for the last bucket, which has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<i32>,
+    /// Threads up to this end and above the one before.
+    pub threads: i64,
+}
+
+/// The placement of one pod.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodPlacement {
+    /// `namespace/name`; the beginning of it, `~` and the pod's uid where a report would be too
+    /// large otherwise.
+    pub pod: String,
+    /// Workers found.
+    pub workers: i32,
+    /// Workers with every thread read back on its planned cpu.
+    pub workers_verified: i32,
+    /// Threads with a planned cpu.
+    pub planned: i32,
+    /// Threads read back on their planned cpu.
+    pub verified: i32,
+    /// Threads of each worker that the pod's quota of cpu time lets run at once, where that is
+    /// fewer than asked: so many are placed, the others share their worker's cpus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_threads: Option<i32>,
+    /// The cpus that the pod may use, as in `0-7,16-23`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpuset: Option<String>,
+    /// Whether the pod shares its cpus.
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// Whether the pod's threads are only looked at; absent while their masks are written.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub observed: bool,
+    /// Hash of the plan in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// Since when this plan is verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// The last drift, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
+    /// Worker processes that replaced another one, since the agent first saw the pod.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub respawns: i64,
+    /// Why the pod, or a part of it, is not placed; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(count: &i64) -> bool {
+    *count == 0
+}
+
+/// What stands between the beginning of a pod's name and its uid; no name holds it.
+const UID_MARK: char = '~';
+
+impl PodPlacement {
+    /// The name of a pod in a report: `namespace/name`, or as much of it as fits into `bytes`
+    /// beside its uid. The API server gives uids, so nobody can choose names that look like another
+    /// pod's.
+    pub fn short_name(namespace: &str, name: &str, uid: &str, bytes: usize) -> String {
+        let whole = format!("{namespace}/{name}");
+        if whole.len() <= bytes {
+            return whole;
+        }
+        let room = bytes.saturating_sub(UID_MARK.len_utf8() + uid.len());
+        let fits = |&(at, c): &(usize, char)| at + c.len_utf8() <= room;
+        let begin: String = whole.char_indices().take_while(fits).map(|c| c.1).collect();
+        format!("{begin}{UID_MARK}{uid}")
+    }
+
+    /// Whether this is the entry of a pod.
+    pub fn is_of(&self, namespace: &str, name: &str, uid: &str) -> bool {
+        match self.pod.split_once(UID_MARK) {
+            Some((_, told)) => told == uid,
+            None => self.pod.split_once('/') == Some((namespace, name)),
+        }
+    }
+
+    /// Threads that are to be on one cpu each, of W x T asked.
+    pub fn slots(&self, workers: u16, threads: u16) -> i32 {
+        let each = i32::from(threads);
+        i32::from(workers)
+            * self
+                .quota_threads
+                .map_or(each, |quota| quota.clamp(0, each))
+    }
+}
+
+/// Masks found other than planned.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Drift {
+    /// How many, since the agent first saw the pod.
+    pub count: i64,
+    /// Of the last one.
+    pub cause: DriftCause,
+}
+
+/// Why masks that were as planned were found otherwise. The masks of new threads and of new plans
+/// are no drift.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum DriftCause {
+    /// The cpuset of the container changed.
+    CpusetChange,
+    /// A cpu of the node came or went.
+    Hotplug,
+    /// Another program, or the process itself, wrote the mask of a thread: the kernel does not tell
+    /// who.
+    // What agents of version 0.1 wrote.
+    #[serde(alias = "SelfPin")]
+    ForeignWrite,
+    /// None of the others explains it.
+    #[default]
+    Unknown,
+}
+
+impl DriftCause {
+    /// Every cause.
+    pub const ALL: [Self; 4] = [
+        Self::CpusetChange,
+        Self::Hotplug,
+        Self::ForeignWrite,
+        Self::Unknown,
+    ];
+
+    /// The cause as the API writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CpusetChange => "CpusetChange",
+            Self::Hotplug => "Hotplug",
+            Self::ForeignWrite => "ForeignWrite",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// Whether a pod shares its cpus.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum Isolation {
+    /// With everything on the node: the pins give order, not isolation.
+    #[default]
+    None,
+    /// With the other pods of the kubelet's shared pool.
+    SharedPool,
+    /// With nobody: the kubelet's static policy gave them to this pod alone.
+    Exclusive,
+}
+
+impl Resource for NodePlacement {
+    type DynamicType = ();
+    type Scope = k8s_openapi::ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "NodePlacement".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "albacore.dev".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1alpha1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "nodeplacements".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+const ABOUT: &str = "What the Albacore agent of a node planned, verified and saw drift. Named as \
+                     the node; written by its agent alone.";
+
+/// The CustomResourceDefinition as the derive would make it, had it a form without a spec.
+pub(crate) fn definition() -> Value {
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let generator = settings.with_transform(StructuralSchemaRewriter);
+    let mut status = generator
+        .into_generator()
+        .into_root_schema_for::<NodePlacementStatus>()
+        .to_value();
+    status.as_object_mut().map(|status| status.remove("title"));
+    let column = |name: &str, kind: &str, path: &str, text: &str| json!({"name": name, "type": kind, "jsonPath": path, "description": text});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "nodeplacements.albacore.dev"},
+        "spec": {
+            "group": "albacore.dev",
+            "scope": "Cluster",
+            "names": {
+                "kind": "NodePlacement", "plural": "nodeplacements", "singular": "nodeplacement",
+                "shortNames": ["npl"], "categories": ["albacore"],
+            },
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    column("Planned", "integer", ".status.planned", "Threads with a planned cpu."),
+                    column("Verified", "integer", ".status.verified",
+                        "Threads read back on their planned cpu."),
+                    column("Drifts", "integer", ".status.drifts",
+                        "Masks found other than planned, since the agent started."),
+                    column("Last-Verified", "date", ".status.lastVerificationTime",
+                        "Time since all masks were last read back; above 60 s nothing is known."),
+                    column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
+                ],
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "title": "NodePlacement", "description": ABOUT,
+                    "properties": {"status": status},
+                }},
+            }],
+        },
+    })
+}

@@ -1,0 +1,244 @@
+//! What `albacore run` makes of a file.
+use std::path::{Path, PathBuf};
+
+use albacore_api::{ModelSource, OneMachine, ReleaseRule, Server, read_for_one_machine};
+
+const HEAD: &str = "\
+apiVersion: albacore.dev/v1alpha1
+kind: InferenceDeployment
+metadata: {name: fraud}
+spec:
+  workers: 2
+  threads: 3
+";
+
+fn read(spec: &str) -> Result<OneMachine, String> {
+    read_for_one_machine(&format!("{HEAD}{spec}"), "fraud.yaml", Path::new("/srv"))
+        .map_err(|error| error.to_string())
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+#[test]
+fn the_examples_are_read() {
+    for name in ["fraud.yaml", "gunicorn.yaml"] {
+        let folder = repository().join("examples");
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        let machine = read_for_one_machine(&text, name, &folder).unwrap();
+        assert_eq!(machine.notices, Vec::<String>::new(), "{name}");
+        if let Server::BuiltIn(settings) = machine.server {
+            let source = &settings.models[0].source;
+            let is_there = matches!(source, ModelSource::File(path) if path.is_file());
+            assert!(is_there, "{source:?}");
+        }
+    }
+}
+
+#[test]
+fn models_batching_and_queue_are_settings_and_sizes_are_arguments() {
+    let checksum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let text = format!(
+        "  models:
+  - {{name: a, uri: 'file:///models/a.ubj#sha256={checksum}', slo: {{latency: 25ms}}}}
+  - {{name: b, uri: 'file://./b.txt'}}
+  - {{name: c, uri: 'file://../c.json'}}
+  - {{name: d, uri: 'https://host/d.ubj?v=2#sha256={checksum}'}}
+  batching: {{policy: Timeout, maxDelay: 2000us, maxRows: 64}}
+  queue: {{maxRows: 128}}
+"
+    );
+    let machine = read(&text).unwrap();
+    let Server::BuiltIn(settings) = machine.server else {
+        panic!("built in")
+    };
+    assert_eq!(
+        settings.release,
+        ReleaseRule::Timeout("2ms".parse().unwrap())
+    );
+    let arguments: Vec<_> = settings
+        .arguments()
+        .into_iter()
+        .map(|a| a.into_string().unwrap())
+        .collect();
+    assert_eq!(arguments.join(" "), "--workers 2 --threads 3");
+    assert_eq!(
+        (settings.batch_rows_max, settings.queue_rows_max),
+        (64, 128)
+    );
+    let file = |path: &str| ModelSource::File(path.into());
+    let models = settings.models.iter();
+    let models: Vec<_> = models
+        .map(|m| (m.source.clone(), m.sha256.as_deref()))
+        .collect();
+    assert_eq!(
+        models,
+        [
+            (file("/models/a.ubj"), Some(checksum)),
+            (file("/srv/b.txt"), None),
+            (file("/srv/../c.json"), None),
+            (
+                ModelSource::Url("https://host/d.ubj?v=2".to_owned()),
+                Some(checksum)
+            ),
+        ]
+    );
+}
+
+#[test]
+fn every_batching_policy_is_a_rule_of_the_server() {
+    for (policy, rule) in [
+        ("Auto", ReleaseRule::Auto),
+        ("Deferred", ReleaseRule::Deferred),
+        ("Eager", ReleaseRule::Eager),
+    ] {
+        let machine = read(&format!(
+            "  models: [{{name: a, uri: 'file:///a.ubj', slo: {{latency: 9ms}}}}]
+  batching: {{policy: {policy}}}\n"
+        ))
+        .unwrap();
+        let Server::BuiltIn(settings) = machine.server else {
+            panic!("built in")
+        };
+        assert_eq!(settings.release, rule);
+    }
+}
+
+#[test]
+fn a_server_of_ones_own_gets_its_command_and_thread_counts() {
+    let machine = read(
+        "  template:
+    spec:
+      containers:
+      - name: server
+        image: example.org/server:1
+        command: [gunicorn]
+        args: [--workers, $(ALBACORE_WORKERS), $$(KEPT), app:app]
+        workingDir: app
+        env:
+        - {name: OMP_NUM_THREADS, value: '7'}
+        - {name: BOTH, value: $(ALBACORE_THREADS)-$(OMP_NUM_THREADS)}
+      - {name: proxy, image: envoy}
+      nodeSelector: {disk: fast}
+",
+    )
+    .unwrap();
+    let Server::Own(own) = machine.server else {
+        panic!("own")
+    };
+    assert_eq!(
+        own.command,
+        ["gunicorn", "--workers", "2", "$(KEPT)", "app:app"]
+    );
+    assert_eq!(own.working_dir.as_deref(), Some(Path::new("/srv/app")));
+    let of = |name: &str| -> Vec<&str> {
+        own.environment
+            .iter()
+            .filter(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
+            .collect()
+    };
+    assert_eq!(of("OMP_NUM_THREADS"), ["7"]);
+    assert_eq!(of("BOTH"), ["3-7"]);
+    assert_eq!(of("MKL_NUM_THREADS"), ["3"]);
+    assert_eq!(
+        machine.notices,
+        [
+            "spec.template.spec.nodeSelector needs a cluster and is not used",
+            "spec.template.spec.containers[0].image needs a cluster and is not used",
+            "spec.template.spec.containers[1] (\"proxy\") is not started here",
+        ]
+    );
+}
+
+#[test]
+fn every_field_of_placement_reaches_the_policy() {
+    use albacore_plan::{Enforcement, MainThread, Placement};
+    let model = "  models: [{name: a, uri: 'file:///a'}]\n";
+    let policy = |spec: &str| read(&format!("{model}{spec}")).unwrap().policy;
+    let default = policy("");
+    assert_eq!((default.workers, default.threads), (2, 3));
+    assert_eq!(default.mode, albacore_mapping::Mode::Scatter);
+    assert_eq!(default.placement, Placement::Tuna);
+    assert_eq!(default.enforcement, Enforcement::Enforce);
+    assert_eq!(default.main_thread, MainThread::Pinned);
+    assert_eq!(
+        policy("  mode: Compact\n").mode,
+        albacore_mapping::Mode::Compact
+    );
+    let placement = |field: &str| policy(&format!("  placement: {{{field}}}\n"));
+    assert_eq!(
+        placement("policy: RoundRobin").placement,
+        Placement::RoundRobin
+    );
+    assert_eq!(placement("policy: None").placement, Placement::None);
+    assert_eq!(
+        placement("enforcement: Observe").enforcement,
+        Enforcement::Observe
+    );
+    assert_eq!(
+        placement("mainThread: WorkerSet").main_thread,
+        MainThread::WorkerSet
+    );
+}
+
+#[test]
+fn what_has_no_meaning_here_is_said() {
+    let machine = read(
+        "  replicas: 2
+  autoscaling: {maxReplicas: 4}
+  resources: {limits: {cpu: 4}}
+  models: [{name: a, uri: 'file:///a.ubj'}]
+",
+    )
+    .unwrap();
+    assert_eq!(machine.notices.len(), 3, "{:?}", machine.notices);
+    for (notice, field) in
+        machine
+            .notices
+            .iter()
+            .zip(["spec.replicas is 2", "spec.autoscaling", "spec.resources"])
+    {
+        assert!(notice.starts_with(field), "{notice}");
+    }
+}
+
+#[test]
+fn what_needs_a_cluster_is_refused_with_its_line() {
+    let model =
+        |uri: &str| format!("  models: [{{name: a, uri: '{uri}', slo: {{latency: 9ms}}}}]\n");
+    let own = |container: &str| format!("  template: {{spec: {{containers: [{container}]}}}}\n");
+    for (spec, said) in [
+        (
+            model("pvc://claim/a.ubj"),
+            "fraud.yaml:7: spec.models[0].uri is \"pvc://claim/a.ubj\"",
+        ),
+        (
+            model("configmap://a/b.ubj"),
+            "fraud.yaml:7: spec.models[0].uri is \"configmap://a/b.ubj\"",
+        ),
+        (
+            own("{name: server, image: x}"),
+            "fraud.yaml:7: spec.template.spec.containers[0].command is missing",
+        ),
+        (
+            own(
+                "{name: server, command: [x], env: [{name: A, valueFrom: {fieldRef: \
+                 {fieldPath: x}}}]}",
+            ),
+            "fraud.yaml:7: spec.template.spec.containers[0].env[0].valueFrom reads from the \
+             cluster",
+        ),
+        (
+            own("{name: server, command: [x], envFrom: [{secretRef: {name: s}}]}"),
+            "fraud.yaml:7: spec.template.spec.containers[0].envFrom reads a ConfigMap or Secret",
+        ),
+    ] {
+        let message = read(&spec).unwrap_err();
+        assert!(
+            message.contains(said),
+            "{spec}\n  says {message}\n  not  {said}"
+        );
+    }
+}

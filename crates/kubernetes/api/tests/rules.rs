@@ -1,0 +1,334 @@
+//! Each rule of the schema with an example that keeps it and one that breaks it. The examples are
+//! whole specs, so that an API server can be asked the same.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+use std::path::Path;
+
+use albacore_api::{inference_deployment_crd, read_deployment};
+use albacore_testbed::{ControlPlane, Options};
+use serde_json::{Value, json};
+
+/// What the API server says, an example that keeps the rule, one that breaks it, and the field that
+/// the reader then names.
+type Example = (&'static str, Value, Value, &'static str);
+
+/// The rule on changes.
+const STAYS: &str = "a deployment stays with the built-in server (models) or with a server of its \
+                     own: create another one and move the traffic";
+
+fn examples() -> Vec<Example> {
+    server_examples()
+        .into_iter()
+        .chain(batching_examples())
+        .collect()
+}
+
+fn model() -> Value {
+    json!({"name": "m", "uri": "file:///m", "slo": {"latency": "25ms"}})
+}
+
+/// A spec with one model and what is in `more`.
+fn models(more: Value) -> Value {
+    let mut spec = json!({ "models": [model()] });
+    for (name, value) in more.as_object().into_iter().flatten() {
+        spec[name] = value.clone();
+    }
+    spec
+}
+
+fn server_examples() -> Vec<Example> {
+    let template = |server: Value| json!({"spec": {"containers": [server]}});
+    let own = || json!({"template": template(json!({"name": "server", "command": ["x"]}))});
+    let mut own_with_batching = own();
+    own_with_batching["batching"] = json!({"maxRows": 7});
+    let mut own_with_scaling = own();
+    own_with_scaling["autoscaling"] = json!({"maxReplicas": 2});
+    let mut own_with_trial = own();
+    own_with_trial["placement"] = json!({"trial": {}});
+    vec![
+        (
+            "workers x threads is at most 2048",
+            models(json!({"workers": 32, "threads": 64})),
+            models(json!({"workers": 33, "threads": 64})),
+            "spec.threads",
+        ),
+        (
+            "needs models, or a template with a container named \"server\"",
+            own(),
+            json!({"template": template(json!({"name": "sever", "command": ["x"]}))}),
+            "spec.models",
+        ),
+        (
+            "models are served by the built-in server: remove models, or command and args of the \
+             container \"server\"",
+            models(json!({"template": template(json!({"name": "server", "env": []}))})),
+            models(json!({"template": template(json!({"name": "server", "args": ["x"]}))})),
+            "spec.template.spec.containers[0].args",
+        ),
+        (
+            "batching and queue are of the built-in server: remove them, or serve models",
+            own(),
+            own_with_batching,
+            "spec.batching",
+        ),
+        (
+            "autoscaling goes by what the built-in server measures: serve models, or remove it and \
+             let an HPA write the scale subresource",
+            models(json!({"autoscaling": {"maxReplicas": 2}})),
+            own_with_scaling,
+            "spec.autoscaling",
+        ),
+        (
+            "placement.trial goes by what the built-in server measures: serve models, or remove it",
+            models(json!({"placement": {"trial": {}}})),
+            own_with_trial,
+            "spec.placement.trial",
+        ),
+        (
+            "window is at least 1s",
+            models(json!({"placement": {"trial": {"window": "1s"}}})),
+            models(json!({"placement": {"trial": {"window": "999ms"}}})),
+            "spec.placement.trial.window",
+        ),
+    ]
+}
+
+fn batching_examples() -> Vec<Example> {
+    vec![
+        (
+            "maxDelay goes with policy Timeout: needed there, refused with any other",
+            models(json!({"batching": {"policy": "Timeout", "maxDelay": "2ms"}})),
+            models(json!({"batching": {"maxDelay": "2ms"}})),
+            "spec.batching.maxDelay",
+        ),
+        (
+            "batching.maxDelay must be shorter than the slo.latency of every model",
+            models(json!({"batching": {"policy": "Timeout", "maxDelay": "24999us"}})),
+            models(json!({"batching": {"policy": "Timeout", "maxDelay": "25000us"}})),
+            "spec.batching.maxDelay",
+        ),
+        (
+            "batching.policy Deferred needs slo.latency for every model",
+            models(json!({"batching": {"policy": "Deferred"}})),
+            json!({"models": [model(), {"name": "n", "uri": "file:///n"}],
+                "batching": {"policy": "Deferred"}}),
+            "spec.models[1].slo",
+        ),
+        (
+            "queue.maxRows must hold one batch: at least batching.maxRows",
+            models(json!({"queue": {"maxRows": 1024}})),
+            models(json!({"queue": {"maxRows": 1023}})),
+            "spec.queue.maxRows",
+        ),
+        (
+            "minReplicas must not be above maxReplicas",
+            models(json!({"autoscaling": {"minReplicas": 2, "maxReplicas": 2}})),
+            models(json!({"autoscaling": {"minReplicas": 3, "maxReplicas": 2}})),
+            "spec.autoscaling.minReplicas",
+        ),
+        (
+            "must be at most 600s",
+            json!({"models": [{"name": "m", "uri": "file:///m", "slo": {"latency": "600s"}}]}),
+            json!({"models": [{"name": "m", "uri": "file:///m", "slo": {"latency": "601s"}}]}),
+            "spec.models[0].slo.latency",
+        ),
+    ]
+}
+
+fn object(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": name}, "spec": spec})
+}
+
+fn read(name: &str, spec: &Value) -> Result<(), String> {
+    let read = read_deployment(&object(name, spec).to_string(), "f.yaml");
+    read.map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_rule_has_an_example_that_keeps_it_and_one_that_breaks_it() {
+    for (rule, keeps, breaks, field) in examples() {
+        assert_eq!(read("m", &keeps), Ok(()), "{rule}");
+        let message = read("m", &breaks).unwrap_err();
+        assert!(
+            message.starts_with(&format!("f.yaml:1: {field} ")),
+            "{rule}: {message}"
+        );
+    }
+    let spec = &examples()[0].1;
+    for name in ["fraud", "a", &"a".repeat(63), "a-1"] {
+        assert_eq!(read(name, spec), Ok(()), "{name}");
+    }
+    for name in ["Fraud", "1a", "a-", "a.b", "a_b", &"a".repeat(64), ""] {
+        let message = read(name, spec).unwrap_err();
+        assert!(
+            message.starts_with("f.yaml:1: metadata.name "),
+            "{name}: {message}"
+        );
+    }
+}
+
+#[test]
+fn every_rule_of_the_schema_has_its_example() {
+    fn messages(schema: &Value, found: &mut Vec<String>) {
+        for rule in schema["x-kubernetes-validations"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            found.push(rule["message"].as_str().unwrap().to_owned());
+        }
+        for (_, below) in schema["properties"].as_object().into_iter().flatten() {
+            messages(below, found);
+        }
+        if schema["items"].is_object() {
+            messages(&schema["items"], found);
+        }
+    }
+    let crd = inference_deployment_crd();
+    let mut found = Vec::new();
+    messages(
+        &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+        &mut found,
+    );
+    assert!(found.len() >= 12, "{found:?}");
+    let has_example = |message: &String| {
+        // The rule on the name is exercised with names, the one on changes by changing.
+        message.starts_with("metadata.name")
+            || message == STAYS
+            || examples().iter().any(|e| e.0 == message)
+    };
+    let without: Vec<_> = found
+        .iter()
+        .filter(|message| !has_example(message))
+        .collect();
+    assert!(without.is_empty(), "{without:?}");
+}
+
+/// Creates `object` without storing it; what the API server has against it.
+fn ask(plane: &ControlPlane, object: &Value) -> Result<(), String> {
+    tell(plane, &["create", "--dry-run=server"], object)
+}
+
+/// `kubectl` with `arguments` and `object` as its file; what the API server has against it.
+fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
+    let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+    std::fs::write(file.path(), object.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let arguments = [arguments, &["--validate=strict", "-f", path]].concat();
+    let output = plane.kubectl(&arguments).unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn an_api_server_judges_as_the_reader_does() {
+    let mut plane = ControlPlane::start(&Options::default()).unwrap();
+    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crds");
+    plane.serve_crds(&crds).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = plane.kubectl(arguments).unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    for file in ["fraud.yaml", "gunicorn.yaml"] {
+        let path = format!("{}/../../../examples/{file}", env!("CARGO_MANIFEST_DIR"));
+        run(&[
+            "create",
+            "--dry-run=server",
+            "--validate=strict",
+            "-f",
+            &path,
+        ]);
+    }
+    for (rule, keeps, breaks, _) in examples() {
+        assert_eq!(ask(&plane, &object("m", &keeps)), Ok(()), "{rule}");
+        let message = ask(&plane, &object("m", &breaks)).unwrap_err();
+        assert!(message.contains(rule), "{rule}: {message}");
+    }
+    let spec = &examples()[0].1;
+    for name in ["1a", "a.b", &"a".repeat(64)] {
+        let message = ask(&plane, &object(name, spec)).unwrap_err();
+        assert!(
+            message.contains("becomes the name of a Service"),
+            "{name}: {message}"
+        );
+    }
+    change_the_kind_of_server(&plane);
+    iterations_have_two_forms(&plane);
+    let mut unknown = object("m", spec);
+    unknown["spec"]["batchng"] = json!({});
+    let message = ask(&plane, &unknown).unwrap_err();
+    assert!(message.contains("spec.batchng"), "{message}");
+}
+
+/// A name or two numbers, and every change between them; no type of the schema can say so.
+fn iterations_have_two_forms(plane: &ControlPlane) {
+    let with = |iterations: &Value| {
+        let mut model = model();
+        model["iterations"] = iterations.clone();
+        object("iterations", &json!({ "models": [model] }))
+    };
+    let range = json!({"begin": 0, "end": 100});
+    for good in [
+        json!("All"),
+        range.clone(),
+        json!("Best"),
+        range,
+        json!("All"),
+    ] {
+        let applied = tell(plane, &["apply", "--server-side"], &with(&good));
+        assert_eq!(applied, Ok(()), "{good}");
+        let path = "jsonpath={.spec.models[0].iterations}";
+        let stored = plane.kubectl(&["get", "infd", "iterations", "-o", path]);
+        let stored = String::from_utf8(stored.unwrap().stdout).unwrap();
+        let stored = serde_json::from_str(&stored).unwrap_or(json!(stored));
+        assert_eq!(stored, good);
+    }
+    for wrong in [
+        json!("best"),
+        json!(""),
+        json!(7),
+        json!(true),
+        json!([]),
+        json!(["All"]),
+        json!({}),
+        json!({"begin": 0}),
+        json!({"end": 3}),
+        json!({"begin": 0, "end": 3, "step": 1}),
+        json!({"begin": 0, "stop": 3}),
+        json!({"begin": "0", "end": 3}),
+        json!({"begin": -1, "end": 3}),
+        json!({"begin": 0, "end": 0}),
+        json!({"begin": 0.5, "end": 3}),
+    ] {
+        let answer = ask(plane, &with(&wrong));
+        assert!(answer.is_err(), "{wrong} is taken");
+        let message = answer.unwrap_err();
+        assert!(
+            message.contains("spec.models[0].iterations"),
+            "{wrong}: {message}"
+        );
+        assert!(
+            read_deployment(&with(&wrong).to_string(), "f.yaml").is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+fn change_the_kind_of_server(plane: &ControlPlane) {
+    let own = json!({"template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}});
+    let two = json!({"models": [model(), {"name": "n", "uri": "file:///n"}]});
+    let put = |name: &str, spec: &Value| tell(plane, &["replace"], &object(name, spec));
+    for (name, first, other) in [("models", &two, &own), ("own", &own, &two)] {
+        tell(plane, &["create"], &object(name, first)).unwrap();
+        let message = put(name, other).unwrap_err();
+        assert!(message.contains(STAYS), "{name}: {message}");
+    }
+    assert_eq!(put("models", &models(json!({}))), Ok(()));
+}

@@ -1,0 +1,375 @@
+//! One of several copies leads: the holder of a Lease.
+//!
+//! Written here rather than taken from `kube-lease-manager` 0.13, which judges expiry by the wall
+//! clocks of two machines and takes a lease without naming the version that it saw, so that two
+//! contenders can both believe to have it. Here, as in client-go:
+//! - every write names the version it is based on, so of two contenders one gets a conflict;
+//! - a lease is free when it did not change for its whole duration on the contender's own monotonic
+//!   clock;
+//! - the holder counts from before it sent a renewal, and stops writing after two thirds of the
+//!   duration ([`crate::Writes::WhileLeading`]), while others wait for all of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1 as coordination;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube_client::Api;
+use kube_client::api::PostParams;
+use tokio::sync::{Notify, watch};
+
+use crate::jitter::spread;
+use crate::limits::{LEASE_POLL, LEASE_RENEWALS, LEASE_TIME};
+use crate::{Cluster, ClusterError, ErrorClass};
+
+/// Which lease, and who wants it.
+#[derive(Clone, Debug)]
+pub struct LeaseOptions {
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// The name of the Lease.
+    pub name: String,
+    /// Who we are: unique among all processes, see [`crate::unique`].
+    pub identity: String,
+    /// How long the lease is good for without being renewed; whole seconds.
+    pub time: Duration,
+}
+
+impl LeaseOptions {
+    /// A lease of the usual duration.
+    pub fn new(namespace: &str, name: &str, identity: String) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            identity,
+            time: LEASE_TIME,
+        }
+    }
+}
+
+/// Our part in an election. While it lives, we are a candidate or the leader; a lease that was lost
+/// is contended for again.
+#[derive(Debug)]
+pub struct Lease {
+    is_held: watch::Receiver<bool>,
+    stop: Arc<Notify>,
+}
+
+impl Lease {
+    /// Becomes a candidate.
+    pub fn start(cluster: &Cluster, options: LeaseOptions) -> Self {
+        let (sender, is_held) = watch::channel(false);
+        let stop = Arc::new(Notify::new());
+        let candidate = Candidate {
+            api: Api::namespaced(cluster.client.clone(), &options.namespace),
+            cluster: cluster.clone(),
+            options,
+            seen: None,
+            is_held: sender,
+            permitted_until: None,
+        };
+        tokio::spawn(candidate.run(stop.clone()));
+        Self { is_held, stop }
+    }
+
+    /// Whether we lead.
+    pub fn is_held(&self) -> bool {
+        *self.is_held.borrow()
+    }
+
+    /// Returns when we lead.
+    pub async fn held(&self) {
+        if self.is_held.clone().wait_for(|held| *held).await.is_err() {
+            // Nobody contends any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns when we do not lead.
+    pub async fn lost(&self) {
+        // An error means that nobody renews any more, which is the same.
+        let _ = self.is_held.clone().wait_for(|held| !*held).await;
+    }
+
+    /// Steps down: from now on writes are refused, and somebody else may lead at once.
+    pub async fn release(&self) {
+        self.stop.notify_one();
+        // The sender is dropped when nothing is left to give back; by a candidate that panicked,
+        // too.
+        let mut is_held = self.is_held.clone();
+        while is_held.changed().await.is_ok() {}
+    }
+}
+
+/// What a contender sees of a lease: it changes with every renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    holder: String,
+    renewed: Option<MicroTime>,
+    transitions: i32,
+}
+
+/// The lease as it was last seen.
+#[derive(Clone, Debug)]
+struct Seen {
+    lease: coordination::Lease,
+    record: Record,
+    /// When this record was first seen.
+    since: Instant,
+}
+
+impl Seen {
+    /// The lease, seen at `now`; `before` is what was seen before.
+    fn new(lease: coordination::Lease, before: Option<&Self>, now: Instant) -> Self {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let record = Record {
+            holder: spec.holder_identity.unwrap_or_default(),
+            renewed: spec.renew_time,
+            transitions: spec.lease_transitions.unwrap_or_default(),
+        };
+        let since = match before {
+            Some(before) if before.record == record => before.since,
+            _ => now,
+        };
+        Self {
+            lease,
+            record,
+            since,
+        }
+    }
+
+    /// When somebody else may take it.
+    fn free_at(&self) -> Instant {
+        let spec = self.lease.spec.as_ref();
+        let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+        let seconds = u64::try_from(seconds.unwrap_or_default()).unwrap_or_default();
+        match self.record.holder.is_empty() {
+            true => self.since,
+            false => self.since + Duration::from_secs(seconds),
+        }
+    }
+}
+
+struct Candidate {
+    api: Api<coordination::Lease>,
+    cluster: Cluster,
+    options: LeaseOptions,
+    seen: Option<Seen>,
+    is_held: watch::Sender<bool>,
+    permitted_until: Option<Instant>,
+}
+
+impl Candidate {
+    async fn run(mut self, stop: Arc<Notify>) {
+        // bound: until the program releases the lease; LEASE_POLL or a part of the lease's time
+        // between two turns.
+        loop {
+            let wait = tokio::select! {
+                wait = self.turn() => wait,
+                () = stop.notified() => break,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = stop.notified() => break,
+            }
+        }
+        let was_held = *self.is_held.borrow();
+        self.step_down();
+        if was_held && let Err(error) = self.give_back().await {
+            tracing::warn!(
+                error = error.text(),
+                "the lease could not be given back; it expires"
+            );
+        }
+    }
+
+    /// One look or renewal; returns how long to wait for the next.
+    async fn turn(&mut self) -> Duration {
+        let is_leading = *self.is_held.borrow();
+        // A renewal that hangs must not eat the time in which another could succeed.
+        let time = self.options.time / 3;
+        let result = match tokio::time::timeout(time, self.act(is_leading)).await {
+            Ok(result) => result,
+            Err(_) => Err(ClusterError::TimedOut {
+                action: format!("renew the lease {}", self.options.name),
+                seconds: time.as_secs(),
+            }),
+        };
+        if let Err(error) = &result {
+            let lease = &self.options.name;
+            tracing::warn!(
+                lease,
+                error = error.text(),
+                "the lease could not be renewed or looked at"
+            );
+        }
+        let now = Instant::now();
+        if is_leading && self.permitted_until.is_none_or(|until| until <= now) {
+            tracing::warn!(lease = self.options.name, "the lease is lost");
+            self.step_down();
+        }
+        match (*self.is_held.borrow(), &self.seen) {
+            // Soon again after a failure, as long as there is time.
+            (true, _) if result.is_err() => spread(self.options.time / LEASE_RENEWALS / 4),
+            // A conflict: who was that?
+            (true, None) => spread(LEASE_POLL / 8),
+            (true, _) => self.options.time / LEASE_RENEWALS,
+            (false, Some(seen)) => {
+                let poll = LEASE_POLL.min(self.options.time / LEASE_RENEWALS);
+                let free_in = seen.free_at().saturating_duration_since(now);
+                let soon = Duration::from_millis(20);
+                spread(free_in.clamp(soon, poll))
+            }
+            (false, None) => spread(LEASE_POLL),
+        }
+    }
+
+    async fn act(&mut self, is_leading: bool) -> Result<(), ClusterError> {
+        if self.seen.is_none() || !is_leading {
+            self.look().await?;
+        }
+        let now = Instant::now();
+        match &self.seen {
+            None => self.create().await,
+            Some(seen) if seen.record.holder == self.options.identity || seen.free_at() <= now => {
+                self.take().await
+            }
+            Some(_) => {
+                self.permitted_until = None;
+                Ok(())
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), ClusterError> {
+        let found = self.api.get_opt(&self.options.name).await;
+        let found = found.map_err(|error| self.explain("get", error))?;
+        let now = Instant::now();
+        self.seen = match (found, self.seen.take()) {
+            (Some(lease), before) => Some(Seen::new(lease, before.as_ref(), now)),
+            // Deleted under its holder, who may write until it notices: the time runs on as if it
+            // was still there.
+            (None, Some(before)) if now < before.free_at() => Some(before),
+            (None, _) => None,
+        };
+        Ok(())
+    }
+
+    async fn create(&mut self) -> Result<(), ClusterError> {
+        let metadata = ObjectMeta {
+            name: Some(self.options.name.clone()),
+            ..ObjectMeta::default()
+        };
+        let spec = Some(self.spec(0, None));
+        let lease = coordination::Lease { metadata, spec };
+        let sent = Instant::now();
+        let created = self.api.create(&PostParams::default(), &lease).await;
+        self.settle(sent, created)
+    }
+
+    /// Renews our lease or takes a free one.
+    async fn take(&mut self) -> Result<(), ClusterError> {
+        let Some(seen) = &self.seen else {
+            return Ok(());
+        };
+        let is_ours = seen.record.holder == self.options.identity;
+        let mut lease = seen.lease.clone();
+        let acquired = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.acquire_time.clone());
+        let next = seen.record.transitions.saturating_add(i32::from(!is_ours));
+        lease.spec = Some(self.spec(next, acquired.filter(|_| is_ours)));
+        let sent = Instant::now();
+        let params = PostParams::default();
+        let replaced = self.api.replace(&self.options.name, &params, &lease).await;
+        self.settle(sent, replaced)
+    }
+
+    /// What the answer to a write that was sent at `sent` means. After a conflict we look again.
+    fn settle(
+        &mut self,
+        sent: Instant,
+        answer: Result<coordination::Lease, kube_client::Error>,
+    ) -> Result<(), ClusterError> {
+        match answer {
+            Ok(lease) => {
+                self.seen = Some(Seen::new(lease, self.seen.as_ref(), sent));
+                let until = sent + self.options.time * 2 / 3;
+                self.permitted_until = Some(until);
+                self.cluster.keeper.permit().extend(until);
+                self.lead();
+                Ok(())
+            }
+            Err(error) => {
+                let error = self.explain("renew", error);
+                match error.class() {
+                    // Somebody was faster, or it was deleted: the next turn looks.
+                    ErrorClass::Conflict | ErrorClass::NotFound => {
+                        self.seen = None;
+                        Ok(())
+                    }
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+
+    fn lead(&self) {
+        let is_new = self
+            .is_held
+            .send_if_modified(|held| !std::mem::replace(held, true));
+        if is_new {
+            let (lease, identity) = (&self.options.name, &self.options.identity);
+            tracing::info!(lease, identity, "leading");
+            self.cluster.keeper.metrics().counts().is_leading.set(1);
+        }
+    }
+
+    fn step_down(&mut self) {
+        self.permitted_until = None;
+        self.cluster.keeper.permit().revoke();
+        self.cluster.keeper.metrics().counts().is_leading.set(0);
+        self.is_held.send_replace(false);
+    }
+
+    async fn give_back(&self) -> Result<(), ClusterError> {
+        let Some(seen) = &self.seen else {
+            return Ok(());
+        };
+        let mut lease = seen.lease.clone();
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = None;
+        spec.lease_duration_seconds = Some(1);
+        spec.renew_time = Some(MicroTime(Timestamp::now()));
+        let params = PostParams::default();
+        let replaced = self.api.replace(&self.options.name, &params, &lease);
+        match tokio::time::timeout(self.options.time / 3, replaced).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.explain("release", error)),
+            Err(_) => Err(ClusterError::TimedOut {
+                action: format!("release the lease {}", self.options.name),
+                seconds: (self.options.time / 3).as_secs(),
+            }),
+        }
+    }
+
+    fn spec(&self, transitions: i32, acquired: Option<MicroTime>) -> coordination::LeaseSpec {
+        let now = MicroTime(Timestamp::now());
+        let seconds = self.options.time.as_secs().max(1);
+        coordination::LeaseSpec {
+            holder_identity: Some(self.options.identity.clone()),
+            lease_duration_seconds: Some(i32::try_from(seconds).unwrap_or(i32::MAX)),
+            acquire_time: Some(acquired.unwrap_or_else(|| now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(transitions),
+            ..coordination::LeaseSpec::default()
+        }
+    }
+
+    fn explain(&self, verb: &str, error: kube_client::Error) -> ClusterError {
+        let action = format!("{verb} the lease {}", self.options.name);
+        self.cluster.explain(&action, error)
+    }
+}

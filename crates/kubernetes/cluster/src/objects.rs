@@ -1,0 +1,306 @@
+//! Reading and writing single objects.
+//!
+//! Writes are server-side applies of exactly our fields, with one field manager and strict
+//! validation: a field that the kind does not have is refused, never dropped.
+
+use std::time::Duration;
+
+use kube_client::Api;
+use kube_client::api::{
+    DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy,
+};
+use kube_client::core::{ApiResource, DynamicObject};
+use serde_json::{Value, json};
+
+use crate::gatekeeper::Stopped;
+use crate::limits::{PAGE_OBJECTS, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT};
+use crate::{Cluster, ClusterError, Key};
+
+/// Which part of an object is applied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Object,
+    Status,
+}
+
+impl Cluster {
+    fn api(&self, kind: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+        match namespace {
+            "" => Api::all_with(self.client.clone(), kind),
+            namespace => Api::namespaced_with(self.client.clone(), namespace, kind),
+        }
+    }
+
+    /// The object as the API server has it now; `None` if it is not there.
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub async fn get(
+        &self,
+        kind: &ApiResource,
+        key: &Key,
+    ) -> Result<Option<DynamicObject>, ClusterError> {
+        let found = self.api(kind, &key.namespace).get_opt(&key.name).await;
+        found.map_err(|error| self.explain(&action("get", kind, key), error))
+    }
+
+    /// All objects of a kind, in `namespace` or in all of them, with these labels (a selector;
+    /// empty: all). In pages.
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub async fn list(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        labels: &str,
+    ) -> Result<Vec<DynamicObject>, ClusterError> {
+        let api = self.api(kind, namespace.unwrap_or_default());
+        let mut page = ListParams::default().labels(labels).limit(PAGE_OBJECTS);
+        let mut all = Vec::new();
+        // bound: a page each turn; the API server ends the list.
+        loop {
+            let list = api.list(&page).await;
+            let list =
+                list.map_err(|error| self.explain(&format!("list {}", kind.plural), error))?;
+            all.extend(list.items);
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// At most `most` objects of a kind in `namespace` with these fields (a selector, e.g.
+    /// `regarding.uid=a`).
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub async fn list_some(
+        &self,
+        kind: &ApiResource,
+        namespace: &str,
+        fields: &str,
+        most: u32,
+    ) -> Result<Vec<DynamicObject>, ClusterError> {
+        let page = ListParams::default().fields(fields).limit(most);
+        let list = self.api(kind, namespace).list(&page).await;
+        let list = list.map_err(|error| self.explain(&format!("list {}", kind.plural), error))?;
+        Ok(list.items)
+    }
+
+    /// Makes our fields of an object so: creates it, or changes what differs. Fields of others stay
+    /// as they are; fields that we applied before and that are not in `object` any more are
+    /// removed. With `metadata.uid` in `object`, only that very object is changed (else: Conflict),
+    /// and none is created.
+    ///
+    /// # Errors
+    /// The API server refuses it, or does not answer; see [`ClusterError::class`].
+    pub async fn apply(
+        &self,
+        kind: &ApiResource,
+        object: &Value,
+    ) -> Result<DynamicObject, ClusterError> {
+        self.apply_part(kind, object, Part::Object).await
+    }
+
+    /// The same for the object's status.
+    ///
+    /// # Errors
+    /// As [`Cluster::apply`]; NotFound if the object is gone.
+    pub async fn apply_status(
+        &self,
+        kind: &ApiResource,
+        object: &Value,
+    ) -> Result<DynamicObject, ClusterError> {
+        self.apply_part(kind, object, Part::Status).await
+    }
+
+    async fn apply_part(
+        &self,
+        kind: &ApiResource,
+        object: &Value,
+        part: Part,
+    ) -> Result<DynamicObject, ClusterError> {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let key = Key::new(text("namespace"), text("name"));
+        let action = match part {
+            Part::Object => action("apply", kind, &key),
+            Part::Status => action("apply status of", kind, &key),
+        };
+        if key.name.is_empty() {
+            let what = "an object without metadata.name cannot be applied".to_owned();
+            return Err(ClusterError::Unsendable { action, what });
+        }
+        let api = self.api(kind, &key.namespace);
+        let params = PatchParams::apply(self.manager).force().validation_strict();
+        let applied = match part {
+            Part::Object => api.patch(&key.name, &params, &Patch::Apply(object)).await,
+            Part::Status => {
+                let patch = Patch::Apply(object);
+                api.patch_status(&key.name, &params, &patch).await
+            }
+        };
+        applied.map_err(|error| self.explain(&action, error))
+    }
+
+    /// Sets one annotation of an object that exists; nothing else of it is changed.
+    ///
+    /// # Errors
+    /// NotFound if it does not exist; or the API server refuses or does not answer.
+    pub async fn annotate(
+        &self,
+        kind: &ApiResource,
+        key: &Key,
+        name: &str,
+        value: &str,
+    ) -> Result<DynamicObject, ClusterError> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
+        let api = self.api(kind, &key.namespace);
+        let patched = api.patch(&key.name, &self.merging(), &patch).await;
+        patched.map_err(|error| self.explain(&action("annotate", kind, key), error))
+    }
+
+    /// Sets the fields of `status` in the status of an object that exists; nothing else of it is
+    /// changed.
+    ///
+    /// # Errors
+    /// NotFound if it does not exist; or the API server refuses or does not answer.
+    pub async fn merge_status(
+        &self,
+        kind: &ApiResource,
+        key: &Key,
+        status: &Value,
+    ) -> Result<(), ClusterError> {
+        let patch = Patch::Merge(json!({ "status": status }));
+        let api = self.api(kind, &key.namespace);
+        let patched = api.patch_status(&key.name, &self.merging(), &patch).await;
+        patched
+            .map(drop)
+            .map_err(|error| self.explain(&action("merge status of", kind, key), error))
+    }
+
+    fn merging(&self) -> PatchParams {
+        PatchParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PatchParams::default()
+        }
+    }
+
+    /// Deletes the object with this uid; what belongs to it follows in the background. `false` if
+    /// it was gone already.
+    ///
+    /// # Errors
+    /// Conflict if another object has the name by now; or the API server refuses or does not
+    /// answer.
+    pub async fn delete(
+        &self,
+        kind: &ApiResource,
+        key: &Key,
+        uid: &str,
+    ) -> Result<bool, ClusterError> {
+        let preconditions = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        };
+        let params = DeleteParams {
+            preconditions: Some(preconditions),
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        match self
+            .api(kind, &key.namespace)
+            .delete(&key.name, &params)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(kube_client::Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(self.explain(&action("delete", kind, key), error)),
+        }
+    }
+
+    /// How the API server names `kind` of `api_version` (e.g. `monitoring.coreos.com/v1`); `None`
+    /// if it does not serve it.
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub async fn serves(
+        &self,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<Option<ApiResource>, ClusterError> {
+        let listed = match api_version.split_once('/') {
+            Some(_) => self.client.list_api_group_resources(api_version).await,
+            None => self.client.list_core_api_resources(api_version).await,
+        };
+        let list = match listed {
+            Ok(list) => list,
+            Err(kube_client::Error::Api(status)) if status.code == 404 => return Ok(None),
+            Err(error) => {
+                return Err(self.explain(&format!("look for {api_version} {kind}"), error));
+            }
+        };
+        let found = list
+            .resources
+            .into_iter()
+            .find(|resource| resource.kind == kind && !resource.name.contains('/'));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Ok(found.map(|resource| ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: api_version.to_owned(),
+            kind: resource.kind,
+            plural: resource.name,
+        }))
+    }
+
+    /// What an error of the client means.
+    pub(crate) fn explain(&self, action: &str, error: kube_client::Error) -> ClusterError {
+        explain(action, error, self.keeper.pause_left())
+    }
+}
+
+fn action(verb: &str, kind: &ApiResource, key: &Key) -> String {
+    format!("{verb} {} {key}", kind.plural)
+}
+
+fn explain(action: &str, error: kube_client::Error, pause: Duration) -> ClusterError {
+    let action = action.to_owned();
+    match error {
+        kube_client::Error::Api(status) => {
+            let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+            let retry_after = Duration::from_secs(seconds.into());
+            let retry_after = retry_after.max(pause).max(RETRY_AFTER_DEFAULT);
+            ClusterError::Refused {
+                action,
+                status,
+                retry_after,
+            }
+        }
+        kube_client::Error::Service(source) => match source.downcast_ref() {
+            Some(Stopped::NotLeading) => ClusterError::NotLeading { action },
+            Some(Stopped::TimedOut | Stopped::OverBudget) => ClusterError::TimedOut {
+                action,
+                seconds: REQUEST_TIME_MAX.as_secs(),
+            },
+            Some(Stopped::CutOff) | None => ClusterError::NoAnswer {
+                action,
+                source: Box::new(kube_client::Error::Service(source)),
+            },
+        },
+        kube_client::Error::SerdeError(_) | kube_client::Error::FromUtf8(_) => {
+            ClusterError::Unreadable {
+                action,
+                source: Box::new(error),
+            }
+        }
+        kube_client::Error::BuildRequest(error) => ClusterError::Unsendable {
+            action,
+            what: error.to_string(),
+        },
+        other => ClusterError::NoAnswer {
+            action,
+            source: Box::new(other),
+        },
+    }
+}

@@ -1,0 +1,272 @@
+//! Keys to work on: each once at a time, the latest wish wins, failures wait as their class says.
+//!
+//! A key that is added while it waits is worked on once; one that is added while it is worked on is
+//! worked on again after. So the queue is never longer than there are objects, and no wish is lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::jitter::{backoff, spread};
+use crate::limits::{
+    DRAIN_TIME_MAX, FORBIDDEN_PAUSE_MAX, FORBIDDEN_PAUSE_MIN, KIND_UNKNOWN_PAUSE_MAX,
+    KIND_UNKNOWN_TRIES, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+};
+use crate::metrics::{Metrics, Named};
+use crate::{ErrorClass, Shutdown};
+
+/// What came of working on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to do before something changes.
+    Done,
+    /// It has to be looked at again after this time.
+    After(Duration),
+    /// It failed; when it is tried again is decided by the class.
+    Failed(ErrorClass),
+}
+
+impl Outcome {
+    /// The pause until the key is worked on again, after `failures` failures in a row with this
+    /// one.
+    fn pause(self, failures: u32) -> Option<Duration> {
+        let times = failures.saturating_sub(1);
+        match self {
+            Self::Done | Self::Failed(ErrorClass::Invalid) => None,
+            Self::After(pause) => Some(pause),
+            Self::Failed(ErrorClass::Throttled(after)) => Some(spread(after)),
+            Self::Failed(ErrorClass::Forbidden) => {
+                Some(backoff(FORBIDDEN_PAUSE_MIN, FORBIDDEN_PAUSE_MAX, times))
+            }
+            // New kinds are known within half a minute; after that something else is wrong.
+            Self::Failed(ErrorClass::KindUnknown) if times < KIND_UNKNOWN_TRIES => {
+                Some(backoff(RETRY_PAUSE_MIN, KIND_UNKNOWN_PAUSE_MAX, times))
+            }
+            Self::Failed(
+                ErrorClass::Conflict
+                | ErrorClass::NotFound
+                | ErrorClass::KindUnknown
+                | ErrorClass::Transient
+                | ErrorClass::Bug,
+            ) => Some(backoff(RETRY_PAUSE_MIN, RETRY_PAUSE_MAX, times)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// When it is due, and its number among those of that time; `None` while it is worked on and
+    /// nobody wants it again.
+    due: Option<(Instant, u64)>,
+    is_worked_on: bool,
+    /// Failures in a row.
+    failures: u32,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    entries: HashMap<T, Entry>,
+    /// Keys that wait, in the order in which they are due.
+    order: BTreeMap<(Instant, u64), T>,
+    /// Keys added so far: who came first is worked on first.
+    number: u64,
+}
+
+impl<T: Clone + Eq + Hash> State<T> {
+    fn add(&mut self, key: T, at: Instant) {
+        self.number += 1;
+        let due = (at, self.number);
+        let entry = self.entries.entry(key.clone()).or_insert(Entry {
+            due: None,
+            is_worked_on: false,
+            failures: 0,
+        });
+        if entry.due.is_some_and(|before| before.0 <= at) {
+            return;
+        }
+        let before = entry.due.replace(due);
+        if !entry.is_worked_on {
+            if let Some(before) = before {
+                self.order.remove(&before);
+            }
+            self.order.insert(due, key);
+        }
+    }
+
+    /// The next key that is due, or when there is one.
+    fn take(&mut self, now: Instant) -> Result<T, Option<Instant>> {
+        let Some(first) = self.order.first_entry() else {
+            return Err(None);
+        };
+        if first.key().0 > now {
+            return Err(Some(first.key().0));
+        }
+        let key = first.remove();
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.due = None;
+            entry.is_worked_on = true;
+        }
+        Ok(key)
+    }
+
+    /// The key was worked on; whether it will be again without being added.
+    fn finish(&mut self, key: T, outcome: Outcome, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return false;
+        };
+        entry.is_worked_on = false;
+        entry.failures = match outcome {
+            Outcome::Failed(_) => entry.failures.saturating_add(1),
+            Outcome::Done | Outcome::After(_) => 0,
+        };
+        let pause = outcome.pause(entry.failures);
+        match (entry.due, pause) {
+            (None, None) => {
+                self.entries.remove(&key);
+            }
+            (Some(due), None) => {
+                self.order.insert(due, key);
+            }
+            (before, Some(pause)) => {
+                entry.due = None;
+                let at = now + pause;
+                let at = before.map_or(at, |(before, _)| before.min(at));
+                self.add(key, at);
+            }
+        }
+        pause.is_some()
+    }
+}
+
+/// Keys to work on. Clones are the same queue.
+#[derive(Debug)]
+pub struct Queue<T> {
+    name: &'static str,
+    state: Arc<Mutex<State<T>>>,
+    changed: Arc<Notify>,
+    metrics: Metrics,
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name,
+            state: self.state.clone(),
+            changed: self.changed.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
+    /// An empty queue with this name in metrics.
+    pub fn new(name: &'static str, metrics: &Metrics) -> Self {
+        let state = State {
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            number: 0,
+        };
+        Self {
+            name,
+            state: Arc::new(Mutex::new(state)),
+            changed: Arc::new(Notify::new()),
+            metrics: metrics.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key is to be worked on now.
+    pub fn add(&self, key: T) {
+        self.add_after(key, Duration::ZERO);
+    }
+
+    /// The key is to be worked on after `pause`, or earlier if it waits already.
+    pub fn add_after(&self, key: T, pause: Duration) {
+        self.lock().add(key, Instant::now() + pause);
+        let name = Named { name: self.name };
+        self.metrics.counts().added.get_or_create(&name).inc();
+        self.changed.notify_one();
+    }
+
+    /// Works on keys with at most `workers` at a time until the program stops; then waits for those
+    /// that are worked on. Work that panics is a bug of one key: it is logged, and tried again
+    /// later.
+    pub async fn run<W, F>(&self, workers: usize, shutdown: &Shutdown, work: W)
+    where
+        W: Fn(T) -> F,
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let mut running = JoinSet::new();
+        // bound: until the program stops; each turn starts or ends work, or waits.
+        while !shutdown.is_triggered() {
+            let next = match running.len() < workers {
+                true => self.lock().take(Instant::now()),
+                false => Err(None),
+            };
+            self.show_waiting();
+            match next {
+                Ok(key) => {
+                    let (queue, work) = (self.clone(), work(key.clone()));
+                    running.spawn(async move { queue.watch_over(key, work).await });
+                }
+                Err(due) => self.wait(due, &mut running, shutdown).await,
+            }
+        }
+        let drained = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN_TIME_MAX, drained).await.is_err() {
+            let queue = self.name;
+            tracing::warn!(queue, "work did not end in time and is left");
+        }
+    }
+
+    /// Runs the work on one key and notes what came of it.
+    async fn watch_over(&self, key: T, work: impl Future<Output = Outcome> + Send + 'static) {
+        let outcome = tokio::spawn(work).await.unwrap_or_else(|error| {
+            let (queue, key) = (self.name, key.to_string());
+            tracing::error!(queue, key, %error, "work on a key panicked");
+            Outcome::Failed(ErrorClass::Bug)
+        });
+        let is_again = self.lock().finish(key, outcome, Instant::now());
+        let (counts, name) = (self.metrics.counts(), Named { name: self.name });
+        counts.worked.get_or_create(&name).inc();
+        if is_again {
+            counts.worked_again.get_or_create(&name).inc();
+        }
+        self.changed.notify_one();
+    }
+
+    async fn wait(&self, due: Option<Instant>, running: &mut JoinSet<()>, shutdown: &Shutdown) {
+        let is_due = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = is_due => {}
+            () = self.changed.notified() => {}
+            Some(_) = running.join_next() => {}
+            () = shutdown.triggered() => {}
+        }
+    }
+
+    fn show_waiting(&self) {
+        let waiting = self.lock().order.len();
+        let name = Named { name: self.name };
+        let gauge = self.metrics.counts().waiting.get_or_create(&name);
+        gauge.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The end of a program, asked for by a signal or by a task that cannot go on, seen by everybody.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// Why a program ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// Somebody asked for it.
+    Asked,
+    /// Something cannot go on.
+    Failed(String),
+}
+
+/// A token that every task watches. Clones are the same token.
+#[derive(Clone, Debug)]
+pub struct Shutdown {
+    state: Arc<watch::Sender<State>>,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shutdown {
+    /// A token that nobody but its holders triggers.
+    pub fn new() -> Self {
+        let state = Arc::new(watch::Sender::new(State::Running));
+        Self { state }
+    }
+
+    /// A token that SIGTERM and SIGINT trigger. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The signals cannot be caught.
+    pub fn on_signals() -> io::Result<Self> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let shutdown = Self::new();
+        let token = shutdown.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping: a signal asks for it");
+            token.trigger();
+        });
+        Ok(shutdown)
+    }
+
+    /// Asks everybody to stop.
+    pub fn trigger(&self) {
+        self.set(State::Asked);
+    }
+
+    /// Asks everybody to stop because of `reason`. The first reason stays.
+    pub fn fail(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        tracing::error!(reason, "stopping: a part of the program cannot go on");
+        self.set(State::Failed(reason));
+    }
+
+    fn set(&self, next: State) {
+        self.state.send_if_modified(|state| {
+            let is_first = *state == State::Running;
+            if is_first {
+                *state = next;
+            }
+            is_first
+        });
+    }
+
+    /// Whether everybody is asked to stop.
+    pub fn is_triggered(&self) -> bool {
+        *self.state.borrow() != State::Running
+    }
+
+    /// Why the program cannot go on; `None` while it runs and after an orderly request to stop.
+    pub fn failure(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Failed(reason) => Some(reason.clone()),
+            State::Running | State::Asked => None,
+        }
+    }
+
+    /// Returns when everybody is asked to stop.
+    pub async fn triggered(&self) {
+        let mut state = self.state.subscribe();
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = state.wait_for(|state| *state != State::Running).await;
+    }
+
+    /// Runs `task` until it ends or everybody is asked to stop. A task that panics stops the
+    /// program: work that nobody does any more must not look like work that is done.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let token = self.clone();
+        tokio::spawn(async move {
+            let mut running = tokio::spawn(task);
+            tokio::select! {
+                ended = &mut running => {
+                    if let Err(error) = ended {
+                        token.fail(format!("task {name}: {error}"));
+                    }
+                }
+                () = token.triggered() => running.abort(),
+            }
+        });
+    }
+
+    /// Runs `task` until it ends or the runtime does: for what has work left when everybody is
+    /// asked to stop. A task that panics stops the program.
+    pub fn spawn_to_the_end(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let token = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = tokio::spawn(task).await {
+                token.fail(format!("task {name}: {error}"));
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_stops_the_program() {
+        let shutdown = Shutdown::new();
+        shutdown.spawn("faulty", async { panic!("on purpose") });
+        shutdown.triggered().await;
+        let failure = shutdown.failure().unwrap();
+        assert!(failure.starts_with("task faulty: "), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn the_first_reason_stays_and_tasks_end() {
+        let shutdown = Shutdown::new();
+        let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        shutdown.spawn("endless", async move {
+            std::future::pending::<()>().await;
+            drop(alive);
+        });
+        assert!(!shutdown.is_triggered());
+        shutdown.trigger();
+        shutdown.fail("too late");
+        assert_eq!(ended.recv().await, None);
+        assert_eq!(shutdown.failure(), None);
+    }
+}

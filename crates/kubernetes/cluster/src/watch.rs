@@ -1,0 +1,389 @@
+//! Guarded watches: a kind's objects in memory, kept true by list and watch.
+//!
+//! One object that does not fit its type never stops the others: it is told as
+//! [`Change::Malformed`]. A watch that breaks is taken up where it ended; one that is too far
+//! behind lists again. Managed fields and kubectl's copy of what it applied are not kept: they are
+//! most of the memory and nobody here reads them.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_client::Api;
+use kube_client::core::{ApiResource, Resource};
+use kube_runtime::watcher::{self, Event};
+use serde::de::DeserializeOwned;
+
+use crate::error::with_causes;
+use crate::guarded::Guarded;
+use crate::jitter::backoff;
+use crate::limits::{PAGE_OBJECTS, WATCH_PAUSE_MAX, WATCH_PAUSE_MIN, WATCH_SECONDS};
+use crate::metrics::{Counts, Named};
+use crate::store::{Change, Store};
+use crate::{Cluster, Gate, Gates, Key, Shutdown};
+
+/// What kubectl writes into an object that it applies client-side.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Which namespaces a program looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole cluster.
+    #[default]
+    All,
+    /// These namespaces, one watch for each.
+    Namespaces(Vec<String>),
+}
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub struct WatchOptions<K> {
+    /// Name in metrics, logs and gates, e.g. `pods`.
+    pub name: &'static str,
+    /// The kind; `ApiResource::erase::<K>(&())` for a kind with a type.
+    pub kind: ApiResource,
+    /// Where.
+    pub scope: Scope,
+    /// Only objects with these labels (a selector); empty: all.
+    pub labels: String,
+    /// Only objects with these fields (a selector, e.g. `spec.nodeName=a`); empty: all.
+    pub fields: String,
+    /// Drops what nobody will read, before an object is kept.
+    pub trim: fn(&mut K),
+}
+
+impl<K> WatchOptions<K> {
+    /// Watches all objects of a kind, whole.
+    pub fn new(name: &'static str, kind: ApiResource) -> Self {
+        Self {
+            name,
+            kind,
+            scope: Scope::All,
+            labels: String::new(),
+            fields: String::new(),
+            trim: |_| {},
+        }
+    }
+}
+
+/// An object that does not fit its type.
+#[derive(Clone, Debug)]
+pub struct Malformed {
+    /// The object, for an event.
+    pub regarding: ObjectReference,
+    /// Which field does not fit, and why.
+    pub error: String,
+}
+
+impl Malformed {
+    fn of(kind: &ApiResource, metadata: ObjectMeta, error: String) -> Self {
+        let regarding = ObjectReference {
+            api_version: Some(kind.api_version.clone()),
+            kind: Some(kind.kind.clone()),
+            namespace: metadata.namespace,
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            field_path: None,
+        };
+        Self { regarding, error }
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.regarding.uid.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        self.regarding
+            .resource_version
+            .as_deref()
+            .unwrap_or_default()
+    }
+}
+
+/// The objects of a kind as the API server last told them. Clones are the same watch.
+#[derive(Debug)]
+pub struct Watch<K> {
+    store: Arc<Store<K>>,
+    /// Namespaces that were not listed yet.
+    unlisted: tokio::sync::watch::Receiver<usize>,
+}
+
+impl<K> Clone for Watch<K> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            unlisted: self.unlisted.clone(),
+        }
+    }
+}
+
+impl<K: Resource> Watch<K> {
+    /// The object, if it is there and can be read.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.store.get(key)
+    }
+
+    /// The objects that are wanted, in no order.
+    pub fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        self.store.select(is_wanted)
+    }
+
+    /// Whether everything was listed once; before, what is not known may be there all the same.
+    pub fn is_synced(&self) -> bool {
+        *self.unlisted.borrow() == 0
+    }
+
+    /// Returns when [`Watch::is_synced`]; never if the program stops before, so wait for
+    /// [`Shutdown::triggered`] beside it.
+    pub async fn synced(&self) {
+        let mut unlisted = self.unlisted.clone();
+        if unlisted.wait_for(|left| *left == 0).await.is_err() {
+            // The watch has ended with the program, and will never be in sync.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Cluster {
+    /// Watches a kind until the program stops. `on_change` is called for each change, one at a time
+    /// for a namespace; it must be quick (it usually adds a key to a [`crate::Queue`]). A gate of
+    /// `gates` waits for the first list.
+    pub fn watch<K>(
+        &self,
+        options: WatchOptions<K>,
+        gates: &Gates,
+        shutdown: &Shutdown,
+        on_change: impl Fn(Change<K>) + Send + Sync + 'static,
+    ) -> Watch<K>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let namespaces: Vec<Option<String>> = match &options.scope {
+            Scope::All => vec![None],
+            Scope::Namespaces(names) => names.iter().cloned().map(Some).collect(),
+        };
+        let (listed, unlisted) = tokio::sync::watch::channel(namespaces.len());
+        let listed = Arc::new(listed);
+        let gate = gates.add(format!("watch {}", options.name), "the first list");
+        if namespaces.is_empty() {
+            gate.pass();
+        }
+        let store = Arc::new(Store::default());
+        let on_change: Arc<dyn Fn(Change<K>) + Send + Sync> = Arc::new(on_change);
+        for namespace in namespaces {
+            let (passed, listed) = (gate.clone(), listed.clone());
+            let watcher = Watcher {
+                cluster: self.clone(),
+                options: options.clone(),
+                namespace,
+                store: store.clone(),
+                gate: gate.clone(),
+                on_change: on_change.clone(),
+                on_listed: Box::new(move || {
+                    // The gate first: who waited for the list may look at it.
+                    listed.send_modify(|left| {
+                        *left = left.saturating_sub(1);
+                        if *left == 0 {
+                            passed.pass();
+                        }
+                    });
+                }),
+            };
+            shutdown.spawn(options.name, watcher.run());
+        }
+        Watch { store, unlisted }
+    }
+}
+
+/// One list-and-watch.
+struct Watcher<K> {
+    cluster: Cluster,
+    options: WatchOptions<K>,
+    namespace: Option<String>,
+    store: Arc<Store<K>>,
+    gate: Gate,
+    on_change: Arc<dyn Fn(Change<K>) + Send + Sync>,
+    /// Called after the first list.
+    on_listed: Box<dyn Fn() + Send + Sync>,
+}
+
+impl<K> Watcher<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    async fn run(self) {
+        let mut failures = 0;
+        let mut was_listed = false;
+        // bound: until the program stops; WATCH_PAUSE_MIN and more between two turns.
+        loop {
+            self.follow(&mut failures, &mut was_listed).await;
+            tokio::time::sleep(pause(failures)).await;
+        }
+    }
+
+    /// Lists and watches until that cannot be continued.
+    async fn follow(&self, failures: &mut u32, was_listed: &mut bool) {
+        let client = self.cluster.client.clone();
+        let api: Api<Guarded<K>> = match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &self.options.kind),
+            None => Api::all_with(client, &self.options.kind),
+        };
+        let mut config = watcher::Config::default()
+            .timeout(WATCH_SECONDS)
+            .page_size(PAGE_OBJECTS);
+        config.label_selector =
+            Some(self.options.labels.clone()).filter(|labels| !labels.is_empty());
+        config.field_selector =
+            Some(self.options.fields.clone()).filter(|fields| !fields.is_empty());
+        let mut events = std::pin::pin!(watcher::watcher(api, config));
+        let mut listing = HashSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    // A list begins with its own announcement, before it is known whether it may be
+                    // read.
+                    if !matches!(event, Event::Init) {
+                        *failures = 0;
+                    }
+                    if self.take(event, &mut listing) && !*was_listed {
+                        *was_listed = true;
+                        (self.on_listed)();
+                    }
+                }
+                Err(error) => {
+                    *failures = failures.saturating_add(1);
+                    self.report(&error, *failures, *was_listed);
+                    if is_too_old(&error) {
+                        return;
+                    }
+                    tokio::time::sleep(pause(*failures)).await;
+                }
+            }
+        }
+    }
+
+    /// Takes an event in; whether it ends a list.
+    fn take(&self, event: Event<Guarded<K>>, listing: &mut HashSet<Key>) -> bool {
+        let is_end = matches!(event, Event::InitDone);
+        let changes = match event {
+            Event::Init => {
+                listing.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                listing.insert(key_of(object.meta()));
+                self.apply(object)
+            }
+            Event::InitDone => {
+                let listed = std::mem::take(listing);
+                self.store.keep(self.namespace.as_deref(), &listed)
+            }
+            Event::Apply(object) => self.apply(object),
+            Event::Delete(object) => {
+                let gone = self.store.remove(&key_of(object.meta()));
+                gone.into_iter().collect()
+            }
+        };
+        for change in changes {
+            (self.on_change)(change);
+        }
+        let (objects, malformed) = self.store.counts();
+        let (counts, name) = self.counts();
+        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        counts.watched.get_or_create(&name).set(gauge(objects));
+        counts.malformed.get_or_create(&name).set(gauge(malformed));
+        is_end
+    }
+
+    fn apply(&self, object: Guarded<K>) -> Vec<Change<K>> {
+        let key = key_of(object.meta());
+        match object {
+            Guarded::Fits(mut object) => {
+                let meta = object.meta_mut();
+                meta.managed_fields = None;
+                if let Some(annotations) = &mut meta.annotations {
+                    annotations.remove(LAST_APPLIED);
+                }
+                (self.options.trim)(&mut object);
+                self.store.apply(key, object)
+            }
+            Guarded::Malformed { metadata, error } => {
+                let malformed = Malformed::of(&self.options.kind, *metadata, error);
+                let change = self.store.hold_malformed(key, malformed);
+                change.into_iter().collect()
+            }
+        }
+    }
+
+    fn counts(&self) -> (&Counts, Named) {
+        let name = self.options.name;
+        (self.cluster.keeper.metrics().counts(), Named { name })
+    }
+
+    fn report(&self, error: &watcher::Error, failures: u32, was_listed: bool) {
+        let (counts, name) = self.counts();
+        counts.watch_failures.get_or_create(&name).inc();
+        let watch = self.options.name;
+        let error = match is_unknown(error) {
+            true => self.not_installed(),
+            false => with_causes(error),
+        };
+        if !was_listed {
+            self.gate.hold(&format!("the first list ({error})"));
+        }
+        // What lasts is told less and less often.
+        match failures.is_power_of_two() {
+            true => tracing::warn!(
+                watch,
+                error,
+                failures,
+                "a watch failed; it is taken up again"
+            ),
+            false => tracing::debug!(watch, error, failures, "a watch failed again"),
+        }
+    }
+
+    fn not_installed(&self) -> String {
+        let ApiResource {
+            plural,
+            group,
+            version,
+            ..
+        } = &self.options.kind;
+        format!(
+            "the API server has no {plural}.{group}/{version}: install the custom resource \
+             definition"
+        )
+    }
+}
+
+/// Whether the API server does not know the kind: its definition is not installed, or is gone.
+fn is_unknown(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube_client::Error::Api(status)) => status.code == 404,
+        _ => false,
+    }
+}
+
+fn pause(failures: u32) -> Duration {
+    backoff(WATCH_PAUSE_MIN, WATCH_PAUSE_MAX, failures.saturating_sub(1))
+}
+
+fn key_of(meta: &ObjectMeta) -> Key {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    Key::new(text(&meta.namespace), text(&meta.name))
+}
+
+/// Whether the version from which to go on is not known any more: kube starts over by itself when
+/// the watch says so, but not when the answer to its start does.
+fn is_too_old(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube_client::Error::Api(status)) = error else {
+        return false;
+    };
+    status.code == 410
+}

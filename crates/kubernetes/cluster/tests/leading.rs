@@ -1,0 +1,209 @@
+//! Who leads, and that nobody else writes: processes that contend for a lease at a real API server,
+//! paused, stopped and crashed.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use albacore_testbed::{ControlPlane, Options};
+use serde_json::Value;
+
+/// Seconds of the lease.
+const LEASE: u64 = 3;
+
+/// The machine may be busy with other things; this is for liveness only.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Pauses of a leader in one test; `make soak` multiplies them.
+fn rounds() -> u64 {
+    4 * std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse::<u64>().unwrap())
+}
+
+/// A running `contender`.
+struct Contender {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Contender {
+    fn start(kubeconfig: &Path, name: &str, more: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_contender"));
+        command
+            .arg(kubeconfig)
+            .arg(name)
+            .arg(LEASE.to_string())
+            .args(more);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = sync_channel(1000);
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits until all `lines` came, in any order.
+    fn wait_for(&self, lines: &[&str]) -> Instant {
+        let start = Instant::now();
+        let mut missing = lines.to_vec();
+        while !missing.is_empty() {
+            let left = LONG.saturating_sub(start.elapsed());
+            let next = self.lines.recv_timeout(left);
+            let next = next.unwrap_or_else(|error| panic!("no line {missing:?}: {error}"));
+            missing.retain(|line| *line != next);
+        }
+        Instant::now()
+    }
+
+    /// Whether `line` comes within `time`.
+    fn says(&self, line: &str, time: Duration) -> bool {
+        match self.lines.recv_timeout(time) {
+            Ok(next) => next == line || self.says(line, time),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([name, &pid]).status().unwrap();
+        assert!(status.success());
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A successful write as the audit log tells it.
+#[derive(Debug)]
+struct Write {
+    user: String,
+    resource: String,
+    received: String,
+    answered: String,
+}
+
+fn writes(plane: &ControlPlane) -> Vec<Write> {
+    let log = plane.audit_log().unwrap();
+    let events = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut writes: Vec<Write> = events
+        .filter(|event| {
+            let verb = event["verb"].as_str().unwrap_or_default();
+            let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
+            let is_ours = event["objectRef"]["name"] == "contest";
+            is_ours && matches!(verb, "create" | "update" | "patch") && code < 300
+        })
+        .map(|event| Write {
+            user: text(&event["user"]["username"]),
+            resource: text(&event["objectRef"]["resource"]),
+            received: text(&event["requestReceivedTimestamp"]),
+            answered: text(&event["stageTimestamp"]),
+        })
+        .collect();
+    // Microseconds in UTC, all of one length.
+    writes.sort_by(|a, b| a.answered.cmp(&b.answered));
+    writes
+}
+
+/// Writes that arrived after somebody else had taken the lease.
+fn stale<'a>(writes: &'a [Write], users: [&str; 2]) -> Vec<&'a Write> {
+    let takes: Vec<&Write> = writes.iter().filter(|w| w.resource == "leases").collect();
+    let is_stale = |write: &&Write| {
+        let last = takes.iter().rfind(|take| take.answered < write.received);
+        write.resource == "configmaps"
+            && users.contains(&write.user.as_str())
+            && last.is_some_and(|last| last.user != write.user)
+    };
+    writes.iter().filter(is_stale).collect()
+}
+
+#[test]
+fn of_two_contenders_one_leads_and_the_paused_one_writes_nothing_more() {
+    let plane = ControlPlane::start(&Options::default()).unwrap();
+    let users = ["alice", "bob"];
+    let contender = |user| {
+        let config = plane.kubeconfig_of(user, Some("system:masters")).unwrap();
+        Contender::start(&config, user, &[])
+    };
+    let first = contender("alice");
+    first.wait_for(&["leading"]);
+    let second = contender("bob");
+    let lease = Duration::from_secs(LEASE);
+    assert!(
+        !second.says("leading", lease * 2),
+        "the lease is renewed, so nobody takes it"
+    );
+    let mut pair = [first, second];
+    for round in 0..rounds() {
+        let [leader, other] = &pair;
+        // It writes; the pause begins somewhere in a write.
+        std::thread::sleep(Duration::from_millis(900 + 7 * (round % 20)));
+        let paused = Instant::now();
+        leader.signal("-STOP");
+        let taken = other.wait_for(&["leading"]) - paused;
+        println!("round {round}: taken over {taken:?} after the pause began");
+        assert!(taken < lease + LONG);
+        leader.signal("-CONT");
+        leader.wait_for(&["lost", "refused"]);
+        pair.swap(0, 1);
+    }
+    let [leader, other] = &mut pair;
+    // Somebody deletes the lease under its holder: nobody else may take it before the holder's time
+    // is over.
+    let deleted = plane.kubectl(&["delete", "lease", "contest"]).unwrap();
+    assert!(deleted.status.success());
+    assert!(
+        !other.says("leading", lease * 2),
+        "the holder makes it anew"
+    );
+    leader.signal("-TERM");
+    let asked = Instant::now();
+    let taken = other.wait_for(&["leading"]) - asked;
+    println!("given back: taken over after {taken:?}");
+    assert!(leader.child.wait().unwrap().success());
+    let writes = writes(&plane);
+    for user in users {
+        let of_user = |write: &&Write| write.user == user && write.resource == "configmaps";
+        assert!(
+            writes.iter().filter(of_user).count() > 10,
+            "{user} wrote as a leader"
+        );
+    }
+    let stale = stale(&writes, users);
+    assert!(stale.is_empty(), "{stale:#?}");
+}
+
+#[test]
+fn the_crash_switch_ends_the_process_after_exactly_that_write() {
+    let plane = ControlPlane::start(&Options::default()).unwrap();
+    let config = plane
+        .kubeconfig_of("carol", Some("system:masters"))
+        .unwrap();
+    for after in [1, 3] {
+        let before = writes(&plane).len();
+        let mut crasher = Contender::start(&config, "carol", &[&after.to_string()]);
+        let status = crasher.child.wait().unwrap();
+        assert_eq!(status.code(), Some(137), "as if it was killed");
+        let writes = writes(&plane);
+        let of_carol = writes[before..]
+            .iter()
+            .filter(|write| write.user == "carol");
+        let count = of_carol
+            .filter(|write| write.resource == "configmaps")
+            .count();
+        assert_eq!(count, after);
+    }
+}

@@ -1,0 +1,107 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+
+use albacore_program::LogFormat;
+use clap::Parser;
+use hyper::Uri;
+
+/// Turns InferenceDeployments into running, placed and observable pods.
+///
+/// Of several copies one works, the one that holds the lease; the others wait.
+/// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
+#[derive(Debug, Parser)]
+#[command(name = "albacore-controller", version)]
+pub(crate) struct Args {
+    /// Image of the built-in server.
+    #[arg(long, value_name = "IMAGE", env = "ALBACORE_SERVER_IMAGE")]
+    pub(crate) server_image: String,
+    /// Where built-in servers get the parameters of their node, as http://host:port; becomes their
+    /// ALBACORE_PARAMS. Default: they go by their settings alone.
+    #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS_URL", value_parser = params_url)]
+    pub(crate) params_url: Option<String>,
+    /// Look at this namespace only; may be given several times. Default: all.
+    #[arg(
+        long,
+        value_name = "NS",
+        env = "ALBACORE_WATCH_NAMESPACE",
+        value_delimiter = ','
+    )]
+    pub(crate) watch_namespace: Vec<String>,
+    /// Namespace of the lease. Default: that of this pod, or of the kubeconfig's context.
+    #[arg(long, value_name = "NS", env = "ALBACORE_LEASE_NAMESPACE")]
+    pub(crate) lease_namespace: Option<String>,
+    /// Name of the lease.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "albacore-controller",
+        env = "ALBACORE_LEASE_NAME"
+    )]
+    pub(crate) lease_name: String,
+    /// Where to serve /livez, /readyz and /metrics. Default: on every address, of IPv4 and IPv6.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "[::]:9090",
+        env = "ALBACORE_LISTEN"
+    )]
+    pub(crate) listen: SocketAddr,
+    /// The cluster and the user. Default: the service account of this pod; KUBECONFIG is not read.
+    #[arg(long, value_name = "FILE", env = "ALBACORE_KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// How log lines are printed: text or json.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        env = "ALBACORE_LOG"
+    )]
+    pub(crate) log: LogFormat,
+    /// What is logged, as in RUST_LOG.
+    #[arg(
+        long,
+        value_name = "FILTER",
+        default_value = "info",
+        env = "ALBACORE_LOG_FILTER"
+    )]
+    pub(crate) log_filter: String,
+    /// Requests to the API server a second, for long; twice as many in a burst.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "200",
+        env = "ALBACORE_REQUESTS_PER_SECOND"
+    )]
+    pub(crate) requests_per_second: NonZeroU32,
+    /// Deployments whose pods an upgrade of the operator restarts at once; the next one begins when
+    /// the pods of one are available again. Edits of a deployment never wait.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        env = "ALBACORE_MAX_CONCURRENT_ROLLOUTS"
+    )]
+    pub(crate) max_concurrent_rollouts: NonZeroU32,
+    /// Start nothing: see that the API server serves the kinds of Albacore and that a controller
+    /// holds the lease, and end.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// For tests: end as if killed after so many writes.
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) crash_after_writes: Option<NonZeroU64>,
+}
+
+/// A host and a port, and nothing else.
+fn params_url(text: &str) -> Result<String, String> {
+    let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    let is_whole = url.scheme_str() == Some("http") && url.port_u16().is_some();
+    match is_whole && matches!(url.path(), "" | "/") && url.query().is_none() {
+        true => Ok(text.trim_end_matches('/').to_owned()),
+        false => Err(
+            "name a host and a port, as in http://albacore-params.albacore-agent.svc:8082".into(),
+        ),
+    }
+}

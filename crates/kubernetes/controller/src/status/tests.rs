@@ -1,0 +1,698 @@
+//! What the status says of given facts, and the rules of kstatus over random ones.
+
+use albacore_api::{InferenceDeployment, PodPlacement, read_deployment};
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::conditions::{RECONCILING, STALLED};
+use super::*;
+use crate::observed::Told;
+use crate::settings::source_of;
+use crate::state::{Latency, Loading, ModelState, Requests, ServerState, Workers};
+
+const SETTINGS: &str = "in force";
+
+fn deployment() -> InferenceDeployment {
+    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": "fraud", "namespace": "bank", "uid": "u", "generation": 3},
+        "spec": {"workers": 2, "threads": 4, "models": [
+            {"name": "m", "uri": "file:///m", "slo": {"latency": "25ms", "percentile": 99}}]}});
+    read_deployment(&object.to_string(), "f.yaml").unwrap()
+}
+
+fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
+    let told = |status: &str, reason: &str| {
+        Some(Told {
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: "as told".to_owned(),
+        })
+    };
+    let is_complete = updated == wanted && available == wanted;
+    Workload {
+        is_failing: None,
+        is_observed: true,
+        wanted,
+        replicas: wanted,
+        updated,
+        ready: available,
+        available,
+        is_available: told(
+            if available > 0 { "True" } else { "False" },
+            "MinimumReplicas",
+        ),
+        is_progressing: told(
+            "True",
+            if is_complete {
+                "NewReplicaSetAvailable"
+            } else {
+                "ReplicaSetUpdated"
+            },
+        ),
+    }
+}
+
+fn state(alive: u32) -> ServerState {
+    let model = ModelState {
+        name: "m".to_owned(),
+        source: source_of(&deployment().spec.models[0].uri.place).to_string(),
+        sha256: Some("ab".to_owned()),
+        state: Loading::Loaded,
+        error: None,
+        latency: vec![Latency {
+            kind: "value".to_owned(),
+            alpha_us: 1.849,
+            beta_us: 1234.0,
+            samples: 9,
+        }],
+    };
+    ServerState {
+        settings_sha256: SETTINGS.to_owned(),
+        settings_error: None,
+        in_force_sha256: None,
+        params: None,
+        workers: Workers {
+            wanted: 2,
+            alive,
+            ..Workers::default()
+        },
+        models: vec![model],
+        window_seconds: 60.0,
+        goodput_per_second: 1234.0,
+        idle_share: 0.4,
+        latency_p99_ms: Some(11.26),
+        requests: Requests {
+            good: 990,
+            late: 10,
+            shed: 0,
+            failed: 0,
+        },
+        requests_newest: Requests::default(),
+    }
+}
+
+fn pod(name: &str, state: Option<ServerState>) -> PodSeen {
+    let placement = PodPlacement {
+        pod: format!("bank/{name}"),
+        workers: 2,
+        workers_verified: 2,
+        planned: 8,
+        verified: 8,
+        ..PodPlacement::default()
+    };
+    PodSeen {
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        is_ready: true,
+        state,
+        placement: Some(placement),
+        ..PodSeen::default()
+    }
+}
+
+fn time(second: i64) -> Time {
+    Time(Timestamp::from_second(second).unwrap())
+}
+
+struct Case {
+    deployment: InferenceDeployment,
+    verdict: Verdict,
+    workload: Option<Workload>,
+    pods: Vec<PodSeen>,
+    respawns: RecentRespawns,
+}
+
+impl Case {
+    fn well() -> Self {
+        Self {
+            deployment: deployment(),
+            verdict: Verdict::Applied,
+            workload: Some(workload(2, 2, 2)),
+            pods: vec![pod("a", Some(state(2))), pod("b", Some(state(2)))],
+            respawns: RecentRespawns::default(),
+        }
+    }
+
+    fn status_at(&self, second: i64) -> InferenceDeploymentStatus {
+        let facts = Facts {
+            deployment: &self.deployment,
+            verdict: &self.verdict,
+            served: match self.verdict {
+                Verdict::Invalid(_) => None,
+                _ => Some((true, true)),
+            },
+            settings_sha256: Some(SETTINGS),
+            workload: self.workload.as_ref(),
+            pods: &self.pods,
+            respawns: self.respawns.clone(),
+        };
+        status_of(&facts, &time(second))
+    }
+
+    fn status(&self) -> InferenceDeploymentStatus {
+        self.status_at(100)
+    }
+
+    /// `status/reason` of a condition, empty if it is absent.
+    fn says(&self, kind: &str) -> String {
+        let status = self.status();
+        let found = status.conditions.iter().find(|c| c.type_ == kind);
+        found
+            .map(|c| format!("{}/{}", c.status, c.reason))
+            .unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_well_deployment_says_how_to_call_it_and_that_it_is_placed() {
+    let case = Case::well();
+    let status = case.status();
+    assert_eq!(status.observed_generation, Some(3));
+    assert_eq!(status.ready.as_deref(), Some("2/2"));
+    assert_eq!(status.shape.as_deref(), Some("2x4"));
+    assert_eq!(status.pinned.as_deref(), Some("16/16"));
+    assert_eq!(
+        status.selector.as_deref(),
+        Some("albacore.dev/deployment=fraud")
+    );
+    assert_eq!(status.url.as_deref(), Some("http://fraud.bank.svc:8080"));
+    assert_eq!(status.grpc_url.as_deref(), Some("fraud.bank.svc:8081"));
+    assert_eq!(status.goodput.as_deref(), Some("2500/s"));
+    assert_eq!(status.latency_p99.as_deref(), Some("11ms"));
+    assert_eq!(status.bad_rate.as_deref(), Some("1%"));
+    // A bad share of 1 % is more than half of what the percentile 99 allows: more pods are asked
+    // for in time.
+    assert_eq!(status.load_factor.as_deref(), Some("1.1"));
+    let counts = status.workers.unwrap();
+    assert_eq!(
+        (counts.wanted, counts.live, counts.placed, counts.verified),
+        (4, 4, 4, 4)
+    );
+    let model = &status.models[0];
+    assert_eq!(
+        (model.loaded.as_str(), model.sha256.as_deref()),
+        ("2/2", Some("ab"))
+    );
+    assert_eq!(model.latency[0].per_row, "1.8us");
+    assert_eq!(model.latency[0].per_batch, "1.2ms");
+    for (kind, says) in [
+        ("Ready", "True/Serving"),
+        ("Available", "True/MinimumReplicas"),
+        ("Progressing", "True/NewReplicaSetAvailable"),
+        ("ModelLoaded", "True/Loaded"),
+        ("Placed", "True/Verified"),
+        ("SLOMet", "True/Met"),
+        ("Reconciling", ""),
+        ("Stalled", ""),
+    ] {
+        assert_eq!(case.says(kind), says, "{kind}");
+    }
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|c| c.observed_generation == Some(3))
+    );
+}
+
+#[test]
+fn the_selector_is_there_from_the_first_reconcile_on() {
+    let mut case = Case::well();
+    case.workload = None;
+    case.pods.clear();
+    let status = case.status();
+    assert_eq!(
+        (status.replicas, status.ready.as_deref()),
+        (Some(0), Some("0/1"))
+    );
+    case.deployment.spec.replicas = Some(3);
+    assert_eq!(case.status().ready.as_deref(), Some("0/3"));
+    assert!(status.selector.is_some());
+    assert_eq!(case.says("Ready"), "False/Creating");
+    assert_eq!(case.says("Reconciling"), "True/Creating");
+}
+
+#[test]
+fn without_a_live_worker_nothing_is_ready() {
+    let mut case = Case::well();
+    case.pods = vec![pod("a", Some(state(0))), pod("b", Some(state(0)))];
+    assert_eq!(case.says("Ready"), "False/NoLiveWorkers");
+    case.pods[1].state = Some(state(1));
+    assert_eq!(case.says("Ready"), "True/Serving");
+    case.pods = vec![pod("a", None), pod("b", None)];
+    assert_eq!(case.says("Ready"), "Unknown/StateUnread");
+    assert_eq!(case.says("SLOMet"), "Unknown/StateUnread");
+}
+
+#[test]
+fn a_rollout_is_not_ready_and_a_change_of_size_is() {
+    let mut case = Case::well();
+    case.workload = Some(workload(2, 1, 2));
+    assert_eq!(case.says("Ready"), "False/RollingOut");
+    assert_eq!(case.says("Reconciling"), "True/RollingOut");
+    let mut scaling = workload(2, 2, 2);
+    scaling.wanted = 3;
+    case.workload = Some(scaling);
+    assert_eq!(case.says("Ready"), "True/Serving");
+    assert_eq!(case.says("Reconciling"), "True/Scaling");
+    let mut stuck = workload(2, 1, 1);
+    stuck.is_progressing.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
+    case.workload = Some(stuck);
+    assert_eq!(case.says("Stalled"), "True/ProgressDeadlineExceeded");
+    assert_eq!(case.says("Reconciling"), "");
+}
+
+#[test]
+fn at_zero_pods_there_is_nothing_to_be_ready() {
+    let mut case = Case::well();
+    case.workload = Some(workload(0, 0, 0));
+    case.pods.clear();
+    assert_eq!(case.says("Ready"), "");
+    assert_eq!(case.says("Reconciling"), "");
+    assert_eq!(case.says("ModelLoaded"), "Unknown/ScaledToZero");
+    assert_eq!(case.says("Placed"), "Unknown/ScaledToZero");
+}
+
+#[test]
+fn every_hindrance_is_named() {
+    let mut case = Case::well();
+    case.verdict = Verdict::Taken(ChildKind::Service);
+    assert_eq!(case.says("Stalled"), "True/NameTaken");
+    assert_eq!(case.says("Ready"), "False/NameTaken");
+    case.verdict = Verdict::Refused(refusal("ChildRefused", true));
+    assert_eq!(case.says("Stalled"), "True/ChildRefused");
+    case.verdict = Verdict::Refused(refusal("KindNotServed", false));
+    assert_eq!(case.says("Stalled"), "");
+    assert_eq!(case.says("Reconciling"), "True/KindNotServed");
+    case.workload = None;
+    assert_eq!(case.says("Ready"), "False/KindNotServed");
+    let violation = Violation {
+        field: "spec.x".to_owned(),
+        problem: "is 1".to_owned(),
+        line: None,
+    };
+    case.verdict = Verdict::Invalid(vec![violation]);
+    let status = case.status();
+    let stalled = status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "Stalled")
+        .unwrap();
+    assert_eq!(
+        (stalled.reason.as_str(), stalled.message.as_str()),
+        ("InvalidSpec", "spec.x is 1")
+    );
+    assert_eq!(status.url, None);
+    case.deployment.status = Some(Case::well().status());
+    assert_eq!(
+        case.status().url.as_deref(),
+        Some("http://fraud.bank.svc:8080")
+    );
+    case.verdict = Verdict::Collecting(ChildKind::Service);
+    assert_eq!(case.says("Reconciling"), "True/Collecting");
+}
+
+#[test]
+fn a_broken_model_is_named_with_its_pod() {
+    let mut case = Case::well();
+    let mut broken = state(2);
+    broken.models[0].state = Loading::Failed;
+    broken.models[0].error = Some("no such file".to_owned());
+    case.pods[1].state = Some(broken);
+    assert_eq!(case.says("Ready"), "False/ModelFailed");
+    assert_eq!(case.says("ModelLoaded"), "False/LoadFailed");
+    let status = case.status();
+    assert_eq!(status.models[0].error.as_deref(), Some("b: no such file"));
+    assert_eq!(status.models[0].loaded, "1/2");
+}
+
+#[test]
+fn settings_that_have_not_arrived_are_reconciled() {
+    let mut case = Case::well();
+    case.pods[0].state.as_mut().unwrap().settings_sha256 = "older".to_owned();
+    assert_eq!(case.says("Reconciling"), "True/SettingsPending");
+    case.pods[0].state.as_mut().unwrap().settings_error = Some("no".to_owned());
+    assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
+    assert_eq!(case.says("Ready"), "True/Serving");
+}
+
+#[test]
+fn settings_that_params_told_are_in_force_before_the_file_is_there() {
+    let mut case = Case::well();
+    let told = |generation| {
+        Some(crate::state::Params {
+            generation: Some(generation),
+            refused: None,
+        })
+    };
+    let change = |case: &mut Case, change: &dyn Fn(&mut ServerState)| {
+        case.pods
+            .iter_mut()
+            .for_each(|pod| change(pod.state.as_mut().unwrap()));
+    };
+    change(&mut case, &|state| {
+        state.settings_sha256 = "older".to_owned();
+        state.in_force_sha256 = Some(SETTINGS.to_owned());
+        state.params = told(3);
+    });
+    assert_eq!(case.says("Reconciling"), "");
+    // The file is there, and the parameters of the spec before win over it.
+    change(&mut case, &|state| {
+        state.settings_sha256 = SETTINGS.to_owned();
+        state.in_force_sha256 = Some("older".to_owned());
+        state.params = told(2);
+    });
+    assert_eq!(case.says("Reconciling"), "True/SettingsPending");
+    change(&mut case, &|state| {
+        state.params.as_mut().unwrap().refused = Some("no".to_owned());
+    });
+    assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
+}
+
+fn unready(name: &str, reason: &str, message: &str) -> PodSeen {
+    PodSeen {
+        is_ready: false,
+        state: None,
+        problem: Some(albacore_api::PodProblem {
+            container: Some("server".to_owned()),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        }),
+        ..pod(name, None)
+    }
+}
+
+#[test]
+fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
+    let mut case = Case::well();
+    case.workload = Some(workload(4, 0, 0));
+    let missing = "configmap \"x\" not found";
+    case.pods = vec![
+        unready("d", "CreateContainerConfigError", missing),
+        unready("b", "OOMKilled", "ended"),
+        unready("c", "CreateContainerConfigError", missing),
+        unready("a", "CrashLoopBackOff", "ended"),
+    ];
+    assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
+    let message = |case: &Case, kind: &str| {
+        let conditions = case.status().conditions;
+        conditions
+            .into_iter()
+            .find(|c| c.type_ == kind)
+            .unwrap()
+            .message
+    };
+    let first = message(&case, "Ready");
+    let begin = "pod c: container server: CreateContainerConfigError: configmap \"x\" not found; \
+                 other pods that are not ready: 3; create the ConfigMap";
+    assert!(first.starts_with(begin), "{first}");
+    case.pods.reverse();
+    assert_eq!(
+        message(&case, "Ready"),
+        first,
+        "the order of pods does not matter"
+    );
+    // It is said while it is rolled out, and after the Deployment gave up.
+    assert!(message(&case, "Reconciling").contains("pod c: container server"));
+    let stalled = case.workload.as_mut().unwrap();
+    stalled.is_progressing.as_mut().unwrap().reason = "ProgressDeadlineExceeded".to_owned();
+    assert_eq!(case.says("Stalled"), "True/ProgressDeadlineExceeded");
+    assert!(message(&case, "Stalled").contains("pod c: container server"));
+    assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
+    // However much is wrong and however long the words are.
+    case.pods = (0..500)
+        .map(|n| unready(&format!("{n}"), "Odd reason", &"ä".repeat(400)))
+        .collect();
+    assert_eq!(case.says("Ready"), "False/PodNotReady");
+    assert!(message(&case, "Ready").chars().count() <= crate::limits::MESSAGE_CHARS_MAX);
+    // What cannot even be made.
+    case.workload.as_mut().unwrap().is_failing = Some(Told {
+        status: "True".to_owned(),
+        reason: "FailedCreate".to_owned(),
+        message: "exceeded quota".to_owned(),
+    });
+    assert_eq!(case.says("Ready"), "False/PodsRefused");
+    // One that serves beside one that does not start.
+    case.workload = Some(workload(2, 2, 1));
+    case.workload.as_mut().unwrap().is_progressing = workload(2, 2, 2).is_progressing;
+    case.pods = vec![pod("a", Some(state(2))), unready("b", "OOMKilled", "ended")];
+    assert_eq!(case.says("Ready"), "True/Serving");
+    assert!(message(&case, "Reconciling").contains("pod b: container server: OOMKilled"));
+}
+
+#[test]
+fn workers_that_end_again_and_again_are_told() {
+    let mut case = Case::well();
+    let workers = |case: &Case| case.status().workers.unwrap();
+    assert_eq!(
+        (workers(&case).respawns, workers(&case).last_cause),
+        (0, None)
+    );
+    for (pod, restarts) in case.pods.iter_mut().zip([31, 2]) {
+        let workers = &mut pod.state.as_mut().unwrap().workers;
+        (workers.restarts, workers.last_end) = (restarts, Some("signal 9".to_owned()));
+    }
+    assert_eq!(workers(&case).respawns, 33);
+    assert_eq!(workers(&case).last_cause.as_deref(), Some("a: signal 9"));
+    assert_eq!(case.says("WorkersRespawning"), "");
+    case.respawns = RecentRespawns {
+        count: 5,
+        last: Some("b: signal 9".to_owned()),
+    };
+    assert_eq!(workers(&case).last_cause.as_deref(), Some("b: signal 9"));
+    assert_eq!(case.says("WorkersRespawning"), "True/FrequentRespawns");
+    // A server of the user's own: as its node tells.
+    for pod in &mut case.pods {
+        pod.state = None;
+        pod.placement.as_mut().unwrap().respawns = 4;
+    }
+    assert_eq!(workers(&case).respawns, 8);
+}
+
+fn refusal(reason: &'static str, is_lasting: bool) -> Refusal {
+    Refusal {
+        reason,
+        message: "spec.x: no".to_owned(),
+        is_lasting,
+        class: albacore_cluster::ErrorClass::Forbidden,
+    }
+}
+
+#[test]
+fn the_objective_is_judged_over_all_pods() {
+    let mut case = Case::well();
+    case.pods[0].state.as_mut().unwrap().requests.late = 11;
+    assert_eq!(case.says("SLOMet"), "False/Missed");
+    for pod in &mut case.pods {
+        pod.state.as_mut().unwrap().requests = Requests::default();
+    }
+    assert_eq!(case.says("SLOMet"), "True/NoRequests");
+}
+
+#[test]
+fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
+    let mut case = Case::well();
+    let silence = |pod: &mut PodSeen, node: String| {
+        pod.placement = None;
+        pod.silent_node = Some(node);
+    };
+    silence(&mut case.pods[1], "node-b".to_owned());
+    let status = case.status();
+    assert_eq!(status.pinned.as_deref(), Some("?"));
+    assert_eq!(
+        status.workers.as_ref().unwrap().verified,
+        2,
+        "of the other node"
+    );
+    let placed = |status: &InferenceDeploymentStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions.find(|c| c.type_ == "Placed").cloned().unwrap()
+    };
+    let told = placed(&status);
+    assert_eq!(
+        (told.status.as_str(), told.reason.as_str()),
+        ("Unknown", "AgentSilent")
+    );
+    assert!(
+        told.message.starts_with("the agent of node node-b "),
+        "{}",
+        told.message
+    );
+    assert_eq!(case.says("Ready"), "True/Serving");
+
+    // Many nodes: a bounded message.
+    case.pods = (0..12).map(|_| pod("p", Some(state(2)))).collect();
+    for (number, pod) in case.pods.iter_mut().enumerate() {
+        silence(pod, format!("node-{number:02}"));
+    }
+    let told = placed(&case.status());
+    assert!(
+        told.message
+            .starts_with("the agents of nodes node-00, node-01,")
+            && told.message.contains("node-07 and 4 more "),
+        "{}",
+        told.message
+    );
+    // A pod that ends is nobody's worry, and None asks nothing of an agent.
+    case.pods.truncate(2);
+    case.pods[0].is_ending = true;
+    assert!(!placed(&case.status()).message.contains("node-00"));
+    case.deployment.spec.placement.policy = albacore_api::PlacementPolicy::None;
+    assert_eq!(case.says("Placed"), "True/PolicyNone");
+}
+
+#[test]
+fn placement_tells_what_is_missing() {
+    let mut case = Case::well();
+    case.pods[1].placement.as_mut().unwrap().verified = 7;
+    case.pods[1].placement.as_mut().unwrap().reason = Some("not enough cpus".to_owned());
+    assert_eq!(case.says("Placed"), "False/NotVerified");
+    case.pods[1].placement = None;
+    assert_eq!(case.says("Placed"), "Unknown/NoReport");
+    case.deployment.spec.placement.policy = albacore_api::PlacementPolicy::None;
+    assert_eq!(case.says("Placed"), "True/PolicyNone");
+}
+
+#[test]
+fn a_quota_that_lets_fewer_threads_run_is_placed_and_says_so() {
+    let mut case = Case::well();
+    let spec = &case.deployment.spec;
+    let (workers, threads) = (i32::from(spec.workers), i32::from(spec.threads));
+    for pod in &mut case.pods {
+        let placement = pod.placement.as_mut().unwrap();
+        placement.quota_threads = Some(threads - 1);
+        placement.verified = workers * (threads - 1);
+    }
+    assert_eq!(case.says("Placed"), "True/QuotaLimited");
+    let all = 2 * workers * (threads - 1);
+    assert_eq!(case.status().pinned, Some(format!("{all}/{all}")));
+    case.pods[1].placement.as_mut().unwrap().verified -= 1;
+    assert_eq!(case.says("Placed"), "False/NotVerified");
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_its_status_changes() {
+    let mut case = Case::well();
+    case.deployment.status = Some(case.status_at(100));
+    case.pods[0].state.as_mut().unwrap().requests.late = 500;
+    let since = |status: &InferenceDeploymentStatus, kind: &str| {
+        let found = status.conditions.iter().find(|c| c.type_ == kind).unwrap();
+        found.last_transition_time.clone()
+    };
+    let status = case.status_at(200);
+    assert_eq!(since(&status, "Ready"), time(100));
+    assert_eq!(since(&status, "SLOMet"), time(200));
+}
+
+#[test]
+fn numbers_have_two_digits() {
+    for (number, text) in [
+        (0.0, "0"),
+        (1234.0, "1200"),
+        (0.012345, "0.012"),
+        (9.96, "10"),
+        (99.6, "100"),
+        (7.0, "7"),
+        (0.1, "0.1"),
+        (f64::NAN, "0"),
+        (1e9, "1000000000"),
+        (-3.16, "-3.2"),
+    ] {
+        assert_eq!(figures::two_digits(number), text, "{number}");
+    }
+}
+
+/// As the library kstatus judges an object (Flux, kpt, `kustomize apply`).
+fn kstatus(deployment: &InferenceDeployment, status: &InferenceDeploymentStatus) -> &'static str {
+    let is = |kind: &str, value: &str| {
+        status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == kind && c.status == value)
+    };
+    let has = |kind: &str| status.conditions.iter().any(|c| c.type_ == kind);
+    match () {
+        () if status.observed_generation != deployment.metadata.generation => "InProgress",
+        () if is("Reconciling", "True") => "InProgress",
+        () if is("Stalled", "True") => "Failed",
+        () if has("Ready") && !is("Ready", "True") => "InProgress",
+        () => "Current",
+    }
+}
+
+fn any_verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        6 => Just(Verdict::Applied),
+        1 => Just(Verdict::Invalid(Vec::new())),
+        1 => Just(Verdict::Taken(ChildKind::Service)),
+        1 => Just(Verdict::Collecting(ChildKind::Service)),
+        1 => Just(Verdict::Refused(refusal("ChildRefused", true))),
+        1 => Just(Verdict::Refused(refusal("KindNotServed", false))),
+    ]
+}
+
+fn any_pod() -> impl Strategy<Value = PodSeen> {
+    (
+        any::<bool>(),
+        any::<bool>(),
+        prop::option::of(0..3u32),
+        any::<bool>(),
+        0..4u64,
+    )
+        .prop_map(|(is_ready, is_ending, alive, is_told, late)| {
+            let mut pod = pod("p", alive.map(state));
+            pod.is_ready = is_ready;
+            pod.is_ending = is_ending;
+            if let Some(state) = &mut pod.state {
+                state.requests.late *= late;
+            }
+            pod.placement = pod.placement.filter(|_| is_told);
+            pod
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_status_never_contradicts_itself(
+        verdict in any_verdict(),
+        counts in prop::option::of((0..4i32, 0..4i32, 0..4i32)),
+        pods in prop::collection::vec(any_pod(), 0..4),
+    ) {
+        let case = Case {
+            deployment: deployment(),
+            verdict,
+            workload: counts.map(|(wanted, updated, available)| workload(wanted, updated, available)),
+            pods,
+            respawns: RecentRespawns::default(),
+        };
+        let status = case.status();
+        let is = |kind: &str, value: &str| {
+            status.conditions.iter().any(|c| c.type_ == kind && c.status == value)
+        };
+        // Abnormal conditions exist only while they are true, and exclude each other.
+        for kind in [RECONCILING, STALLED] {
+            prop_assert!(!is(kind, "False") && !is(kind, "Unknown"), "{kind}");
+        }
+        prop_assert!(!(is(RECONCILING, "True") && is(STALLED, "True")));
+        // Ready is never true without a live worker, nor while anything is stalled.
+        let alive: i32 = status.workers.as_ref().map_or(0, |w| w.live);
+        if is("Ready", "True") {
+            prop_assert!(alive > 0);
+            prop_assert!(!is(STALLED, "True"));
+        }
+        match kstatus(&case.deployment, &status) {
+            "Current" => {
+                let is_at_zero = case.workload.as_ref().is_some_and(|w| w.wanted == 0);
+                prop_assert!(is("Ready", "True") || is_at_zero, "{:?}", status.conditions);
+            }
+            "Failed" => prop_assert!(is(STALLED, "True")),
+            _ => prop_assert!(is(RECONCILING, "True") || !is("Ready", "True")),
+        }
+        // The same facts later, with that status: nothing to write.
+        let mut later = case;
+        later.deployment.status = Some(status.clone());
+        prop_assert_eq!(later.status_at(900), status);
+    }
+}

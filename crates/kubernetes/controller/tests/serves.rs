@@ -1,0 +1,380 @@
+//! The status of pods behind which real servers run: on loopback addresses, fed by the test with
+//! their ConfigMap as a kubelet does.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+mod rig;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use albacore_settings::{Settings, feed};
+use serde_json::{Value, json};
+
+use rig::{Rig, deployment, wait};
+
+const ADDRESSES: [&str; 2] = ["127.77.5.1", "127.77.5.2"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// A pod: its ConfigMap volume and its server.
+struct Pod {
+    address: &'static str,
+    folder: tempfile::TempDir,
+    versions: u32,
+    child: Child,
+}
+
+impl Pod {
+    fn start(binary: &Path, address: &'static str, settings: &str) -> Self {
+        Self::start_with(binary, address, settings, &[])
+    }
+
+    fn start_with(binary: &Path, address: &'static str, settings: &str, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new("true").spawn().unwrap();
+        let mut pod = Self {
+            address,
+            folder,
+            versions: 0,
+            child,
+        };
+        pod.child.wait().unwrap();
+        pod.deliver(settings);
+        pod.child = Command::new(binary)
+            .arg("--settings")
+            .arg(pod.folder.path().join("settings.yaml"))
+            .args([
+                "--http",
+                &format!("{address}:8080"),
+                "--grpc",
+                &format!("{address}:8081"),
+            ])
+            .args(more)
+            .env("ALBACORE_WORKERS", "2")
+            .env("ALBACORE_THREADS", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        pod
+    }
+
+    /// Swaps the volume's files at once, as a kubelet does.
+    fn deliver(&mut self, settings: &str) {
+        let root = self.folder.path();
+        self.versions += 1;
+        let version = format!("..version-{}", self.versions);
+        std::fs::create_dir(root.join(&version)).unwrap();
+        std::fs::write(root.join(&version).join("settings.yaml"), settings).unwrap();
+        let fresh = root.join("..data_tmp");
+        std::os::unix::fs::symlink(&version, &fresh).unwrap();
+        std::fs::rename(&fresh, root.join("..data")).unwrap();
+        if self.versions == 1 {
+            std::os::unix::fs::symlink("..data/settings.yaml", root.join("settings.yaml")).unwrap();
+        }
+    }
+
+    /// Kills one of its workers, as a kernel that is out of memory does; whether there was one.
+    fn kill_worker(&self) -> bool {
+        let pid = self.child.id();
+        let mut children = String::new();
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let path = task.unwrap().path().join("children");
+            children.push_str(&std::fs::read_to_string(path).unwrap_or_default());
+        }
+        let Some(worker) = children.split_whitespace().next() else {
+            return false;
+        };
+        let killed = Command::new("kill").args(["-KILL", worker]).status();
+        killed.unwrap().success()
+    }
+
+    /// Sends the example's request; the status line of the answer.
+    fn ask(&self) -> String {
+        let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
+        let Ok(mut stream) = TcpStream::connect((self.address, 8080)) else {
+            return String::new();
+        };
+        let _ = write!(
+            stream,
+            "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn settings(rig: &Rig, name: &str) -> String {
+    let map = rig.get("configmap", name).unwrap();
+    map["data"]["settings.yaml"].as_str().unwrap().to_owned()
+}
+
+fn model(path: &Path, latency: &str) -> Value {
+    json!([{"name": "m", "uri": format!("file://{}", path.display()), "slo": {"latency": latency}}])
+}
+
+#[test]
+#[allow(clippy::too_many_lines)] // one story: each part stands on the one before
+fn the_status_tells_what_real_servers_do() {
+    let binary = albacore_testbed::product("albacore-server").unwrap();
+    let models = tempfile::tempdir().unwrap();
+    let copy = |name: &str| {
+        let path = models.path().join(name);
+        std::fs::copy(root().join("examples/fraud.ubj"), &path).unwrap();
+        path
+    };
+    let rig = Rig::start(true);
+    let controller = rig.controller(&[]);
+    let first = model(&copy("first.ubj"), "10s");
+    rig.apply(&[deployment("fraud", &json!({"threads": 1, "models": first}))]);
+    wait("there are pods", || {
+        rig.list("pods", "albacore.dev/deployment=fraud").len() == 2
+    });
+    let text = settings(&rig, "fraud");
+    let mut pods: Vec<Pod> = ADDRESSES
+        .map(|address| Pod::start(&binary, address, &text))
+        .into_iter()
+        .collect();
+    wait("both serve", || {
+        pods.iter().all(|pod| pod.ask().contains(" 200 "))
+    });
+    rig.play_kubelet("fraud", &ADDRESSES);
+
+    rig.wait_for("fraud", "Ready", "True/Serving");
+    rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
+    rig.wait_for("fraud", "SLOMet", "True/Met");
+    rig.wait_for("fraud", "Reconciling", "");
+    let status = || rig.get("infd", "fraud").unwrap()["status"].clone();
+    assert_eq!(status()["workers"]["live"], 4);
+    assert_eq!(status()["models"][0]["loaded"], "2/2");
+    assert_eq!(status()["models"][0]["sha256"].as_str().unwrap().len(), 64);
+    let template = rig.get("deployment", "fraud").unwrap()["spec"]["template"].clone();
+
+    // Another file: the servers roll it without a restart, and the status follows them.
+    let second = model(&copy("second.ubj"), "10s");
+    rig.patch("infd", "fraud", &json!({"spec": {"models": second}}));
+    rig.wait_for("fraud", "Reconciling", "True/SettingsPending");
+    let text = settings(&rig, "fraud");
+    pods.iter_mut().for_each(|pod| pod.deliver(&text));
+    rig.wait_for("fraud", "Reconciling", "");
+    rig.wait_for("fraud", "ModelLoaded", "True/Loaded");
+    assert_eq!(
+        rig.get("deployment", "fraud").unwrap()["spec"]["template"],
+        template
+    );
+
+    // A file that is not there: named with its pod; what served goes on serving.
+    let missing = model(&models.path().join("missing.ubj"), "10s");
+    rig.patch("infd", "fraud", &json!({"spec": {"models": missing}}));
+    wait("the ConfigMap follows", || {
+        settings(&rig, "fraud").contains("missing.ubj")
+    });
+    let text = settings(&rig, "fraud");
+    pods.iter_mut().for_each(|pod| pod.deliver(&text));
+    rig.wait_for("fraud", "Ready", "False/ModelFailed");
+    let error = status()["models"][0]["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("missing.ubj"), "{error}");
+    assert!(pods.iter().all(|pod| pod.ask().contains(" 200 ")));
+
+    // An objective that nothing can keep, and room to grow: pods are added.
+    let spec = json!({"models": model(&models.path().join("first.ubj"), "1us"),
+        "autoscaling": {"minReplicas": 2, "maxReplicas": 5}});
+    rig.patch("infd", "fraud", &json!({ "spec": spec }));
+    wait("the ConfigMap follows", || {
+        settings(&rig, "fraud").contains("1us")
+    });
+    let text = settings(&rig, "fraud");
+    pods.iter_mut().for_each(|pod| pod.deliver(&text));
+    wait("five pods are wanted", || {
+        pods.iter().for_each(|pod| drop(pod.ask()));
+        rig.get("deployment", "fraud").unwrap()["spec"]["replicas"] == 5
+    });
+    rig.wait_for("fraud", "SLOMet", "False/Missed");
+    wait("an event tells it", || {
+        let events = rig.kubectl(&["get", "events", "-o", "json"]);
+        events.contains("\"Scaled\"")
+    });
+
+    // Servers that are gone leave no worker alive, whatever the kubelet still says.
+    rig.patch(
+        "infd",
+        "fraud",
+        &json!({"spec": {"autoscaling": null, "replicas": 2}}),
+    );
+    pods.clear();
+    wait("nothing is ready any more", || {
+        rig.play_kubelet("fraud", &ADDRESSES);
+        rig.says("fraud", "Ready") == "Unknown/StateUnread"
+    });
+    let metrics = controller.http("/metrics");
+    assert!(
+        metrics.contains("albacore_state_scrapes_total{result=\"told\"}"),
+        "{metrics}"
+    );
+}
+
+/// `albacore-params`; killed with its owner.
+struct Params(Child);
+
+impl Drop for Params {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What an agent says of a pod whose deployment has these settings.
+fn line(settings: &Settings, generation: u64) -> String {
+    let objectives = settings.models.iter().filter_map(|model| {
+        let (model, slo) = (model.name.clone(), model.slo?);
+        Some(feed::Objective { model, slo })
+    });
+    let pod = feed::Pod {
+        address: None,
+        namespace: "default".to_owned(),
+        name: "live".to_owned(),
+        uid: "1".to_owned(),
+        deployment: "live".to_owned(),
+        generation,
+        parameters: feed::Parameters {
+            batching: settings.batching,
+            queue: settings.queue,
+            slo: objectives.collect(),
+            window: None,
+            workers: 2,
+            threads: 1,
+            cpu_share: 1.0,
+            generation,
+            report: None,
+        },
+    };
+    let line = feed::FeedLine {
+        node: "n".to_owned(),
+        sequence: generation,
+        pods: vec![pod],
+        metrics: String::new(),
+    };
+    line.encode().unwrap()
+}
+
+/// Starts the real `albacore-params`; gives it, the pipe on which an agent would write, and its
+/// address for servers.
+fn start_params(folder: &Path) -> (Params, File, String) {
+    let pipe = folder.join("feed");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let socket = folder.join("params.sock");
+    let uid = Command::new("id").arg("-u").output().unwrap().stdout;
+    let child = Command::new(albacore_testbed::product("albacore-params").unwrap())
+        .args(["--log-filter", "warn", "--feed"])
+        .arg(&pipe)
+        .arg("--unix")
+        .arg(&socket)
+        .args(["--uid", String::from_utf8(uid).unwrap().trim()])
+        .spawn();
+    let params = Params(child.unwrap());
+    let mut agent = OpenOptions::new().write(true).open(&pipe).unwrap();
+    agent.write_all(feed::LINE_START).unwrap();
+    (params, agent, format!("unix:{}", socket.display()))
+}
+
+/// Sends the settings to params as the agent of the node does.
+fn tell(rig: &Rig, agent: &mut File, wanted: &Settings) {
+    let generation = rig.get("infd", "live").unwrap()["metadata"]["generation"].as_u64();
+    agent
+        .write_all(line(wanted, generation.unwrap()).as_bytes())
+        .unwrap();
+}
+
+fn deaths_of_workers_are_told(rig: &Rig, pod: &Pod) {
+    for _ in 0..6 {
+        wait("a worker is there to be killed", || pod.kill_worker());
+        wait("it serves", || pod.ask().contains(" 200 "));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    rig.wait_for("live", "WorkersRespawning", "True/FrequentRespawns");
+    wait("an event tells it", || {
+        let events = rig.kubectl(&["get", "events", "-o", "json"]);
+        events.contains("\"WorkersRespawned\"") && events.contains("signal 9")
+    });
+    wait("the status counts them", || {
+        let workers = rig.get("infd", "live").unwrap()["status"]["workers"].clone();
+        workers["respawns"].as_i64() >= Some(6)
+            && workers["lastCause"]
+                .as_str()
+                .is_some_and(|cause| cause.ends_with("signal 9"))
+    });
+    let events = rig.kubectl(&["get", "events", "-o", "json"]);
+    assert!(
+        events.matches("\"WorkersRespawned\"").count() <= 3,
+        "{events}"
+    );
+}
+
+#[test]
+fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
+    let server = albacore_testbed::product("albacore-server").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.ubj");
+    std::fs::copy(root().join("examples/fraud.ubj"), &path).unwrap();
+    let rig = Rig::start(true);
+    let _controller = rig.controller(&[]);
+    let models = model(&path, "10s");
+    let spec = json!({"replicas": 1, "threads": 1, "models": models});
+    rig.apply(&[deployment("live", &spec)]);
+    wait("there is a pod", || {
+        rig.list("pods", "albacore.dev/deployment=live").len() == 1
+    });
+    let (_params, mut agent, place) = start_params(folder.path());
+    let text = settings(&rig, "live");
+    let pod = Pod::start_with(&server, "127.77.5.3", &text, &["--params", &place]);
+    wait("it serves", || pod.ask().contains(" 200 "));
+    rig.play_kubelet("live", &["127.77.5.3"]);
+    rig.wait_for("live", "Ready", "True/Serving");
+    rig.wait_for("live", "Reconciling", "");
+
+    // The file of the pod never changes from here on: what params tell is all the server gets.
+    rig.patch(
+        "infd",
+        "live",
+        &json!({"spec": {"batching": {"maxRows": 77}}}),
+    );
+    rig.wait_for("live", "Reconciling", "True/SettingsPending");
+    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
+    assert_eq!(wanted.batching.max_rows, 77);
+    tell(&rig, &mut agent, &wanted);
+    let start = std::time::Instant::now();
+    rig.wait_for("live", "Reconciling", "");
+    eprintln!(
+        "line of the agent to the end of Reconciling: {:?}",
+        start.elapsed()
+    );
+    // Another edit of the objective, which no other figure of the state shows.
+    rig.patch(
+        "infd",
+        "live",
+        &json!({"spec": {"models": model(&path, "9s")}}),
+    );
+    rig.wait_for("live", "Reconciling", "True/SettingsPending");
+    let wanted = Settings::read(&settings(&rig, "live")).unwrap();
+    tell(&rig, &mut agent, &wanted);
+    rig.wait_for("live", "Reconciling", "");
+
+    deaths_of_workers_are_told(&rig, &pod);
+}

@@ -1,0 +1,141 @@
+//! An API server that has no time for the controller: API Priority and Fairness answers its writes
+//! with 429 and `Retry-After: 1`, as an overloaded one does. It has one seat for them, and another
+//! request of the same user sits there: a slow webhook looks at it.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+mod rig;
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use rig::{Rig, deployment, wait};
+
+const USER: &str = "throttled";
+
+/// One seat for the writes of [`USER`], but for leases, which have a flow of their own in every
+/// cluster; whoever finds it taken is sent away. The label `slow` keeps a request in its seat: a
+/// webhook at `port` never answers.
+fn one_seat(port: u16) -> [Value; 3] {
+    let hook = json!({"name": "slow.albacore.dev", "admissionReviewVersions": ["v1"],
+        "sideEffects": "None", "timeoutSeconds": 30, "failurePolicy": "Ignore",
+        "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
+        "objectSelector": {"matchLabels": {"slow": "yes"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+            "operations": ["CREATE"]}]});
+    let version = "flowcontrol.apiserver.k8s.io/v1";
+    let limited = json!({"nominalConcurrencyShares": 0, "lendablePercent": 0,
+        "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}});
+    let resources = [
+        "configmaps",
+        "deployments",
+        "services",
+        "serviceaccounts",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "events",
+        "inferencedeployments/status",
+    ];
+    [
+        json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "slow"},
+            "webhooks": [hook]}),
+        json!({"apiVersion": version, "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": "one-seat"}, "spec": {"type": "Limited", "limited": limited}}),
+        json!({"apiVersion": version, "kind": "FlowSchema", "metadata": {"name": "one-seat"},
+            "spec": {"priorityLevelConfiguration": {"name": "one-seat"}, "matchingPrecedence": 2,
+                "rules": [{"subjects": [{"kind": "User", "user": {"name": USER}}],
+                    "resourceRules": [{"verbs": ["create", "patch", "update", "delete"],
+                        "apiGroups": ["*"], "resources": resources, "namespaces": ["*"]}]}]}}),
+    ]
+}
+
+/// The user's writes so far, but for leases, as `verb resource code`.
+fn writes(rig: &Rig) -> Vec<String> {
+    let log = rig.plane.audit_log().unwrap();
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_read = |verb: &str| ["get", "list", "watch"].contains(&verb);
+    let ours = lines.filter(|r| r["user"]["username"] == USER);
+    let told = ours.filter_map(|r| {
+        let verb = r["verb"].as_str()?;
+        let resource = r["objectRef"]["resource"].as_str()?;
+        let is_counted = !is_read(verb) && resource != "leases";
+        is_counted.then(|| format!("{verb} {resource} {}", r["responseStatus"]["code"]))
+    });
+    told.collect()
+}
+
+#[test]
+fn a_refused_controller_waits_as_it_is_told_and_goes_on_where_it_was() {
+    let rig = Rig::start(false);
+    rig.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        USER,
+        "--clusterrole=cluster-admin",
+        &format!("--user={USER}"),
+    ]);
+    let kubeconfig = rig.plane.kubeconfig_of(USER, None).unwrap();
+    let controller = rig.launch_as(&kubeconfig, &[]).ready();
+    rig.apply(&[deployment("fraud", &json!({}))]);
+    rig.wait_for("fraud", "Reconciling", "True/RollingOut");
+
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    rig.apply(&one_seat(silent.local_addr().unwrap().port()));
+    let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+    let labels = json!({"slow": "yes"});
+    let slow = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "slow", "namespace": "default", "labels": labels}});
+    std::fs::write(file.path(), slow.to_string()).unwrap();
+    let mut sitting = rig.kubectl_as(
+        &kubeconfig,
+        &["create", "-f", file.path().to_str().unwrap()],
+    );
+    let is_refused = |write: &&String| write.ends_with(" 429");
+    let refused = || writes(&rig).iter().filter(is_refused).count();
+    let mut rows = 100;
+    wait("its writes are refused", || {
+        // The API server takes the new limits up within moments.
+        rows += 1;
+        rig.patch(
+            "infd",
+            "fraud",
+            &json!({"spec": {"batching": {"maxRows": rows}}}),
+        );
+        refused() > 0
+    });
+    let before = writes(&rig).len();
+    let seconds = 8;
+    std::thread::sleep(Duration::from_secs(seconds));
+    // Each refusal asks for a second in which nothing is sent; one of each worker may be under way.
+    let later = &writes(&rig)[before..];
+    println!("{} writes in {seconds} s: {later:?}", later.len());
+    assert!(
+        sitting.try_wait().unwrap().is_none(),
+        "the seat was taken all the time"
+    );
+    assert!(later.iter().all(|write| is_refused(&write)), "{later:?}");
+    assert!((1..=20).contains(&later.len()), "{later:?}");
+    assert!(
+        controller.http("/readyz").starts_with("HTTP/1.1 200"),
+        "it only waits"
+    );
+    let metrics = controller.http("/metrics");
+    assert!(metrics.contains("code=\"429\""), "{metrics}");
+
+    // The one who sat there leaves.
+    sitting.kill().unwrap();
+    sitting.wait().unwrap();
+    let wanted = format!("max_rows: {rows}");
+    wait("the newest wish is applied", || {
+        let map = rig.get("configmap", "fraud").unwrap();
+        map["data"]["settings.yaml"]
+            .as_str()
+            .unwrap()
+            .contains(&wanted)
+    });
+    assert_eq!(controller.stop().code(), Some(0));
+}

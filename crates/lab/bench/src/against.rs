@@ -1,0 +1,246 @@
+//! A run beside its simulation: what the scheduler's model of a server foretells of it.
+//!
+//! **Problem.** The simulator knows nothing but arrivals, l(b) = alpha b + beta and an objective.
+//! Is that enough to say what a live server loses, and how large its batches are?
+//!
+//! **Approach.** After each run the server is asked what it learned of l(b) and how many workers it
+//! has. The same arrivals (process and rate, not the same times) are simulated under its policy,
+//! and what both lost and their mean batches are put beside each other.
+//!
+//! **Limits.** One class of requests, because the mean of a mix is no model's. The simulated time
+//! ends when a batch is done; the live one ends at the client, and on one machine server and client
+//! take cpus from each other. The policy drops what would be late, the server runs it later: both
+//! are bad.
+
+use albacore_batching::Nanos;
+use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
+use albacore_load::{Wire, get};
+use albacore_simulator::{Model, Policy, Popularity, Process, Scenario, Source, Wait, run};
+use serde_json::{Value, json};
+
+use crate::error::BenchError;
+use crate::mix::Class;
+use crate::probe::{Bench, Probe};
+use crate::schedule::{Arrivals, Schedule};
+
+/// Requests of a simulation: 1 % of bad ones is then known to some hundredths.
+const REQUESTS: u64 = 500_000;
+
+/// How long before frontrun the window of `deferred` opens, as in the server.
+const EARLY: f64 = 0.05;
+
+/// What a server had done by some time, and what it had learned.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    batches: f64,
+    rows: f64,
+    alpha: f64,
+    beta: f64,
+}
+
+/// A run and its simulation.
+#[derive(Debug)]
+pub struct Beside {
+    /// The run.
+    pub probe: Probe,
+    alpha: f64,
+    beta: f64,
+    workers: u64,
+    /// Share of bad requests, live and simulated.
+    bad: [f64; 2],
+    /// Mean rows of a batch, live and simulated.
+    rows: [f64; 2],
+}
+
+impl Bench {
+    /// Runs it and simulates the same.
+    ///
+    /// # Errors
+    /// The run cannot be made, or the server does not tell what is to be known of it.
+    pub fn beside(&self, schedule: &Schedule) -> Result<Beside, BenchError> {
+        let [class] = &self.classes[..] else {
+            let what = "--mix: one class of requests can be simulated: name one";
+            return Err(BenchError::Usage(what.to_owned()));
+        };
+        if self.target.wire == Wire::Grpc {
+            let what = "is asked for its metrics: http://HOST:PORT is due";
+            return Err(BenchError::Usage(format!("{}: {what}", self.spec.url)));
+        }
+        let before = self.told()?;
+        let probe = self.probe(schedule)?;
+        let after = self.told()?;
+        let (workers, policy) = self.state()?;
+        let scenario = self.scenario(class, schedule.rate, after, (workers, policy))?;
+        let simulated = run(&scenario);
+        let batches = (after.batches - before.batches).max(1.0);
+        Ok(Beside {
+            alpha: after.alpha,
+            beta: after.beta,
+            workers,
+            bad: [probe.report.bad_rate, simulated.bad_rate],
+            rows: [
+                (after.rows - before.rows) / batches,
+                simulated.batch_mean * class.rows as f64,
+            ],
+            probe,
+        })
+    }
+
+    fn scenario(
+        &self,
+        class: &Class,
+        rate: f64,
+        told: Told,
+        (workers, (policy, drop)): (u64, (Policy, DropRule)),
+    ) -> Result<Scenario, BenchError> {
+        let process = match self.arrivals {
+            Arrivals::Poisson => Process::Poisson,
+            Arrivals::Gamma(shape) => Process::Gamma { shape },
+            Arrivals::Recorded(_) => {
+                let what = "--arrivals: recorded times are not simulated: poisson or gamma:SHAPE";
+                return Err(BenchError::Usage(what.to_owned()));
+            }
+        };
+        // A simulated request is one row: it costs what the rows of a live one do.
+        let cost = Cost::new(told.alpha * 1e9 * class.rows as f64, told.beta * 1e9);
+        let objective = Nanos(self.spec.objective.as_nanos() as u64);
+        let model = Model {
+            name: self.spec.model.clone(),
+            cost,
+            objective,
+        };
+        Ok(Scenario {
+            workers: usize::try_from(workers).unwrap_or(usize::MAX),
+            models: vec![model],
+            source: Source::Drawn {
+                process,
+                popularity: Popularity::Equal,
+                rate,
+                requests: REQUESTS,
+            },
+            seed: self.spec.seed,
+            policy,
+            drop,
+            delays: Delays::default(),
+            early: EARLY,
+            eager_from: None,
+        })
+    }
+
+    fn ask(&self, path: &str) -> Result<String, BenchError> {
+        let url = format!("{}{path}", self.spec.url.trim_end_matches('/'));
+        let asked = get(self.target.address, path);
+        let (status, body) = asked.map_err(|source| BenchError::Look {
+            url: url.clone(),
+            source,
+        })?;
+        let body = String::from_utf8(body).ok().filter(|_| status == 200);
+        body.ok_or_else(|| BenchError::Failed(format!("{url}: it answers {status}, no text")))
+    }
+
+    /// What the metrics say of the model. Of several kinds of outputs that of the most samples is
+    /// not told: the costliest is taken, which is the only one where one class is asked for.
+    fn told(&self) -> Result<Told, BenchError> {
+        let text = self.ask("/metrics")?;
+        let of_model = format!("model=\"{}\"", self.spec.model);
+        let value = |name: &str| {
+            let lines = text.lines().filter(|line| {
+                let rest = line.strip_prefix(name);
+                rest.is_some_and(|rest| rest.starts_with('{')) && line.contains(&of_model)
+            });
+            let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            values.reduce(f64::max)
+        };
+        let due = |name: &str| {
+            value(name).ok_or_else(|| {
+                let what = "the server has no such metric: is it albacore, and warm?";
+                BenchError::Failed(format!("{}/metrics: {name}: {what}", self.spec.url))
+            })
+        };
+        Ok(Told {
+            batches: due("albacore_batch_rows_count")?,
+            rows: due("albacore_batch_rows_sum")?,
+            alpha: due("albacore_batch_alpha_seconds")?,
+            beta: due("albacore_batch_beta_seconds")?,
+        })
+    }
+
+    fn state(&self) -> Result<(u64, (Policy, DropRule)), BenchError> {
+        let path = "/albacore/v1/state";
+        let state: Value = serde_json::from_str(&self.ask(path)?).unwrap_or_default();
+        let half = DropRule::Window {
+            target: Target::Half,
+        };
+        let batching = &state["batching"];
+        let policy = match batching["policy"].as_str() {
+            Some("deferred") => Some((Policy::Deferred, half)),
+            // The live `auto` dispatches at once.
+            Some("auto" | "eager") => Some((Policy::Eager, half)),
+            Some("timeout") => batching["max_delay_us"].as_u64().map(|delay| {
+                let wait = Wait::Fixed(Nanos(delay.saturating_mul(1000)));
+                (Policy::Timeout(wait), half)
+            }),
+            _ => None,
+        };
+        let workers = state["workers"]["alive"].as_u64().filter(|&n| n > 0);
+        workers.zip(policy).ok_or_else(|| {
+            let what = "it tells no workers or no policy";
+            BenchError::Failed(format!("{}{path}: {what}", self.spec.url))
+        })
+    }
+}
+
+/// What stands above the rows.
+pub fn heading() -> String {
+    format!(
+        "{:>10} {:>8} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}\n",
+        "offered/s",
+        "workers",
+        "alpha us",
+        "beta us",
+        "bad % l.",
+        "bad % s.",
+        "points",
+        "rows l.",
+        "rows s.",
+        "error"
+    )
+}
+
+/// One run and its simulation: live (l.), simulated (s.), and how far they are apart.
+pub fn row(beside: &Beside) -> String {
+    let [bad, simulated_bad] = beside.bad.map(|bad| bad * 100.0);
+    let [rows, simulated_rows] = beside.rows;
+    let mark = match beside.probe.is_behind {
+        true => "  the generator was behind",
+        false => "",
+    };
+    format!(
+        "{:>10.0} {:>8} {:>10.3} {:>10.1} {bad:>9.3} {simulated_bad:>9.3} {:>+9.3} {rows:>9.2} \
+         {simulated_rows:>9.2} {:>+6.1}%{mark}\n",
+        beside.probe.rate,
+        beside.workers,
+        beside.alpha * 1e6,
+        beside.beta * 1e6,
+        simulated_bad - bad,
+        (simulated_rows / rows.max(1e-9) - 1.0) * 100.0
+    )
+}
+
+/// The same for programs.
+pub fn json(all: &[Beside]) -> Value {
+    let runs = all.iter().map(|beside| {
+        json!({
+            "rate": beside.probe.rate,
+            "workers": beside.workers,
+            "alpha_us": beside.alpha * 1e6,
+            "beta_us": beside.beta * 1e6,
+            "bad_rate": beside.bad[0],
+            "simulated_bad_rate": beside.bad[1],
+            "batch_rows": beside.rows[0],
+            "simulated_batch_rows": beside.rows[1],
+            "is_behind": beside.probe.is_behind,
+        })
+    });
+    json!({ "runs": runs.collect::<Vec<_>>() })
+}

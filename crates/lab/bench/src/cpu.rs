@@ -1,0 +1,92 @@
+//! Time on cpus of processes and of those below them, as the kernel counts it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+use crate::error::BenchError;
+
+/// Ticks of a second in `/proc/PID/stat`: the kernel's ABI has them at 100 on every architecture.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What `/proc/PID/stat` says: the parent, and ticks of the process and of its children that ended.
+fn stat(text: &str) -> Option<(u32, u64)> {
+    // The name may hold anything, also parentheses and blanks.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let ticks = [11, 12, 13, 14]
+        .map(number)
+        .into_iter()
+        .sum::<Option<u64>>()?;
+    Some((u32::try_from(number(1)?).ok()?, ticks))
+}
+
+/// The time of `pids` and of all below them so far. What ended in between counts where its parent
+/// has waited for it.
+pub(crate) fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
+    let mut all = BTreeMap::new();
+    let folder = fs::read_dir("/proc").map_err(|e| BenchError::Failed(format!("/proc: {e}")))?;
+    for entry in folder.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = pid else { continue };
+        // One that is gone by now is no error.
+        let text = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if let Some(found) = stat(&text) {
+            all.insert(pid, found);
+        }
+    }
+    if let Some(pid) = pids.iter().find(|pid| !all.contains_key(pid)) {
+        return Err(BenchError::Failed(format!(
+            "--pid {pid}: there is no such process"
+        )));
+    }
+    let mut counted: BTreeSet<u32> = pids.iter().copied().collect();
+    // bound: each pass but the last finds a process more
+    loop {
+        let below = all
+            .iter()
+            .filter(|(_, (parent, _))| counted.contains(parent));
+        let more: Vec<u32> = below.map(|(&pid, _)| pid).collect();
+        let before = counted.len();
+        counted.extend(more);
+        if counted.len() == before {
+            break;
+        }
+    }
+    let ticks = counted
+        .iter()
+        .filter_map(|pid| all.get(pid))
+        .map(|(_, ticks)| ticks);
+    Ok(Duration::from_secs_f64(
+        ticks.sum::<u64>() as f64 / TICKS_PER_SECOND,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_parentheses_do_not_mislead() {
+        let text = "7 (a) R (b) S 3 7 7 0 -1 0 0 0 0 0 10 5 2 1 20 0 1 0 9\n";
+        assert_eq!(stat(text), Some((3, 18)));
+        assert_eq!(stat("7 (a) S"), None);
+    }
+
+    #[test]
+    fn work_of_this_process_is_seen_and_a_stranger_is_named() {
+        let me = std::process::id();
+        let before = time_of(&[me]).unwrap();
+        let start = std::time::Instant::now();
+        while time_of(&[me]).unwrap() <= before {
+            assert!(start.elapsed() < Duration::from_secs(60));
+        }
+        assert!(
+            time_of(&[u32::MAX])
+                .unwrap_err()
+                .to_string()
+                .contains("--pid")
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! How much of an open load a server of the Open Inference Protocol v2 answers in time: what
+//! `albacore bench serve` runs.
+//!
+//! Requests are sent at times drawn before the run, whatever the server does; latencies count from
+//! those times. A run in which the generator itself was late says nothing of the server, and is
+//! marked.
+#![forbid(unsafe_code)]
+
+pub mod against;
+mod cpu;
+mod error;
+mod mix;
+pub mod print;
+mod probe;
+mod schedule;
+mod search;
+mod spec;
+mod target;
+
+pub use error::BenchError;
+pub use probe::{Bench, Probe};
+pub use schedule::Schedule;
+pub use search::{Found, highest};
+pub use spec::Spec;

@@ -1,0 +1,176 @@
+//! One run at one rate.
+
+use std::time::Duration;
+
+use albacore_load::{Call, Load, Random, Report, Request, Shape, drive};
+
+use crate::cpu;
+use crate::error::BenchError;
+use crate::mix::{self, Class};
+use crate::schedule::{Arrivals, Schedule};
+use crate::spec::Spec;
+use crate::target::Target;
+
+/// How long the server is warmed by a few connections before the first run, so that it knows its
+/// costs.
+const WARMING: Duration = Duration::from_secs(1);
+
+/// Connections of that.
+const WARMING_CONNECTIONS: usize = 4;
+
+/// A generator that is later than this share of the objective distorts what it measures.
+const LAG_SHARE: f64 = 0.2;
+
+/// Below this it does not matter.
+const LAG_MIN: Duration = Duration::from_millis(1);
+
+/// A server, what it is asked, and how.
+#[derive(Debug)]
+pub struct Bench {
+    pub(crate) spec: Spec,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) classes: Vec<Class>,
+    pub(crate) target: Target,
+    requests: Vec<Request>,
+    /// The class of each request.
+    class_of: Vec<usize>,
+}
+
+/// What became of one run.
+#[derive(Debug)]
+pub struct Probe {
+    /// Requests a second that were intended.
+    pub rate: f64,
+    /// All requests.
+    pub report: Report,
+    /// By class.
+    pub by_class: Vec<Report>,
+    /// Seconds on cpus of the server for a thousand rows that it answered.
+    pub cpu_per_1000_rows: Option<f64>,
+    /// The generator was too late itself.
+    pub is_behind: bool,
+}
+
+impl Bench {
+    /// Reads what is asked, asks the server what its model takes, and makes the requests.
+    ///
+    /// # Errors
+    /// What is asked cannot be, or the server does not tell.
+    pub fn new(spec: Spec) -> Result<Self, BenchError> {
+        let arrivals = Arrivals::parse(&spec.arrivals)?;
+        let classes = mix::parse(&spec.mix)?;
+        if spec.rates.is_empty() && !spec.is_search && arrivals.recorded_rate().is_none() {
+            return Err(BenchError::Usage(
+                "--rate: name one, or --search".to_owned(),
+            ));
+        }
+        let target = Target::find(&spec)?;
+        let class_of = mix::spread(&classes);
+        let mut random = Random(spec.seed ^ 0x5eed);
+        let requests = class_of.iter().map(|&class| {
+            let Class { output, rows, .. } = &classes[class];
+            let values = rows * target.features;
+            let values: Vec<f32> = (0..values)
+                .map(|_| random.uniform() as f32 * 4.0 - 2.0)
+                .collect();
+            let call = Call {
+                model: &spec.model,
+                input: &target.input,
+                output: output.as_deref(),
+                values: &values,
+                features: target.features,
+            };
+            call.request(target.wire, target.address)
+        });
+        let requests = requests.collect();
+        Ok(Self {
+            spec,
+            arrivals,
+            classes,
+            target,
+            requests,
+            class_of,
+        })
+    }
+
+    /// Asks for a while, so that what is measured is a server that knows its costs; and fails early
+    /// where nothing is answered.
+    ///
+    /// # Errors
+    /// No request is answered.
+    pub fn warm(&self) -> Result<(), BenchError> {
+        let load = Load {
+            requests: self.requests.clone(),
+            shape: Shape::Closed(WARMING),
+            connections: WARMING_CONNECTIONS,
+        };
+        let samples = drive(load)?;
+        if samples.iter().any(|sample| sample.status == 200) {
+            return Ok(());
+        }
+        let status = samples.last().map_or(0, |sample| sample.status);
+        let what = match status {
+            0 => "no request is answered".to_owned(),
+            status => format!("no request is answered with 200, the last one with {status}"),
+        };
+        Err(BenchError::Failed(format!("{}: {what}", self.spec.url)))
+    }
+
+    /// The runs of the rates asked for, or the recorded one.
+    ///
+    /// # Errors
+    /// A rate cannot be sent.
+    pub fn schedules(&self) -> Result<Vec<Schedule>, BenchError> {
+        let rates = match self.spec.rates.is_empty() {
+            true => self.arrivals.recorded_rate().into_iter().collect(),
+            false => self.spec.rates.clone(),
+        };
+        rates.into_iter().map(|rate| self.schedule(rate)).collect()
+    }
+
+    pub(crate) fn schedule(&self, rate: f64) -> Result<Schedule, BenchError> {
+        self.arrivals.at(rate, self.spec.length, self.spec.seed)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A process of the server is not there, or the load cannot be made.
+    pub fn probe(&self, schedule: &Schedule) -> Result<Probe, BenchError> {
+        let pids = &self.spec.pids;
+        let before = cpu::time_of(pids)?;
+        let load = Load {
+            requests: self.requests.clone(),
+            shape: Shape::Open(schedule.times.clone()),
+            connections: self.spec.connections,
+        };
+        let samples = drive(load)?;
+        let cpu = cpu::time_of(pids)?.saturating_sub(before);
+        let (length, objective) = (schedule.length, self.spec.objective);
+        let report = Report::of(&samples, length, objective);
+        let class_of = |request: usize| self.class_of[request];
+        let by_class = (0..self.classes.len()).map(|class| {
+            let of_class = samples
+                .iter()
+                .filter(|sample| class_of(sample.request) == class);
+            Report::of(of_class, length, objective)
+        });
+        let answered = samples.iter().filter(|sample| sample.status == 200);
+        let rows: usize = answered
+            .map(|s| self.classes[class_of(s.request)].rows)
+            .sum();
+        let per_1000_rows = cpu.as_secs_f64() * 1e3 / rows.max(1) as f64;
+        Ok(Probe {
+            rate: schedule.rate,
+            report,
+            by_class: by_class.collect(),
+            cpu_per_1000_rows: (!pids.is_empty()).then_some(per_1000_rows),
+            is_behind: report.lag_p99 > objective.mul_f64(LAG_SHARE).max(LAG_MIN),
+        })
+    }
+
+    /// Whether so many requests in time are what the objective asks for.
+    pub(crate) fn is_within(&self, probe: &Probe) -> bool {
+        !probe.is_behind && probe.report.bad_rate <= 1.0 - self.spec.percentile / 100.0
+    }
+}

@@ -1,0 +1,233 @@
+//! `albacore bench serve`: how much of an open load a server of the Open Inference Protocol v2
+//! answers in time.
+//!
+//! Requests are sent at times drawn before the run, whatever the server does; latencies count from
+//! those times. A run in which the generator itself was late says nothing of the server, and fails.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use albacore_bench::{Bench, Probe, Schedule, Spec, against, highest, print as drawn};
+use albacore_command::{Failure, Output, print, print_json};
+
+/// The arguments of `albacore bench serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchServeArgs {
+    /// The server: http://HOST:PORT or grpc://HOST:PORT
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// The model's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: String,
+    /// Requests a second, one run each
+    #[arg(long, value_name = "LIST", value_delimiter = ',', required_unless_present_any = ["is_search", "arrivals"])]
+    pub(crate) rate: Vec<f64>,
+    /// Find the highest rate within the objective instead
+    #[arg(long = "search", conflicts_with = "rate")]
+    pub(crate) is_search: bool,
+    /// How long each run is
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    pub(crate) length: Duration,
+    /// Answers later than this after the intended time are bad
+    #[arg(long, value_name = "TIME", default_value = "25ms", value_parser = parse_time)]
+    pub(crate) objective: Duration,
+    /// Percent of the requests that must be good for a rate to be within the objective
+    #[arg(long, value_name = "P", default_value_t = 99.0, value_parser = parse_percentile)]
+    pub(crate) percentile: f64,
+    /// When requests come: poisson, gamma:SHAPE (less than 1 in bursts), or a file of times in
+    /// seconds, a line each
+    #[arg(long, value_name = "HOW", default_value = "poisson")]
+    pub(crate) arrivals: String,
+    /// What requests ask for: [OUTPUT:]ROWS[=SHARE], several with commas, such as
+    /// output:1=9,contribs:10=1
+    #[arg(long, value_name = "LIST", default_value = "1")]
+    pub(crate) mix: String,
+    /// Values of a row [default: what the server's metadata says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) features: Option<u32>,
+    /// The input tensor's name [default: what the server's metadata says, or input]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) input: Option<String>,
+    /// Rows and results over HTTP as text or as bytes
+    #[arg(long, value_enum, default_value_t = Form::Json)]
+    pub(crate) form: Form,
+    /// Most connections, opened as they are needed
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) connections: u32,
+    /// The same seed gives the same times and rows
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Processes of the server on this machine, those below them included: their time on cpus is
+    /// told
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Vec<u32>,
+    /// Also simulate each run, by the costs that the server has learned and under its policy: what
+    /// share is bad and how large batches are, live and simulated. --objective is to be that of the
+    /// server's settings
+    #[arg(long = "against-simulation", conflicts_with_all = ["is_search", "picture"])]
+    pub(crate) is_against_simulation: bool,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// Write a picture there, too
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) picture: Option<PathBuf>,
+}
+
+impl BenchServeArgs {
+    fn spec(&self) -> Spec {
+        Spec {
+            url: self.url.clone(),
+            model: self.model.clone(),
+            rates: self.rate.clone(),
+            is_search: self.is_search,
+            length: self.length,
+            objective: self.objective,
+            percentile: self.percentile,
+            arrivals: self.arrivals.clone(),
+            mix: self.mix.clone(),
+            features: self.features.map(|features| features as usize),
+            input: self.input.clone(),
+            is_binary: self.form == Form::Binary,
+            connections: self.connections as usize,
+            seed: self.seed,
+            pids: self.pid.clone(),
+        }
+    }
+}
+
+/// How tensors travel over HTTP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Form {
+    /// JSON
+    Json,
+    /// Bytes behind the JSON
+    Binary,
+}
+
+/// Longest run and objective: an hour.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// A number with its unit, us, ms, s or m.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err("a number with us, ms, s or m is due".to_owned()),
+    };
+    let number: f64 = digits.parse().map_err(|_| "a number is due".to_owned())?;
+    let time = Duration::try_from_secs_f64(number * unit).map_err(|e| e.to_string())?;
+    match time {
+        Duration::ZERO => Err("a time above zero is due".to_owned()),
+        time if time > TIME_MAX => Err("an hour at most".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn parse_percentile(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok();
+    let percent = percent.filter(|percent| (50.0..100.0).contains(percent));
+    percent.ok_or_else(|| "50 to less than 100 is due".to_owned())
+}
+
+/// Measures each rate, or searches the highest; prints.
+///
+/// # Errors
+/// Bad options, a server that cannot be reached, or a generator that fell behind its schedule.
+pub(crate) fn run(args: &BenchServeArgs) -> Result<(), Failure> {
+    let bench = Bench::new(args.spec())?;
+    let schedules = bench.schedules()?;
+    bench.warm()?;
+    if args.is_against_simulation {
+        return run_against_simulation(&bench, &schedules, args.output);
+    }
+    let mut probes = Vec::new();
+    let mut tell = |probe: Probe| -> Result<(), Failure> {
+        if args.output == Output::Text {
+            let heading = probes.is_empty().then(|| drawn::heading(&bench));
+            print(&format!(
+                "{}{}",
+                heading.unwrap_or_default(),
+                drawn::row(&probe)
+            ))?;
+        }
+        probes.push(probe);
+        Ok(())
+    };
+    let found = if args.is_search {
+        Some(highest(&bench, &mut tell)?)
+    } else {
+        for schedule in schedules {
+            tell(bench.probe(&schedule)?)?;
+        }
+        None
+    };
+    probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    match args.output {
+        Output::Text => print(&drawn::ending(&bench, &probes, found))?,
+        Output::Json => print_json(&drawn::json(&bench, &probes, found))?,
+        Output::Svg => print(&drawn::picture(&bench, &probes))?,
+    }
+    if let Some(file) = &args.picture {
+        std::fs::write(file, drawn::picture(&bench, &probes))
+            .map_err(|e| Failure::file(file, &e))?;
+    }
+    let behind = probes.iter().find(|probe| probe.is_behind);
+    behind.filter(|_| !args.is_search).map_or(Ok(()), refuse)
+}
+
+/// Each rate live and simulated.
+fn run_against_simulation(
+    bench: &Bench,
+    schedules: &[Schedule],
+    output: Output,
+) -> Result<(), Failure> {
+    if output == Output::Svg {
+        let what = "--output svg: --against-simulation draws nothing";
+        return Err(Failure::Usage(what.to_owned()));
+    }
+    let mut all = Vec::new();
+    for schedule in schedules {
+        let beside = bench.beside(schedule)?;
+        if output == Output::Text {
+            let heading = all.is_empty().then(against::heading);
+            let row = against::row(&beside);
+            print(&format!("{}{row}", heading.unwrap_or_default()))?;
+        }
+        all.push(beside);
+    }
+    if output == Output::Json {
+        print_json(&against::json(&all))?;
+    }
+    let behind = all.iter().find(|beside| beside.probe.is_behind);
+    behind.map_or(Ok(()), |beside| refuse(&beside.probe))
+}
+
+fn refuse(probe: &Probe) -> Result<(), Failure> {
+    Err(Failure::Failed(format!(
+        "at {:.0} requests a second the generator was {:.1} ms behind its schedule (99 % of the requests were less): \
+             this run says nothing of the server; send less, or from a machine that has cpus left",
+        probe.rate,
+        probe.report.lag_p99.as_secs_f64() * 1e3
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("25ms"), Ok(Duration::from_millis(25)));
+        assert_eq!(parse_time("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+        for text in ["", "5", "ms", "0s", "-1s", "2h", "3000m", "nans"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! One connection that reopens itself: HTTP/1.1 with keep-alive, or HTTP/2 for gRPC.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::HeaderMap;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::Request;
+use crate::http1::{self, Broken, Http1};
+
+/// Status that stands for "no answer": refused, reset, or cut off in the body.
+pub(crate) const NO_ANSWER: u16 = 0;
+
+type Body = Full<Bytes>;
+
+/// A request, and the bytes of it that HTTP/1.1 sends.
+#[derive(Debug)]
+pub(crate) struct Message {
+    request: Request,
+    /// `None`: a call of gRPC.
+    bytes: Option<Vec<u8>>,
+}
+
+impl Message {
+    pub(crate) fn new(request: Request) -> Self {
+        let bytes = (!request.is_grpc()).then(|| http1::message(&request));
+        Self { request, bytes }
+    }
+}
+
+/// What messages are sent by.
+enum Sender {
+    One(Http1),
+    Two(http2::SendRequest<Body>),
+}
+
+impl Sender {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::One(sender) => sender.is_closed(),
+            Self::Two(sender) => sender.is_closed(),
+        }
+    }
+}
+
+/// A connection to one server.
+#[derive(Default)]
+pub(crate) struct Connection {
+    sender: Option<Sender>,
+}
+
+impl Connection {
+    /// Sends a message and reads the whole answer; its status, or [`NO_ANSWER`], and the handler's
+    /// time if the server tells it.
+    pub(crate) async fn exchange(&mut self, message: &Message) -> (u16, Option<Duration>) {
+        // Taken out: what fails or is given up in the middle is not used again.
+        let sender = self.sender.take().filter(|sender| !sender.is_closed());
+        match try_exchange(sender, message).await {
+            Ok((answer, sender)) => {
+                self.sender = sender;
+                answer
+            }
+            Err(_) => (NO_ANSWER, None),
+        }
+    }
+}
+
+type Exchanged = ((u16, Option<Duration>), Option<Sender>);
+
+async fn try_exchange(
+    sender: Option<Sender>,
+    Message { request, bytes }: &Message,
+) -> Result<Exchanged, ExchangeError> {
+    match (sender, bytes) {
+        (Some(Sender::One(sender)), Some(bytes)) => in_one(sender, bytes).await,
+        (_, Some(bytes)) => in_one(Http1::connect(request.address).await?, bytes).await,
+        (Some(Sender::Two(sender)), None) => in_two(sender, request).await,
+        (_, None) => in_two(connect(request.address).await?, request).await,
+    }
+}
+
+async fn in_one(mut sender: Http1, bytes: &[u8]) -> Result<Exchanged, ExchangeError> {
+    let answer = sender.exchange(bytes).await?;
+    let sender = (!answer.is_last).then_some(Sender::One(sender));
+    Ok(((answer.status, answer.run), sender))
+}
+
+async fn in_two(
+    mut sender: http2::SendRequest<Body>,
+    request: &Request,
+) -> Result<Exchanged, ExchangeError> {
+    let url = format!("http://{}{}", request.address, request.path);
+    let mut message = hyper::Request::post(url);
+    for (name, value) in &request.headers {
+        message = message.header(name, value);
+    }
+    let message = message.body(Full::new(request.body.clone()))?;
+    sender.ready().await?;
+    let answer = sender.send_request(message).await?;
+    let timing = answer.headers().get("server-timing");
+    let run = timing.and_then(|value| http1::run_time(value.to_str().ok()?));
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await?;
+    let status = grpc_status(body.trailers().unwrap_or(&head.headers));
+    Ok(((status, run), Some(Sender::Two(sender))))
+}
+
+/// The HTTP status that says the same as a gRPC one.
+fn grpc_status(trailers: &HeaderMap) -> u16 {
+    let code = trailers.get("grpc-status").and_then(|v| v.to_str().ok());
+    match code {
+        None => NO_ANSWER,
+        Some("0") => 200,
+        Some("3") => 400,
+        Some("4" | "1") => 504,
+        Some("5") => 404,
+        Some("8") => 429,
+        Some("12") => 501,
+        Some("14") => 503,
+        Some(_) => 500,
+    }
+}
+
+async fn connect(address: std::net::SocketAddr) -> Result<http2::SendRequest<Body>, ExchangeError> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ExchangeError {
+    #[error("connection")]
+    Io(#[from] std::io::Error),
+    #[error("HTTP/1.1")]
+    One(#[from] Broken),
+    #[error("HTTP/2")]
+    Hyper(#[from] hyper::Error),
+    #[error("request")]
+    Http(#[from] hyper::http::Error),
+}

@@ -1,0 +1,246 @@
+//! HTTP/1.1 as a load generator needs it: requests are written beforehand, answers read only as far
+//! as they say something.
+//!
+//! The generator often shares cpus with what it measures. A general client takes several times as
+//! long for a request as this, which is more than the server itself takes for a row.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::Request;
+
+/// Header lines of an answer.
+const HEADERS_MAX: usize = 64;
+
+/// Bytes of a head, or of the line before a chunk: far more than any server sends.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("the connection broke")]
+    Io(#[from] std::io::Error),
+    #[error("the connection was closed in an answer")]
+    Closed,
+    #[error("the answer is not HTTP/1.1")]
+    Head(#[from] httparse::Error),
+    #[error("the answer is not HTTP/1.1")]
+    Chunk(httparse::InvalidChunkSize),
+    #[error("the head of the answer is too long")]
+    TooLong,
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The handler's time, if the server tells it.
+    pub(crate) run: Option<Duration>,
+    /// No other answer can follow on this connection.
+    pub(crate) is_last: bool,
+}
+
+/// How long the body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Bytes(usize),
+    Chunks,
+    UntilClosed,
+}
+
+/// The bytes of a request as they are sent.
+pub(crate) fn message(request: &Request) -> Vec<u8> {
+    let mut bytes = format!("POST {} HTTP/1.1\r\nhost: localhost\r\n", request.path).into_bytes();
+    for (name, value) in &request.headers {
+        bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+    let length = request.body.len();
+    bytes.extend_from_slice(format!("content-length: {length}\r\n\r\n").as_bytes());
+    bytes.extend_from_slice(&request.body);
+    bytes
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    stream: TcpStream,
+    /// What was read and not yet looked at.
+    bytes: Vec<u8>,
+}
+
+impl Http1 {
+    pub(crate) async fn connect(address: SocketAddr) -> Result<Self, Broken> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            bytes: Vec::with_capacity(READ_BYTES),
+        })
+    }
+
+    /// Whether the server has closed it while nothing was asked; costs no system call while it has
+    /// not.
+    pub(crate) fn is_closed(&self) -> bool {
+        let nothing_came = self.stream.try_read(&mut [0]);
+        !matches!(nothing_came, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
+    /// Sends a message and reads its answer.
+    pub(crate) async fn exchange(&mut self, message: &[u8]) -> Result<Answer, Broken> {
+        self.bytes.clear();
+        self.stream.write_all(message).await?;
+        // bound: a server sends few answers of 1xx before the real one; each takes bytes off the
+        // wire.
+        loop {
+            let (answer, length) = self.head().await?;
+            if answer.status >= 200 {
+                self.skip_body(length).await?;
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), Broken> {
+        self.bytes.reserve(READ_BYTES);
+        match self.stream.read_buf(&mut self.bytes).await? {
+            0 => Err(Broken::Closed),
+            _ => Ok(()),
+        }
+    }
+
+    async fn head(&mut self) -> Result<(Answer, Length), Broken> {
+        // bound: HEAD_BYTES_MAX bytes, each pass reads some.
+        loop {
+            if let Some((answer, length, bytes)) = parse(&self.bytes)? {
+                self.bytes.drain(..bytes);
+                return Ok((answer, length));
+            }
+            if self.bytes.len() > HEAD_BYTES_MAX {
+                return Err(Broken::TooLong);
+            }
+            self.read().await?;
+        }
+    }
+
+    async fn skip_body(&mut self, length: Length) -> Result<(), Broken> {
+        match length {
+            Length::Bytes(bytes) => self.skip(bytes).await,
+            Length::Chunks => self.skip_chunks().await,
+            Length::UntilClosed => loop {
+                // bound: the server closes, or the exchange takes too long.
+                self.bytes.clear();
+                match self.read().await {
+                    Ok(()) => {}
+                    Err(Broken::Closed) => return Ok(()),
+                    Err(other) => return Err(other),
+                }
+            },
+        }
+    }
+
+    async fn skip(&mut self, mut bytes: usize) -> Result<(), Broken> {
+        // bound: so many bytes, each pass reads some.
+        while bytes > self.bytes.len() {
+            bytes -= self.bytes.len();
+            self.bytes.clear();
+            self.read().await?;
+        }
+        self.bytes.drain(..bytes);
+        Ok(())
+    }
+
+    async fn skip_chunks(&mut self) -> Result<(), Broken> {
+        // bound: one pass for each chunk and each read of the exchange, which must not take too
+        // long.
+        loop {
+            match httparse::parse_chunk_size(&self.bytes).map_err(Broken::Chunk)? {
+                httparse::Status::Partial if self.bytes.len() > HEAD_BYTES_MAX => {
+                    return Err(Broken::TooLong);
+                }
+                httparse::Status::Partial => self.read().await?,
+                httparse::Status::Complete((line, 0)) => {
+                    self.bytes.drain(..line);
+                    return self.skip_trailers().await;
+                }
+                httparse::Status::Complete((line, size)) => {
+                    let size = usize::try_from(size).unwrap_or(usize::MAX);
+                    let end = "\r\n".len();
+                    self.skip(line.saturating_add(size).saturating_add(end))
+                        .await?;
+                }
+            }
+        }
+    }
+
+    async fn skip_trailers(&mut self) -> Result<(), Broken> {
+        // bound: HEAD_BYTES_MAX bytes, each pass reads some or ends a line.
+        loop {
+            let end = self.bytes.windows(2).position(|pair| pair == b"\r\n");
+            match end {
+                Some(0) => return self.skip(2).await,
+                Some(line) => self.skip(line + 2).await?,
+                None if self.bytes.len() > HEAD_BYTES_MAX => return Err(Broken::TooLong),
+                None => self.read().await?,
+            }
+        }
+    }
+}
+
+/// The head at the start of `bytes`, and how long it is; `None` if it is not all there.
+fn parse(bytes: &[u8]) -> Result<Option<(Answer, Length, usize)>, Broken> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(length) = head.parse(bytes)? else {
+        return Ok(None);
+    };
+    let header = |name: &str| {
+        let found = head
+            .headers
+            .iter()
+            .find(|h| h.name.eq_ignore_ascii_case(name));
+        found.and_then(|found| std::str::from_utf8(found.value).ok())
+    };
+    let has = |name: &str, token: &str| {
+        let value = header(name).unwrap_or_default();
+        value
+            .split(',')
+            .any(|it| it.trim().eq_ignore_ascii_case(token))
+    };
+    let status = head.code.unwrap_or_default();
+    let body = match header("content-length").map(str::parse) {
+        _ if status < 200 || status == 204 || status == 304 => Length::Bytes(0),
+        _ if has("transfer-encoding", "chunked") => Length::Chunks,
+        Some(Ok(bytes)) => Length::Bytes(bytes),
+        Some(Err(_)) | None => Length::UntilClosed,
+    };
+    let is_old = head.version == Some(0) && !has("connection", "keep-alive");
+    let answer = Answer {
+        status,
+        run: header("server-timing").and_then(run_time),
+        is_last: body == Length::UntilClosed || is_old || has("connection", "close"),
+    };
+    Ok(Some((answer, body, length)))
+}
+
+/// The duration of metric `run`, given in milliseconds: `run;dur=1.25, queue;dur=0.1`.
+pub(crate) fn run_time(header: &str) -> Option<Duration> {
+    let metric = header
+        .split(',')
+        .map(str::trim)
+        .find(|m| m.starts_with("run;"))?;
+    let ms: f64 = metric
+        .split(';')
+        .find_map(|p| p.trim().strip_prefix("dur="))?
+        .parse()
+        .ok()?;
+    Duration::try_from_secs_f64(ms / 1e3).ok()
+}
+
+#[cfg(test)]
+mod tests;

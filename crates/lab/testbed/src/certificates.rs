@@ -1,0 +1,115 @@
+//! Certificates of one throw-away cluster: one authority, one identity for each who talks to the
+//! API server.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+};
+
+use crate::TestbedError;
+
+/// Signs the certificates of a cluster.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate with its key, both PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key, PKCS #8.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Its key is nobody's business.
+        f.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// A new authority.
+    ///
+    /// # Errors
+    /// No randomness, or no such algorithm.
+    pub fn new() -> Result<Self, TestbedError> {
+        let failed = |source| TestbedError::Certificate {
+            name: "the authority".into(),
+            source,
+        };
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = name("albacore-testbed", None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let issuer = CertifiedIssuer::self_signed(params, key).map_err(failed)?;
+        Ok(Self { issuer })
+    }
+
+    /// The authority's own certificate, PEM.
+    pub fn certificate(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A client: its name and group are what RBAC sees.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn client(&self, common_name: &str, group: Option<&str>) -> Result<Identity, TestbedError> {
+        self.sign(common_name, group, &[], ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    /// A server that answers to these host names and addresses.
+    ///
+    /// # Errors
+    /// No randomness, or a host that is no name.
+    pub fn server(&self, common_name: &str, hosts: &[&str]) -> Result<Identity, TestbedError> {
+        self.sign(
+            common_name,
+            None,
+            hosts,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        )
+    }
+
+    fn sign(
+        &self,
+        common_name: &str,
+        group: Option<&str>,
+        hosts: &[&str],
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<Identity, TestbedError> {
+        let failed = |source| TestbedError::Certificate {
+            name: common_name.into(),
+            source,
+        };
+        let key = KeyPair::generate().map_err(failed)?;
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(hosts).map_err(failed)?;
+        params.distinguished_name = name(common_name, group);
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
+        params.extended_key_usages = vec![usage];
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok(Identity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+fn name(common_name: &str, group: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    if let Some(group) = group {
+        name.push(DnType::OrganizationName, group);
+    }
+    name
+}

@@ -1,0 +1,468 @@
+//! etcd and kube-apiserver, started and stopped.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::certificates::Authority;
+use crate::program::{Program, programs};
+use crate::{TestbedError, kubeconfig};
+
+/// Who may do everything.
+const ADMINISTRATORS: &str = "system:masters";
+
+/// The audit policy: every request, without bodies, so that tests can count what a client asked and
+/// wrote.
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+
+/// What a control plane is started with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Also runs kube-controller-manager: Deployments get pods, namespaces and owners are cleaned
+    /// up.
+    pub controller_manager: bool,
+    /// More flags of the API server, which win over those that it has anyway.
+    pub api_server: Vec<String>,
+}
+
+/// Where a control plane runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The address that it serves at.
+    pub(crate) address: Ipv4Addr,
+    /// What a command begins with to get there; empty for here.
+    pub(crate) entrance: Vec<OsString>,
+    /// Where its folder is made.
+    pub(crate) parent: PathBuf,
+}
+
+/// A running control plane. Everything of it lies in one temporary folder and ends with this value.
+#[derive(Debug)]
+pub struct ControlPlane {
+    place: Place,
+    clients: Vec<Program>,
+    apiserver: Program,
+    etcd: Program,
+    arguments: Vec<OsString>,
+    programs: PathBuf,
+    authority: Authority,
+    address: String,
+    admin: PathBuf,
+    folder: TempDir,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it answers.
+    ///
+    /// # Errors
+    /// Its programs cannot be built or started, or are not ready in time.
+    pub fn start(options: &Options) -> Result<Self, TestbedError> {
+        let here = Place {
+            address: Ipv4Addr::LOCALHOST,
+            entrance: Vec::new(),
+            parent: std::env::temp_dir(),
+        };
+        Self::start_at(here, options)
+    }
+
+    /// Starts a control plane somewhere else.
+    pub(crate) fn start_at(place: Place, options: &Options) -> Result<Self, TestbedError> {
+        let programs = programs()?;
+        let folder = TempDir::with_prefix_in("albacore-testbed-", &place.parent)
+            .map_err(TestbedError::file("a temporary folder"))?;
+        let authority = Authority::new()?;
+        let [client, peer, port] = free_ports()?;
+        let address = format!("{}:{port}", place.address);
+        write_secrets(folder.path(), &authority, place.address)?;
+        let admin = authority.client("admin", Some(ADMINISTRATORS))?;
+        let admin = kubeconfig::write(folder.path(), "admin", &admin, &address)?;
+        let etcd = start_etcd(&programs, folder.path(), &place, client, peer)?;
+        let mut arguments = apiserver_arguments(folder.path(), place.address, client, port);
+        arguments.extend(options.api_server.iter().map(OsString::from));
+        let apiserver = start_apiserver(&programs, folder.path(), &place, &arguments)?;
+        let mut plane = Self {
+            place,
+            clients: Vec::new(),
+            apiserver,
+            etcd,
+            arguments,
+            programs,
+            authority,
+            address,
+            admin,
+            folder,
+        };
+        plane.wait_until_ready()?;
+        if options.controller_manager {
+            plane.start_controller_manager()?;
+        }
+        Ok(plane)
+    }
+
+    /// The kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    /// A kubeconfig for a user of this name and group, with the rights that RBAC gives them.
+    ///
+    /// # Errors
+    /// The certificate cannot be made or written.
+    pub fn kubeconfig_of(&self, user: &str, group: Option<&str>) -> Result<PathBuf, TestbedError> {
+        let identity = self.authority.client(user, group)?;
+        let file: String = user
+            .chars()
+            .map(|c| if c.is_alphanumeric() { c } else { '-' })
+            .collect();
+        kubeconfig::write(self.folder.path(), &file, &identity, &self.address)
+    }
+
+    /// Where the API server listens, as `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A kubeconfig for a service account, with a token as its pods get it. With `pod` (of that
+    /// account) the token names the pod and its node; without, neither.
+    ///
+    /// # Errors
+    /// There is no such account or pod, or the file cannot be written.
+    pub fn kubeconfig_of_account(
+        &self,
+        namespace: &str,
+        account: &str,
+        pod: Option<&str>,
+    ) -> Result<PathBuf, TestbedError> {
+        let token = self.token_of_account(namespace, account, pod)?;
+        let file = format!("{namespace}-{account}-{}", pod.unwrap_or("alone"));
+        kubeconfig::write_token(self.folder.path(), &file, &token, &self.address)
+    }
+
+    /// A folder with `token`, `ca.crt` and `namespace`, as a kubelet mounts it into the pods of a
+    /// service account.
+    ///
+    /// # Errors
+    /// There is no such account, or the folder cannot be written.
+    pub fn mount_of_account(
+        &self,
+        namespace: &str,
+        account: &str,
+    ) -> Result<PathBuf, TestbedError> {
+        let token = self.token_of_account(namespace, account, None)?;
+        let folder = self.folder.path().join(format!("{namespace}-{account}"));
+        std::fs::create_dir_all(&folder).map_err(TestbedError::file(&folder))?;
+        let files = [
+            ("token", token),
+            ("ca.crt", self.authority.certificate()),
+            ("namespace", namespace.to_owned()),
+        ];
+        for (name, text) in files {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(TestbedError::file(path))?;
+        }
+        Ok(folder)
+    }
+
+    fn token_of_account(
+        &self,
+        namespace: &str,
+        account: &str,
+        pod: Option<&str>,
+    ) -> Result<String, TestbedError> {
+        let mut arguments = vec!["create", "token", account, "--namespace", namespace];
+        if let Some(pod) = pod {
+            arguments.extend(["--bound-object-kind", "Pod", "--bound-object-name", pod]);
+        }
+        let output = self.kubectl(&arguments)?;
+        if !output.status.success() {
+            return Err(TestbedError::Kubectl {
+                command: arguments.join(" "),
+                said: String::from_utf8_lossy(&output.stderr).into_owned(),
+            });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Runs kubectl as an administrator.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<Output, TestbedError> {
+        self.run("kubectl", arguments)
+    }
+
+    /// Runs a program of the cluster's (kubectl, helm) as an administrator.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Result<Output, TestbedError> {
+        let binary = self.programs.join(program);
+        command(&self.place, &binary)
+            .args(arguments)
+            .env("KUBECONFIG", &self.admin)
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(TestbedError::file(binary))
+    }
+
+    /// The folder of everything.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Who signs.
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The folder of the programs.
+    pub(crate) fn programs(&self) -> &Path {
+        &self.programs
+    }
+
+    /// Applies custom resource definitions (a file or a folder) and waits until the API server
+    /// serves them.
+    ///
+    /// # Errors
+    /// kubectl cannot be run, or they are not served in time.
+    pub fn serve_crds(&mut self, path: &Path) -> Result<(), TestbedError> {
+        let kubectl = command_line(&self.place, &self.programs.join("kubectl"));
+        let admin = self.admin.clone();
+        let succeeds = |arguments: &[&OsStr]| succeeds(&kubectl, &admin, arguments);
+        let apply = ["apply".as_ref(), "-f".as_ref(), path.as_os_str()];
+        // kubectl calls a definition that has no condition yet an error, so it is asked again.
+        let wait = ["wait", "--for=condition=Established", "crd", "--all"].map(OsStr::new);
+        self.apiserver
+            .wait_until(|| succeeds(&apply) && succeeds(&wait))
+    }
+
+    /// Every request so far, one JSON object a line, as the API server's audit log tells them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn audit_log(&self) -> Result<String, TestbedError> {
+        let path = self.folder.path().join("audit.log");
+        std::fs::read_to_string(&path).map_err(TestbedError::file(path))
+    }
+
+    /// Ends the API server as a crash would, until [`ControlPlane::restart_api_server`]. etcd and
+    /// what is stored stay.
+    pub fn stop_api_server(&mut self) {
+        self.apiserver.kill();
+    }
+
+    /// Ends the API server as a crash would and starts it again: watches break, nothing stored is
+    /// lost.
+    ///
+    /// # Errors
+    /// It does not come back.
+    pub fn restart_api_server(&mut self) -> Result<(), TestbedError> {
+        self.apiserver.kill();
+        let folder = self.folder.path();
+        self.apiserver = start_apiserver(&self.programs, folder, &self.place, &self.arguments)?;
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), TestbedError> {
+        let kubectl = command_line(&self.place, &self.programs.join("kubectl"));
+        let admin = self.admin.clone();
+        let succeeds =
+            |arguments: [&str; 3]| succeeds(&kubectl, &admin, &arguments.map(OsStr::new));
+        self.apiserver.wait_until(|| {
+            succeeds(["get", "--raw", "/readyz"]) && succeeds(["get", "namespace", "default"])
+        })
+    }
+
+    fn start_controller_manager(&mut self) -> Result<(), TestbedError> {
+        let folder = self.folder.path().display();
+        let more = format!(
+            "--use-service-account-credentials\n--service-account-private-key-file={folder}/accounts.key\n\
+             --root-ca-file={folder}/ca.crt"
+        );
+        let mut manager = self.start_client("kube-controller-manager", &more)?;
+        let has_account = || {
+            self.kubectl(&["get", "serviceaccount", "default", "-n", "default"])
+                .is_ok_and(|output| output.status.success())
+        };
+        manager.wait_until(has_account)?;
+        self.clients.push(manager);
+        Ok(())
+    }
+
+    /// Starts the scheduler; pods get nodes.
+    pub(crate) fn start_scheduler(&mut self) -> Result<(), TestbedError> {
+        let scheduler = self.start_client("kube-scheduler", "")?;
+        self.clients.push(scheduler);
+        Ok(())
+    }
+
+    /// Starts one of the programs that work through the API server alone, with one argument a line
+    /// of `more`.
+    fn start_client(&self, name: &'static str, more: &str) -> Result<Program, TestbedError> {
+        let config = self.kubeconfig_of(&format!("system:{name}"), None)?;
+        let [port, _, _] = free_ports()?;
+        let config = config.display();
+        let folder = self.folder.path();
+        let certificates = folder.join(name);
+        let arguments = lines(&format!(
+            "--kubeconfig={config}\n--authentication-kubeconfig={config}\n--authorization-kubeconfig={config}\n\
+             --bind-address=127.0.0.1\n--secure-port={port}\n--cert-dir={}\n--leader-elect=false\n\
+             --kube-api-qps=500\n--kube-api-burst=1000\n{more}",
+            certificates.display()
+        ));
+        let log = folder.join(format!("{name}.log"));
+        start(&self.place, name, &self.programs, &arguments, log)
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // Clients first, so that none of them complains of a server that is gone.
+        self.clients.clear();
+        self.apiserver.kill();
+        self.etcd.kill();
+    }
+}
+
+/// A command with its first arguments.
+fn command_line(place: &Place, binary: &Path) -> Vec<OsString> {
+    let mut words = place.entrance.clone();
+    words.push(binary.into());
+    words
+}
+
+fn command(place: &Place, binary: &Path) -> Command {
+    let words = command_line(place, binary);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+fn start(
+    place: &Place,
+    name: &'static str,
+    programs: &Path,
+    arguments: &[OsString],
+    log: PathBuf,
+) -> Result<Program, TestbedError> {
+    let mut words = command_line(place, &programs.join(name));
+    words.extend_from_slice(arguments);
+    Program::start(name, Path::new(&words[0]), &words[1..], log)
+}
+
+fn succeeds(kubectl: &[OsString], config: &Path, arguments: &[&OsStr]) -> bool {
+    let mut command = Command::new(&kubectl[0]);
+    command.args(&kubectl[1..]);
+    command.args(arguments).env("KUBECONFIG", config);
+    let quiet = Stdio::null;
+    command.stdin(quiet()).stdout(quiet()).stderr(quiet());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Three ports that are free now.
+fn free_ports() -> Result<[u16; 3], TestbedError> {
+    let listen =
+        || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(TestbedError::file("a free port"));
+    // All three at once, so that they differ.
+    let listeners = [listen()?, listen()?, listen()?];
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener
+            .local_addr()
+            .map_err(TestbedError::file("a free port"))?
+            .port();
+    }
+    Ok(ports)
+}
+
+fn write_secrets(
+    folder: &Path,
+    authority: &Authority,
+    address: Ipv4Addr,
+) -> Result<(), TestbedError> {
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(TestbedError::file(path))
+    };
+    let address = address.to_string();
+    let hosts = [
+        address.as_str(),
+        "127.0.0.1",
+        "::1",
+        "10.96.0.1",
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+    ];
+    let server = authority.server("kube-apiserver", &hosts)?;
+    let kubelets = authority.client("kube-apiserver", Some(ADMINISTRATORS))?;
+    // Signs the tokens of service accounts; the public half is read from the certificate.
+    let accounts = authority.server("service-accounts", &[])?;
+    write("ca.crt", &authority.certificate())?;
+    write("apiserver.crt", &server.certificate)?;
+    write("apiserver.key", &server.key)?;
+    write("kubelets.crt", &kubelets.certificate)?;
+    write("kubelets.key", &kubelets.key)?;
+    write("accounts.crt", &accounts.certificate)?;
+    write("accounts.key", &accounts.key)?;
+    write("audit.yaml", AUDIT_POLICY)
+}
+
+fn start_etcd(
+    programs: &Path,
+    folder: &Path,
+    place: &Place,
+    client: u16,
+    peer: u16,
+) -> Result<Program, TestbedError> {
+    let data = folder.join("etcd");
+    let arguments = lines(&format!(
+        "--name=testbed\n--data-dir={}\n--unsafe-no-fsync\n--log-level=warn\n\
+         --listen-client-urls=http://127.0.0.1:{client}\n--advertise-client-urls=http://127.0.0.1:{client}\n\
+         --listen-peer-urls=http://127.0.0.1:{peer}\n--initial-advertise-peer-urls=http://127.0.0.1:{peer}\n\
+         --initial-cluster=testbed=http://127.0.0.1:{peer}",
+        data.display()
+    ));
+    start(place, "etcd", programs, &arguments, folder.join("etcd.log"))
+}
+
+fn apiserver_arguments(folder: &Path, address: Ipv4Addr, etcd: u16, port: u16) -> Vec<OsString> {
+    let folder = folder.display();
+    // The Service `kubernetes` may name no loopback address.
+    let endpoints = if address.is_loopback() {
+        "none"
+    } else {
+        "lease"
+    };
+    lines(&format!(
+        "--etcd-servers=http://127.0.0.1:{etcd}\n--bind-address={address}\n--advertise-address={address}\n\
+         --secure-port={port}\n--endpoint-reconciler-type={endpoints}\n--service-cluster-ip-range=10.96.0.0/16\n\
+         --client-ca-file={folder}/ca.crt\n--tls-cert-file={folder}/apiserver.crt\n\
+         --tls-private-key-file={folder}/apiserver.key\n--service-account-issuer=https://kubernetes.default.svc\n\
+         --service-account-key-file={folder}/accounts.crt\n--service-account-signing-key-file={folder}/accounts.key\n\
+         --kubelet-client-certificate={folder}/kubelets.crt\n--kubelet-client-key={folder}/kubelets.key\n\
+         --kubelet-certificate-authority={folder}/ca.crt\n--kubelet-preferred-address-types=InternalIP\n\
+         --authorization-mode=Node,RBAC\n--enable-admission-plugins=NodeRestriction\n--allow-privileged=true\n\
+         --audit-policy-file={folder}/audit.yaml\n--audit-log-path={folder}/audit.log\n--audit-log-mode=blocking"
+    ))
+}
+
+fn start_apiserver(
+    programs: &Path,
+    folder: &Path,
+    place: &Place,
+    arguments: &[OsString],
+) -> Result<Program, TestbedError> {
+    let log = folder.join("apiserver.log");
+    start(place, "kube-apiserver", programs, arguments, log)
+}
+
+/// One argument a line.
+fn lines(text: &str) -> Vec<OsString> {
+    text.lines().map(OsString::from).collect()
+}

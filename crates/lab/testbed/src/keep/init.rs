@@ -1,0 +1,172 @@
+//! The node's first process: makes the mounts that a node wants, starts its programs and starts
+//! them again when they end, reaps what is orphaned. It ends when its input does, and the kernel
+//! ends everything else in the node with it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Error, Read as _, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::wait::waitpid;
+
+use super::cgroups::Mount;
+use super::run;
+use crate::limits::{READY_PERIOD, READY_TIME_MAX, RESTART_PAUSE};
+
+/// Settings of the whole machine that a kubelet writes; it gets files of its own in their place.
+const SYSCTLS: [&str; 5] = [
+    "vm/overcommit_memory",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+];
+
+/// What a node runs.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Order {
+    /// Its name.
+    pub(crate) host_name: String,
+    /// Its programs, in the order of their start.
+    pub(crate) services: Vec<Service>,
+}
+
+/// A program of the node.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Service {
+    /// Its name, and that of its log.
+    pub(crate) name: String,
+    /// Program and arguments.
+    pub(crate) command: Vec<String>,
+    /// The first start waits for this file.
+    pub(crate) after: Option<PathBuf>,
+    /// Where its programs are looked for.
+    pub(crate) path: String,
+}
+
+/// Runs the node that `folder` describes.
+///
+/// # Errors
+/// A mount is refused or a program cannot be started.
+pub fn init(folder: &Path) -> Result<()> {
+    // Whoever holds the other end is gone when this ends: the kernel says so to a keeper that was
+    // killed, too.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    let mounts: Vec<Mount> = parse(&folder.join("mounts.json"))?;
+    let order: Order = parse(&folder.join("order.json"))?;
+    mount_all(folder, &mounts)?;
+    run_all(folder, &order)
+}
+
+/// Runs the programs of a node, for ever.
+pub(super) fn run_all(folder: &Path, order: &Order) -> Result<()> {
+    run("hostname", &[&order.host_name])?;
+    let mut running = BTreeMap::new();
+    for service in &order.services {
+        if let Some(file) = &service.after {
+            wait_for(file)?;
+        }
+        running.insert(start(folder, service)?, service);
+    }
+    // bound: the life of the node
+    loop {
+        let pid = match waitpid(None, None) {
+            Ok(status) => status.pid(),
+            Err(Errno::EINTR) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let ended = pid.and_then(|pid| running.remove(&pid.as_raw()));
+        if let Some(service) = ended {
+            eprintln!("{} ended and is started again", service.name);
+            std::thread::sleep(RESTART_PAUSE);
+            running.insert(start(folder, service)?, service);
+        }
+    }
+}
+
+pub(super) fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::other(format!("{}: {error}", path.display())))?;
+    serde_json::from_str(&text).map_err(Error::other)
+}
+
+fn wait_for(file: &Path) -> Result<()> {
+    let start = Instant::now();
+    // bound: READY_TIME_MAX
+    while !file.exists() {
+        if start.elapsed() > READY_TIME_MAX {
+            return Err(Error::other(format!("{} does not appear", file.display())));
+        }
+        std::thread::sleep(READY_PERIOD);
+    }
+    Ok(())
+}
+
+fn mount_all(folder: &Path, cgroups: &[Mount]) -> Result<()> {
+    // Copies of what is now, for the kubelet to write.
+    let settings = folder.join("sysctls");
+    std::fs::create_dir_all(&settings)?;
+    for name in SYSCTLS {
+        let file = settings.join(name.replace('/', "."));
+        let live = Path::new("/proc/sys").join(name);
+        std::fs::write(&file, std::fs::read(&live)?)?;
+        run("mount", &["--bind", text(&file)?, text(&live)?])?;
+    }
+    // What programs write outside their folder stays in this mount namespace and goes with it.
+    for directory in ["/run", "/var/lib", "/var/log"] {
+        run("mount", &["-t", "tmpfs", "tmpfs", directory])?;
+    }
+    run("mount", &["-t", "sysfs", "sysfs", "/sys"])?;
+    run("mount", &["-t", "tmpfs", "tmpfs", "/sys/fs/cgroup"])?;
+    for mount in cgroups {
+        std::fs::create_dir_all(&mount.target)?;
+        let named = mount.options.starts_with("name=");
+        let options = match mount.options.as_str() {
+            "" => "rw".to_owned(),
+            // A hierarchy without controllers.
+            name if named => format!("none,{name}"),
+            controllers => controllers.to_owned(),
+        };
+        let kind = mount.kind.as_str();
+        run(
+            "mount",
+            &["-t", kind, "-o", &options, kind, text(&mount.target)?],
+        )?;
+    }
+    // Mounts of the kubelet are seen in pods that ask for it.
+    run("mount", &["--make-rshared", "/"])
+}
+
+pub(super) fn text(path: &Path) -> Result<&str> {
+    path.to_str()
+        .ok_or_else(|| Error::other(format!("{} is not UTF-8", path.display())))
+}
+
+/// Starts a program; its pid.
+fn start(folder: &Path, service: &Service) -> Result<i32> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join(format!("{}.log", service.name)))?;
+    let words = &service.command;
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| Error::other(format!("{} has no command", service.name)))?;
+    let child = Command::new(program)
+        .args(arguments)
+        .env("PATH", &service.path)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .map_err(|error| Error::other(format!("{program}: {error}")))?;
+    // infallible: a pid is a positive i32.
+    #[allow(clippy::cast_possible_wrap)]
+    Ok(child.id() as i32)
+}

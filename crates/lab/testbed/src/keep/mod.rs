@@ -1,0 +1,185 @@
+//! The keeper: a process that owns what a test's node leaves on a machine, and outlives the test.
+//!
+//! It makes a network namespace, then waits at its standard input. A line `node` starts a node; the
+//! end of the input is the end of the test, however that came, and ends the node and everything
+//! else: its processes, its mounts and its network go with their namespaces, its cgroups and its
+//! folder are removed here.
+
+mod cgroups;
+mod guest;
+mod init;
+mod pause;
+mod serve;
+mod watch;
+
+use std::io::{BufRead as _, Error, Result, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::limits::{REMOVAL_PERIOD, REMOVAL_TIME_MAX};
+use crate::site::NODE_ADDRESS;
+
+pub use guest::guest;
+pub use init::init;
+pub use pause::pause;
+pub use serve::serve;
+pub use watch::{Seen, watch};
+
+pub(crate) use guest::{MACHINE, Machine};
+pub(crate) use init::{Order, Service};
+pub(crate) use serve::Ended;
+
+/// The word that the keeper says when its network is there.
+pub(crate) const READY: &str = "ready";
+
+/// The word that starts a node, and the answer.
+pub(crate) const NODE: &str = "node";
+
+/// Keeps a network, and a node if one is asked for, until standard input ends; then removes
+/// `folder`.
+///
+/// # Errors
+/// The kernel refuses a namespace, a cgroup or a device.
+pub fn keep(folder: &Path) -> Result<()> {
+    let kept = hold(folder);
+    remove(folder);
+    kept
+}
+
+fn hold(folder: &Path) -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    // A bridge without ports: kubelets take no loopback address, and this kernel may have no dummy
+    // device.
+    let address = format!("{NODE_ADDRESS}/24");
+    for words in [
+        &["link", "set", "lo", "up"][..],
+        &["link", "add", "node0", "type", "bridge"],
+        &["address", "add", &address, "dev", "node0"],
+        &["link", "set", "node0", "up"],
+        // Nothing of it leads out of this namespace.
+        &["route", "add", "default", "dev", "node0"],
+    ] {
+        run("ip", words)?;
+    }
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+    tell(READY)?;
+    let mut node = None;
+    for line in std::io::stdin().lock().lines() {
+        if line? != NODE {
+            break;
+        }
+        node = Some(Node::start(folder)?);
+        tell(NODE)?;
+    }
+    drop(node);
+    end_all_others()
+}
+
+/// Ends what still runs in this network: the control plane of a test that was killed.
+fn end_all_others() -> Result<()> {
+    let own = std::fs::read_link("/proc/self/ns/net")?;
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|&pid: &i32| pid.cast_unsigned() != std::process::id()) else {
+            continue;
+        };
+        let is_here = std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|net| net == own);
+        if is_here {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+    Ok(())
+}
+
+fn tell(word: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{word}")?;
+    out.flush()
+}
+
+/// Runs a command that should succeed.
+fn run(program: &str, words: &[&str]) -> Result<()> {
+    let output = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Error::other(format!("{program}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::other(format!("{program} {words:?}: {said}")))
+}
+
+/// A node's first process and its cgroups.
+struct Node {
+    entrance: Child,
+    cgroups: cgroups::Cgroups,
+}
+
+impl Node {
+    fn start(folder: &Path) -> Result<Self> {
+        let cgroups = cgroups::Cgroups::make(&format!("albacore-testbed-{}", std::process::id()))?;
+        let mounts = cgroups.mounts();
+        std::fs::write(
+            folder.join("mounts.json"),
+            serde_json::to_string(&mounts).map_err(Error::other)?,
+        )?;
+        // Whoever makes a cgroup namespace is at its root.
+        cgroups.enter()?;
+        let log = std::fs::File::create(folder.join("init.log"))?;
+        let started = Command::new("unshare")
+            .args(["--mount", "--cgroup", "--pid", "--uts", "--ipc"])
+            .args([
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "--propagation=private",
+            ])
+            .arg(std::env::current_exe()?)
+            .arg("init")
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn();
+        cgroups.leave()?;
+        Ok(Self {
+            entrance: started?,
+            cgroups,
+        })
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // The end of its input ends the first process, and that everything of its namespace.
+        drop(self.entrance.stdin.take());
+        let _ = self.entrance.wait();
+        let start = Instant::now();
+        // bound: REMOVAL_TIME_MAX
+        while !self.cgroups.remove() && start.elapsed() < REMOVAL_TIME_MAX {
+            std::thread::sleep(REMOVAL_PERIOD);
+        }
+    }
+}
+
+/// Removes a folder that programs may still be writing into while they end.
+fn remove(folder: &Path) {
+    let start = Instant::now();
+    // bound: REMOVAL_TIME_MAX
+    while folder.exists() && start.elapsed() < REMOVAL_TIME_MAX {
+        if std::fs::remove_dir_all(folder).is_err() {
+            std::thread::sleep(REMOVAL_PERIOD);
+        }
+    }
+}

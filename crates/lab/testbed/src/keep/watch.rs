@@ -1,0 +1,97 @@
+//! What the kernel says of a pod's workers, line by line: their masks, whenever one differs, until
+//! the input ends. Reads cgroup v2, where the pod's processes are listed in a folder that carries
+//! its uid.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Result, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time between two looks: a tenth of what a repair may take is far more.
+const PERIOD: Duration = Duration::from_millis(2);
+
+/// What is seen at once.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Seen {
+    /// Milliseconds since the first look.
+    pub ms: u64,
+    /// The effective cpus of the container with the workers.
+    pub cpuset: String,
+    /// The pid of each worker's thread by its name, and its mask.
+    pub masks: BTreeMap<String, (i32, String)>,
+}
+
+/// Prints a line now and one for every change, until the input ends.
+///
+/// # Errors
+/// Nobody reads them.
+pub fn watch(uid: &str) -> Result<()> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        over.store(true, Ordering::Release);
+    });
+    let start = Instant::now();
+    let mut before = None;
+    // bound: the life of the input
+    loop {
+        let is_last = is_over.load(Ordering::Acquire);
+        let ms = start.elapsed().as_millis() as u64;
+        let seen = look(uid);
+        if before.as_ref() != Some(&seen) {
+            let line = serde_json::to_string(&Seen { ms, ..seen.clone() })?;
+            writeln!(std::io::stdout().lock(), "{line}")?;
+            before = Some(seen);
+        }
+        if is_last {
+            return Ok(());
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn below(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+fn look(uid: &str) -> Seen {
+    let mut seen = Seen::default();
+    let mut open = vec![PathBuf::from("/sys/fs/cgroup/kubepods")];
+    // bound: the cgroups of one node
+    while let Some(directory) = open.pop() {
+        open.extend(below(&directory).filter(|path| path.is_dir()));
+        if directory.to_string_lossy().contains(uid) {
+            add(&mut seen, &directory);
+        }
+    }
+    seen
+}
+
+fn add(seen: &mut Seen, directory: &Path) {
+    for pid in text(&directory.join("cgroup.procs")).lines() {
+        for task in below(&Path::new("/proc").join(pid).join("task")) {
+            let status = text(&task.join("status"));
+            let value = |name: &str| {
+                let found = status.lines().find_map(|line| line.strip_prefix(name));
+                found.unwrap_or_default().trim().to_owned()
+            };
+            // Workers name their threads so.
+            if value("Name:").starts_with("albw") {
+                let tid = value("Pid:").parse().unwrap_or_default();
+                let mask = (tid, value("Cpus_allowed_list:"));
+                seen.masks.insert(value("Name:"), mask);
+                seen.cpuset = text(&directory.join("cpuset.cpus.effective"))
+                    .trim()
+                    .to_owned();
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A real Kubernetes control plane for tests: etcd and kube-apiserver built from their Go modules,
+//! on loopback ports and with certificates of their own. Nothing of the environment (no kubeconfig,
+//! no cluster) is read or touched.
+//!
+//! A [`Node`] is a control plane with a real node: kubelet, containerd and kube-proxy in namespaces
+//! of their own, or on an emulated machine.
+//!
+//! Development only: tests and benchmarks link it, nothing that is shipped does.
+#![forbid(unsafe_code)]
+
+mod certificates;
+mod control_plane;
+mod error;
+mod guest;
+mod image;
+pub mod keep;
+mod keeper;
+mod kubeconfig;
+mod limits;
+mod node;
+mod product;
+mod program;
+mod site;
+
+pub use certificates::{Authority, Identity};
+pub use control_plane::{ControlPlane, Options};
+pub use error::TestbedError;
+pub use guest::{Guest, Size};
+pub use image::Image;
+pub use keep::Seen;
+pub use node::{Machine, Node, NodeOptions, Task};
+pub use product::{product, product_of};
+pub use program::{Program, programs};

@@ -1,0 +1,210 @@
+//! A node that is a machine of its own, emulated: cgroup v2 and an older kernel, 8 cpus, SMT, 2
+//! NUMA nodes. The control plane runs here; a device in its network leads to the guest.
+
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::task::Task;
+use crate::guest::console;
+use crate::keep::{MACHINE, Machine};
+use crate::site::{GUEST_ADDRESS, NODE_ADDRESS, Site};
+use crate::{Guest, Program, Size, TestbedError};
+
+/// Where `albacore-testbed serve` answers.
+const SERVE_PORT: u16 = 7;
+
+/// The programs of a node that containerd, runc and the CNI plugins are.
+const PROGRAMS: [&str; 7] = [
+    "bridge",
+    "containerd",
+    "containerd-shim-runc-v2",
+    "ctr",
+    "host-local",
+    "loopback",
+    "runc",
+];
+
+/// What tests and the programs of a node call by name.
+const TOOLS: [&str; 10] = [
+    "cat", "hostname", "insmod", "ip", "kill", "mount", "nsenter", "pidof", "tee", "umount",
+];
+
+/// One program by many names: kube-proxy's.
+const TABLES: &str = "xtables-legacy-multi";
+const TABLES_NAMES: [&str; 6] = [
+    "ip6tables",
+    "ip6tables-restore",
+    "ip6tables-save",
+    "iptables",
+    "iptables-restore",
+    "iptables-save",
+];
+
+/// What of the kernel containers, their network and kube-proxy's rules need.
+const MODULES: [&str; 21] = [
+    "virtio_pci",
+    "virtio_net",
+    "overlay",
+    "veth",
+    "bridge",
+    "br_netfilter",
+    "crc32c_generic",
+    "nf_conntrack_netlink",
+    "iptable_filter",
+    "iptable_mangle",
+    "iptable_nat",
+    "ipt_REJECT",
+    "xt_addrtype",
+    "xt_comment",
+    "xt_conntrack",
+    "xt_mark",
+    "xt_MASQUERADE",
+    "xt_nat",
+    "xt_recent",
+    "xt_statistic",
+    "xt_tcpudp",
+];
+
+/// The device that leads to the guest.
+const TAP: &str = "guest0";
+
+/// An emulated machine that runs.
+#[derive(Debug)]
+pub(super) struct Emulated {
+    folder: PathBuf,
+    // Ends with this value.
+    _emulator: Program,
+}
+
+impl Emulated {
+    /// The service by which commands reach it.
+    pub(super) fn service() -> Vec<String> {
+        let address = format!("{GUEST_ADDRESS}:{SERVE_PORT}");
+        vec!["/albacore-testbed".into(), "serve".into(), address]
+    }
+
+    /// Boots it. It has all files of the site's folder, at the same places as here.
+    pub(super) fn start(
+        site: &Site,
+        programs: &Path,
+        kubernetes: &Path,
+    ) -> Result<Self, TestbedError> {
+        let machine = Machine {
+            address: format!("{GUEST_ADDRESS}/24"),
+            router: NODE_ADDRESS.to_string(),
+        };
+        let text = serde_json::to_string(&machine).map_err(|error| said(error.to_string()))?;
+        let path = site.folder().join(MACHINE);
+        std::fs::write(&path, text).map_err(TestbedError::file(path))?;
+        let guest = guest(site, programs, kubernetes)?;
+        lead_to_guest(site)?;
+        let folder = site.folder().join("guest");
+        std::fs::create_dir(&folder).map_err(TestbedError::file(&folder))?;
+        let emulator = guest.start(&folder, &site.entrance(), TAP)?;
+        Ok(Self {
+            folder,
+            _emulator: emulator,
+        })
+    }
+
+    /// An error if its kernel has given up, or its first process.
+    pub(super) fn check(&self) -> Result<(), TestbedError> {
+        let console = self.console();
+        match console.contains("Kernel panic") {
+            true => Err(said(console)),
+            false => Ok(()),
+        }
+    }
+
+    /// What it wrote to its console.
+    pub(super) fn console(&self) -> String {
+        console(&self.folder)
+    }
+
+    /// Starts a command in it.
+    pub(super) fn begin(&self, site: &Site, words: &[&str]) -> Result<Task, TestbedError> {
+        let address = SocketAddr::V4(SocketAddrV4::new(GUEST_ADDRESS, SERVE_PORT));
+        let stream = site.within(|| TcpStream::connect(address))?;
+        let task = stream.and_then(|stream| Task::at(stream, words));
+        task.map_err(TestbedError::file(words.first().unwrap_or(&"")))
+    }
+}
+
+fn said(said: String) -> TestbedError {
+    TestbedError::Keeper { said }
+}
+
+/// A device of the bridge for the guest, and the way to its pods and to the Services, which its
+/// kube-proxy knows.
+fn lead_to_guest(site: &Site) -> Result<(), TestbedError> {
+    let guest = GUEST_ADDRESS.to_string();
+    for words in [
+        &["tuntap", "add", TAP, "mode", "tap"][..],
+        &["link", "set", TAP, "master", "node0", "up"],
+        &["route", "add", "10.244.0.0/24", "via", &guest],
+        &["route", "add", "10.96.0.0/16", "via", &guest],
+    ] {
+        let entrance = site.entrance();
+        let mut command = Command::new(&entrance[0]);
+        command.args(&entrance[1..]).arg("ip").args(words);
+        let output = command.output().map_err(TestbedError::file("ip"))?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            return Err(said(format!("ip {words:?}: {error}")));
+        }
+    }
+    Ok(())
+}
+
+fn guest(site: &Site, programs: &Path, kubernetes: &Path) -> Result<Guest, TestbedError> {
+    let here = |path: &Path| (path.to_string_lossy().into_owned(), path.to_owned());
+    let mut wanted = vec![here(&kubernetes.join("kubelet"))];
+    wanted.extend(PROGRAMS.iter().map(|name| here(&programs.join(name))));
+    for name in TOOLS {
+        wanted.push((format!("/bin/{name}"), find(name)?));
+    }
+    let tables = find(TABLES)?;
+    wanted.push((format!("/usr/sbin/{TABLES}"), tables));
+    let link = |name| (format!("/usr/sbin/{name}"), TABLES.to_owned());
+    let mut links: Vec<(String, String)> = TABLES_NAMES.into_iter().map(link).collect();
+    // One program by two names.
+    let proxy = kubernetes.join("kube-proxy").to_string_lossy().into_owned();
+    links.push((proxy, "kubelet".into()));
+    let mut files = Vec::new();
+    add(&mut files, site.folder()).map_err(TestbedError::file(site.folder()))?;
+    let extensions = Path::new("/usr/lib/x86_64-linux-gnu/xtables");
+    add(&mut files, extensions).map_err(TestbedError::file(extensions))?;
+    Ok(Guest {
+        size: Size::Eight,
+        init: site.program().to_owned(),
+        arguments: vec!["guest".into(), site.folder().to_string_lossy().into_owned()],
+        programs: wanted,
+        files,
+        links,
+        modules: MODULES.into(),
+    })
+}
+
+/// A program of this machine's.
+fn find(name: &str) -> Result<PathBuf, TestbedError> {
+    let folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    let mut found = folders.iter().map(|folder| Path::new(folder).join(name));
+    let found = found.find(|path| path.is_file());
+    found.ok_or_else(|| said(format!("{name} is not installed on this machine")))
+}
+
+/// All files of a folder, to lie in the guest where they lie here; without the control plane's logs
+/// and data.
+fn add(files: &mut Vec<(String, PathBuf)>, folder: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_kept = path.extension().is_some_and(|e| e == "log") || path.ends_with("etcd");
+        if path.is_dir() && !is_kept {
+            add(files, &path)?;
+        } else if path.is_file() && !is_kept {
+            files.push((path.to_string_lossy().into_owned(), path));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The programs of this workspace, for tests of other packages than their own: cargo builds a
+//! package's programs only for that package's tests.
+//!
+//! Built alone, a program has other features of its dependencies than built together with
+//! everything, and then all of them are compiled once more. So `make test` builds everything in one
+//! go and says so by [`BUILT`].
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::TestbedError;
+
+/// Set by `make test`: the programs of the workspace have just been built, and need no look.
+const BUILT: &str = "ALBACORE_PROGRAMS_BUILT";
+
+/// The program `name` of the package `name`, built in the profile of the test that calls, into the
+/// folder where that test lies.
+///
+/// # Errors
+/// It cannot be built, or the caller is not a test that cargo built.
+pub fn product(name: &str) -> Result<PathBuf, TestbedError> {
+    product_of(name, name)
+}
+
+/// The program `name` of the package `package`, as [`product`].
+///
+/// # Errors
+/// As [`product`].
+pub fn product_of(package: &str, name: &str) -> Result<PathBuf, TestbedError> {
+    // A test lies in the folder `deps` below that of the programs.
+    let test = std::env::current_exe().map_err(TestbedError::file("the running test"))?;
+    let Some(folder) = test.ancestors().nth(2) else {
+        return Err(TestbedError::NoTest { program: test });
+    };
+    let program = folder.join(name);
+    if std::env::var_os(BUILT).is_none() {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--bins", "--package", package]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        let status = cargo
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .map_err(TestbedError::file("cargo"))?;
+        if !status.success() {
+            return Err(TestbedError::Product {
+                name: package.to_owned(),
+                status,
+            });
+        }
+    }
+    if !program.is_file() {
+        return Err(TestbedError::NoProduct { program });
+    }
+    Ok(program)
+}

@@ -1,0 +1,297 @@
+//! scikit-learn's trees: the JSON that `scripts/sklearn_to_json.py` writes from an estimator in its
+//! user's own Python.
+//!
+//! The first key is `scikit_learn`, its value the library's version. Numbers are `f64` and come
+//! with as many digits as they need. Forests and gradient boosting compare rows that were rounded
+//! to `f32` with thresholds in `f64`; here the rounding moves into the threshold
+//! ([`before_rounding`]), so that an engine compares rows as they are.
+
+use crate::error::{ModelError, excerpt};
+use crate::json::Reader;
+use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREE_NODES_MAX, TREES_MAX};
+use crate::model::{Format, Model, Parts};
+use crate::source::{Read, Source};
+use crate::transform::Transform;
+use crate::tree::{CategorySets, RawNode, RawTree, Tree, check_shape, flag};
+
+/// Fields of the file.
+#[derive(Default)]
+struct Fields {
+    version: Option<String>,
+    estimator: Option<String>,
+    transform: Option<String>,
+    feature_names: Vec<String>,
+    /// Features, groups, trees of an iteration; whether rows are rounded, whether values are means.
+    counts: Option<Vec<i32>>,
+    base: Option<Vec<f64>>,
+    trees: Option<Vec<TreeFields>>,
+}
+
+/// Columns of a tree's table, a row for each node. Of a leaf both children are -1.
+#[derive(Default)]
+struct TreeFields {
+    left: Option<Vec<i32>>,
+    right: Option<Vec<i32>>,
+    feature: Option<Vec<i32>>,
+    missing_left: Option<Vec<i32>>,
+    threshold: Option<Vec<f64>>,
+    cover: Option<Vec<f64>>,
+    /// One value for each node, or one for each node and group.
+    value: Option<Vec<f64>>,
+}
+
+/// Reads a model.
+pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
+    let mut reader = Reader::new(bytes);
+    let mut fields = Fields::default();
+    reader.object(&mut |source, key| fields.field(source, key))?;
+    reader.finish()?;
+    fields.finish()
+}
+
+fn put<T>(slot: &mut Option<T>, value: T) -> Read<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(ModelError::inconsistent("", "the key appears twice")),
+    }
+}
+
+fn required<T>(slot: Option<T>, path: &str) -> Read<T> {
+    slot.ok_or_else(|| ModelError::inconsistent(path, "the key is missing"))
+}
+
+impl Fields {
+    fn field(&mut self, source: &mut Reader<'_>, key: &str) -> Read<()> {
+        match key {
+            "scikit_learn" => put(&mut self.version, source.string()?),
+            "estimator" => put(&mut self.estimator, source.string()?),
+            "transform" => put(&mut self.transform, source.string()?),
+            "feature_names" => source.array(&mut |source, _| {
+                self.feature_names.push(source.string()?);
+                Ok(())
+            }),
+            "counts" => put(&mut self.counts, source.integers(5)?),
+            "base" => put(&mut self.base, source.doubles(GROUPS_MAX)?),
+            "trees" => {
+                let mut trees = Vec::new();
+                source.array(&mut |source, index| {
+                    if index >= TREES_MAX {
+                        return Err(ModelError::too_large(format!("{index} trees")));
+                    }
+                    trees.push(TreeFields::read(source)?);
+                    Ok(())
+                })?;
+                put(&mut self.trees, trees)
+            }
+            _ => source.skip(),
+        }
+    }
+
+    fn finish(self) -> Read<Model> {
+        let counts = required(self.counts, "counts")?;
+        let &[features, groups, step, is_rounded, is_averaged] = &counts[..] else {
+            let reason = format!("{} numbers where 5 are due", counts.len());
+            return Err(ModelError::inconsistent("counts", reason));
+        };
+        let count = |value: i32| usize::try_from(value).unwrap_or(0);
+        let (features, groups, step) = (count(features), count(groups), count(step));
+        if features == 0 || groups == 0 || features > FEATURES_MAX || groups > GROUPS_MAX {
+            let reason = format!("{features} features, {groups} groups");
+            return Err(ModelError::inconsistent("counts", reason));
+        }
+        let trees = required(self.trees, "trees")?;
+        // As many trees of an iteration as groups: one each. One tree: its leaves are vectors.
+        let has_vectors = groups > 1 && step == 1;
+        if (step != groups && !has_vectors) || !trees.len().is_multiple_of(step) {
+            let reason = format!(
+                "{} trees, {step} an iteration, {groups} groups",
+                trees.len()
+            );
+            return Err(ModelError::inconsistent("trees", reason));
+        }
+        let trees: Read<Vec<Tree>> = trees
+            .into_iter()
+            .enumerate()
+            .map(|(index, tree)| {
+                let group = (!has_vectors).then_some((index % step) as u32);
+                tree.tree(group, groups, is_rounded != 0)
+                    .map_err(|error| error.inside(&format!("trees[{index}]")))
+            })
+            .collect();
+        let trees = trees?;
+        Model::new(Parts {
+            format: Format::SklearnJson,
+            version: required(self.version, "scikit_learn")?,
+            objective: required(self.estimator, "estimator")?,
+            feature_names: self.feature_names,
+            feature_types: Vec::new(),
+            best_iteration: None,
+            is_saved_by_sklearn: false,
+            features,
+            groups,
+            transform: transform_of(&required(self.transform, "transform")?)?,
+            base: required(self.base, "base")?,
+            is_averaged: is_averaged != 0,
+            iteration_starts: (0..=trees.len())
+                .step_by(step)
+                .map(|it| it as u32)
+                .collect(),
+            trees,
+            notices: Vec::new(),
+        })
+    }
+}
+
+fn transform_of(name: &str) -> Read<Transform> {
+    Ok(match name {
+        "identity" => Transform::Identity,
+        "logistic" => Transform::Sigmoid(1.0),
+        // The exponential loss: half of the log odds.
+        "half_logistic" => Transform::Sigmoid(2.0),
+        "softmax" => Transform::Softmax,
+        "exp" => Transform::Exp,
+        _ => {
+            let reason = format!("transform {} is not known", excerpt(name));
+            return Err(ModelError::Unsupported(reason));
+        }
+    })
+}
+
+impl TreeFields {
+    fn read(source: &mut Reader<'_>) -> Read<Self> {
+        let mut fields = Self::default();
+        source.object(&mut |source, key| match key {
+            "left" => put(&mut fields.left, source.integers(TREE_NODES_MAX)?),
+            "right" => put(&mut fields.right, source.integers(TREE_NODES_MAX)?),
+            "feature" => put(&mut fields.feature, source.integers(TREE_NODES_MAX)?),
+            "missing_left" => put(&mut fields.missing_left, source.integers(TREE_NODES_MAX)?),
+            "threshold" => put(&mut fields.threshold, source.doubles(TREE_NODES_MAX)?),
+            "cover" => put(&mut fields.cover, source.doubles(TREE_NODES_MAX)?),
+            "value" => put(&mut fields.value, source.doubles(usize::MAX)?),
+            _ => source.skip(),
+        })?;
+        Ok(fields)
+    }
+
+    fn tree(self, group: Option<u32>, groups: usize, is_rounded: bool) -> Read<Tree> {
+        let left = required(self.left, "left")?;
+        let nodes = left.len();
+        let right = column(self.right, "right", nodes)?;
+        let child = |child: i32| usize::try_from(child).unwrap_or(usize::MAX);
+        let children = |node: usize| {
+            let is_leaf = left[node] == -1 && right[node] == -1;
+            (!is_leaf).then(|| (child(left[node]), child(right[node])))
+        };
+        check_shape(nodes, &children)?;
+        let feature = column(self.feature, "feature", nodes)?;
+        let missing_left = column(self.missing_left, "missing_left", nodes)?;
+        let threshold = column(self.threshold, "threshold", nodes)?;
+        let cover = column(self.cover, "cover", nodes)?;
+        let width = if group.is_none() { groups } else { 1 };
+        let value = column(self.value, "value", nodes.saturating_mul(width))?;
+        let mut leaf_vectors = Vec::new();
+        let mut places = vec![0; nodes];
+        for node in (0..nodes).filter(|_| group.is_none()) {
+            // Only leaves that a path leads to are counted by the check of the model; the script
+            // writes no others.
+            if children(node).is_none() {
+                places[node] = leaf_vectors.len() / groups;
+                leaf_vectors.extend_from_slice(&value[node * groups..][..groups]);
+            }
+        }
+        let asked = |node: usize| match is_rounded {
+            true => before_rounding(threshold[node]),
+            false => threshold[node],
+        };
+        let node = |node: usize| {
+            let children = children(node);
+            let is_left = missing_left[node] != 0;
+            Ok(RawNode {
+                label: node as u32,
+                children,
+                feature: u32::try_from(feature[node]).unwrap_or(u32::MAX),
+                flags: flag::INCLUSIVE
+                    | flag::MISSING_NAN
+                    | if is_left { flag::DEFAULT_LEFT } else { 0 },
+                value: match (children, group) {
+                    (Some(_), _) => asked(node),
+                    (None, Some(_)) => value[node],
+                    (None, None) => places[node] as f64,
+                },
+                cover: cover[node],
+            })
+        };
+        let rest = RawTree {
+            group,
+            leaf_vectors,
+            sets: CategorySets::default(),
+            has_covers: true,
+            ..RawTree::default()
+        };
+        Tree::of_nodes(nodes, &node, rest)
+    }
+}
+
+/// A column of the tree's table, of the length of the others.
+fn column<T>(column: Option<Vec<T>>, name: &str, length: usize) -> Read<Vec<T>> {
+    let column = required(column, name)?;
+    if column.len() != length {
+        let reason = format!("{} entries where {length} are due", column.len());
+        return Err(ModelError::inconsistent(name, reason));
+    }
+    Ok(column)
+}
+
+/// The largest `f64` that is at most `threshold` after it was rounded to `f32`.
+fn before_rounding(threshold: f64) -> f64 {
+    let nearest = threshold as f32;
+    if !threshold.is_finite() || !nearest.is_finite() {
+        return threshold;
+    }
+    let below = match f64::from(nearest) > threshold {
+        true => nearest.next_down(),
+        false => nearest,
+    };
+    let above = below.next_up();
+    // Beyond the largest f32 the next step would be 2^128.
+    let end = if above.is_finite() {
+        f64::from(above)
+    } else {
+        2.0_f64.powi(128)
+    };
+    let middle = f64::from(below).midpoint(end);
+    if middle as f32 == below {
+        middle
+    } else {
+        middle.next_down()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::before_rounding;
+
+    #[test]
+    fn a_threshold_before_rounding_tells_the_same_values_apart() {
+        for threshold in [
+            0.0,
+            -0.0,
+            0.1,
+            -0.1,
+            1e-45,
+            1e-40,
+            -1e-40,
+            1.5,
+            3.3e38,
+            -3.3e38,
+            16_777_217.0,
+            0.300_000_011,
+        ] {
+            let moved = before_rounding(threshold);
+            let is_left = |x: f64| f64::from(x as f32) <= threshold;
+            assert!(is_left(moved), "{threshold}");
+            assert!(!is_left(moved.next_up()), "{threshold}");
+        }
+        assert!(before_rounding(f64::from(f32::MAX)) > f64::from(f32::MAX));
+    }
+}

@@ -1,0 +1,255 @@
+//! One tree of an XGBoost model: columns of a table with a row for each node.
+
+use super::{count, put, required};
+use crate::error::ModelError;
+use crate::limits::{CATEGORY_MAX, TREE_NODES_MAX};
+use crate::source::{Read, Source};
+use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, check_shape, flag};
+
+/// Fields of a tree.
+#[derive(Default)]
+pub(super) struct TreeFields {
+    leaf_size: Option<String>,
+    left: Option<Vec<i32>>,
+    right: Option<Vec<i32>>,
+    split_index: Option<Vec<i32>>,
+    condition: Option<Vec<f32>>,
+    default_left: Option<Vec<i32>>,
+    split_type: Option<Vec<i32>>,
+    hessian: Option<Vec<f32>>,
+    leaf_weights: Option<Vec<f32>>,
+    base_weights: Option<Vec<f32>>,
+    categories: Option<Vec<i32>>,
+    category_nodes: Option<Vec<i32>>,
+    category_starts: Option<Vec<i32>>,
+    category_sizes: Option<Vec<i32>>,
+}
+
+impl TreeFields {
+    pub(super) fn read<S: Source>(source: &mut S) -> Read<Self> {
+        let mut fields = Self::default();
+        source.object(&mut |source, key| match key {
+            "tree_param" => source.object(&mut |source, key| match key {
+                "size_leaf_vector" => put(&mut fields.leaf_size, source.string()?),
+                _ => source.skip(),
+            }),
+            "left_children" => {
+                put(&mut fields.left, source.integers(TREE_NODES_MAX)?)?;
+                fields.check_shape()
+            }
+            "right_children" => {
+                put(&mut fields.right, source.integers(TREE_NODES_MAX)?)?;
+                fields.check_shape()
+            }
+            "split_indices" => put(&mut fields.split_index, source.integers(TREE_NODES_MAX)?),
+            "split_conditions" => put(&mut fields.condition, source.floats(TREE_NODES_MAX)?),
+            "default_left" => put(&mut fields.default_left, source.integers(TREE_NODES_MAX)?),
+            "split_type" => put(&mut fields.split_type, source.integers(TREE_NODES_MAX)?),
+            "sum_hessian" => put(&mut fields.hessian, source.floats(TREE_NODES_MAX)?),
+            "leaf_weights" => put(&mut fields.leaf_weights, source.floats(usize::MAX)?),
+            "base_weights" => put(&mut fields.base_weights, source.floats(usize::MAX)?),
+            "categories" => put(&mut fields.categories, source.integers(TREE_NODES_MAX)?),
+            "categories_nodes" => put(&mut fields.category_nodes, source.integers(TREE_NODES_MAX)?),
+            "categories_segments" => put(
+                &mut fields.category_starts,
+                source.integers(TREE_NODES_MAX)?,
+            ),
+            "categories_sizes" => put(&mut fields.category_sizes, source.integers(TREE_NODES_MAX)?),
+            _ => source.skip(),
+        })?;
+        Ok(fields)
+    }
+
+    /// Refuses cycles and long paths as soon as the children are known, before the rest of a large
+    /// tree is read.
+    fn check_shape(&self) -> Read<()> {
+        let (Some(left), Some(right)) = (&self.left, &self.right) else {
+            return Ok(());
+        };
+        match left.len() == right.len() {
+            true => check_shape(left.len(), &|node| children(left[node], right[node])),
+            // The columns are compared when all are there.
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn tree(self) -> Read<Tree> {
+        let leaf_size = count(self.leaf_size.as_deref(), "tree_param.size_leaf_vector", 1)?.max(1);
+        let mut sets = CategorySets::default();
+        let numbers = self.category_sets(&mut sets)?;
+        let table = self.table()?;
+        let rest = RawTree {
+            group: (leaf_size == 1).then_some(0),
+            sets,
+            has_covers: self.hessian.is_some(),
+            ..RawTree::default()
+        };
+        let node = |index: usize| table.node(index, &numbers);
+        let mut tree = Tree::of_nodes(table.left.len(), &node, rest)?;
+        if leaf_size > 1 {
+            tree.leaf_vectors = self.leaf_vectors(&mut tree.nodes, leaf_size)?;
+        }
+        Ok(tree)
+    }
+
+    /// The sets in the order of `categories_nodes`, with the node of each.
+    fn category_sets(&self, sets: &mut CategorySets) -> Read<Vec<(i32, usize)>> {
+        let nodes = self.category_nodes.as_deref().unwrap_or_default();
+        let starts = self.category_starts.as_deref().unwrap_or_default();
+        let sizes = self.category_sizes.as_deref().unwrap_or_default();
+        let categories = self.categories.as_deref().unwrap_or_default();
+        if starts.len() != nodes.len() || sizes.len() != nodes.len() {
+            let reason = "categories_segments or categories_sizes differ from it in length";
+            return Err(ModelError::inconsistent("categories_nodes", reason));
+        }
+        // Segments that overlap could make sets larger than the file: their sum is bounded by it.
+        let total: i64 = sizes.iter().map(|&size| i64::from(size).abs()).sum();
+        if total > categories.len() as i64 {
+            let reason = format!("{total} in sum, of {} categories", categories.len());
+            return Err(ModelError::inconsistent("categories_sizes", reason));
+        }
+        let mut numbers = Vec::with_capacity(nodes.len());
+        for ((&node, &start), &size) in nodes.iter().zip(starts).zip(sizes) {
+            let set = usize::try_from(start).ok().zip(usize::try_from(size).ok());
+            let members = set
+                .and_then(|(start, size)| categories.get(start..start.checked_add(size)?))
+                .ok_or_else(|| {
+                    let reason = format!("{size} from {start} of {}", categories.len());
+                    ModelError::inconsistent("categories_segments", reason)
+                })?;
+            let members: Option<Vec<u32>> = members
+                .iter()
+                .map(|&member| {
+                    u32::try_from(member)
+                        .ok()
+                        .filter(|&member| member < CATEGORY_MAX)
+                })
+                .collect();
+            let members = members.ok_or_else(|| {
+                ModelError::inconsistent("categories", "a category below 0 or above 2^24")
+            })?;
+            numbers.push((node, sets.push_categories(members)));
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn table(&self) -> Read<Table<'_>> {
+        let left = column(self.left.as_deref(), "left_children", None)?;
+        let length = Some(left.len());
+        Ok(Table {
+            left,
+            right: column(self.right.as_deref(), "right_children", length)?,
+            split_index: column(self.split_index.as_deref(), "split_indices", length)?,
+            condition: column(self.condition.as_deref(), "split_conditions", length)?,
+            default_left: column(self.default_left.as_deref(), "default_left", length)?,
+            split_type: match self.split_type.as_deref() {
+                Some(it) => Some(column(Some(it), "split_type", length)?),
+                None => None,
+            },
+            hessian: match self.hessian.as_deref() {
+                Some(it) => Some(column(Some(it), "sum_hessian", length)?),
+                None => None,
+            },
+        })
+    }
+
+    /// The values of the leaves in pre-order. From 3.1 on they are listed by leaf and a leaf's
+    /// right child is its place there; before, every node has its weights.
+    fn leaf_vectors(&self, nodes: &mut [Node], size: usize) -> Read<Vec<f64>> {
+        let right = self.right.as_deref().unwrap_or_default();
+        let (weights, by_leaf) = match (&self.leaf_weights, &self.base_weights) {
+            (Some(weights), _) => (weights, true),
+            (None, Some(weights)) => (weights, false),
+            (None, None) => return required(None, "leaf_weights"),
+        };
+        let mut vectors = Vec::new();
+        let leaves = nodes.iter_mut().filter(|node| node.flags & flag::LEAF != 0);
+        for (place, leaf) in leaves.enumerate() {
+            let node = leaf.label as usize;
+            let row = if by_leaf {
+                usize::try_from(right[node]).ok()
+            } else {
+                Some(node)
+            };
+            // Leaves that share their values could make more of them than the file holds.
+            let is_within = place.saturating_add(1).saturating_mul(size) <= weights.len();
+            let values = row
+                .filter(|_| is_within)
+                .and_then(|row| row.checked_mul(size))
+                .and_then(|start| weights.get(start..start.checked_add(size)?))
+                .ok_or_else(|| {
+                    let reason = format!("no {size} values for leaf {node}");
+                    ModelError::inconsistent("leaf_weights", reason)
+                })?;
+            vectors.extend(values.iter().copied().map(f64::from));
+            leaf.value = place as f64;
+        }
+        Ok(vectors)
+    }
+}
+
+/// Children of a split, `None` of a leaf.
+fn children(left: i32, right: i32) -> Option<(usize, usize)> {
+    let child = |child: i32| usize::try_from(child).unwrap_or(usize::MAX);
+    (left != -1).then(|| (child(left), child(right)))
+}
+
+/// The columns of a tree, of one length.
+struct Table<'a> {
+    left: &'a [i32],
+    right: &'a [i32],
+    split_index: &'a [i32],
+    condition: &'a [f32],
+    default_left: &'a [i32],
+    split_type: Option<&'a [i32]>,
+    hessian: Option<&'a [f32]>,
+}
+
+impl Table<'_> {
+    /// A node that exists. Deleted ones hold anything; nothing asks for them.
+    fn node(&self, node: usize, sets: &[(i32, usize)]) -> Read<RawNode> {
+        let children = children(self.left[node], self.right[node]);
+        let mut flags = flag::MISSING_NAN;
+        if self.default_left[node] != 0 {
+            flags |= flag::DEFAULT_LEFT;
+        }
+        let mut value = f64::from(self.condition[node]);
+        if children.is_some() && self.split_type.is_some_and(|it| it[node] == 1) {
+            flags |= flag::CATEGORICAL;
+            value = set_of(sets, node)? as f64;
+        }
+        Ok(RawNode {
+            label: node as u32,
+            children,
+            feature: u32::try_from(self.split_index[node]).unwrap_or(u32::MAX),
+            flags,
+            value,
+            cover: self.hessian.map_or(0.0, |it| f64::from(it[node])),
+        })
+    }
+}
+
+/// A column of the tree's table, of the length of the others.
+fn column<'a, T>(column: Option<&'a [T]>, name: &str, length: Option<usize>) -> Read<&'a [T]> {
+    let column = required(column, name)?;
+    match length {
+        Some(length) if column.len() != length => {
+            let reason = format!("{} entries for {length} nodes", column.len());
+            Err(ModelError::inconsistent(name, reason))
+        }
+        _ => Ok(column),
+    }
+}
+
+/// The set of a categorical split; `sets` is sorted by node.
+fn set_of(sets: &[(i32, usize)], node: usize) -> Read<usize> {
+    let place = sets.binary_search_by_key(&node, |&(node, _)| usize::try_from(node).unwrap_or(0));
+    match place {
+        Ok(place) => Ok(sets[place].1),
+        Err(_) => {
+            let reason = format!("node {node} is split by category but has none");
+            Err(ModelError::inconsistent("categories_nodes", reason))
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The engines that walk trees. All give the bits that [`Kernel::Nodes`] gives; which one is
+//! fastest depends on the model, the number of rows and the cpu, see `tuning`.
+//!
+//! Margins start from the base margin and add leaf values tree by tree in model order, in the
+//! library's element type. That order does not depend on how rows are batched or split over
+//! threads, so neither do the results.
+
+pub(crate) mod blocks;
+pub(crate) mod nodes;
+pub(crate) mod walk;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::limits::BLOCK_ROWS;
+use crate::rows::Rows;
+use crate::tuning::Tuning;
+use crate::view::{EnsembleView, TreeView};
+use albacore_formats::Library;
+use albacore_simd::Simd;
+
+/// A way to walk trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// Node by node, row by row, over the values as they are: the reference. For every model.
+    Nodes,
+    /// One row down eight trees, or eight rows down one, without branches, over keys.
+    Walk,
+    /// All nodes of a tree at once for 64 rows, over bytes, in plain code.
+    Blocks,
+    /// As `Blocks`, in AVX2.
+    BlocksAvx2,
+    /// As `Blocks`, in AVX-512 (F, BW and VBMI).
+    BlocksAvx512,
+}
+
+impl Kernel {
+    /// All kernels.
+    pub const ALL: [Self; 5] = [
+        Self::Nodes,
+        Self::Walk,
+        Self::Blocks,
+        Self::BlocksAvx2,
+        Self::BlocksAvx512,
+    ];
+
+    /// The name, as command lines write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Walk => "walk",
+            Self::Blocks => "blocks",
+            Self::BlocksAvx2 => "blocks-avx2",
+            Self::BlocksAvx512 => "blocks-avx512",
+        }
+    }
+
+    /// The kernel as it runs on this cpu, if the cpu and the model allow it.
+    pub(crate) fn engine(self, view: &EnsembleView<'_>) -> Option<Engine> {
+        let blocks = |simd| (!view.ranks.leaf_nodes.is_empty()).then_some(Engine::Blocks(simd));
+        match self {
+            Self::Nodes => Some(Engine::Nodes),
+            Self::Walk => (!view.ranks.steps.is_empty()).then_some(Engine::Walk),
+            Self::Blocks => blocks(Simd::PLAIN),
+            Self::BlocksAvx2 => blocks(Simd::avx2()?),
+            Self::BlocksAvx512 => blocks(Simd::avx512()?),
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A kernel that this cpu and this model have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Nodes,
+    Walk,
+    Blocks(Simd),
+}
+
+/// Memory that kernels reuse from call to call.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) blocks: blocks::Scratch,
+    pub(crate) keys: Vec<u32>,
+    /// Values picked from a row.
+    pub(crate) singles: Vec<f32>,
+}
+
+/// Running sums by their type.
+pub(crate) enum FloatsMut<'a> {
+    Singles(&'a mut [f32]),
+    Doubles(&'a mut [f64]),
+}
+
+/// A running sum in the library's element type.
+pub(crate) trait Sum: Copy {
+    /// The nearest value of this type.
+    fn of(value: f64) -> Self;
+    /// Adds a leaf value.
+    fn plus(self, leaf: f64) -> Self;
+    /// The sums by their type.
+    fn floats(sums: &mut [Self]) -> FloatsMut<'_>;
+    /// Sums of the rows of a block, for each group.
+    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]>;
+}
+
+impl Sum for f32 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+
+    #[inline]
+    fn plus(self, leaf: f64) -> Self {
+        // Exact: XGBoost's leaf values are `f32` values.
+        self + leaf as Self
+    }
+
+    fn floats(sums: &mut [Self]) -> FloatsMut<'_> {
+        FloatsMut::Singles(sums)
+    }
+
+    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
+        &mut scratch.singles
+    }
+}
+
+impl Sum for f64 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value
+    }
+
+    #[inline]
+    fn plus(self, leaf: f64) -> Self {
+        self + leaf
+    }
+
+    fn floats(sums: &mut [Self]) -> FloatsMut<'_> {
+        FloatsMut::Doubles(sums)
+    }
+
+    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
+        &mut scratch.doubles
+    }
+}
+
+/// The model, the rows of a call, and who computes.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) view: &'a EnsembleView<'a>,
+    pub(crate) library: Library,
+    pub(crate) rows: Rows<'a>,
+    pub(crate) tuning: &'a Tuning,
+}
+
+impl<'a> Task<'a> {
+    fn count(&self) -> usize {
+        self.rows.values() / self.view.features
+    }
+
+    fn part(&self, rows: Range<usize>) -> Self {
+        let n = self.view.features;
+        Self {
+            rows: self.rows.slice(rows.start * n..rows.end * n),
+            ..*self
+        }
+    }
+
+    /// The rows in parts, and the engine of each: blocks, two together where both are worth it.
+    fn parts(self) -> impl Iterator<Item = (Range<usize>, Engine, Self)> {
+        let count = self.count();
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let left = count - start;
+            let engine = self.tuning.engine(left.min(BLOCK_ROWS));
+            let others = left.saturating_sub(BLOCK_ROWS).min(BLOCK_ROWS);
+            let are_two = matches!(engine, Engine::Blocks(_))
+                && others > 0
+                && self.tuning.engine(others) == engine;
+            let most = if are_two {
+                blocks::ROWS_MAX
+            } else {
+                BLOCK_ROWS
+            };
+            let rows = start..start + left.min(most);
+            start = rows.end;
+            (left > 0).then(|| (rows.clone(), engine, self.part(rows)))
+        })
+    }
+
+    /// Adds the leaves that the rows reach to `margins`, rows x groups.
+    pub(crate) fn margins<T: Sum>(
+        self,
+        trees: Range<usize>,
+        margins: &mut [T],
+        scratch: &mut Scratch,
+    ) {
+        let groups = self.view.groups;
+        for (rows, engine, part) in self.parts() {
+            let margins = &mut margins[rows.start * groups..rows.end * groups];
+            let form = &self.view.ranks;
+            match (engine, T::floats(margins)) {
+                (Engine::Blocks(simd), FloatsMut::Singles(margins))
+                    if !form.leaf_values.is_empty() =>
+                {
+                    let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
+                        let values = &form.leaf_values[leaves.start..];
+                        simd.add(values, leaves.len(), reached, sums);
+                    };
+                    let memory = (&mut scratch.blocks, add);
+                    blocks::sum_table(part, simd, trees.clone(), margins, memory);
+                }
+                (Engine::Blocks(simd), FloatsMut::Doubles(margins))
+                    if !form.leaf_doubles.is_empty() =>
+                {
+                    let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
+                        blocks::add_doubles(&form.leaf_doubles[leaves.start..], reached, sums);
+                    };
+                    let memory = (&mut scratch.blocks, add);
+                    blocks::sum_table(part, simd, trees.clone(), margins, memory);
+                }
+                (Engine::Blocks(simd), _) => {
+                    blocks::sum(part, simd, trees.clone(), margins, &mut scratch.blocks);
+                }
+                (Engine::Walk, FloatsMut::Singles(margins)) => {
+                    walk::sum(part, trees.clone(), margins, f32::from_bits, scratch);
+                }
+                (Engine::Walk, FloatsMut::Doubles(margins)) => {
+                    let value = |leaf: u32| form.leaf_doubles[leaf as usize];
+                    walk::sum(part, trees.clone(), margins, value, scratch);
+                }
+                (Engine::Nodes, _) => nodes::sum(part, trees.clone(), margins),
+            }
+        }
+    }
+
+    /// What each tree of the range adds, for up to a block of rows: trees x rows, and x groups
+    /// where leaves hold a value for each.
+    pub(crate) fn values<T: Sum>(
+        self,
+        trees: Range<usize>,
+        out: &mut Vec<T>,
+        scratch: &mut Scratch,
+    ) {
+        let (form, count) = (&self.view.ranks, self.count());
+        out.clear();
+        let mut push = |tree: &TreeView<'_>, leaf: usize| {
+            out.extend(tree.leaf_values(leaf).iter().map(|&value| T::of(value)));
+        };
+        match self.tuning.engine(count) {
+            Engine::Walk => {
+                out.resize(trees.len() * count, T::of(0.0));
+                match T::floats(out) {
+                    FloatsMut::Singles(out) => {
+                        walk::values(self, trees, out, f32::from_bits, scratch);
+                    }
+                    FloatsMut::Doubles(out) => {
+                        let value = |leaf: u32| form.leaf_doubles[leaf as usize];
+                        walk::values(self, trees, out, value, scratch);
+                    }
+                }
+            }
+            Engine::Blocks(simd) => {
+                let scratch = &mut scratch.blocks;
+                blocks::for_each_tree(self, simd, trees, scratch, |index, _, reached| {
+                    let tree = self.view.tree(index);
+                    let leaves = &form.leaf_nodes[self.view.leaves_of(index)];
+                    for &leaf in &reached.0[..count] {
+                        push(&tree, leaves[usize::from(leaf)] as usize);
+                    }
+                });
+            }
+            Engine::Nodes => nodes::for_each_leaf(self, trees, |_, _, tree, leaf| push(tree, leaf)),
+        }
+    }
+
+    /// The library's names of the leaves that the rows reach: rows x trees of the range.
+    pub(crate) fn leaves(self, trees: Range<usize>, leaves: &mut [i32], scratch: &mut Scratch) {
+        let width = trees.len();
+        for (rows, engine, part) in self.parts() {
+            let leaves = &mut leaves[rows.start * width..rows.end * width];
+            match engine {
+                Engine::Blocks(simd) => {
+                    blocks::leaves(part, simd, trees.clone(), leaves, &mut scratch.blocks);
+                }
+                Engine::Walk | Engine::Nodes => nodes::leaves(part, trees.clone(), leaves),
+            }
+        }
+    }
+}

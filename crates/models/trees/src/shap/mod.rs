@@ -1,0 +1,188 @@
+//! SHAP values and pair interactions of a row, path-dependent: which feature moved the margin by
+//! how much, with the training data's own split shares standing in for features that do not take
+//! part.
+//!
+//! [`contribs`] and [`interactions`] are plain sums over trees, in `f64`, in model order. How one
+//! tree is explained: `walk`. What of it is worked out when a model is compiled: `paths`. Why so
+//! few quadrature points are exact: `quadrature`.
+
+pub(crate) mod blocks;
+mod descent;
+pub(crate) mod lots;
+pub(crate) mod lots_check;
+mod one;
+pub(crate) mod pairs;
+pub(crate) mod paths;
+mod quadrature;
+pub(crate) mod rows;
+mod walk;
+
+use std::ops::Range;
+
+use crate::shap::quadrature::Rules;
+use crate::shap::walk::{Task, Walk};
+use crate::view::{EnsembleView, Target, TreeView};
+use albacore_simd::{Lanes, Work};
+
+#[cfg(test)]
+mod tests;
+
+/// Memory of the SHAP engine, reused from call to call: nothing is allocated once it has seen the
+/// largest and the deepest tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    walk: Walk,
+    pub(crate) rules: Rules,
+    pub(crate) blocks: blocks::Scratch,
+}
+
+/// Contributions of each prepared row in `rows`, summed over the trees of a range: overwrites
+/// `out`, rows x groups x (features + 1), the last column being the sum of the trees' expected
+/// values.
+pub(crate) fn contribs(
+    view: &EnsembleView<'_>,
+    trees: Range<usize>,
+    rows: &[f64],
+    out: &mut [f64],
+    scratch: &mut Scratch,
+) {
+    out.fill(0.0);
+    let columns = view.features + 1;
+    for tree in trees.map(|index| view.tree(index)) {
+        let Scratch { walk, rules, .. } = scratch;
+        walk.reserve(tree.nodes());
+        let rule = rules.of(tree.path_features.min(tree.depth));
+        for (index, out) in out.chunks_exact_mut(view.groups * columns).enumerate() {
+            for (output, group) in groups_of(view, &tree).enumerate() {
+                out[group * columns + view.features] += tree.expected[output];
+            }
+            let row = &rows[index * view.features..][..view.features];
+            for packet in rule {
+                let task = Task {
+                    tree: &tree,
+                    row,
+                    packet,
+                };
+                walk.descend(&task);
+                for (output, group) in groups_of(view, &tree).enumerate() {
+                    let contribution = &mut out[group * columns..][..columns];
+                    walk.ascend(&task, output, |_, _, feature, integrand| {
+                        contribution[feature] += integrand.iter().sum::<f64>();
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// The bias of a group: the sum of the expected values of its trees, which have a value each.
+pub(crate) fn bias(view: &EnsembleView<'_>, trees: Range<usize>, group: usize) -> f64 {
+    trees
+        .filter(|&tree| view.tree_groups[tree] as usize == group)
+        .map(|tree| view.expected[tree])
+        .sum()
+}
+
+/// A task for vectors of any width. Its arithmetic is that of `f64` one by one, in all of them.
+pub(crate) struct Interactions<'a> {
+    pub(crate) view: &'a EnsembleView<'a>,
+    pub(crate) trees: Range<usize>,
+    pub(crate) row: &'a [f64],
+    pub(crate) group: usize,
+    pub(crate) out: &'a mut [f64],
+    pub(crate) scratch: &'a mut Scratch,
+}
+
+impl Work for Interactions<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) {
+        let Self {
+            view,
+            trees,
+            row,
+            group,
+            out,
+            scratch,
+        } = self;
+        interactions(view, trees, (row, group), out, scratch);
+    }
+}
+
+/// Interactions of one prepared row in one group, summed over the trees of a range: overwrites
+/// `out`, (features + 1) x (features + 1). Symmetric; a row of the matrix sums to the feature's
+/// contribution; the last cell is the sum of the trees' expected values, the rest of its row and
+/// column zero. Group by group, because the matrices of all groups would rarely fit a cache.
+#[inline(always)]
+fn interactions(
+    view: &EnsembleView<'_>,
+    trees: Range<usize>,
+    (row, group): (&[f64], usize),
+    out: &mut [f64],
+    scratch: &mut Scratch,
+) {
+    out.fill(0.0);
+    let columns = view.features + 1;
+    for tree in trees.map(|index| view.tree(index)) {
+        let Some(output) = groups_of(view, &tree).position(|of_tree| of_tree == group) else {
+            continue;
+        };
+        let Scratch { walk, rules, .. } = scratch;
+        walk.reserve(tree.nodes());
+        out[columns * columns - 1] += tree.expected[output];
+        for packet in rules.of(tree.path_features.min(tree.depth)) {
+            let task = Task {
+                tree: &tree,
+                row,
+                packet,
+            };
+            walk.descend(&task);
+            walk.note_changes(&task);
+            walk.ascend(&task, output, |walk, node, feature, integrand| {
+                let pairs = &mut out[feature * columns..][..columns];
+                pairs[feature] += total(integrand);
+                // Once for both orders; pairs of a feature with itself are what is left of it.
+                for (upper, change) in walk.uppers(&tree, node) {
+                    if upper != feature {
+                        let both = std::array::from_fn(|k| integrand[k] * change[k]);
+                        pairs[upper] += total(&both);
+                    }
+                }
+            });
+        }
+    }
+    mirror(out, columns);
+}
+
+/// Makes one matrix of both orders of each pair, halves for each, and takes from the diagonal,
+/// which holds contributions, what belongs to pairs.
+#[inline(always)]
+fn mirror(out: &mut [f64], columns: usize) {
+    for feature in 1..columns - 1 {
+        let (before, own) = out.split_at_mut(feature * columns);
+        for (other, own) in own[..feature].iter_mut().enumerate() {
+            let across = &mut before[other * columns + feature];
+            let pair = 0.5 * (*own + *across);
+            (*own, *across) = (pair, pair);
+        }
+    }
+    for (feature, row) in out.chunks_exact_mut(columns).enumerate().take(columns - 1) {
+        let own = row[feature];
+        row[feature] = 0.0;
+        row[feature] = own - row[..columns - 1].iter().sum::<f64>();
+    }
+}
+
+/// The sum over the points, in pairs, which is faster than one after the other.
+#[inline(always)]
+fn total(values: &quadrature::Lanes) -> f64 {
+    let [a, b, c, d] = *values;
+    (a + c) + (b + d)
+}
+
+/// The groups that a tree's leaves add to, in the order of a leaf's values.
+fn groups_of(view: &EnsembleView<'_>, tree: &TreeView<'_>) -> Range<usize> {
+    match tree.target {
+        Target::Group(group) => group..group + 1,
+        Target::All => 0..view.groups,
+    }
+}

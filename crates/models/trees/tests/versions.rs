@@ -1,0 +1,331 @@
+//! Every kind of model, as every version of its library trains it: margins, values, leaves,
+//! explanations, ranges of iterations and base margins, against what that very version predicted.
+
+// A damaged archive stops the tests.
+#![allow(clippy::expect_used, clippy::panic)]
+
+mod zoo;
+
+use std::ops::Range;
+
+use albacore_trees::{
+    ElementType, Image, Kind, Library, Model, ModelError, Options, OutputMut, Predictor, Rows,
+    Scratch,
+};
+use zoo::Array;
+use zoo::archives::{Trained, archives, models};
+
+/// A question that the library was asked, too.
+struct Question {
+    /// Name of the expected array.
+    array: &'static str,
+    kind: Kind,
+    /// Name of the rows; of them as many as the array has.
+    rows: &'static str,
+    iterations: Option<Range<usize>>,
+    has_base_margin: bool,
+    is_approximate: bool,
+    /// Distance allowed, relative to the largest magnitude of the row; 0 asks for equal bits.
+    tolerance: f64,
+}
+
+const fn ask(array: &'static str, kind: Kind) -> Question {
+    Question {
+        array,
+        kind,
+        rows: "X",
+        iterations: None,
+        has_base_margin: false,
+        is_approximate: false,
+        tolerance: 0.0,
+    }
+}
+
+/// SHAP values of the libraries are sums in `f32` of up to a hundred terms.
+const SHAP: f64 = 4e-6;
+
+fn questions() -> Vec<Question> {
+    let later = |question: Question| Question {
+        iterations: Some(1..3),
+        ..question
+    };
+    let first = |question: Question| Question {
+        iterations: Some(0..2),
+        ..question
+    };
+    let based = |question: Question| Question {
+        has_base_margin: true,
+        ..question
+    };
+    let approximate = |question: Question| Question {
+        is_approximate: true,
+        tolerance: SHAP,
+        ..question
+    };
+    let near = |question: Question| Question {
+        tolerance: SHAP,
+        ..question
+    };
+    vec![
+        ask("margin", Kind::Margin),
+        ask("pred", Kind::Value),
+        ask("leaf", Kind::Leaf),
+        later(ask("margin_range_1_3", Kind::Margin)),
+        first(ask("pred_range_0_2", Kind::Value)),
+        later(ask("leaf_range_1_3", Kind::Leaf)),
+        near(ask("contribs", Kind::Contribs)),
+        near(later(ask("contribs_range_1_3", Kind::Contribs))),
+        near(ask("interactions", Kind::Interactions)),
+        approximate(ask("approx_contribs", Kind::Contribs)),
+        approximate(ask("approx_interactions", Kind::Interactions)),
+        based(ask("margin_with_base_margin", Kind::Margin)),
+        based(ask("pred_with_base_margin", Kind::Value)),
+        near(based(ask("contribs_with_base_margin", Kind::Contribs))),
+        Question {
+            rows: "X_inf",
+            ..ask("inf_margin_inplace", Kind::Margin)
+        },
+    ]
+}
+
+fn answer(
+    predictor: &Predictor<'_>,
+    model: &Trained,
+    question: &Question,
+    rows: usize,
+) -> Vec<f64> {
+    let x = model.array(question.rows).expect("rows");
+    let x = Array {
+        shape: vec![rows, x.width()],
+        data: x.data[..rows * x.width()].to_vec(),
+        is_f32: x.is_f32,
+    };
+    let base = question.has_base_margin.then(|| {
+        let base = model.array("base_margin_in").expect("base margins");
+        base.as_f32()[..rows * base.width()].to_vec()
+    });
+    let options = Options {
+        iterations: question.iterations.clone(),
+        base_margin: base.as_deref(),
+    };
+    let mut width = predictor.output_width(question.kind);
+    if let (Kind::Leaf, Some(range)) = (question.kind, &question.iterations) {
+        width = width / predictor.iterations() * range.len();
+    }
+    let length = rows * width;
+    let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
+    let out = match predictor.output_element(question.kind) {
+        ElementType::F32 => OutputMut::F32(&mut f32s),
+        ElementType::F64 => OutputMut::F64(&mut f64s),
+        ElementType::I32 => OutputMut::I32(&mut i32s),
+    };
+    let singles = x.as_f32();
+    let input = if x.is_f32 {
+        Rows::F32(&singles)
+    } else {
+        Rows::F64(&x.data)
+    };
+    let mut scratch = Scratch::default();
+    let result = match question.is_approximate {
+        true => predictor.predict_approx(question.kind, input, &options, out, &mut scratch),
+        false => predictor.predict_with(question.kind, input, &options, out, &mut scratch),
+    };
+    result.unwrap_or_else(|error| panic!("{} {}: {error}", model.name, question.array));
+    match predictor.output_element(question.kind) {
+        ElementType::F32 => f32s.into_iter().map(f64::from).collect(),
+        ElementType::F64 => f64s,
+        ElementType::I32 => i32s.into_iter().map(f64::from).collect(),
+    }
+}
+
+/// What the library itself does otherwise. XGBoost explains iterations only from the first on; its
+/// DART did not refuse others before 3.4 and started at the first all the same. In-place prediction
+/// of DART adds up in another order.
+fn is_otherwise(model: &Trained, question: &Question) -> bool {
+    let is_dart = model.facts["booster"] == "dart";
+    let is_range = question.array == "contribs_range_1_3" && !model.name.starts_with("xgboost-3.4");
+    is_dart && (is_range || question.array == "inf_margin_inplace")
+}
+
+/// The distance allowed. scikit-learn's exponentials are numpy's, which are vectorized and differ
+/// from the C library's in the last place, on one cpu and not on another; all else of it is exact.
+fn tolerance(model: &Trained, question: &Question) -> f64 {
+    let is_exponential =
+        ["boosting_classes", "hist_poisson", "hist_classes"].contains(&model.kind());
+    match model.name.starts_with("sklearn") && question.array == "pred" && is_exponential {
+        true => 4.0 * f64::EPSILON,
+        false => question.tolerance,
+    }
+}
+
+/// What is wrong with an answer.
+fn complaint(
+    model: &Trained,
+    question: &Question,
+    got: &[f64],
+    expected: &Array,
+) -> Option<String> {
+    let place = format!("{} {}", model.name, question.array);
+    if got.len() != expected.data.len() {
+        return Some(format!(
+            "{place}: {} values, shape {:?}",
+            got.len(),
+            expected.shape
+        ));
+    }
+    let width = expected.width();
+    for (index, (got, wanted)) in got.iter().zip(&expected.data).enumerate() {
+        let row = &expected.data[index / width * width..][..width];
+        let scale = row.iter().fold(1.0_f64, |largest, x| largest.max(x.abs()));
+        let is_equal = got == wanted || got.is_nan() && wanted.is_nan();
+        if !is_equal && (got - wanted).abs() > tolerance(model, question) * scale
+            || got.is_nan() != wanted.is_nan()
+        {
+            return Some(format!(
+                "{place}[{}, {}]: {got} for {wanted}",
+                index / width,
+                index % width
+            ));
+        }
+    }
+    None
+}
+
+fn check(model: &Trained, complaints: &mut Vec<String>) -> usize {
+    let mut asked = 0;
+    for (file, bytes) in &model.files {
+        let parsed = match Model::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                complaints.push(format!("{} {file}: {error}", model.name));
+                continue;
+            }
+        };
+        let image = Image::compile(&parsed);
+        let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+        for question in questions() {
+            let Some(expected) = model.array(question.array) else {
+                continue;
+            };
+            // LightGBM cuts a range at the end of the model; ours is an error (`predict_zoo`).
+            let end = question.iterations.as_ref().map_or(0, |range| range.end);
+            if end > predictor.iterations() || is_otherwise(model, &question) {
+                continue;
+            }
+            let got = answer(&predictor, model, &question, expected.shape[0]);
+            complaints.extend(complaint(model, &question, &got, expected));
+            asked += 1;
+        }
+    }
+    asked
+}
+
+#[test]
+fn every_version_of_a_library_is_answered_to_the_bit() {
+    let mut complaints = Vec::new();
+    let mut asked = 0;
+    for archive in archives() {
+        for model in models(&archive) {
+            if model.array("pred").is_some() {
+                asked += check(&model, &mut complaints);
+            }
+        }
+    }
+    assert!(
+        complaints.is_empty(),
+        "{} of {asked}:\n{}",
+        complaints.len(),
+        complaints.join("\n")
+    );
+    assert!(asked > 4800, "{asked} questions");
+}
+
+#[test]
+fn models_without_trees_of_values_are_refused_by_name() {
+    let mut refused = 0;
+    for archive in archives() {
+        for model in models(&archive) {
+            for (file, bytes) in model.files.iter().filter(|_| model.array("pred").is_none()) {
+                match Model::parse(bytes) {
+                    Err(ModelError::Unsupported(reason)) => {
+                        let is_named =
+                            reason.contains("gblinear") || reason.contains("linear_tree");
+                        assert!(is_named, "{reason}");
+                        refused += 1;
+                    }
+                    other => panic!("{} {file}: {other:?}", model.name),
+                }
+            }
+        }
+    }
+    assert!(refused >= 9, "{refused}");
+}
+
+#[test]
+fn the_best_iteration_of_every_version_is_found() {
+    let mut found = 0;
+    for archive in archives() {
+        for model in models(&archive) {
+            let Some(best) = model.facts["best_iteration"].as_u64() else {
+                continue;
+            };
+            for (_, bytes) in &model.files {
+                let parsed = Model::parse(bytes).expect("a model");
+                assert_eq!(parsed.library(), Library::Xgboost);
+                assert_eq!(
+                    parsed.best_iteration(),
+                    Some(best as usize),
+                    "{}",
+                    model.name
+                );
+                let image = Image::compile(&parsed);
+                let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+                let question = Question {
+                    iterations: Some(0..best as usize + 1),
+                    ..ask("pred_best", Kind::Value)
+                };
+                let expected = model.array("pred_best").expect("an array");
+                let got = answer(&predictor, &model, &question, expected.shape[0]);
+                assert_eq!(complaint(&model, &question, &got, expected), None);
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 7, "{found}");
+}
+
+#[test]
+fn an_approximation_is_refused_where_the_library_has_none() {
+    for (archive, name, kind, message) in [
+        (
+            "lightgbm-4.7.0",
+            "binary",
+            Kind::Contribs,
+            "only XGBoost has approximate contributions",
+        ),
+        (
+            "xgboost-3.4.1",
+            "vector_target",
+            Kind::Contribs,
+            "the leaves of its trees are vectors",
+        ),
+        (
+            "xgboost-3.4.1",
+            "logistic",
+            Kind::Margin,
+            "only contributions and interactions",
+        ),
+    ] {
+        let model = models(archive)
+            .into_iter()
+            .find(|model| model.kind() == name);
+        let model = model.expect("a model");
+        let image = Image::compile(&Model::parse(&model.files[0].1).expect("a model"));
+        let predictor = Predictor::open(image.bytes()).expect("a fresh image");
+        let (options, mut scratch) = (Options::default(), Scratch::default());
+        let out = OutputMut::F32(&mut []);
+        let result = predictor.predict_approx(kind, Rows::F32(&[]), &options, out, &mut scratch);
+        let error = result.expect_err("no approximation").to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}

@@ -1,0 +1,297 @@
+//! A deal from the machine down: to L3 caches, in them to L2 caches, in them to cores, then to
+//! cpus.
+//!
+//! **Problem.** A good start where whole workers, volumes and mains compete for domains.
+//! **Approach.** In each node of the tree, the threads that came to it are shared out to the
+//! domains inside (`anneal`), starting from workers laid end to end round its cpus. On a core, each
+//! worker takes the cpus that have most left, mains first on those that are not full. **Proof
+//! sketch.** A result is only used if counting finds it within the rules, after repair. **Limits.**
+//! Nodes are settled one after the other: what is best for a level is never given up for a level
+//! inside it.
+
+use crate::anneal::{Node, Part, Shares, anneal};
+use crate::classes::{Class, Permits, beside_mains, classes};
+use crate::deal::Deal;
+use crate::domains::{CORE, Domains, LEVELS};
+use crate::improve::{Allowed, Search};
+use crate::limits::ANNEAL_MOVES_MAX;
+
+/// A deal that may break rules about mains (`soft`); with the seed 0 nothing is annealed: workers
+/// lie end to end, which is the best there is where they fit whole domains.
+pub(crate) fn descend<'a>(
+    domains: &'a Domains,
+    allowed: &Allowed,
+    seed: u64,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Option<Search<'a>> {
+    let levels: Vec<usize> = (CORE..LEVELS)
+        .rev()
+        .filter(|&level| {
+            let above = if level + 1 < LEVELS {
+                domains.count(level + 1)
+            } else {
+                1
+            };
+            domains.count(level) != above || (level == CORE && above == 1)
+        })
+        .collect();
+    let tables: Vec<(Vec<Class>, Vec<usize>)> = levels
+        .iter()
+        .map(|&level| classes(domains, allowed, (0, level)))
+        .collect();
+    let mut descent = Descent {
+        domains,
+        tables: &tables,
+        levels: &levels,
+        deal: Deal {
+            mains: vec![0; domains.workers],
+            peers: vec![Vec::new(); domains.workers],
+        },
+        beside: beside_mains(domains, allowed),
+        seed,
+    };
+    let all: Vec<Part> = (0..domains.workers)
+        .map(|worker| Part {
+            worker,
+            threads: domains.threads as u32,
+            main: true,
+        })
+        .collect();
+    let permits = Permits::both(domains, allowed).map(|rule| rule.map(|permits| permits.count));
+    let machine = Place {
+        depth: 0,
+        cpus: 0..domains.cpus,
+        permits,
+    };
+    descent.node(machine, &all, out_of_budget)?;
+    let mut deal = descent.deal;
+    deal.peers
+        .iter_mut()
+        .for_each(|peers| peers.sort_unstable());
+    let full = deal
+        .peers
+        .iter()
+        .all(|peers| peers.len() + 1 == domains.threads);
+    if !full {
+        return None;
+    }
+    Some(Search::of(domains, allowed, &deal))
+}
+
+struct Descent<'a> {
+    domains: &'a Domains,
+    tables: &'a [(Vec<Class>, Vec<usize>)],
+    levels: &'a [usize],
+    deal: Deal,
+    beside: Option<i64>,
+    seed: u64,
+}
+
+/// A node of the tree.
+struct Place {
+    depth: usize,
+    cpus: std::ops::Range<usize>,
+    /// How many cores, and cpus, in it may be full and hold a main.
+    permits: [Option<i64>; 2],
+}
+
+impl Descent<'_> {
+    /// Shares out what came to the cpus of a node; `None` if that cannot be done within the rules.
+    fn node(
+        &mut self,
+        place: Place,
+        parts: &[Part],
+        out_of_budget: &mut dyn FnMut() -> bool,
+    ) -> Option<()> {
+        let Place {
+            depth,
+            cpus,
+            permits,
+        } = place;
+        let Some(&level) = self.levels.get(depth) else {
+            return self.core(cpus, parts);
+        };
+        // once started a descent comes to its end, if need be without choices
+        let spent = out_of_budget();
+        if spent && depth == 0 {
+            return None;
+        }
+        let first = self.domains.domain(level, cpus.start);
+        let last = self.domains.domain(level, cpus.end - 1);
+        let (classes, of) = &self.tables[depth];
+        let node = Node {
+            children: (first..=last).map(|domain| &classes[of[domain]]).collect(),
+            parts,
+            permits,
+            beside: self.beside,
+        };
+        let start = self.end_to_end(&node, level, cpus.clone())?;
+        let width = node.children.len();
+        let shares = if width == 1 || self.seed == 0 || spent {
+            start
+        } else {
+            let moves = self.moves(depth, cpus.len(), parts.len() * width);
+            anneal(&node, start, (moves, self.seed), out_of_budget).0
+        };
+        for (child, permits) in shares.permits(&node).into_iter().enumerate() {
+            let inside: Vec<Part> = parts
+                .iter()
+                .enumerate()
+                .filter_map(|(at, part)| {
+                    let threads = u32::from(shares.held[at * width + child]);
+                    let main = part.main && usize::from(shares.main[at]) == child;
+                    (threads > 0).then_some(Part {
+                        threads,
+                        main,
+                        ..*part
+                    })
+                })
+                .collect();
+            let place = Place {
+                depth: depth + 1,
+                cpus: self.domains.members(level, first + child),
+                permits,
+            };
+            self.node(place, &inside, out_of_budget)?;
+        }
+        Some(())
+    }
+
+    /// How long a node of so many cpus and cells is annealed.
+    fn moves(&self, depth: usize, cpus: usize, cells: usize) -> usize {
+        let most = 2_000 * cells;
+        if depth == 0 {
+            most.min(ANNEAL_MOVES_MAX)
+        } else {
+            most.min(ANNEAL_MOVES_MAX / 4) * cpus / self.domains.cpus
+        }
+    }
+
+    /// Worker after worker takes the next cpus that have room for it, round and round.
+    fn end_to_end(
+        &self,
+        node: &Node<'_>,
+        level: usize,
+        cpus: std::ops::Range<usize>,
+    ) -> Option<Shares> {
+        let width = node.children.len();
+        let first = self.domains.domain(level, cpus.start);
+        let mut held = vec![0u16; node.parts.len() * width];
+        let mut main = vec![0u16; node.parts.len()];
+        let mut mains = vec![0u32; width];
+        let mut next = 0;
+        for (at, part) in node.parts.iter().enumerate() {
+            for _ in 0..part.threads {
+                let child_of = |turn: &usize| {
+                    self.domains.domain(level, cpus.start + turn % cpus.len()) - first
+                };
+                let room = |turn: &usize| {
+                    let child = child_of(turn);
+                    u32::from(held[at * width + child]) < node.children[child].room.of_worker
+                };
+                next = (next..next + cpus.len()).find(room)?;
+                let child = child_of(&next);
+                held[at * width + child] += 1;
+                next += 1;
+            }
+            let fewest = (0..width)
+                .filter(|child| part.main && held[at * width + child] > 0)
+                .min_by_key(|&child| mains[child]);
+            if let Some(child) = fewest {
+                main[at] = child as u16;
+                mains[child] += 1;
+            }
+        }
+        Some(Shares::of(node, held, main))
+    }
+
+    /// Gives the threads on a core to its cpus: mains first, where that leaves room for all.
+    fn core(&mut self, cpus: std::ops::Range<usize>, parts: &[Part]) -> Option<()> {
+        let seats = [true, false].into_iter().find_map(|mains_first| {
+            let mut seats = Seats::of(cpus.len(), parts, self.domains.worker_cap);
+            seats.fill(parts, mains_first).map(|()| seats)
+        })?;
+        for (part, (held, main)) in parts.iter().zip(seats.held.iter().zip(&seats.main)) {
+            if let Some(at) = main {
+                self.deal.mains[part.worker] = (cpus.start + at) as u16;
+            }
+            for (at, &held) in held.iter().enumerate() {
+                let peers = held - u32::from(*main == Some(at));
+                let cpu = (cpus.start + at) as u16;
+                let list = &mut self.deal.peers[part.worker];
+                list.extend(std::iter::repeat_n(cpu, peers as usize));
+            }
+        }
+        Some(())
+    }
+}
+
+/// The cpus of a core while they are filled.
+struct Seats {
+    /// Room that is left; the first cpus have the extras.
+    left: Vec<u32>,
+    extras: usize,
+    mains: Vec<u32>,
+    /// What each cpu holds of each part, its main included.
+    held: Vec<Vec<u32>>,
+    /// The cpu of each part's main.
+    main: Vec<Option<usize>>,
+    worker_cap: u32,
+}
+
+impl Seats {
+    fn of(cpus: usize, parts: &[Part], worker_cap: u32) -> Self {
+        let volume: u32 = parts.iter().map(|part| part.threads).sum();
+        let (each, more) = (volume / cpus as u32, volume as usize % cpus);
+        Self {
+            left: (0..cpus).map(|at| each + u32::from(at < more)).collect(),
+            extras: more,
+            mains: vec![0; cpus],
+            held: vec![vec![0; cpus]; parts.len()],
+            main: vec![None; parts.len()],
+            worker_cap,
+        }
+    }
+
+    /// The largest parts first, each to the cpus with most room; `None` if one finds no room.
+    fn fill(&mut self, parts: &[Part], mains_first: bool) -> Option<()> {
+        let mut order: Vec<usize> = (0..parts.len()).collect();
+        order.sort_by_key(|&at| (std::cmp::Reverse(parts[at].threads), !parts[at].main));
+        let cpus = 0..self.left.len();
+        for &part in order
+            .iter()
+            .filter(|&&part| mains_first && parts[part].main)
+        {
+            let open = cpus.clone().filter(|&at| self.left[at] > 0);
+            let at =
+                open.min_by_key(|&at| (self.mains[at], at < self.extras, std::cmp::Reverse(at)))?;
+            self.take(part, at);
+            self.main[part] = Some(at);
+            self.mains[at] += 1;
+        }
+        for &part in &order {
+            for _ in u32::from(self.main[part].is_some())..parts[part].threads {
+                let room = |&at: &usize| self.left[at] > 0 && self.held[part][at] < self.worker_cap;
+                let at = cpus
+                    .clone()
+                    .filter(room)
+                    .max_by_key(|&at| (self.left[at], std::cmp::Reverse(at)))?;
+                self.take(part, at);
+            }
+            if parts[part].main && !mains_first {
+                let at = cpus
+                    .clone()
+                    .filter(|&at| self.held[part][at] > 0)
+                    .min_by_key(|&at| (self.mains[at], at < self.extras, std::cmp::Reverse(at)))?;
+                self.main[part] = Some(at);
+                self.mains[at] += 1;
+            }
+        }
+        Some(())
+    }
+
+    fn take(&mut self, part: usize, at: usize) {
+        self.left[at] -= 1;
+        self.held[part][at] += 1;
+    }
+}

@@ -1,0 +1,49 @@
+//! What a former life pinned: after a restart the mapping is read from the masks, so that the next
+//! one starts from it and moves a thread only for a gain.
+
+use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
+use albacore_os::{Pid, Tid};
+use albacore_plan::{Observation, Policy, plan};
+use albacore_topology::CpuId;
+
+use crate::subject::Subject;
+
+impl Subject {
+    /// Reads the mapping from the masks, where at least half of the slots have a thread on one cpu;
+    /// the others get a cpu of their mask, or any.
+    pub(crate) fn adopt(&mut self, observation: &Observation) {
+        if self.solved.solution().is_some() {
+            return;
+        }
+        let Policy {
+            workers, threads, ..
+        } = self.policy;
+        // Only who is who is taken from this plan; none of its steps is executed.
+        let plan = plan(&self.policy, observation, None, &self.ledger);
+        let ledger = plan.ledger();
+        let slots = (0..workers).flat_map(|worker| {
+            (0..threads).map(move |rank| Slot {
+                worker: WorkerIndex(worker),
+                rank: Rank(rank),
+            })
+        });
+        let Some(any) = observation.cpuset.first() else {
+            return;
+        };
+        let (mut known, mut cpus) = (0, Vec::new());
+        for slot in slots {
+            let process = ledger.worker(slot.worker).map(|id| Pid(id.pid.0));
+            let thread = ledger.thread_in(slot).map(|id| Tid(id.tid.0));
+            let mask = process
+                .zip(thread)
+                .and_then(|(pid, tid)| Some(self.tree.thread(pid, tid)?.mask.clone()))
+                .map(|mask| mask.intersection(&observation.cpuset));
+            known += usize::from(mask.as_ref().is_some_and(|mask| mask.len() == 1));
+            let cpu: CpuId = mask.and_then(|mask| mask.first()).unwrap_or(any);
+            cpus.push(cpu);
+        }
+        if known * 2 >= cpus.len() && !cpus.is_empty() {
+            self.solved.start_from(Mapping { threads, cpus });
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The time that solving may take: a share of a core over time, not each time.
+//!
+//! A cpuset that is rewritten twice within a second is answered twice at once; only who changes it
+//! again and again waits. What is held against the solver is bounded by its own budget: on a busy
+//! machine it may be kept from its cpu for longer, and that is no reason to leave threads where
+//! they should not be for seconds.
+
+use std::time::{Duration, Instant};
+
+use crate::limits::{SOLVE_BUDGET, SOLVE_BURST, SOLVE_PAUSE_RATIO};
+
+/// What was used and has not come back yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowance {
+    used: Duration,
+    at: Option<Instant>,
+}
+
+impl Allowance {
+    /// How long to wait at `now` before the next solve; zero if it may begin.
+    pub(crate) fn wait(&mut self, now: Instant) -> Duration {
+        let since = self
+            .at
+            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.used = self.used.saturating_sub(since / SOLVE_PAUSE_RATIO);
+        self.at = Some(now);
+        self.used.saturating_sub(SOLVE_BURST) * SOLVE_PAUSE_RATIO
+    }
+
+    /// Notes a solve.
+    pub(crate) fn spend(&mut self, took: Duration) {
+        self.used += took.min(SOLVE_BUDGET);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_changes_are_answered_at_once_and_many_take_their_share_of_a_core() {
+        let start = Instant::now();
+        let (mut allowance, mut now, mut solves) = (Allowance::default(), start, 0u32);
+        let long = Duration::from_secs(60);
+        while now < start + long {
+            let wait = allowance.wait(now);
+            assert!(solves > 4 || wait.is_zero(), "{solves} solves: {wait:?}");
+            now += wait;
+            assert!(allowance.wait(now).is_zero());
+            allowance.spend(SOLVE_BUDGET);
+            now += SOLVE_BUDGET;
+            solves += 1;
+        }
+        let share = (SOLVE_BUDGET * solves).as_secs_f64() / long.as_secs_f64();
+        assert!((0.04..0.06).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_solver_that_was_kept_from_its_cpu_is_not_punished_for_it() {
+        let now = Instant::now();
+        let mut allowance = Allowance::default();
+        for _ in 0..10 {
+            allowance.spend(Duration::from_secs(3));
+        }
+        let bound = SOLVE_BUDGET * 10 * SOLVE_PAUSE_RATIO;
+        assert!(allowance.wait(now) <= bound);
+        assert!(allowance.wait(now + bound).is_zero());
+    }
+}

@@ -1,0 +1,80 @@
+//! What concerns a container's subject as a whole and changes rarely: its quota of cpu time, who
+//! else is in its cgroup, and a mask that it was born with.
+
+use albacore_os::{CpuQuota, Pid, read_cpu_quota};
+use albacore_plan::{Note, Policy};
+
+use crate::PlacerError;
+use crate::process::Reader;
+use crate::subject::Subject;
+
+/// What was found in the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Around {
+    pub(crate) quota: CpuQuota,
+    pub(crate) is_throttled: bool,
+    pub(crate) entered: usize,
+    /// Of a look that succeeded once.
+    is_known: bool,
+}
+
+impl Subject {
+    /// Looks at it anew; true if something is to be told or planned because of it.
+    pub(crate) fn look_around(&mut self, reader: &Reader) -> Result<bool, PlacerError> {
+        let Some(enclosure) = self.enclosure.as_ref() else {
+            return Ok(false);
+        };
+        let before = self.around_notes();
+        let host = &reader.host;
+        let quota = read_cpu_quota(host, enclosure.cgroup())?;
+        let stopped = quota.throttled_periods > self.around.quota.throttled_periods;
+        self.around.is_throttled = self.around.is_known && stopped;
+        self.around.quota = quota;
+        self.around.is_known = true;
+        let members = enclosure.cgroup().read_processes()?;
+        // 0 is a process of another pid namespace: nothing tells whether it is one of the tree.
+        let is_stranger = |pid: &&Pid| pid.0 != 0 && self.tree.get(**pid).is_none();
+        self.around.entered = members.iter().filter(is_stranger).count();
+        let threads = self.threads_within_quota();
+        let is_other = threads != self.policy.threads;
+        self.policy.threads = threads;
+        Ok(is_other || before != self.around_notes())
+    }
+
+    /// T, or as many threads per worker as the quota lets run at once. Threads beyond that share
+    /// their worker's cpus: so all of them never use more than the quota, and are not stopped
+    /// together in the middle of a batch.
+    pub(crate) fn threads_within_quota(&self) -> u16 {
+        let Policy {
+            workers, threads, ..
+        } = self.asked;
+        let Some(millicpus) = self.around.quota.millicpus else {
+            return threads;
+        };
+        let each = millicpus / 1_000 / u32::from(workers.max(1));
+        // infallible: at most `threads`.
+        each.clamp(1, u32::from(threads.max(1))) as u16
+    }
+
+    /// Notes that no plan can make.
+    pub(crate) fn around_notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if let Some(millicpus) = self.around.quota.millicpus
+            && self.policy.threads < self.asked.threads
+        {
+            notes.push(Note::Quota {
+                millicpus,
+                threads: self.policy.threads,
+                asked: self.asked.threads,
+            });
+        }
+        if self.around.is_throttled {
+            notes.push(Note::Throttled);
+        }
+        if self.around.entered > 0 {
+            let count = self.around.entered;
+            notes.push(Note::Entered { count });
+        }
+        notes
+    }
+}

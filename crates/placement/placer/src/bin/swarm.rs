@@ -1,0 +1,207 @@
+//! A toy pre-fork server for the tests: workers with threads that die, are replaced and misbehave
+//! on command.
+//!
+//! `swarm WORKERS THREADS [named] [pin=MILLIS]` starts WORKERS worker processes of THREADS threads
+//! each and replaces every one that dies. `named`: threads are named as the built-in server's.
+//! `pin`: every thread of worker 0 writes its own mask that often. Lines on stdin are orders to a
+//! worker: `thread W` (one more thread), `helper W` (a child process), `spin W` (its newest thread
+//! starts to compute). Everything ends when stdin does.
+//!
+//! `swarm place PID WORKERS THREADS` is a placer for such a server, to be killed: until SIGTERM,
+//! then it gives back.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use albacore_mapping::Mode;
+use albacore_os::{HostRoot, Key, Pid, Poll, Signals, Tid, read_mask, write_mask};
+use albacore_placer::{Config, Placer, SubjectConfig};
+use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+
+type Stdins = Arc<Mutex<Vec<Option<std::process::ChildStdin>>>>;
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        Some((first, rest)) if first == "worker" => worker(rest),
+        Some((first, rest)) if first == "place" => place(rest),
+        _ => root(&arguments),
+    }
+}
+
+fn number(arguments: &[String], at: usize) -> io::Result<usize> {
+    let text = arguments.get(at).ok_or(io::ErrorKind::InvalidInput)?;
+    text.parse().map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn root(arguments: &[String]) -> io::Result<()> {
+    let workers = number(arguments, 0)?;
+    let stdins: Stdins = Arc::new(Mutex::new((0..workers).map(|_| None).collect()));
+    for worker in 0..workers {
+        let (stdins, arguments) = (stdins.clone(), arguments.to_vec());
+        // One supervisor thread each: children of several threads of one process.
+        std::thread::spawn(move || supervise(worker, &arguments, &stdins));
+    }
+    for line in io::stdin().lock().lines() {
+        let line = line?;
+        let Some(worker) = line.split(' ').nth(1).and_then(|w| w.parse::<usize>().ok()) else {
+            continue;
+        };
+        if let Ok(mut stdins) = stdins.lock()
+            && let Some(Some(stdin)) = stdins.get_mut(worker)
+        {
+            writeln!(stdin, "{line}")?;
+        }
+    }
+    // The workers see the end of their stdin and end, too.
+    std::process::exit(0);
+}
+
+fn supervise(worker: usize, arguments: &[String], stdins: &Stdins) -> io::Result<()> {
+    let program = std::env::current_exe()?;
+    // bound: as many as are killed
+    loop {
+        let mut command = Command::new(&program);
+        command
+            .arg("worker")
+            .arg(worker.to_string())
+            .args(&arguments[1..]);
+        let mut child = command.stdin(Stdio::piped()).spawn()?;
+        if let Ok(mut stdins) = stdins.lock() {
+            stdins[worker] = child.stdin.take();
+        }
+        child.wait()?;
+    }
+}
+
+fn place(arguments: &[String]) -> io::Result<()> {
+    let root = Pid(number(arguments, 0)? as i32);
+    let (workers, threads) = (number(arguments, 1)? as u16, number(arguments, 2)? as u16);
+    let policy = Policy {
+        workers,
+        threads,
+        mode: Mode::Scatter,
+        placement: Placement::Tuna,
+        enforcement: Enforcement::Enforce,
+        main_thread: MainThread::Pinned,
+        is_pool_size_known: true,
+    };
+    let signals = Signals::install().map_err(io::Error::other)?;
+    let mut placer = Placer::new(Config::live()).map_err(io::Error::other)?;
+    let handle = placer.handle();
+    std::thread::spawn(move || {
+        let Ok(poll) = Poll::new() else { return };
+        if poll.add(&signals, Key(0)).is_ok() {
+            // bound: ends with a signal
+            while poll
+                .wait(Duration::from_secs(60))
+                .is_ok_and(|keys| keys.is_empty())
+            {}
+        }
+        let _ = handle.stop();
+    });
+    let source = Source::Named;
+    let subject = SubjectConfig {
+        root,
+        source,
+        policy,
+        cgroup: None,
+    };
+    placer.add_subject(&subject).map_err(io::Error::other)?;
+    let restored = placer.run(&mut |_| {});
+    match restored.errors.first() {
+        None => Ok(()),
+        Some(error) => Err(io::Error::other(error.clone())),
+    }
+}
+
+/// One more thread with this rank; ends with the sender of its orders.
+fn thread(worker: usize, rank: usize, is_named: bool, pin: Option<Duration>) -> Sender<()> {
+    let (sender, orders) = channel();
+    let mut builder = std::thread::Builder::new();
+    if is_named {
+        builder = builder.name(format!("albw{worker}.{rank}"));
+    }
+    // A thread that cannot be made is missing in what the test sees.
+    let _ = builder.spawn(move || match pin {
+        Some(period) => keep_pinning(period),
+        None => serve(&orders),
+    });
+    sender
+}
+
+fn serve(orders: &Receiver<()>) {
+    if orders.recv().is_ok() {
+        // bound: computes until the process ends
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn me() -> io::Result<Tid> {
+    let link = fs::read_link("/proc/thread-self")?;
+    let tid = link
+        .file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.parse().ok());
+    tid.map(Tid)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Insists on the highest cpu of the mask that the process began with.
+fn keep_pinning(period: Duration) {
+    let Ok(tid) = me() else { return };
+    let Ok(start) = read_mask(&HostRoot::live(), tid) else {
+        return;
+    };
+    let own = start.iter().last().into_iter().collect();
+    // bound: until the process ends
+    loop {
+        if read_mask(&HostRoot::live(), tid).is_ok_and(|mask| mask != own) {
+            let _ = write_mask(tid, &own);
+        }
+        std::thread::sleep(period);
+    }
+}
+
+fn worker(arguments: &[String]) -> io::Result<()> {
+    let (index, threads) = (number(arguments, 0)?, number(arguments, 1)?);
+    let is_named = arguments.iter().any(|a| a == "named");
+    let pin = arguments
+        .iter()
+        .find_map(|a| a.strip_prefix("pin=")?.parse().ok());
+    let pin = pin.filter(|_| index == 0).map(Duration::from_millis);
+    if is_named {
+        fs::write("/proc/thread-self/comm", format!("albw{index}.0"))?;
+    }
+    let mut peers: Vec<_> = (1..threads)
+        .map(|rank| thread(index, rank, is_named, pin))
+        .collect();
+    for line in io::stdin().lock().lines() {
+        match line?.split(' ').next() {
+            Some("thread") => peers.push(thread(index, peers.len() + 1, is_named, None)),
+            Some("helper") => {
+                Command::new("sleep")
+                    .arg("300")
+                    // It may outlive whoever reads what this process says.
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .stdin(Stdio::null())
+                    .spawn()?;
+            }
+            Some("spin") => {
+                if let Some(newest) = peers.last() {
+                    let _ = newest.send(());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,393 @@
+//! The process tree of one subject as it was last read, and the cheap ways to bring it up to date.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use albacore_os::{Birth, Enclosure, Family, Micros, OsError, Pid, Tid, read_children};
+use albacore_plan::{Process, Source};
+
+use crate::limits::PROCESSES_MAX;
+use crate::process::{Known, LiveProcess, Quiet, Reader, is_young};
+
+/// A process tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    reader: Reader,
+    root: Pid,
+    source: Source,
+    /// Processes elsewhere are no part of the tree, whoever their parents are.
+    enclosure: Option<Enclosure>,
+    /// The root first, parents before children.
+    order: Vec<Pid>,
+    processes: BTreeMap<Pid, LiveProcess>,
+    /// When the children of each process were last listed.
+    listed_at: BTreeMap<Pid, Micros>,
+    /// When that was last done for any.
+    last_listed: Micros,
+    /// Nothing was born on the machine in this time.
+    pub(crate) quiet: Quiet,
+    /// The youngest process was not born before this.
+    youngest: Micros,
+    /// A thread may be getting its name.
+    may_rename: bool,
+    /// A process may be there whose end nobody waits for.
+    has_unwatched: bool,
+}
+
+impl Tree {
+    /// A tree of which nothing is read yet.
+    pub(crate) fn new(
+        reader: Reader,
+        root: Pid,
+        source: Source,
+        enclosure: Option<Enclosure>,
+    ) -> Self {
+        Self {
+            reader,
+            root,
+            source,
+            enclosure,
+            order: Vec::new(),
+            processes: BTreeMap::new(),
+            listed_at: BTreeMap::new(),
+            last_listed: Micros(0),
+            quiet: Quiet::default(),
+            youngest: Micros(0),
+            may_rename: true,
+            has_unwatched: true,
+        }
+    }
+
+    pub(crate) fn root(&self) -> Pid {
+        self.root
+    }
+
+    pub(crate) fn has_root(&self) -> bool {
+        self.processes.contains_key(&self.root)
+    }
+
+    pub(crate) fn get(&self, pid: Pid) -> Option<&LiveProcess> {
+        self.processes.get(&pid)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveProcess> {
+        self.order.iter().filter_map(|pid| self.processes.get(pid))
+    }
+
+    /// A thread by its process and tid.
+    pub(crate) fn thread(&self, pid: Pid, tid: Tid) -> Option<&Known> {
+        self.processes.get(&pid)?.threads.get(&tid)
+    }
+
+    pub(crate) fn thread_mut(&mut self, pid: Pid, tid: Tid) -> Option<&mut Known> {
+        self.processes.get_mut(&pid)?.threads.get_mut(&tid)
+    }
+
+    /// Forgets a thread that has ended.
+    pub(crate) fn forget_thread(&mut self, pid: Pid, tid: Tid) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.forget_thread(tid);
+        }
+    }
+
+    /// Forgets a process that has ended; its children stay until the whole tree is read.
+    pub(crate) fn remove(&mut self, pid: Pid) -> Option<LiveProcess> {
+        self.order.retain(|&p| p != pid);
+        self.listed_at.remove(&pid);
+        self.processes.remove(&pid)
+    }
+
+    /// Reads the whole tree. True if a process or thread came or went.
+    pub(crate) fn read_all(&mut self) -> Result<bool, OsError> {
+        let mut changed = false;
+        let mut found = vec![self.root];
+        let mut listed_at = BTreeMap::new();
+        let mut next = 0;
+        // bound: PROCESSES_MAX
+        while next < found.len() && found.len() <= PROCESSES_MAX {
+            let pid = found[next];
+            next += 1;
+            changed |= self.read_process(pid)?;
+            if !self.processes.contains_key(&pid) {
+                continue;
+            }
+            listed_at.insert(pid, self.reader.clock.now()?);
+            for child in self.children(pid)? {
+                if !found.contains(&child) {
+                    found.push(child);
+                }
+            }
+        }
+        found.truncate(PROCESSES_MAX);
+        found.retain(|pid| self.processes.contains_key(pid));
+        let gone: Vec<Pid> = self
+            .processes
+            .keys()
+            .filter(|p| !found.contains(p))
+            .copied()
+            .collect();
+        for pid in &gone {
+            self.remove(*pid);
+        }
+        self.order = found;
+        // Only now: whoever was found above is younger than the listing before.
+        self.listed_at = listed_at;
+        self.last_listed = self.reader.clock.now()?;
+        Ok(changed || !gone.is_empty())
+    }
+
+    /// Reads one process, known or not; true if something came or went.
+    fn read_process(&mut self, pid: Pid) -> Result<bool, OsError> {
+        self.may_rename = true;
+        let Some(known) = self.processes.get_mut(&pid) else {
+            return self.meet(pid);
+        };
+        let stat = albacore_os::read_stat(&self.reader.host, pid);
+        if !stat.is_ok_and(|s| s.start_ticks == known.id.start_ticks && !s.is_dead()) {
+            // Ended, or its pid means another process now.
+            self.remove(pid);
+            self.meet(pid)?;
+            return Ok(true);
+        }
+        let before = known.threads.len();
+        let execed = known.read_cmdline(&self.reader)?;
+        let named = known.read_names(&self.reader);
+        let others: Vec<_> = known.threads.values().map(|t| t.id).collect();
+        if !known.read_threads(&self.reader, self.quiet)? {
+            self.remove(pid);
+            return Ok(true);
+        }
+        let same = known.threads.len() == before && known.threads.values().map(|t| t.id).eq(others);
+        Ok(execed || named || !same)
+    }
+
+    /// Reads a process that is not known; false if it has ended already.
+    fn meet(&mut self, pid: Pid) -> Result<bool, OsError> {
+        if let Some(enclosure) = &self.enclosure
+            && !is_true(enclosure.holds(&self.reader.host, pid, Tid(pid.0)))?
+        {
+            return Ok(false);
+        }
+        let parent = self.parent_listed_at(pid)?;
+        match LiveProcess::read(&self.reader, pid, parent)? {
+            Some(process) => {
+                self.youngest = self.youngest.max(process.not_before);
+                self.has_unwatched = true;
+                self.may_rename = true;
+                self.order.push(pid);
+                self.processes.insert(pid, process);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// A time before which the process cannot have been born, by when its parent's children were
+    /// listed last.
+    fn parent_listed_at(&self, pid: Pid) -> Result<Micros, OsError> {
+        if pid == self.root {
+            return Ok(Micros(0));
+        }
+        let parent = match albacore_os::read_stat(&self.reader.host, pid) {
+            Ok(stat) => Pid(stat.parent),
+            Err(e) if e.is_gone() => return Ok(Micros(0)),
+            Err(e) => return Err(e),
+        };
+        // Set by the listing *before* the one that found this child.
+        Ok(self.listed_at.get(&parent).copied().unwrap_or_default())
+    }
+
+    /// The children of a process now; without those that cannot be asked because it ended.
+    fn children(&self, pid: Pid) -> Result<Vec<Pid>, OsError> {
+        match read_children(&self.reader.host, pid) {
+            Ok(children) => Ok(children),
+            Err(e) if e.is_gone() => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Looks for children of `parents` that were born since; true if there are.
+    pub(crate) fn read_children(&mut self, parents: &[Pid]) -> Result<bool, OsError> {
+        let mut changed = false;
+        for &parent in parents {
+            let now = self.reader.clock.now()?;
+            for child in self.children(parent)? {
+                if !self.processes.contains_key(&child) && self.order.len() < PROCESSES_MAX {
+                    changed |= self.meet(child)?;
+                }
+            }
+            self.listed_at.insert(parent, now);
+            self.last_listed = now;
+        }
+        Ok(changed)
+    }
+
+    /// Takes a birth that was announced; true if it is new in this tree.
+    pub(crate) fn hear(&mut self, birth: &Birth) -> Result<bool, OsError> {
+        let family = Family {
+            parent: birth.parent,
+            process: birth.process,
+        };
+        self.take_birth(family, birth.thread, birth.at)
+    }
+
+    /// Takes a birth that was not before a time; true if it is new in this tree.
+    pub(crate) fn take_birth(
+        &mut self,
+        family: Family,
+        thread: Tid,
+        not_before: Micros,
+    ) -> Result<bool, OsError> {
+        let Family { parent, process } = family;
+        let is_child = thread.0 == process.0 && self.processes.contains_key(&parent);
+        let changed = if self.processes.contains_key(&process) {
+            self.read_process(process)?
+        } else if is_child && self.order.len() < PROCESSES_MAX {
+            self.meet(process)?
+        } else {
+            return Ok(false);
+        };
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.note_birth(thread, not_before);
+        }
+        Ok(changed)
+    }
+
+    /// Looks for execs of young processes, which no counter tells; true if there are.
+    pub(crate) fn read_execs(&mut self, now: Micros) -> Result<bool, OsError> {
+        let mut changed = false;
+        if !is_young(self.youngest, now) {
+            return Ok(false);
+        }
+        for process in self.processes.values_mut().filter(|p| p.may_exec(now)) {
+            changed |= process.read_cmdline(&self.reader)?;
+        }
+        Ok(changed)
+    }
+
+    /// Looks for threads of known processes that were born since; true if there are.
+    pub(crate) fn read_births(&mut self) -> Result<bool, OsError> {
+        let mut changed = false;
+        let other: Vec<Pid> = self
+            .processes
+            .values()
+            .filter(|p| p.has_other_count())
+            .map(LiveProcess::pid)
+            .collect();
+        for pid in other {
+            changed |= self.read_process(pid)?;
+        }
+        Ok(changed)
+    }
+
+    /// No birth until `until`: what is found later was born later.
+    pub(crate) fn note_quiet(&mut self, quiet: Quiet) {
+        self.quiet = quiet;
+        if self.last_listed < quiet.since {
+            return;
+        }
+        for at in self.listed_at.values_mut() {
+            if *at >= quiet.since {
+                *at = (*at).max(quiet.until);
+            }
+        }
+    }
+
+    /// Reads the masks of all threads; true if one differs from what was read before.
+    pub(crate) fn read_masks(&mut self) -> Result<bool, OsError> {
+        let mut changed = false;
+        for process in self.processes.values_mut() {
+            changed |= process.read_masks(&self.reader)?;
+        }
+        Ok(changed)
+    }
+
+    /// Reads the masks of the processes that follow `after`, about `count` threads. Returns where
+    /// it ended, `None` at the end of the tree, how many threads it read, and whether a mask
+    /// differs from what was read before.
+    pub(crate) fn read_some_masks(
+        &mut self,
+        after: Option<Pid>,
+        count: usize,
+    ) -> Result<(Option<Pid>, usize, bool), OsError> {
+        let (mut read, mut changed) = (0, false);
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        for (&pid, process) in self.processes.range_mut((from, Bound::Unbounded)) {
+            read += process.threads.len();
+            changed |= process.read_masks(&self.reader)?;
+            if read >= count {
+                return Ok((Some(pid), read, changed));
+            }
+        }
+        Ok((None, read, changed))
+    }
+
+    /// Reads the names of young threads; true if one got a name that tells its slot.
+    pub(crate) fn read_names(&mut self, now: Micros) -> bool {
+        if self.source != Source::Named || !self.may_rename {
+            return false;
+        }
+        let mut named = false;
+        let root = self.root;
+        // The root's own threads are never placed, whatever they are called.
+        for process in self.processes.values_mut().filter(|p| p.pid() != root) {
+            if process.awaits_names(now) {
+                named |= process.read_names(&self.reader);
+            }
+        }
+        named
+    }
+
+    /// True if young threads have no name yet although names decide; the root's own threads never
+    /// get one.
+    pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
+        if self.source != Source::Named || !self.may_rename {
+            return false;
+        }
+        let root = self.root;
+        let mut others = self.processes.values_mut().filter(|p| p.pid() != root);
+        self.may_rename = others.any(|p| p.awaits_names(now));
+        self.may_rename
+    }
+
+    /// Reads the cpu times of processes with more threads than `threads`, where they tell who
+    /// computes.
+    pub(crate) fn read_cpu_times(&mut self, threads: usize) {
+        if self.source == Source::PreFork {
+            for process in self
+                .processes
+                .values_mut()
+                .filter(|p| p.threads.len() > threads)
+            {
+                process.read_cpu_times(&self.reader);
+            }
+        }
+    }
+
+    /// Processes whose end nobody waits for yet.
+    pub(crate) fn unwatched(&mut self) -> impl Iterator<Item = &mut LiveProcess> {
+        let is_any = std::mem::take(&mut self.has_unwatched);
+        let all = is_any.then(|| self.processes.values_mut());
+        all.into_iter()
+            .flatten()
+            .filter(|process| !process.is_watched)
+    }
+
+    /// How many processes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// The tree as a value.
+    pub(crate) fn observed(&self) -> Vec<Process> {
+        self.iter().map(LiveProcess::observed).collect()
+    }
+}
+
+/// What is gone is nothing at all.
+fn is_true(answer: Result<bool, OsError>) -> Result<bool, OsError> {
+    match answer {
+        Err(e) if e.is_gone() => Ok(false),
+        other => other,
+    }
+}

@@ -1,0 +1,178 @@
+//! The cpus that a subject may use: the effective cpusets of its processes' cgroups and the given
+//! limit.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use albacore_os::{
+    Cgroup, CgroupError, EffectiveCpuset, EffectiveFile, Enclosure, HostRoot, OsError, Pid,
+    find_cgroup, read_online,
+};
+use albacore_topology::CpuSet;
+
+use crate::PlacerError;
+use crate::limits::{CGROUPS_MAX, CPUSET_WRITE_TIME};
+
+/// The cpuset of one subject.
+#[derive(Debug)]
+pub(crate) struct CpusetView {
+    cgroups: Vec<Cgroup>,
+    /// Their effective cpusets, open where descriptors are left; by place in `cgroups`.
+    files: BTreeMap<usize, EffectiveFile>,
+    /// No descriptor with this number or above is kept.
+    descriptors: i32,
+    /// Whoever is elsewhere does not count.
+    enclosure: Option<Enclosure>,
+    limit: Option<CpuSet>,
+    /// The cpus that may be used.
+    pub(crate) cpus: CpuSet,
+    /// Where they were read.
+    pub(crate) source: PathBuf,
+    /// How often they were seen or heard to change.
+    pub(crate) changes: u64,
+    /// When it was seen to change last.
+    changed_at: Option<Instant>,
+}
+
+impl CpusetView {
+    /// Finds the cgroup of the root and reads its cpuset.
+    pub(crate) fn read(
+        host: &HostRoot,
+        root: Pid,
+        enclosure: Option<Enclosure>,
+        limit: Option<CpuSet>,
+        descriptors: i32,
+    ) -> Result<Self, PlacerError> {
+        let cgroup = match &enclosure {
+            Some(enclosure) => enclosure.place(host, root)?,
+            None => Some(find_cgroup(host, root)?),
+        };
+        let mut view = Self {
+            cgroups: cgroup.into_iter().collect(),
+            files: BTreeMap::new(),
+            descriptors,
+            enclosure,
+            limit,
+            cpus: CpuSet::new(),
+            source: PathBuf::new(),
+            changes: 0,
+            changed_at: None,
+        };
+        view.update(host)?;
+        // What is found first is no change: no mask was written for another.
+        (view.changes, view.changed_at) = (0, None);
+        Ok(view)
+    }
+
+    /// Finds the cgroups of these processes, the root first; they are usually one. True if they are
+    /// others than before.
+    pub(crate) fn find(&mut self, host: &HostRoot, pids: &[Pid]) -> Result<bool, CgroupError> {
+        let mut cgroups: Vec<Cgroup> = Vec::new();
+        for &pid in pids {
+            let found = match &self.enclosure {
+                Some(enclosure) => enclosure.place(host, pid).map_err(CgroupError::from),
+                None => find_cgroup(host, pid).map(Some),
+            };
+            match found {
+                Ok(Some(cgroup)) if cgroups.len() < CGROUPS_MAX && !cgroups.contains(&cgroup) => {
+                    cgroups.push(cgroup);
+                }
+                Ok(_) => {}
+                Err(CgroupError::Os(e)) if e.is_gone() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        // A cgroup may have got a file of its own meanwhile.
+        self.files.clear();
+        let differs = !cgroups.is_empty() && cgroups != self.cgroups;
+        if differs {
+            self.cgroups = cgroups;
+            self.changes += 1;
+        }
+        Ok(differs)
+    }
+
+    /// Reads the cpusets again; true if what may be used is another set now. Processes in several
+    /// cgroups (being moved one by one) get what all of them may use, or what the root may use if
+    /// that is nothing.
+    pub(crate) fn update(&mut self, host: &HostRoot) -> Result<bool, OsError> {
+        self.update_of(host, &read_online(host)?)
+    }
+
+    /// The same where the online cpus were read already: one read for all subjects.
+    pub(crate) fn update_of(&mut self, host: &HostRoot, online: &CpuSet) -> Result<bool, OsError> {
+        let mut common: Option<CpuSet> = None;
+        let mut first: Option<CpuSet> = None;
+        for at in 0..self.cgroups.len() {
+            let effective = match self.read_effective(at, host, online) {
+                Ok(effective) => effective,
+                // A cgroup that was removed has no processes any more.
+                Err(e) if e.is_gone() => continue,
+                Err(e) => return Err(e),
+            };
+            if first.is_none() {
+                first = Some(effective.cpus.clone());
+                self.source = effective.source;
+            }
+            common =
+                Some(common.map_or(effective.cpus.clone(), |c| c.intersection(&effective.cpus)));
+        }
+        let Some(mut cpus) = common.filter(|c| !c.is_empty()).or(first) else {
+            return Ok(false);
+        };
+        if let Some(limit) = &self.limit {
+            cpus = cpus.intersection(limit);
+        }
+        let differs = cpus != self.cpus;
+        if differs {
+            self.cpus = cpus;
+            self.changes += 1;
+            self.changed_at = Some(Instant::now());
+        }
+        Ok(differs)
+    }
+
+    /// The effective cpuset of one of the cgroups.
+    fn read_effective(
+        &mut self,
+        at: usize,
+        host: &HostRoot,
+        online: &CpuSet,
+    ) -> Result<EffectiveCpuset, OsError> {
+        if let Some(Ok(effective)) = self.files.get(&at).map(|file| file.read(online)) {
+            return Ok(effective);
+        }
+        // Not open yet, or of a cgroup that is gone: looked for anew.
+        self.files.remove(&at);
+        let cgroup = &self.cgroups[at];
+        // The lowest free number is given out, so a high one says that few are left.
+        let few = |file: &EffectiveFile| file.as_fd().as_raw_fd() >= self.descriptors;
+        if let Some(file) = cgroup.open_effective().ok().filter(|file| !few(file)) {
+            self.files.insert(at, file);
+        }
+        cgroup.read_effective_of(host, online.clone())
+    }
+
+    /// While a change is a moment old, an old kernel may still be wiping masks for it, thread by
+    /// thread: what is found then counts as another change, and nobody else is blamed.
+    pub(crate) fn settle(&mut self) {
+        let age = self.changed_at.map(|at| at.elapsed());
+        self.changes += u64::from(age.is_some_and(|age| age < CPUSET_WRITE_TIME));
+    }
+
+    /// True if masks are given back by setting them to a given limit, not to whatever the cpuset
+    /// is.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// The files whose writing may change this.
+    pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
+        self.cgroups
+            .iter()
+            .flat_map(Cgroup::watched_files)
+            .collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! Why placing cannot go on. What only concerns one thread for a moment is not an error but part of
+//! a report.
+
+use albacore_joint::{JointError, JointViolation};
+use albacore_mapping::ProblemError;
+use albacore_os::{CgroupError, MaskError, OsError};
+use albacore_plan::LintError;
+use albacore_topology::SysfsError;
+
+use crate::SubjectId;
+
+/// What is wrong, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlacerError {
+    /// The kernel's files cannot be read.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The machine's topology cannot be understood.
+    #[error("the topology of this machine: {0}")]
+    Topology(#[from] SysfsError),
+    /// The cgroup of the server is not known.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// The server has no cpu to run on.
+    #[error(
+        "the cpuset of process {pid} has no usable cpu ({source_file} and the given limit leave none): \
+         give the cgroup cpus that are online"
+    )]
+    EmptyCpuset {
+        /// The root of the subject.
+        pid: i32,
+        /// Where the cpuset was read.
+        source_file: String,
+    },
+    /// The root of a container's subject is not in its cgroup.
+    #[error(
+        "process {pid} is not in the cgroup {} of its container, and is not touched", cgroup.display()
+    )]
+    OutsideCgroup {
+        /// The root of the subject.
+        pid: i32,
+        /// The cgroup it should be in.
+        cgroup: std::path::PathBuf,
+    },
+    /// A process that nobody may place.
+    #[error("process {pid} is {what}, which is never placed")]
+    Forbidden {
+        /// The process.
+        pid: i32,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The kernel does not let this process pin.
+    #[error(transparent)]
+    NotPermitted(MaskError),
+    /// The policy cannot be solved.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// The policies of the subjects cannot be solved together.
+    #[error("the servers of this machine together: {0}")]
+    Joint(#[from] JointError),
+    /// A broken invariant of this program; nothing was written.
+    #[error(
+        "a mapping of all servers did not pass its check and was not used (this is a bug): {}",
+        first(violations)
+    )]
+    JointCheck {
+        /// What is wrong with it.
+        violations: Vec<JointViolation>,
+    },
+    /// A broken invariant of this program; nothing was written.
+    #[error("a plan did not pass its check and was not executed (this is a bug): {0}")]
+    Lint(#[from] LintError),
+    /// The root process of a subject ended before it was placed.
+    #[error("process {pid} is gone")]
+    RootGone {
+        /// Its pid.
+        pid: i32,
+    },
+    /// There is no such subject.
+    #[error("there is no subject {}", .0.0)]
+    UnknownSubject(SubjectId),
+}
+
+impl PlacerError {
+    /// A stable word for metrics and exit codes.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Os(_) => "os",
+            Self::Topology(_) => "topology",
+            Self::Cgroup(_) => "cgroup",
+            Self::EmptyCpuset { .. } => "empty_cpuset",
+            Self::OutsideCgroup { .. } => "outside_cgroup",
+            Self::Forbidden { .. } => "forbidden",
+            Self::NotPermitted(_) => "not_permitted",
+            Self::Problem(_) | Self::Joint(_) => "problem",
+            Self::Lint(_) | Self::JointCheck { .. } => "invariant",
+            Self::RootGone { .. } => "root_gone",
+            Self::UnknownSubject(_) => "unknown_subject",
+        }
+    }
+}
+
+fn first(violations: &[JointViolation]) -> String {
+    let first = violations.first();
+    first.map(ToString::to_string).unwrap_or_default()
+}

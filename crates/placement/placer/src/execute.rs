@@ -1,0 +1,139 @@
+//! Writes masks and reads them back. Never stops at an error: every step has its own outcome.
+
+use albacore_os::{Enclosure, MaskError, OsError, Pid, Tid, read_mask, read_task_stat, write_mask};
+use albacore_plan::{Linted, Plan, Step, StepKind};
+use albacore_topology::{CpuId, CpuSet};
+
+use crate::process::Reader;
+
+/// How one step went.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The mask was read back as planned.
+    Verified,
+    /// The mask was written, and is another one all the same.
+    Differs {
+        /// What was read back.
+        actual: CpuSet,
+    },
+    /// The thread has ended, before or during the step: normal.
+    Gone,
+    /// The thread is none that may be written: it left the cgroup of its container, or is one of
+    /// nobody's.
+    Outside,
+    /// The cpuset has changed since it was read: plan again.
+    Stale,
+    /// The kernel forbids it.
+    NotPermitted(MaskError),
+    /// Something else.
+    Failed(String),
+}
+
+/// What restricts the writes of a subject.
+#[derive(Debug)]
+pub(crate) struct Guard<'a> {
+    /// No thread outside of this is written.
+    pub(crate) enclosure: Option<&'a Enclosure>,
+    /// Masks are given back by setting them to a given limit, not to whatever the cpuset is.
+    pub(crate) is_limited: bool,
+}
+
+/// A step and how it went.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) step: Step,
+    pub(crate) outcome: Outcome,
+}
+
+/// Executes a plan; `calls` counts the masks written. Where the cpuset is not limited, a mask is
+/// given back by asking for every cpu there is: the kernel trims that to the cpuset and lets it
+/// grow with the cpuset again, as if nobody had ever asked for less.
+pub(crate) fn execute(
+    reader: &Reader,
+    plan: &Plan<Linted>,
+    guard: &Guard<'_>,
+    calls: &mut u64,
+) -> Vec<Done> {
+    let every: CpuSet = (0..=CpuSet::MAX_ID).map(CpuId).collect();
+    let run = |step: &Step| {
+        let request = match step.kind {
+            StepKind::GiveBack if !guard.is_limited => &every,
+            StepKind::GiveBack | StepKind::Pin => &step.mask,
+        };
+        let outcome = execute_step(reader, step, request, guard, calls);
+        Done {
+            step: step.clone(),
+            outcome,
+        }
+    };
+    plan.steps.iter().map(run).collect()
+}
+
+fn execute_step(
+    reader: &Reader,
+    step: &Step,
+    request: &CpuSet,
+    guard: &Guard<'_>,
+    calls: &mut u64,
+) -> Outcome {
+    let tid = Tid(step.thread.tid.0);
+    // Right before and after: the kernel knows tids only, and tids are used again.
+    match is_same(reader, step) {
+        Ok(true) => {}
+        Ok(false) => return Outcome::Gone,
+        Err(e) => return Outcome::Failed(e.to_string()),
+    }
+    match may_write(reader, step, guard) {
+        Ok(true) => {}
+        Ok(false) => return Outcome::Outside,
+        Err(e) if e.is_gone() => return Outcome::Gone,
+        Err(e) => return Outcome::Failed(e.to_string()),
+    }
+    *calls += 1;
+    match write_mask(tid, request) {
+        Ok(()) => {}
+        Err(MaskError::Gone { .. }) => return Outcome::Gone,
+        Err(MaskError::OutsideCpuset { .. }) => return Outcome::Stale,
+        Err(e @ MaskError::NotPermitted { .. }) => return Outcome::NotPermitted(e),
+        Err(e @ MaskError::Other { .. }) => return Outcome::Failed(e.to_string()),
+    }
+    match read_mask(&reader.host, tid) {
+        Ok(actual) if actual == step.mask => {}
+        Ok(actual) => return Outcome::Differs { actual },
+        Err(MaskError::Gone { .. }) => return Outcome::Gone,
+        Err(e) => return Outcome::Failed(e.to_string()),
+    }
+    match is_same(reader, step) {
+        Ok(true) => Outcome::Verified,
+        Ok(false) => Outcome::Gone,
+        Err(e) => Outcome::Failed(e.to_string()),
+    }
+}
+
+/// True if the thread is where it may be written: read again for every write, whatever was known
+/// before. Neither the init process nor the kernel's own threads ever are.
+fn may_write(reader: &Reader, step: &Step, guard: &Guard<'_>) -> Result<bool, OsError> {
+    let (pid, tid) = (Pid(step.process.pid.0), Tid(step.thread.tid.0));
+    if pid.0 <= 1 || tid.0 <= 1 {
+        return Ok(false);
+    }
+    match guard.enclosure {
+        Some(enclosure) => enclosure.holds(&reader.host, pid, tid),
+        None => Ok(true),
+    }
+}
+
+/// True if the tid still means the thread of the step.
+fn is_same(reader: &Reader, step: &Step) -> Result<bool, OsError> {
+    match read_task_stat(
+        &reader.host,
+        Pid(step.process.pid.0),
+        Tid(step.thread.tid.0),
+    ) {
+        Ok(stat) => {
+            Ok(stat.start_ticks == step.thread.start_ticks && !stat.is_dead() && !stat.is_kernel)
+        }
+        Err(e) if e.is_gone() => Ok(false),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,172 @@
+//! Bounds and periods of the loop, each with its reason.
+
+use std::time::Duration;
+
+/// Period in which the births counter of the machine is read while nothing is expected. The promise
+/// for a thread out of the blue is 60 ms from birth to verified mask; one reading, with the wake-up
+/// for it, costs 15 to 50 microseconds.
+pub const IDLE_PERIOD: Duration = Duration::from_millis(20);
+
+/// Asking who has an id costs as much as asking so many processes for their number of threads.
+pub const LOOKS_PER_BIRTH: usize = 8;
+
+/// Period while a birth is expected: a death announces one, and the promise is 20 ms.
+pub const FAST_PERIOD: Duration = Duration::from_millis(1);
+
+/// How long a birth is expected after a death: longer than any server that replaces its workers "at
+/// once" needs; a slower one is still found in the idle period.
+pub const FAST_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Longest pause between two scans while processes are born somewhere on the machine, whatever it
+/// costs: the promise is 60 ms from birth to verified mask.
+pub const SCAN_PAUSE_MAX: Duration = Duration::from_millis(45);
+
+/// A scan is followed by a pause of this many times its duration: a third of a percent of a core,
+/// unless a birth is expected.
+pub const SCAN_PAUSE_RATIO: u32 = 300;
+
+/// The same while a birth is expected.
+pub const FAST_PAUSE_RATIO: u32 = 3;
+
+/// Longest such pause: a scan that was itself interrupted by the load must not delay the next one
+/// by a multiple.
+pub const FAST_PAUSE_MAX: Duration = Duration::from_millis(5);
+
+/// How long a process without the names of the built-in server's threads may still be getting them.
+/// Loading a model comes first.
+pub const NAMING_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Shortest period of the sweep, which reads masks back where nothing announced a change.
+pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(20);
+
+/// Longest wait of the loop for anything.
+pub const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Masks that the sweep reads at once, before it lets births be looked for again: about a
+/// millisecond.
+pub const SWEEP_SLICE: usize = 256;
+
+/// A thread adds this much to the sweep's period. Reading and comparing one mask costs about 2 us:
+/// that keeps the sweep at a quarter percent of a core. 50 threads are read every 40 ms, 5,000
+/// every 4 s.
+pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(800);
+
+/// The cgroups of processes are looked up in every sixteenth look at cpusets; a process that is
+/// moved shows in its masks before.
+pub const CPUSET_LOOKS_PER_SEARCH: u32 = 16;
+
+/// The cpu time of the loop is looked at in this period: longer than what one event costs counts.
+pub const BUDGET_PERIOD: Duration = Duration::from_secs(4);
+
+/// Share of a core, in thousandths, above which the loop lengthens its periods ...
+pub const BUDGET_PERMILLE_MAX: u64 = 10;
+
+/// ... and below which it shortens them again.
+pub const BUDGET_PERMILLE_LOW: u64 = 4;
+
+/// The most it lengthens them.
+pub const SLOWDOWN_MAX: u32 = 8;
+
+/// Period in which effective cpusets and the online cpus are read: nothing announces some of their
+/// changes.
+pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);
+
+/// A kernel that wipes masks with a cpuset shows the new cpuset first, and is done with all threads
+/// within this time.
+pub const CPUSET_WRITE_TIME: Duration = Duration::from_millis(100);
+
+/// Period in which the whole tree is read if something was born on the machine since.
+pub const TREE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Period in which the whole tree is read in any case: ids may wrap, counters may be reset.
+pub const TREE_PERIOD_MAX: Duration = Duration::from_secs(20);
+
+/// Events that arrive within this time are answered by one plan.
+pub const COALESCING_TIME: Duration = Duration::from_millis(2);
+
+/// Plans in a row for one wake: a plan whose steps change nothing that is observed ends the row.
+/// New threads may be made by threads that were not pinned yet, so one plan is not always enough.
+pub const PASSES_MAX: usize = 4;
+
+/// Rounds in which masks are given back at the end; ends earlier when a round finds nothing to do.
+pub const RESTORE_PASSES_MAX: usize = 8;
+
+/// Time for the solver; it runs on the cores that it is to protect. The constructed answer is there
+/// at once.
+pub const SOLVE_BUDGET: Duration = Duration::from_millis(50);
+
+/// Time that was used for solving comes back this many times slower: a twentieth of a core in the
+/// long run.
+pub const SOLVE_PAUSE_RATIO: u32 = 20;
+
+/// So much may be used at once: some changes in a row, each answered with the whole budget, before
+/// the next one waits. A cpuset that is rewritten is repaired within 300 ms, also if it is
+/// rewritten again a moment later.
+pub const SOLVE_BURST: Duration = Duration::from_millis(200);
+
+/// What moving a thread for the sake of another subject costs, in cycles of the objective: as much
+/// as a pair of threads gains at most by going apart or together. Its caches are cold once; the
+/// gain lasts.
+pub const JOINT_MOVE_COST: u32 = 200;
+
+/// What moving a thread costs where its server has the cpus to itself: the same.
+pub const MOVE_COST: u32 = JOINT_MOVE_COST;
+
+/// The same where it leaves the NUMA domain that its memory is in: more than the largest pair
+/// distances of all its worker's and all mains' pairs can gain (255 of them, 200 cycles each), so
+/// that only the rules force it.
+pub const NUMA_MOVE_COST: u32 = 2 * 255 * 200;
+
+/// After this time a server has touched its memory.
+pub const WARM_UP_TIME: Duration = Duration::from_secs(10);
+
+/// A subject whose cpus are shared asks again after this time for the answer that all get together.
+pub const JOINT_PERIOD: Duration = Duration::from_millis(5);
+
+/// Processes looked at in one subject: a server of 64 workers with helpers has a few hundred.
+pub const PROCESSES_MAX: usize = 4096;
+
+/// Threads looked at in one subject.
+pub const THREADS_MAX: usize = 16_384;
+
+/// Control messages that wait to be handled; more are refused to their sender.
+pub const CONTROLS_MAX: usize = 64;
+
+/// Errors told of one restore; the rest is only counted.
+pub const RESTORE_ERRORS_MAX: usize = 16;
+
+/// Cgroups of one subject whose cpusets are read: its processes usually share one.
+pub const CGROUPS_MAX: usize = 8;
+
+/// How long after its birth a process is expected to exec: then it has another command line.
+pub const EXEC_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// A look for new workers that nobody expects is followed by a pause of this many times its
+/// duration.
+pub const CHILDREN_PAUSE_RATIO: u32 = 400;
+
+/// Longest such pause: reached by a root with some 200 threads, each of which may have children.
+pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(4);
+
+/// Reading a whole tree is followed by a pause of this many times its duration.
+pub const TREE_PAUSE_RATIO: u32 = 1000;
+
+/// Period in which quotas of cpu time and strangers in a container's cgroup are looked at.
+pub const AROUND_PERIOD: Duration = Duration::from_secs(10);
+
+/// Pause after something failed, at first.
+pub const ERROR_PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// Longest such pause: it doubles while the same goes on.
+pub const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Announced births are taken in this period at most while many are: it costs a wake-up each time.
+/// The promise is 5 ms from birth to verified mask.
+pub const HEARING_PERIOD: Duration = Duration::from_millis(2);
+
+/// How long announced births are not listened to after they cost too much, times the slowdown.
+pub const DEAF_TIME: Duration = Duration::from_secs(1);
+
+/// File descriptors that are left for reading files and for the rest of the program; half of them
+/// where they are few.
+pub const DESCRIPTORS_SPARED: u64 = 64;

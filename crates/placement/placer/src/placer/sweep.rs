@@ -1,0 +1,122 @@
+//! Reads masks back: all of them after something that may have changed many, else slice by slice.
+
+use std::time::Duration;
+
+use albacore_os::{Micros, OsError, Pid};
+
+use super::{Placer, after};
+use crate::limits::{
+    BUDGET_PERIOD, BUDGET_PERMILLE_LOW, BUDGET_PERMILLE_MAX, SLOWDOWN_MAX, SWEEP_PERIOD_MIN,
+    SWEEP_PERIOD_PER_THREAD, SWEEP_SLICE,
+};
+use crate::{PlacerError, SubjectId};
+
+/// Where the sweep is.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// All masks are to be read at once.
+    pub(super) is_whole: bool,
+    /// The last process that was read.
+    at: Option<(SubjectId, Option<Pid>)>,
+}
+
+/// What the loop has used of the cpu.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    looked_at: Micros,
+    /// [`crate::Figures::cpu_micros`] then, without the looks for births that were expected.
+    used: u64,
+}
+
+impl Placer {
+    /// Reads all masks with the next look.
+    pub(super) fn sweep_soon(&mut self) {
+        self.sweep.is_whole = true;
+        self.due.sweep = Micros(0);
+    }
+
+    /// Reads the masks that are due; true if one is not as it was.
+    pub(super) fn sweep(&mut self, now: Micros) -> Result<bool, OsError> {
+        let (read, differs) = if std::mem::take(&mut self.sweep.is_whole) {
+            (SWEEP_SLICE, self.sweep_all()?)
+        } else {
+            self.sweep_some()?
+        };
+        // infallible: a slice and the threads of one process.
+        let period = (SWEEP_PERIOD_PER_THREAD * read as u32).max(SWEEP_PERIOD_MIN);
+        self.due.sweep = after(now, period * self.slowdown());
+        Ok(differs)
+    }
+
+    fn sweep_all(&mut self) -> Result<bool, OsError> {
+        let mut differs = false;
+        for subject in self.subjects.values_mut() {
+            if subject.tree.read_masks()? {
+                subject.is_dirty = true;
+                differs = true;
+                // A thread that ended may have been replaced at once.
+                subject.tree.read_births()?;
+            }
+            subject.note_verified();
+        }
+        self.figures.sweeps += 1;
+        Ok(differs)
+    }
+
+    /// Reads the next slice; how many masks it has, and whether one is not as it was.
+    fn sweep_some(&mut self) -> Result<(usize, bool), OsError> {
+        let (mut left, mut differs) = (SWEEP_SLICE, false);
+        let (from, mut process) = self.sweep.at.take().unwrap_or((SubjectId(0), None));
+        for (&id, subject) in self.subjects.range_mut(from..) {
+            let start = process.take().filter(|_| id == from);
+            let (at, read, changed) = subject.tree.read_some_masks(start, left)?;
+            left = left.saturating_sub(read);
+            if changed {
+                subject.is_dirty = true;
+                differs = true;
+                subject.tree.read_births()?;
+            }
+            if at.is_none() {
+                subject.note_verified();
+            }
+            if left == 0 {
+                self.sweep.at = Some((id, at));
+                return Ok((SWEEP_SLICE, differs));
+            }
+        }
+        self.figures.sweeps += 1;
+        Ok((SWEEP_SLICE - left, differs))
+    }
+
+    /// How many times longer than usual periods are.
+    pub(super) fn slowdown(&self) -> u32 {
+        self.figures.slowdown.max(1)
+    }
+
+    /// Lengthens all periods while the loop uses more of the cpu than it may, and shortens them
+    /// again.
+    pub(super) fn keep_budget(&mut self, now: Micros) -> Result<(), PlacerError> {
+        let time = Duration::from_micros(now.0.saturating_sub(self.budget.looked_at.0));
+        if time < BUDGET_PERIOD {
+            return Ok(());
+        }
+        let used = self.figures.cpu_micros.saturating_sub(self.fast_micros);
+        let more = used.saturating_sub(self.budget.used);
+        let is_first = self.budget.looked_at == Micros(0);
+        self.budget = Budget {
+            looked_at: now,
+            used,
+        };
+        let permille = more * 1_000 / (time.as_micros() as u64).max(1);
+        self.figures.slowdown = match self.slowdown() {
+            slowdown if is_first => slowdown,
+            slowdown if permille > BUDGET_PERMILLE_MAX => (slowdown * 2).min(SLOWDOWN_MAX),
+            slowdown if permille < BUDGET_PERMILLE_LOW => (slowdown / 2).max(1),
+            slowdown => slowdown,
+        };
+        match permille > BUDGET_PERMILLE_MAX && !is_first {
+            true => self.turn_deaf(now),
+            false => Ok(()),
+        }
+    }
+}

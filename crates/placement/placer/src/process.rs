@@ -1,0 +1,339 @@
+//! One live process of a subject: its threads as they were last read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, AsRawFd};
+
+use albacore_os::{
+    Clock, HostRoot, MaskError, Micros, OsError, Pid, PidFd, TaskDirectory, Tid, read_cmdline,
+    read_descriptor_limit, read_mask, read_stat, read_task_comm, read_task_stat, read_tasks,
+};
+use albacore_plan::{Process, ProcessId, Thread, ThreadId, parse_thread_name};
+use albacore_topology::CpuSet;
+
+use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_MAX};
+
+/// A stretch of time in which nothing was born on the whole machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quiet {
+    pub(crate) since: Micros,
+    pub(crate) until: Micros,
+}
+
+/// A live thread, as it was last read.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) id: ThreadId,
+    pub(crate) comm: String,
+    pub(crate) mask: CpuSet,
+    pub(crate) cpu_ticks: u64,
+    /// It was certainly not born before this.
+    pub(crate) not_before: Micros,
+    /// When the mask was last read.
+    pub(crate) read_at: Micros,
+}
+
+/// A live process, as it was last read.
+#[derive(Debug)]
+pub(crate) struct LiveProcess {
+    pub(crate) id: ProcessId,
+    pub(crate) parent: Pid,
+    cmdline: String,
+    pub(crate) threads: BTreeMap<Tid, Known>,
+    /// Ends are told by this; `None` on recordings and when descriptors run out: then scans find
+    /// them.
+    pub(crate) pidfd: Option<PidFd>,
+    /// True once the loop waits for the pidfd.
+    pub(crate) is_watched: bool,
+    directory: Option<TaskDirectory>,
+    /// A thread may still be getting its name.
+    may_rename: bool,
+    count: u64,
+    listed_at: Micros,
+    pub(crate) not_before: Micros,
+}
+
+/// What is needed to read.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) host: HostRoot,
+    pub(crate) clock: Clock,
+    /// No descriptor with this number or above is kept: so many are left for reading and for
+    /// others.
+    pub(crate) descriptors: i32,
+}
+
+impl Reader {
+    /// What reads below a root, with the descriptors that this process may have.
+    pub(crate) fn new(host: HostRoot) -> Result<Self, OsError> {
+        let limit = read_descriptor_limit()?;
+        let spare = DESCRIPTORS_SPARED.min(limit / 2);
+        Ok(Self {
+            host,
+            clock: Clock::new()?,
+            descriptors: i32::try_from(limit - spare).unwrap_or(i32::MAX),
+        })
+    }
+
+    /// A descriptor to be kept, unless few are left: whatever it would tell is then found by
+    /// looking.
+    fn keep<F: AsFd>(&self, opened: Result<F, OsError>) -> Option<F> {
+        // The lowest free number is given out, so a high one says that few are left.
+        let few = |fd: &F| fd.as_fd().as_raw_fd() >= self.descriptors;
+        opened.ok().filter(|fd| !few(fd))
+    }
+}
+
+/// True if whoever was not born before this may still exec.
+pub(crate) fn is_young(not_before: Micros, now: Micros) -> bool {
+    now.0.saturating_sub(not_before.0) < EXEC_TIME_MAX.as_micros() as u64
+}
+
+impl LiveProcess {
+    /// Reads a process for the first time; `None` if it has ended already. It was not born before
+    /// `not_before`.
+    pub(crate) fn read(
+        reader: &Reader,
+        pid: Pid,
+        not_before: Micros,
+    ) -> Result<Option<Self>, OsError> {
+        let host = &reader.host;
+        // The pidfd is opened first: what is read afterwards is of the process it means, or the end
+        // will be told.
+        let pidfd = if host.is_live() {
+            reader.keep(PidFd::open(pid))
+        } else {
+            None
+        };
+        let stat = match read_stat(host, pid) {
+            Ok(stat) if stat.is_dead() => return Ok(None),
+            Ok(stat) => stat,
+            Err(e) if e.is_gone() => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let id = ProcessId {
+            start_ticks: stat.start_ticks,
+            pid: albacore_plan::Pid(pid.0),
+        };
+        let mut process = Self {
+            id,
+            parent: Pid(stat.parent),
+            cmdline: String::new(),
+            threads: BTreeMap::new(),
+            pidfd,
+            is_watched: false,
+            may_rename: true,
+            directory: if host.is_live() {
+                reader.keep(TaskDirectory::open(host, pid))
+            } else {
+                None
+            },
+            count: 0,
+            listed_at: not_before,
+            not_before: not_before.max(reader.clock.start(stat.start_ticks)),
+        };
+        process.read_cmdline(reader)?;
+        let is_alive = process.read_threads(reader, Quiet::default())?;
+        Ok(is_alive.then_some(process))
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid(self.id.pid.0)
+    }
+
+    /// Reads the command line again: an exec changes it.
+    pub(crate) fn read_cmdline(&mut self, reader: &Reader) -> Result<bool, OsError> {
+        match read_cmdline(&reader.host, self.pid()) {
+            Ok(cmdline) if cmdline != self.cmdline => {
+                self.cmdline = cmdline;
+                Ok(true)
+            }
+            Ok(_) => Ok(false),
+            Err(e) if e.is_gone() => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// True if the process is so young that an exec is to be expected.
+    pub(crate) fn may_exec(&self, now: Micros) -> bool {
+        is_young(self.not_before, now)
+    }
+
+    /// True if the process may have other threads than when it was last listed.
+    pub(crate) fn has_other_count(&self) -> bool {
+        match &self.directory {
+            Some(directory) => directory.thread_count().ok() != Some(self.count),
+            None => true,
+        }
+    }
+
+    /// Lists the threads and reads what is new of them; false if the process has ended.
+    pub(crate) fn read_threads(&mut self, reader: &Reader, quiet: Quiet) -> Result<bool, OsError> {
+        let host = &reader.host;
+        let now = reader.clock.now()?;
+        let tids = match read_tasks(host, self.pid()) {
+            Ok(tids) => tids,
+            Err(e) if e.is_gone() => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let horizon = if self.listed_at >= quiet.since {
+            self.listed_at.max(quiet.until)
+        } else {
+            self.listed_at
+        };
+        self.count = tids.len() as u64;
+        self.listed_at = now;
+        self.threads
+            .retain(|tid, _| tids.binary_search(tid).is_ok());
+        for tid in tids.into_iter().take(THREADS_MAX) {
+            // A tid that means another thread than when it was listed is found by the step that
+            // names the old one.
+            if self.threads.contains_key(&tid) {
+                continue;
+            }
+            if let Some(known) = read_thread(reader, self.id, tid, horizon)? {
+                self.threads.insert(tid, known);
+                self.may_rename = true;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes when a thread was born, which is known better now than from its start time.
+    pub(crate) fn note_birth(&mut self, tid: Tid, at: Micros) {
+        if tid.0 == self.id.pid.0 {
+            self.not_before = self.not_before.max(at);
+        }
+        if let Some(known) = self.threads.get_mut(&tid) {
+            known.not_before = known.not_before.max(at);
+        }
+    }
+
+    /// Forgets a thread that ended, so that the next listing looks who has its tid now.
+    pub(crate) fn forget_thread(&mut self, tid: Tid) {
+        self.threads.remove(&tid);
+        self.count = u64::MAX;
+    }
+
+    /// Reads the masks of all threads again; true if one differs, or a thread has ended.
+    pub(crate) fn read_masks(&mut self, reader: &Reader) -> Result<bool, OsError> {
+        let now = reader.clock.now()?;
+        let mut differs = false;
+        let mut gone = Vec::new();
+        for (&tid, known) in &mut self.threads {
+            match read_mask(&reader.host, tid) {
+                Ok(mask) => {
+                    if mask != known.mask {
+                        differs = true;
+                        known.mask = mask;
+                    }
+                    known.read_at = now;
+                }
+                Err(MaskError::Gone { .. }) => gone.push(tid),
+                // A thread whose mask cannot be read now keeps what was read before, and its age
+                // shows.
+                Err(_) => {}
+            }
+        }
+        for &tid in &gone {
+            // Whoever took its place at the same time left the count as it was.
+            self.forget_thread(tid);
+        }
+        Ok(differs || !gone.is_empty())
+    }
+
+    /// Reads the cpu times of all threads again, to tell compute threads from idle ones.
+    pub(crate) fn read_cpu_times(&mut self, reader: &Reader) {
+        for (&tid, known) in &mut self.threads {
+            // One that has ended keeps its last time until the next listing.
+            if let Ok(stat) = read_task_stat(&reader.host, Pid(self.id.pid.0), tid) {
+                known.cpu_ticks = stat.cpu_ticks;
+            }
+        }
+    }
+
+    /// Reads the names of threads that do not tell a slot yet; true if one does now.
+    pub(crate) fn read_names(&mut self, reader: &Reader) -> bool {
+        let mut is_named = false;
+        for tid in self.unnamed(Micros(0)) {
+            // One that has ended has no name; the next listing drops it.
+            if let Ok(comm) = read_task_comm(&reader.host, Pid(self.id.pid.0), tid)
+                && let Some(known) = self.threads.get_mut(&tid)
+                && comm != known.comm
+            {
+                is_named |= parse_thread_name(&comm).is_some();
+                known.comm = comm;
+            }
+        }
+        is_named
+    }
+
+    /// True if a young thread of the process does not tell its slot yet.
+    pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
+        if self.may_rename {
+            let oldest = now.0.saturating_sub(NAMING_TIME_MAX.as_micros() as u64);
+            self.may_rename = !self.unnamed(Micros(oldest)).is_empty();
+        }
+        self.may_rename
+    }
+
+    /// Threads born after `since` whose names tell no slot, or one that an older thread has: a new
+    /// thread bears the name of whoever made it until it gets its own.
+    fn unnamed(&self, since: Micros) -> Vec<Tid> {
+        let mut taken = BTreeSet::new();
+        let mut by_birth: Vec<&Known> = self.threads.values().collect();
+        by_birth.sort_by_key(|known| known.id);
+        by_birth.retain(|known| {
+            let is_told = parse_thread_name(&known.comm).is_some_and(|slot| taken.insert(slot));
+            !is_told && known.not_before >= since
+        });
+        by_birth.iter().map(|known| Tid(known.id.tid.0)).collect()
+    }
+
+    /// The process as a value.
+    pub(crate) fn observed(&self) -> Process {
+        let thread = |known: &Known| Thread {
+            id: known.id,
+            comm: known.comm.clone(),
+            mask: known.mask.clone(),
+            cpu_ticks: known.cpu_ticks,
+        };
+        Process {
+            id: self.id,
+            born: albacore_plan::Moment(self.not_before.0),
+            parent: albacore_plan::Pid(self.parent.0),
+            cmdline: self.cmdline.clone(),
+            threads: self.threads.values().map(thread).collect(),
+        }
+    }
+}
+
+fn read_thread(
+    reader: &Reader,
+    process: ProcessId,
+    tid: Tid,
+    horizon: Micros,
+) -> Result<Option<Known>, OsError> {
+    let pid = Pid(process.pid.0);
+    let stat = match read_task_stat(&reader.host, pid, tid) {
+        Ok(stat) if stat.is_dead() => return Ok(None),
+        Ok(stat) => stat,
+        Err(e) if e.is_gone() => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    // Gone in between, or not readable: the next listing tries again.
+    let Ok(mask) = read_mask(&reader.host, tid) else {
+        return Ok(None);
+    };
+    let id = ThreadId {
+        start_ticks: stat.start_ticks,
+        tid: albacore_plan::Tid(tid.0),
+    };
+    Ok(Some(Known {
+        id,
+        comm: String::from_utf8_lossy(&stat.comm).into_owned(),
+        mask,
+        cpu_ticks: stat.cpu_ticks,
+        not_before: horizon.max(reader.clock.start(stat.start_ticks)),
+        read_at: reader.clock.now()?,
+    }))
+}

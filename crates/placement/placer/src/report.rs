@@ -1,0 +1,240 @@
+//! What a placer tells: a closed list of events.
+
+use albacore_mapping::{Mapping, Relaxation, Slot, WorkerIndex};
+use albacore_os::{Pid, Tid};
+use albacore_plan::{BackOff, Cause, Note};
+use albacore_topology::CpuSet;
+
+use crate::{Histogram, SubjectId};
+
+/// Why a thread was new.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BirthKind {
+    /// It was there when the subject was added, or belongs to the first process of its worker.
+    Start,
+    /// It belongs to a process that replaced a worker, and was born with it (within its first
+    /// second).
+    Respawn,
+    /// It was born later, out of the blue.
+    NewThread,
+}
+
+impl BirthKind {
+    /// The kind in snake_case, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Respawn => "respawn",
+            Self::NewThread => "new_thread",
+        }
+    }
+}
+
+/// One event. Times are in microseconds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// A mapping was solved, because policy, cpuset or machine changed, or the subjects that share
+    /// the machine. Where they do, objective, bound, `optimal`, `relaxed` and the time are those of
+    /// all of them together, and only subjects with another mapping or problem than before are told
+    /// of.
+    Planned {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The cpuset it is for.
+        cpuset: CpuSet,
+        /// Value reached, clock cycles.
+        objective: i64,
+        /// No mapping is above this.
+        bound: i64,
+        /// Whether it is proven optimal.
+        optimal: bool,
+        /// Rules that had to be loosened.
+        relaxed: Vec<Relaxation>,
+        /// Time the solver took.
+        solve_micros: u64,
+        /// Slot -> cpu.
+        mapping: Mapping,
+    },
+    /// A process became worker.
+    WorkerBorn {
+        /// Of which subject.
+        subject: SubjectId,
+        /// Its index.
+        worker: WorkerIndex,
+        /// Its process.
+        pid: Pid,
+        /// How many processes had this index before.
+        respawns: u32,
+    },
+    /// The process of a worker ended.
+    WorkerGone {
+        /// Of which subject.
+        subject: SubjectId,
+        /// Its index.
+        worker: WorkerIndex,
+        /// Its process.
+        pid: Pid,
+    },
+    /// A thread's mask was written and read back as planned.
+    Pinned {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The slot it fills; `None` for a thread beyond T.
+        slot: Option<Slot>,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// Its mask now.
+        mask: CpuSet,
+        /// Why it had to be written.
+        cause: Cause,
+        /// At most this time went by from its birth to the verified mask; `None` unless this is its
+        /// first mask.
+        birth_to_verified_micros: Option<u64>,
+        /// Why it was new, or [`BirthKind::Start`].
+        kind: BirthKind,
+    },
+    /// A mask was not the planned one.
+    Drift {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The slot it fills; `None` for a thread beyond T.
+        slot: Option<Slot>,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// The planned mask.
+        planned: CpuSet,
+        /// The mask that was found.
+        actual: CpuSet,
+        /// Why.
+        cause: Cause,
+    },
+    /// A thread is left as it is for a while, because somebody else changed its mask too often.
+    BackedOff {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The slot it fills, if any.
+        slot: Option<Slot>,
+        /// The thread.
+        tid: Tid,
+        /// How often it was changed, and when the planned mask is written again.
+        back_off: BackOff,
+    },
+    /// The cpuset of a subject is another one now.
+    CpusetChanged {
+        /// Of which subject.
+        subject: SubjectId,
+        /// What it may use now.
+        cpuset: CpuSet,
+    },
+    /// Cpus of the machine came or went.
+    MachineChanged {
+        /// The online cpus.
+        online: CpuSet,
+    },
+    /// Something odd that was not so in the plan before.
+    Note {
+        /// Of which subject.
+        subject: SubjectId,
+        /// What.
+        note: Note,
+    },
+    /// A sched_ext scheduler runs: masks are observed and not written, because it may starve
+    /// threads that have one.
+    ForeignScheduler,
+    /// The thread that places has no raised priority: while every cpu is busy, it places later.
+    UsualPriority,
+    /// The effective policy of a subject changed.
+    PolicySet {
+        /// Of which subject.
+        subject: SubjectId,
+    },
+    /// One mask could not be written or read; it will be tried again.
+    StepFailed {
+        /// Of which subject.
+        subject: SubjectId,
+        /// The thread.
+        tid: Tid,
+        /// Why, as a sentence.
+        reason: String,
+    },
+    /// The root process of a subject ended; the subject is forgotten.
+    SubjectGone {
+        /// Which.
+        subject: SubjectId,
+    },
+    /// Enforcement changed from Enforce to Observe: the subject's masks were given back once, and
+    /// none is written from now on.
+    Released {
+        /// Of which subject.
+        subject: SubjectId,
+        /// What was given back.
+        restored: Restored,
+    },
+    /// Masks were given back.
+    Restored(Restored),
+    /// Something cannot be done now; it is tried again, and told again only once it went well in
+    /// between.
+    Failed {
+        /// As [`crate::PlacerError::category`].
+        category: &'static str,
+        /// Why, as a sentence.
+        reason: String,
+    },
+}
+
+/// The result of giving masks back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Restored {
+    /// Masks given back and verified.
+    pub count: usize,
+    /// What went wrong, as sentences; the first few.
+    pub errors: Vec<String>,
+    /// How much went wrong.
+    pub errors_total: usize,
+}
+
+/// Counters since the start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Calls of `sched_setaffinity`.
+    pub setaffinity_calls: u64,
+    /// Masks found not as planned.
+    pub drifts: u64,
+    /// Workers that replaced another.
+    pub respawns: u64,
+    /// How often the masks of all threads of all subjects have been read back. Stands still while
+    /// they cannot be read.
+    pub sweeps: u64,
+    /// Birth to verified mask of threads of respawned workers.
+    pub respawn_micros: Histogram,
+    /// Birth to verified mask of threads out of the blue.
+    pub new_thread_micros: Histogram,
+    /// Mappings solved.
+    pub solves: u64,
+    /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went,
+    /// lost their masks.
+    pub widened: u64,
+    /// Births on the machine that the kernel announced.
+    pub births_heard: u64,
+    /// How often announcements were lost, and everything was looked at instead.
+    pub births_lost: u64,
+    /// Cpu time that [`crate::Placer::step`] has used, with what reports were told to,
+    /// microseconds.
+    pub cpu_micros: u64,
+    /// How many times longer than usual its periods are now, because it used more than it may. At
+    /// least 1.
+    pub slowdown: u32,
+}
+
+impl Restored {
+    /// Adds what was restored of another subject.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.errors.extend(other.errors);
+        self.errors_total += other.errors_total;
+    }
+}

@@ -1,0 +1,158 @@
+//! Solves a subject's problem when it changed, within a time budget.
+
+use std::time::{Duration, Instant};
+
+use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
+use albacore_os::Micros;
+use albacore_plan::{Observation, Placement, Policy, problem};
+
+use crate::allowance::Allowance;
+use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
+use crate::staying::{is_warm, weigh};
+
+/// The mapping in force, and the problem that it answers.
+#[derive(Debug, Default)]
+pub(crate) struct Solved {
+    answer: Option<(Placement, Problem, Solution)>,
+    /// Where threads were found before the first answer.
+    found: Option<Mapping>,
+    allowance: Allowance,
+    /// Others share the cpus: the answer comes from `together`.
+    is_joined: bool,
+    /// The answer was found with others that are gone: it is only the start for the next one.
+    is_stale: bool,
+}
+
+/// What became of a wish for a mapping.
+pub(crate) enum Solving {
+    /// Nothing is to be solved: the kernel places, or there is no cpu.
+    Nothing,
+    /// The mapping in force still answers the problem.
+    Current,
+    /// There is a new mapping, found in this time.
+    Fresh(Duration),
+    /// The problem changed, but too often of late: ask again then.
+    Later(Duration),
+}
+
+impl Solved {
+    /// The problem and the mapping in force.
+    pub(crate) fn pair(&self) -> Option<(&Problem, &Mapping)> {
+        self.answer
+            .as_ref()
+            .map(|(_, problem, solution)| (problem, &solution.mapping))
+    }
+
+    /// The answer in force.
+    pub(crate) fn solution(&self) -> Option<&Solution> {
+        self.answer.as_ref().map(|(_, _, solution)| solution)
+    }
+
+    /// Notes where threads are already, for the first answer to start from.
+    pub(crate) fn start_from(&mut self, found: Mapping) {
+        self.found = Some(found);
+    }
+
+    /// The mapping to start from: that in force, or what was found before there was one.
+    pub(crate) fn current(&self, policy: &Policy) -> Option<Mapping> {
+        let in_force = self
+            .answer
+            .as_ref()
+            .map(|(_, _, solution)| &solution.mapping);
+        let size = usize::from(policy.workers) * usize::from(policy.threads);
+        let fits = |found: &&Mapping| found.threads == policy.threads && found.cpus.len() == size;
+        in_force.or(self.found.as_ref().filter(fits)).cloned()
+    }
+
+    /// Takes over an answer that was found together with others. True if it is another one than
+    /// before, or to another problem.
+    pub(crate) fn adopt(&mut self, problem: Problem, solution: Solution) -> bool {
+        let is_known = self
+            .answer
+            .as_ref()
+            .is_some_and(|(placement, before, known)| {
+                *placement == Placement::Tuna
+                    && is_same(before, &problem)
+                    && known.mapping == solution.mapping
+            });
+        self.is_stale = false;
+        self.answer = Some((Placement::Tuna, problem, solution));
+        !is_known
+    }
+
+    /// From now on the answers come from [`Solved::adopt`].
+    pub(crate) fn join(&mut self) {
+        self.is_joined = true;
+    }
+
+    /// From now on it is solved alone. True if it was not before.
+    pub(crate) fn leave(&mut self) -> bool {
+        let was_joined = std::mem::take(&mut self.is_joined);
+        self.is_stale |= was_joined;
+        was_joined
+    }
+
+    /// Brings the mapping up to date with what is asked.
+    pub(crate) fn update(
+        &mut self,
+        policy: &Policy,
+        observation: &Observation,
+    ) -> Result<Solving, ProblemError> {
+        let current = self.current(policy);
+        let Some(wanted) = problem(policy, observation, current.as_ref()) else {
+            // An empty cpuset is a moment: the mapping is the start for the next one.
+            if policy.placement == Placement::None {
+                self.answer = None;
+            }
+            return Ok(Solving::Nothing);
+        };
+        if let Some((placement, problem, _)) = &self.answer
+            && *placement == policy.placement
+            && is_same(problem, &wanted)
+            && !self.is_stale
+        {
+            return Ok(Solving::Current);
+        }
+        if self.is_joined {
+            return Ok(Solving::Later(JOINT_PERIOD));
+        }
+        let start = Instant::now();
+        let wait = self.allowance.wait(start);
+        if !wait.is_zero() {
+            return Ok(Solving::Later(wait));
+        }
+        let solution = match policy.placement {
+            Placement::RoundRobin => round_robin(&wanted)?,
+            Placement::Tuna | Placement::None => {
+                let found = solve(&wanted, &mut || start.elapsed() >= SOLVE_BUDGET)?;
+                weigh(&wanted, found, was_warm(observation))
+            }
+        };
+        let took = start.elapsed();
+        self.allowance.spend(took);
+        self.is_stale = false;
+        self.answer = Some((policy.placement, wanted, solution));
+        Ok(Solving::Fresh(took))
+    }
+}
+
+/// Whether the server's first process has had time to touch its memory.
+fn was_warm(observation: &Observation) -> bool {
+    let root = observation.processes.first();
+    root.is_some_and(|root| is_warm(Micros(root.born.0), Micros(observation.at.0)))
+}
+
+/// True if two problems ask the same; the mapping they start from is no part of the question.
+fn is_same(a: &Problem, b: &Problem) -> bool {
+    let Problem {
+        workers,
+        threads,
+        mode,
+        topology,
+        distances,
+        current: _,
+    } = a;
+    (*workers, *threads, *mode) == (b.workers, b.threads, b.mode)
+        && *topology == b.topology
+        && *distances == b.distances
+}

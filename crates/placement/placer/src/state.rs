@@ -1,0 +1,47 @@
+//! How a subject stands as a whole, for whoever reports it.
+
+use std::collections::BTreeMap;
+
+use albacore_os::CpuQuota;
+use albacore_plan::{Cause, Note, Policy};
+use albacore_topology::CpuSet;
+
+use crate::SubjectId;
+
+/// How a subject stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SubjectState {
+    /// Which.
+    pub subject: SubjectId,
+    /// The cpus it may use now; empty while it has none and waits.
+    pub cpuset: CpuSet,
+    /// The policy in force: as asked, but for `threads`, which a quota of cpu time may make fewer.
+    pub policy: Policy,
+    /// T as asked.
+    pub threads_asked: u16,
+    /// Workers that live.
+    pub workers_found: usize,
+    /// What is odd now; [`crate::Report::Note`] tells each when it is new.
+    pub notes: Vec<Note>,
+    /// Masks found not as planned since it was added, by cause.
+    pub drifts: BTreeMap<Cause, u64>,
+    /// Verified threads that were found on the whole cpuset although nobody of theirs asked for it:
+    /// a change of the cpuset or a cpu that went lost their masks.
+    pub widened: u64,
+    /// Workers that replaced another since it was added.
+    pub respawns: u64,
+    /// Processes in its cgroup that do not descend from its root (`kubectl exec`, probes): never
+    /// placed.
+    pub entered: usize,
+    /// Its quota of cpu time, and how often it was stopped for it; as its cgroup counts, from its
+    /// beginning.
+    pub quota: CpuQuota,
+    /// True if its quota stopped it since the last look but one.
+    pub is_throttled: bool,
+    /// The kernel forbade a write: it is only observed until its policy is set anew.
+    pub is_refused: bool,
+    /// Equal for equal mappings of equal sizes on equal machines. `None` while nothing is solved.
+    pub plan_hash: Option<u64>,
+    /// Of the online machine.
+    pub topology_hash: u64,
+}

@@ -1,0 +1,138 @@
+//! Whether a better mapping is worth the moves that it takes.
+//!
+//! **Problem.** A cpuset that changes poses another problem, whose best answer may lie anywhere;
+//! but a thread that moves finds its caches cold, and one that moves to another NUMA domain has
+//! left its memory behind for good (P26: nobody here migrates pages). **Approach.** As with
+//! deployments that share cpus: a change that gains less than it moves is not made. A thread costs
+//! [`MOVE_COST`], one that leaves its NUMA domain [`NUMA_MOVE_COST`] once its server is warm;
+//! before, what it reads is not there yet. Rules come first: where the mapping in force breaks one
+//! by more than the new answer, it goes. **Limits.** All or nothing: moves that gain and moves that
+//! do not are weighed together.
+
+use albacore_mapping::{Certificate, Mapping, Problem, Proof, Solution, check};
+use albacore_os::Micros;
+use albacore_topology::CpuId;
+
+use crate::limits::{MOVE_COST, NUMA_MOVE_COST, WARM_UP_TIME};
+
+/// Whether a server that was not born before a time has had time to touch its memory.
+pub(crate) fn is_warm(not_before: Micros, now: Micros) -> bool {
+    now.0.saturating_sub(not_before.0) >= WARM_UP_TIME.as_micros() as u64
+}
+
+/// `found`, or the mapping in force if going from it to `found` gains less than it costs.
+pub(crate) fn weigh(problem: &Problem, found: Solution, is_warm: bool) -> Solution {
+    let Some(current) = &problem.current else {
+        return found;
+    };
+    // Of another size, or on cpus that are gone.
+    let Ok(report) = check(problem, current) else {
+        return found;
+    };
+    let admits = |rule: &str| {
+        let mut admitted = found.certificate.relaxed.iter();
+        admitted.find(|r| r.rule == rule).map_or(0, |r| r.amount)
+    };
+    if report.relaxed.iter().any(|r| r.amount > admits(r.rule)) {
+        return found;
+    }
+    let gain = found.certificate.objective - report.objective;
+    if gain >= cost(problem, current, &found.mapping, is_warm) {
+        return found;
+    }
+    let bound = found.certificate.bound;
+    Solution {
+        mapping: current.clone(),
+        certificate: Certificate::of(report.objective, (bound, Proof::None), report.relaxed),
+    }
+}
+
+/// What it costs to go from one mapping to another.
+fn cost(problem: &Problem, from: &Mapping, to: &Mapping, is_warm: bool) -> i64 {
+    let cpus = problem.topology.cpus();
+    let numa = |id: CpuId| {
+        let at = cpus.binary_search_by_key(&id, |cpu| cpu.id).ok();
+        at.and_then(|at| cpus.get(at)).map(|cpu| cpu.numa)
+    };
+    let moves = from.cpus.iter().zip(&to.cpus).filter(|(a, b)| a != b);
+    let costs = moves.map(|(&a, &b)| match is_warm && numa(a) != numa(b) {
+        true => NUMA_MOVE_COST,
+        false => MOVE_COST,
+    });
+    costs.map(i64::from).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_mapping::{Mode, solve};
+    use albacore_topology::{Distances, Topology, parse_synthetic};
+
+    use super::*;
+
+    /// Two NUMA domains of four cores with one L3 each.
+    fn machine() -> Topology {
+        parse_synthetic("pack:2 [numa] l3:1 core:4 pu:1").unwrap()
+    }
+
+    /// Two workers of one thread on these cpus of all.
+    fn problem(current: &[u16]) -> Problem {
+        Problem {
+            workers: current.len() as u16,
+            threads: 1,
+            mode: Mode::Scatter,
+            topology: machine(),
+            distances: Distances::default(),
+            current: Some(Mapping {
+                threads: 1,
+                cpus: current.iter().copied().map(CpuId).collect(),
+            }),
+        }
+    }
+
+    fn answer(problem: &Problem, is_warm: bool) -> Solution {
+        let found = solve(problem, &mut || false).unwrap();
+        weigh(problem, found, is_warm)
+    }
+
+    #[test]
+    fn a_warm_server_stays_with_its_memory_unless_the_rules_force_it() {
+        // 200 cycles apart instead of 50 gains less than a move, warm or not.
+        let two = problem(&[0, 1]);
+        let stays = answer(&two, false);
+        assert_eq!(Some(&stays.mapping), two.current.as_ref());
+        assert!(
+            !stays.certificate.optimal && stays.certificate.bound > stays.certificate.objective
+        );
+        // Of four, two that go gain 4 x 150: a young server spreads, a warm one does not leave its
+        // memory.
+        let four = problem(&[0, 1, 2, 3]);
+        let young = answer(&four, false);
+        assert_eq!(crossings(&four, &young), 2);
+        let warm = answer(&four, true);
+        assert_eq!(Some(&warm.mapping), four.current.as_ref());
+        // Two on one cpu with others free: the rules come first.
+        let crowded = problem(&[0, 0]);
+        let spread = answer(&crowded, true);
+        assert_ne!(spread.mapping.cpus[0], spread.mapping.cpus[1]);
+    }
+
+    fn crossings(problem: &Problem, solution: &Solution) -> usize {
+        let numa = |id: CpuId| {
+            let mut cpus = problem.topology.cpus().iter();
+            cpus.find(|cpu| cpu.id == id).unwrap().numa
+        };
+        let before = problem.current.as_ref().unwrap().cpus.iter();
+        let both = before.zip(&solution.mapping.cpus);
+        both.filter(|(a, b)| numa(**a) != numa(**b)).count()
+    }
+
+    #[test]
+    fn what_is_gone_or_of_another_size_is_no_choice() {
+        let mut gone = problem(&[0, 1]);
+        gone.current.as_mut().unwrap().cpus[0] = CpuId(99);
+        assert!(answer(&gone, true).mapping.cpus.iter().all(|cpu| cpu.0 < 8));
+        let mut other = problem(&[0, 1]);
+        other.workers = 3;
+        assert_eq!(answer(&other, true).mapping.cpus.len(), 3);
+    }
+}

@@ -1,0 +1,280 @@
+//! Subjects that share the machine are one problem: their mains repel each other, and what one
+//! fills is not there for another.
+//!
+//! Members are the subjects that the solver places and whose masks are written. What the others run
+//! counts as an obstacle where it is known to sit: the cpus of a round robin, and threads whose
+//! mask is a single cpu, whether their own program or somebody else put them there. So does, on its
+//! core, a cpu outside all cpusets that is the sibling of a container's cpu. A single member
+//! without obstacles is no joint problem: it is solved as if this file did not exist. A newcomer
+//! moves others only where that gains more than [`JOINT_MOVE_COST`] a thread, or where the cpus
+//! would be unevenly loaded; on a machine of several NUMA domains, once one of them is warm, only
+//! for the latter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use albacore_joint::{
+    Deployment, JointProblem, JointSolution, Obstacle, Standing, check_joint, solve_joint,
+};
+use albacore_mapping::{Problem, Solution};
+use albacore_os::Micros;
+use albacore_plan::{Enforcement, Placement};
+use albacore_topology::{CpuId, CpuSet, Distances, Topology};
+
+use crate::allowance::Allowance;
+use crate::limits::{JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
+use crate::subject::{Subject, Surroundings};
+use crate::{PlacerError, SubjectId};
+
+/// What was solved together last.
+#[derive(Debug, Default)]
+pub(crate) struct Together {
+    /// The subjects of the last look.
+    subjects: Vec<SubjectId>,
+    /// Mappings that had been solved by then: a new round robin is a new obstacle.
+    solves: u64,
+    /// The answer that stands, also over respawns: nothing is solved again for them.
+    standing: Option<Standing>,
+    allowance: Allowance,
+}
+
+/// What is asked, and which subject each deployment is.
+#[derive(Debug)]
+struct Question {
+    members: Vec<SubjectId>,
+    problem: JointProblem,
+}
+
+impl Together {
+    /// Brings the mappings of all members up to date.
+    ///
+    /// # Errors
+    /// All together are beyond the solver's limits.
+    pub(crate) fn update(
+        &mut self,
+        subjects: &mut BTreeMap<SubjectId, Subject>,
+        around: &mut Surroundings<'_>,
+    ) -> Result<(), PlacerError> {
+        let is_still = self.subjects.iter().eq(subjects.keys())
+            && self.solves == around.figures.solves
+            && !subjects.values().any(|subject| subject.is_dirty);
+        if is_still {
+            return Ok(());
+        }
+        self.solves = around.figures.solves;
+        let now = around.reader.clock.now()?;
+        let question = Question::of(subjects, around.machine, now);
+        let is_joint = question.members.len() > 1
+            || (question.members.len() == 1 && !question.problem.obstacles.is_empty());
+        for subject in subjects.values_mut() {
+            if is_joint && question.members.contains(&subject.id) {
+                subject.solved.join();
+            } else {
+                subject.is_dirty |= subject.solved.leave();
+            }
+        }
+        self.subjects = subjects.keys().copied().collect();
+        if !is_joint {
+            self.standing = None;
+            return Ok(());
+        }
+        let standing = self.standing.as_ref();
+        if standing.is_some_and(|standing| standing.is_in_force(&question.problem)) {
+            return Ok(());
+        }
+        let start = Instant::now();
+        if !self.allowance.wait(start).is_zero() {
+            // a member without an answer asks again; so this is looked at again
+            self.subjects.clear();
+            return Ok(());
+        }
+        let solved = question.solve(start);
+        let took = start.elapsed();
+        self.allowance.spend(took);
+        let solved = solved?;
+        for (member, (problem, solution)) in question.members.iter().zip(question.answers(&solved))
+        {
+            if let Some(subject) = subjects.get_mut(member) {
+                tell_if_new(subject, problem, solution, took, around);
+            }
+        }
+        self.standing = Some(Standing::new(question.problem, solved));
+        Ok(())
+    }
+}
+
+fn tell_if_new(
+    subject: &mut Subject,
+    problem: Problem,
+    solution: Solution,
+    took: Duration,
+    around: &mut Surroundings<'_>,
+) {
+    if subject.solved.adopt(problem, solution) {
+        subject.is_dirty = true;
+        subject.tell_planned(took, around);
+    }
+}
+
+impl Question {
+    fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology, now: Micros) -> Self {
+        let online = machine.cpuset();
+        let (mut members, mut deployments) = (Vec::new(), Vec::new());
+        let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
+        for subject in subjects.values() {
+            let cpuset = subject.cpuset.cpus.intersection(&online);
+            if !subject.tree.has_root() {
+                // it ended and is about to give its masks back
+                continue;
+            }
+            if !subject.is_placed() {
+                for cpu in seats(subject)
+                    .into_iter()
+                    .filter(|&cpu| online.contains(cpu))
+                {
+                    *weights.entry(cpu).or_insert(0) += 1;
+                }
+            } else if !cpuset.is_empty() {
+                members.push(subject.id);
+                deployments.push(Deployment {
+                    workers: subject.policy.workers,
+                    threads: subject.policy.threads,
+                    mode: subject.policy.mode,
+                    cpuset,
+                    current: subject.solved.current(&subject.policy),
+                });
+            }
+        }
+        let inside = subjects.values().filter(|s| s.tree.has_root());
+        let contained: Vec<&CpuSet> = inside
+            .clone()
+            .filter(|subject| subject.enclosure.is_some())
+            .map(|subject| &subject.cpuset.cpus)
+            .collect();
+        let known = inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus));
+        for cpu in noisy_siblings(machine, &contained, &known).iter() {
+            *weights.entry(cpu).or_insert(0) += 1;
+        }
+        let is_warm = |id: &SubjectId| subjects.get(id).is_some_and(|s| s.is_warm(now));
+        let leaves_memory = has_numa(machine) && members.iter().any(is_warm);
+        let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
+        Self {
+            members,
+            problem: JointProblem {
+                topology: machine.clone(),
+                distances: Distances::default(),
+                deployments,
+                obstacles: weights.into_iter().map(obstacle).collect(),
+                move_cost: match leaves_memory {
+                    true => NUMA_MOVE_COST,
+                    false => JOINT_MOVE_COST,
+                },
+            },
+        }
+    }
+
+    /// The answer, checked.
+    fn solve(&self, start: Instant) -> Result<JointSolution, PlacerError> {
+        let problem = &self.problem;
+        let joint = solve_joint(problem, &mut || start.elapsed() >= SOLVE_BUDGET)?;
+        check_joint(problem, &joint)
+            .map_err(|violations| PlacerError::JointCheck { violations })?;
+        Ok(joint)
+    }
+
+    /// The answer of each member, with the problem that it answers.
+    fn answers(&self, joint: &JointSolution) -> Vec<(Problem, Solution)> {
+        let problem = &self.problem;
+        let mut answers = Vec::with_capacity(problem.deployments.len());
+        for (deployment, mapping) in problem.deployments.iter().zip(&joint.mappings) {
+            // members have a cpu of the machine, so none is left out
+            let Ok(topology) = problem.topology.restrict(&deployment.cpuset) else {
+                continue;
+            };
+            let own = Problem {
+                workers: deployment.workers,
+                threads: deployment.threads,
+                mode: deployment.mode,
+                topology,
+                distances: problem.distances,
+                current: deployment.current.clone(),
+            };
+            let (mapping, certificate) = (mapping.clone(), joint.certificate.clone());
+            answers.push((
+                own,
+                Solution {
+                    mapping,
+                    certificate,
+                },
+            ));
+        }
+        answers
+    }
+}
+
+/// Whether memory is nearer to some cpus than to others.
+fn has_numa(machine: &Topology) -> bool {
+    let mut domains = machine.cpus().iter().map(|cpu| cpu.numa);
+    let first = domains.next();
+    domains.any(|domain| Some(domain) != first)
+}
+
+/// Cpus of nobody's here that share a core with a cpu of a container: the kubelet gave them to
+/// others, who use them.
+fn noisy_siblings(machine: &Topology, contained: &[&CpuSet], known: &CpuSet) -> CpuSet {
+    let cpus = machine.cpus().iter();
+    let ours = cpus
+        .clone()
+        .filter(|cpu| contained.iter().any(|cpuset| cpuset.contains(cpu.id)));
+    let cores: BTreeSet<u32> = ours.map(|cpu| cpu.core).collect();
+    cpus.filter(|cpu| !known.contains(cpu.id) && cores.contains(&cpu.core))
+        .map(|cpu| cpu.id)
+        .collect()
+}
+
+/// The cpus on which threads of a subject are known to sit. Those of a round robin are where they
+/// are planned to be, also while a worker is being replaced.
+fn seats(subject: &Subject) -> Vec<CpuId> {
+    if subject.policy.placement == Placement::RoundRobin
+        && subject.policy.enforcement == Enforcement::Enforce
+    {
+        let solution = subject.solved.solution();
+        return solution.map_or_else(Vec::new, |solution| solution.mapping.cpus.clone());
+    }
+    let processes = subject.tree.iter();
+    let threads = processes.flat_map(|process| process.threads.values());
+    let single = threads.filter(|known| known.mask.len() == 1);
+    single.filter_map(|known| known.mask.first()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_topology::parse_synthetic;
+
+    use super::*;
+
+    #[test]
+    fn siblings_outside_of_a_container_are_noisy_unless_they_are_ours() {
+        let machine = parse_synthetic("pack:1 l3:1 core:4 pu:2").unwrap();
+        let pairs: BTreeMap<u32, Vec<CpuId>> =
+            machine
+                .cpus()
+                .iter()
+                .fold(BTreeMap::new(), |mut pairs, cpu| {
+                    pairs.entry(cpu.core).or_default().push(cpu.id);
+                    pairs
+                });
+        let cores: Vec<&Vec<CpuId>> = pairs.values().collect();
+        // A core and a half, and another subject's half core.
+        let own: CpuSet = [cores[0][0], cores[0][1], cores[1][0]]
+            .into_iter()
+            .collect();
+        let other: CpuSet = [cores[2][0]].into_iter().collect();
+        let known = own.union(&other);
+        let noisy = noisy_siblings(&machine, &[&own], &known);
+        assert_eq!(noisy, [cores[1][1]].into_iter().collect());
+        let both = noisy_siblings(&machine, &[&own, &other], &known);
+        assert_eq!(both, [cores[1][1], cores[2][1]].into_iter().collect());
+        assert!(noisy_siblings(&machine, &[], &known).is_empty());
+    }
+}

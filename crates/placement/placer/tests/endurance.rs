@@ -1,0 +1,322 @@
+//! Storms of forks, restarts and kills at any moment, as often as `ALBACORE_SOAK` says times the
+//! short form. Figures are printed. Needs root and two cpus.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
+
+mod swarm;
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use albacore_os::{Pid, PidFd, Tid};
+use albacore_placer::{RowState, SubjectConfig, favor_this_thread};
+use albacore_plan::Source;
+use albacore_topology::CpuSet;
+use swarm::group::{Group, two};
+use swarm::{DEADLINE, Run, Swarm, mask_of, own_cpus, policy, taskset, threads_of};
+
+/// How many times longer than usual.
+fn soak() -> u64 {
+    let text = std::env::var("ALBACORE_SOAK");
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+struct Canaries(Vec<Child>);
+
+impl Canaries {
+    fn start(count: usize, masks: &[CpuSet]) -> Self {
+        let sleep = || Command::new("sleep").arg("100000").spawn().unwrap();
+        let canaries = Self((0..count).map(|_| sleep()).collect());
+        for (i, canary) in canaries.0.iter().enumerate() {
+            taskset(Tid(canary.id() as i32), &masks[i % masks.len()]);
+        }
+        canaries
+    }
+
+    fn masks(&self) -> Vec<Option<CpuSet>> {
+        self.0.iter().map(|c| mask_of(Tid(c.id() as i32))).collect()
+    }
+}
+
+impl Drop for Canaries {
+    fn drop(&mut self) {
+        for canary in &mut self.0 {
+            let _ = canary.kill();
+            let _ = canary.wait();
+        }
+    }
+}
+
+#[test]
+fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
+    let (low, high, both) = two();
+    let canaries = Canaries::start(200, &[low, high, both]);
+    let before = canaries.masks();
+    let server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.placer.hear_births().unwrap();
+    run.until_placed();
+    let forks = 10_000 * soak();
+    let storm = format!("n=0; while [ $n -lt {forks} ]; do (:); n=$((n+1)); done");
+    let mut storm = Command::new("sh").args(["-c", &storm]).spawn().unwrap();
+    let mut killed_at = Instant::now();
+    while storm.try_wait().unwrap().is_none() {
+        run.step();
+        run.reports.clear();
+        if killed_at.elapsed() > Duration::from_secs(1) {
+            killed_at = Instant::now();
+            if let Some(pid) = run.rows()[0].pid.and_then(|pid| PidFd::open(pid).ok()) {
+                pid.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
+            }
+        }
+    }
+    run.until_placed();
+    assert_eq!(canaries.masks(), before);
+    let figures = run.placer.figures();
+    assert!(figures.births_heard > 0);
+    println!(
+        "forks {forks}, heard {}, lost {}, respawned {}, p99 {:?} us",
+        figures.births_heard,
+        figures.births_lost,
+        figures.respawns,
+        figures.respawn_micros.percentile(99.0)
+    );
+    assert!(run.restore().errors.is_empty());
+    assert_eq!(canaries.masks(), before);
+}
+
+#[test]
+fn births_that_the_kernel_announces_are_placed() {
+    let mut server = Swarm::start(2, 2, &["named"]);
+    let rounds = 20 * soak().min(5) as u16;
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2 + rounds));
+    // As every thread that drives a placer: at the usual priority the figure is that of the
+    // machine's load.
+    favor_this_thread(&mut |_| {});
+    run.placer.hear_births().unwrap();
+    run.for_a_while(Duration::from_millis(1_500));
+    for round in 0..rounds {
+        server.order(&format!("thread {}", round % 2));
+        let found = |run: &Run| {
+            let rows = run.rows();
+            rows.iter()
+                .filter(|row| row.state == RowState::Verified)
+                .count()
+        };
+        let wanted = 4 + usize::from(round) + 1;
+        run.until("placed", |run| found(run) >= wanted);
+    }
+    let times = &run.placer.figures().new_thread_micros;
+    println!(
+        "announced births: {} threads, p50 {:?} us, p99 {:?} us",
+        times.count(),
+        times.percentile(50.0),
+        times.percentile(99.0)
+    );
+    assert!(times.count() > 0);
+}
+
+fn masks(server: &Swarm) -> BTreeMap<Tid, CpuSet> {
+    let threads = threads_of(server.pid()).into_iter();
+    threads
+        .filter_map(|tid| Some((tid, mask_of(tid)?)))
+        .collect()
+}
+
+#[test]
+fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
+    for (source, more) in [(Source::Named, &["named"][..]), (Source::PreFork, &[])] {
+        let server = Swarm::start(4, 4, more);
+        let mut run = Run::on(server.pid(), source, policy(4, 4));
+        run.until_placed();
+        for round in 0..4 * soak() {
+            // A worker in the middle is replaced: by age it is the last one then.
+            let victim = run.rows()[4 * (round as usize % 3)].pid.unwrap();
+            let pidfd = PidFd::open(victim).unwrap();
+            pidfd.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
+            run.until("replaced", |run| {
+                run.rows().iter().all(|row| row.pid != Some(victim)) && run.is_placed()
+            });
+            let before = masks(&server);
+            // Killed, as it were: nothing is given back.
+            run = Run::on(server.pid(), source, policy(4, 4));
+            run.until_placed();
+            let after = masks(&server);
+            let moved = before
+                .iter()
+                .filter(|(tid, mask)| after.get(tid) != Some(*mask))
+                .count();
+            assert!(
+                moved * 20 <= before.len(),
+                "{moved} of {} moved",
+                before.len()
+            );
+        }
+        assert!(run.restore().errors.is_empty());
+    }
+}
+
+#[test]
+fn a_rewritten_cpuset_is_repaired() {
+    let (low, _, both) = two();
+    let group = Group::new("rewrites", &both);
+    let server = Swarm::start_in(&group, 2, 2);
+    let mut run = Run::inside(&group, server.pid(), policy(2, 2));
+    run.until_placed();
+    let mut times = Vec::new();
+    for round in 0..20 * soak() {
+        let cpuset = if round % 2 == 0 { &low } else { &both };
+        let start = Instant::now();
+        group.set(cpuset);
+        run.until("repaired", |run| {
+            let rows = run.rows();
+            let is_inside = rows
+                .iter()
+                .all(|row| row.planned.as_ref().unwrap().is_subset(cpuset));
+            let is_spread = cpuset.len() == 1 || rows[0].planned != rows[2].planned;
+            is_inside && is_spread && run.is_placed()
+        });
+        times.push(start.elapsed());
+    }
+    times.sort();
+    println!(
+        "cpuset repaired: p50 {:?}, max {:?}",
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
+}
+
+#[test]
+fn with_few_file_descriptors_everything_is_placed_all_the_same() {
+    let server = Swarm::start(16, 2, &["named"]);
+    let place = "ulimit -n 40 && exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", place, "sh", env!("CARGO_BIN_EXE_swarm"), "place"]);
+    let mut life = Life(
+        command
+            .args([&server.pid().0.to_string(), "16", "2"])
+            .spawn()
+            .unwrap(),
+    );
+    let pinned = || {
+        let masks = masks(&server).into_values();
+        masks.filter(|mask| mask.len() == 1).count()
+    };
+    let until_pinned = |life: &mut Life| {
+        let start = Instant::now();
+        while pinned() < 32 {
+            assert!(start.elapsed() < DEADLINE, "{} of 32 are pinned", pinned());
+            assert!(life.0.try_wait().unwrap().is_none(), "it ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until_pinned(&mut life);
+    let worker = swarm::tree_of(server.pid())[5];
+    let pidfd = PidFd::open(worker).unwrap();
+    pidfd.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    until_pinned(&mut life);
+    let stop = Command::new("kill").arg(life.0.id().to_string()).status();
+    assert!(stop.unwrap().success() && life.0.wait().unwrap().success());
+    assert_eq!(pinned(), 0);
+}
+
+/// 50 servers of 100 threads each with `ALBACORE_SOAK=10`: settled, the loop reads and writes
+/// nothing anew.
+#[test]
+fn settled_many_threads_cost_little_and_nothing_is_written() {
+    let servers: Vec<Swarm> = (0..(5 * soak()).min(50))
+        .map(|_| Swarm::start(4, 25, &["named"]))
+        .collect();
+    let mut run = Run::on(servers[0].pid(), Source::Named, policy(4, 25));
+    favor_this_thread(&mut |_| {});
+    for server in &servers[1..] {
+        let config = SubjectConfig {
+            root: server.pid(),
+            cgroup: None,
+            source: Source::Named,
+            policy: policy(4, 25),
+        };
+        run.placer.add_subject(&config).unwrap();
+    }
+    let all = servers.len() * 100;
+    run.until("placed", |run| {
+        run.for_a_while(Duration::from_millis(500));
+        let rows = run.rows();
+        let verified = rows.iter().filter(|r| r.state == RowState::Verified);
+        verified.count() == all
+    });
+    run.for_a_while(Duration::from_secs(5));
+    let time = Duration::from_secs(if soak() > 1 { 30 } else { 5 });
+    let (calls, cpu) = (run.calls(), run.placer.figures().cpu_micros);
+    run.for_a_while(time);
+    let cpu = run.placer.figures().cpu_micros - cpu;
+    println!(
+        "{all} threads of {} servers settled for {time:?}: {:.2} % of a core, slowdown {}",
+        servers.len(),
+        cpu as f64 / time.as_micros() as f64 * 100.0,
+        run.placer.figures().slowdown
+    );
+    assert_eq!(run.calls(), calls);
+}
+
+/// A placer in a process of its own.
+struct Life(Child);
+
+impl Life {
+    fn start(server: Pid) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        command
+            .args(["place", &server.0.to_string(), "2", "3"])
+            .stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn no_mask_is_left_behind_whenever_a_placer_is_stopped_or_killed() {
+    let (_, _, both) = two();
+    let server = Swarm::start(2, 3, &["named"]);
+    let start = Instant::now();
+    while threads_of(server.pid()).len() < 2 * 3 + 1 {
+        assert!(start.elapsed() < DEADLINE, "the workers do not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(both.is_subset(&own_cpus()));
+    let left = |masks: BTreeMap<Tid, CpuSet>| {
+        masks
+            .into_iter()
+            .filter(|(_, mask)| *mask != own_cpus())
+            .collect::<Vec<_>>()
+    };
+    let mut dice = 0x2545_f491_4f6c_dd1du64;
+    for round in 0..40 * soak() {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        let mut life = Life::start(server.pid());
+        std::thread::sleep(Duration::from_micros(dice % 60_000));
+        let is_killed = round % 2 == 0;
+        let signal = if is_killed { "-KILL" } else { "-TERM" };
+        let told = Command::new("kill")
+            .args([signal, &life.0.id().to_string()])
+            .status();
+        assert!(told.unwrap().success());
+        let end = life.0.wait().unwrap();
+        if is_killed || !end.success() {
+            // Killed, or ended by the signal before its handler was there: a new life finds and
+            // gives back.
+            let mut run = Run::on(server.pid(), Source::Named, policy(2, 3));
+            run.until_placed();
+            assert!(run.restore().errors.is_empty());
+        }
+        assert_eq!(left(masks(&server)), [], "round {round} with {signal}");
+    }
+}

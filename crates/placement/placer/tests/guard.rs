@@ -1,0 +1,226 @@
+//! Containers' subjects: whom they never touch, and what a quota does. Real cgroups and processes;
+//! needs root, two cpus.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+
+mod swarm;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use albacore_os::{Cgroup, CgroupVersion, HostRoot, Pid, Tid, read_stat};
+use albacore_placer::{Config, Placer, PlacerError, RowState, SubjectConfig, SubjectState};
+use albacore_plan::{Note, Source};
+use swarm::group::{Group, two};
+use swarm::{Run, Swarm, mask_of, policy, tasks_of, taskset, threads_of};
+
+/// A process of somebody else's.
+struct Stranger(Child);
+
+impl Stranger {
+    fn in_group(directory: &Path) -> Self {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        fs::write(directory.join("cgroup.procs"), child.id().to_string()).unwrap();
+        Self(child)
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.0.id() as i32)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn state(run: &Run) -> SubjectState {
+    run.placer.states().remove(0)
+}
+
+#[test]
+fn a_process_that_left_the_cgroup_is_never_touched_again() {
+    let (low, high, both) = two();
+    let (own, other) = (Group::new("own", &both), Group::new("other", &both));
+    let server = Swarm::start_in(&own, 2, 2);
+    let mut run = Run::inside(&own, server.pid(), policy(2, 2));
+    run.until_placed();
+    let worker = run.rows()[2].pid.unwrap();
+    fs::write(other.directory.join("cgroup.procs"), worker.0.to_string()).unwrap();
+    let threads = tasks_of(worker);
+    for &tid in &threads {
+        let is_low = mask_of(tid) == Some(low.clone());
+        taskset(tid, if is_low { &high } else { &low });
+    }
+    let masks: Vec<_> = threads.iter().map(|&tid| mask_of(tid)).collect();
+    run.until("given up", |run| {
+        run.rows()[2].state == RowState::Missing && run.rows()[0].state == RowState::Verified
+    });
+    run.for_a_while(Duration::from_millis(300));
+    let restored = run.restore();
+    assert!(restored.errors.is_empty(), "{restored:?}");
+    let after: Vec<_> = threads.iter().map(|&tid| mask_of(tid)).collect();
+    assert_eq!(after, masks, "what left is not even given back");
+    let staying = threads_of(server.pid());
+    for tid in staying.into_iter().filter(|tid| !threads.contains(tid)) {
+        assert_eq!(mask_of(tid), Some(both.clone()));
+    }
+}
+
+/// A small generator of numbers, by seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+#[test]
+fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
+    let (_, _, both) = two();
+    let (own, other) = (Group::new("right", &both), Group::new("wrong", &both));
+    let server = Swarm::start_in(&own, 1, 1);
+    let strangers: Vec<Stranger> = (0..4)
+        .map(|_| Stranger::in_group(&other.directory))
+        .collect();
+    let host = HostRoot::live();
+    let numbers = fs::read_dir("/proc").unwrap().flatten();
+    let all: Vec<Pid> = numbers
+        .filter_map(|entry| Some(Pid(entry.file_name().to_str()?.parse().ok()?)))
+        .collect();
+    let of_kernel = |pid: &&Pid| read_stat(&host, **pid).is_ok_and(|stat| stat.is_kernel);
+    let kernel: Vec<Pid> = all.iter().filter(of_kernel).copied().collect();
+    let nested = own.directory.join("kubepods");
+    fs::create_dir(&nested).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let link = scratch.path().join("pod");
+    symlink(&other.directory, &link).unwrap();
+    let masks: Vec<_> = strangers.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
+    let own_tree = swarm::tree_of(server.pid());
+    let outside: Vec<Pid> = all
+        .into_iter()
+        .filter(|pid| !own_tree.contains(pid))
+        .collect();
+
+    let mut placer = Placer::new(Config::live()).unwrap();
+    let mut dice = Dice(0x5eed);
+    let right = own.cgroup();
+    let at = |directory: PathBuf, mount: PathBuf| Cgroup {
+        version: right.version,
+        mount,
+        directory,
+    };
+    for _ in 0..10_000 {
+        let stranger = strangers[dice.below(strangers.len())].pid();
+        let (root, cgroup) = match dice.below(8) {
+            0 => (Pid(1), dice.below(2).eq(&0).then(|| right.clone())),
+            1 if !kernel.is_empty() => (kernel[dice.below(kernel.len())], None),
+            2 => (stranger, Some(right.clone())),
+            3 => (server.pid(), Some(at(nested.clone(), right.mount.clone()))),
+            4 => (stranger, Some(at(link.clone(), scratch.path().to_owned()))),
+            5 => (outside[dice.below(outside.len())], Some(right.clone())),
+            6 => (Pid(-(dice.below(9) as i32)), None),
+            _ => (server.pid(), Some(other.cgroup())),
+        };
+        let (source, policy) = (Source::Named, policy(1, 1));
+        let error = placer
+            .add_subject(&SubjectConfig {
+                root,
+                source,
+                policy,
+                cgroup,
+            })
+            .unwrap_err();
+        let is_right = matches!(
+            error,
+            PlacerError::OutsideCgroup { .. }
+                | PlacerError::Forbidden { .. }
+                | PlacerError::RootGone { .. }
+        );
+        assert!(is_right, "{root:?}: {error}");
+    }
+    placer.step(Duration::ZERO, &mut |_| {}).unwrap();
+    assert_eq!(placer.figures().setaffinity_calls, 0);
+    let after: Vec<_> = strangers.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
+    assert_eq!(after, masks);
+    fs::remove_dir(nested).unwrap();
+}
+
+#[test]
+fn whoever_enters_a_container_is_counted_and_not_placed() {
+    let (_, _, both) = two();
+    let own = Group::new("entered", &both);
+    let server = Swarm::start_in(&own, 1, 2);
+    let stranger = Stranger::in_group(&own.directory);
+    let mut run = Run::inside(&own, server.pid(), policy(1, 2));
+    run.until_placed();
+    run.until("counted", |run| state(run).entered == 1);
+    assert!(state(&run).notes.contains(&Note::Entered { count: 1 }));
+    assert_eq!(mask_of(Tid(stranger.pid().0)), Some(both));
+}
+
+/// A quota of cpu time for a group, removed at the end.
+struct Quota(Option<PathBuf>);
+
+impl Quota {
+    fn of(group: &Group, micros: u32) -> Self {
+        let cgroup = group.cgroup();
+        if cgroup.version == CgroupVersion::V2 {
+            fs::write(cgroup.mount.join("cgroup.subtree_control"), "+cpu").unwrap();
+            fs::write(group.directory.join("cpu.max"), format!("{micros} 100000")).unwrap();
+            return Self(None);
+        }
+        let name = group.directory.file_name().unwrap();
+        let directory = Path::new("/sys/fs/cgroup/cpu").join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("cpu.cfs_period_us"), "100000").unwrap();
+        fs::write(directory.join("cpu.cfs_quota_us"), micros.to_string()).unwrap();
+        Self(Some(directory))
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.0 {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
+
+#[test]
+fn a_quota_below_the_threads_asked_places_as_many_as_may_run_at_once() {
+    let (_, _, both) = two();
+    let own = Group::new("quota", &both);
+    let _quota = Quota::of(&own, 130_000);
+    let server = Swarm::start_in(&own, 1, 2);
+    let mut run = Run::inside(&own, server.pid(), policy(1, 2));
+    run.until("placed within the quota", |run| {
+        state(run).policy.threads == 1 && run.rows().len() == 1 && run.is_placed()
+    });
+    let state = state(&run);
+    assert_eq!(
+        (state.threads_asked, state.quota.millicpus),
+        (2, Some(1300))
+    );
+    let note = Note::Quota {
+        millicpus: 1300,
+        threads: 1,
+        asked: 2,
+    };
+    assert!(state.notes.contains(&note), "{:?}", state.notes);
+    // All threads of the worker together are on the cpus of what is placed: one.
+    run.until("all on one cpu", |run| {
+        let worker = run.rows()[0].pid.unwrap();
+        tasks_of(worker)
+            .into_iter()
+            .all(|tid| mask_of(tid).is_some_and(|mask| mask.len() == 1))
+    });
+}

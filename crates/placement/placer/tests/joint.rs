@@ -1,0 +1,187 @@
+//! Several process trees on one machine: they are placed together, and a newcomer moves nobody
+//! without need.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+
+mod swarm;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use albacore_placer::{Control, Report, SubjectConfig, SubjectId};
+use albacore_plan::{Enforcement, Placement, Policy, Source};
+use albacore_topology::{CpuId, CpuSet};
+use swarm::{Run, Swarm, own_cpus, policy, threads_of};
+
+fn add(run: &mut Run, server: &Swarm, policy: Policy) -> SubjectId {
+    let config = SubjectConfig {
+        root: server.pid(),
+        cgroup: None,
+        source: Source::Named,
+        policy,
+    };
+    run.placer.add_subject(&config).unwrap()
+}
+
+/// The planned cpu of every slot of a subject.
+fn planned(run: &Run, subject: SubjectId) -> Vec<Option<CpuSet>> {
+    let rows = run.rows().into_iter().filter(|row| row.subject == subject);
+    rows.map(|row| row.planned).collect()
+}
+
+/// Threads on each cpu, of all subjects, as planned.
+fn loads(run: &Run) -> BTreeMap<CpuId, u32> {
+    let mut loads: BTreeMap<CpuId, u32> = own_cpus().iter().map(|cpu| (cpu, 0)).collect();
+    for row in run.rows() {
+        let cpu = row.planned.unwrap().first().unwrap();
+        *loads.get_mut(&cpu).unwrap() += 1;
+    }
+    loads
+}
+
+fn is_balanced(loads: &BTreeMap<CpuId, u32>) -> bool {
+    loads.values().max().unwrap() - loads.values().min().unwrap() <= 1
+}
+
+fn plans(run: &Run, subject: SubjectId) -> usize {
+    let of = |r: &&Report| matches!(r, Report::Planned { subject: s, .. } if *s == subject);
+    run.reports.iter().filter(of).count()
+}
+
+#[test]
+fn two_servers_share_the_cpus_evenly() {
+    let (one, two) = (
+        Swarm::start(1, 1, &["named"]),
+        Swarm::start(1, 2, &["named"]),
+    );
+    let mut run = Run::on(one.pid(), Source::Named, policy(1, 1));
+    let second = add(&mut run, &two, policy(1, 2));
+    run.until_placed();
+    assert_eq!(run.rows().len(), 3);
+    assert!(is_balanced(&loads(&run)), "{:?}", run.rows());
+    assert_eq!((plans(&run, run.subject), plans(&run, second)), (1, 1));
+}
+
+#[test]
+fn a_newcomer_takes_what_is_free_and_moves_nobody() {
+    let one = Swarm::start(1, 1, &["named"]);
+    let mut run = Run::on(one.pid(), Source::Named, policy(1, 1));
+    run.until_placed();
+    let before = planned(&run, run.subject);
+    let two = Swarm::start(1, 1, &["named"]);
+    let second = add(&mut run, &two, policy(1, 1));
+    run.until("both placed", |run| {
+        run.rows().len() == 2 && run.is_placed()
+    });
+    assert_eq!(planned(&run, run.subject), before);
+    assert_eq!(
+        plans(&run, run.subject),
+        1,
+        "nothing new to tell of the first"
+    );
+    if own_cpus().len() > 1 {
+        assert_ne!(
+            planned(&run, second),
+            before,
+            "alone, it would go where the first is"
+        );
+    }
+    assert!(is_balanced(&loads(&run)));
+}
+
+#[test]
+fn when_one_leaves_the_others_spread_over_what_it_leaves() {
+    let (one, two) = (
+        Swarm::start(1, 2, &["named"]),
+        Swarm::start(1, 1, &["named"]),
+    );
+    let three = Swarm::start(1, 1, &["named"]);
+    let mut run = Run::on(one.pid(), Source::Named, policy(1, 2));
+    let second = add(&mut run, &two, policy(1, 1));
+    let third = add(&mut run, &three, policy(1, 1));
+    run.until_placed();
+    assert!(is_balanced(&loads(&run)));
+    run.placer
+        .handle()
+        .send(Control::Remove {
+            subject: run.subject,
+            reply: None,
+        })
+        .unwrap();
+    run.until("the rest placed", |run| {
+        run.rows().len() == 2 && run.is_placed() && is_balanced(&loads(run))
+    });
+    let cpus: BTreeSet<_> = [second, third].map(|s| planned(&run, s)).into();
+    assert_eq!(cpus.len(), own_cpus().len().min(2));
+}
+
+#[test]
+fn threads_of_a_round_robin_are_obstacles() {
+    let (one, two) = (
+        Swarm::start(1, 1, &["named"]),
+        Swarm::start(1, 1, &["named"]),
+    );
+    let round_robin = Policy {
+        placement: Placement::RoundRobin,
+        ..policy(1, 1)
+    };
+    let mut run = Run::on(one.pid(), Source::Named, round_robin);
+    run.until_placed();
+    let taken = planned(&run, run.subject);
+    add(&mut run, &two, policy(1, 1));
+    run.until("both placed", |run| {
+        run.rows().len() == 2 && run.is_placed()
+    });
+    run.until("apart", |run| is_balanced(&loads(run)));
+    assert_eq!(
+        planned(&run, run.subject),
+        taken,
+        "a round robin keeps its own rule"
+    );
+}
+
+#[test]
+fn threads_that_pinned_themselves_are_obstacles() {
+    let (one, two) = (
+        Swarm::start(1, 1, &["named"]),
+        Swarm::start(1, 1, &["named"]),
+    );
+    let unplaced = Policy {
+        placement: Placement::None,
+        ..policy(1, 1)
+    };
+    let lowest: CpuSet = own_cpus().iter().take(1).collect();
+    let mut run = Run::on(one.pid(), Source::Named, unplaced);
+    run.until("worker there", |_| !threads_of(one.pid()).is_empty());
+    for tid in threads_of(one.pid()) {
+        swarm::taskset(tid, &lowest);
+    }
+    run.for_a_while(std::time::Duration::from_millis(200));
+    let second = add(&mut run, &two, policy(1, 1));
+    run.until("placed", |run| {
+        let rows = run.rows();
+        let mut own = rows.iter().filter(|row| row.subject == second);
+        own.all(|row| row.verified_micros_ago.is_some())
+    });
+    if own_cpus().len() > 1 {
+        assert_ne!(planned(&run, second), [Some(lowest)]);
+    }
+}
+
+#[test]
+fn one_that_is_only_observed_does_not_disturb() {
+    let (one, two) = (
+        Swarm::start(1, 2, &["named"]),
+        Swarm::start(1, 2, &["named"]),
+    );
+    let mut run = Run::on(one.pid(), Source::Named, policy(1, 2));
+    run.until_placed();
+    let before = planned(&run, run.subject);
+    let observed = Policy {
+        enforcement: Enforcement::Observe,
+        ..policy(1, 2)
+    };
+    let second = add(&mut run, &two, observed);
+    run.until("planned", |run| plans(run, second) == 1);
+    run.for_a_while(std::time::Duration::from_millis(200));
+    assert_eq!(planned(&run, run.subject), before);
+    assert_eq!(plans(&run, run.subject), 1);
+}

@@ -1,0 +1,455 @@
+//! Real processes on the real kernel: threads are placed, and placed again after everything that
+//! moves them.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
+
+mod swarm;
+
+use std::time::Duration;
+
+use albacore_os::Tid;
+use albacore_placer::{BirthKind, Report, RowState};
+use albacore_plan::limits::{BACK_OFF_MICROS_MIN, REPAIRS_MAX};
+use albacore_plan::{BackOff, Cause, Enforcement, MainThread, Placement, Source};
+use albacore_topology::CpuSet;
+use swarm::{Run, Swarm, cpus, mask_of, own_cpus, policy, tasks_of, taskset, threads_of, tree_of};
+
+fn kill(pid: albacore_os::Pid) {
+    // Gone already is fine.
+    if let Ok(process) = albacore_os::PidFd::open(pid) {
+        let _ = process.signal(nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn every_thread_of_a_named_server_is_placed_and_the_front_keeps_the_cpuset() {
+    let server = Swarm::start(2, 3, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 3));
+    run.until_placed();
+    for row in run.rows() {
+        let comm = std::fs::read_to_string(format!("/proc/{}/comm", row.tid.unwrap().0)).unwrap();
+        assert_eq!(
+            comm.trim(),
+            format!("albw{}.{}", row.slot.worker.0, row.slot.rank.0)
+        );
+        assert_eq!(row.state, RowState::Verified);
+    }
+    for tid in tasks_of(server.pid()) {
+        assert_eq!(
+            mask_of(tid).unwrap(),
+            own_cpus(),
+            "the front is never pinned"
+        );
+    }
+}
+
+#[test]
+fn workers_of_any_prefork_server_are_found_by_the_shape_of_the_tree() {
+    let server = Swarm::start(2, 2, &[]);
+    let mut run = Run::on(server.pid(), Source::PreFork, policy(2, 2));
+    run.until_placed();
+    for row in run.rows().iter().filter(|row| row.slot.rank.0 == 0) {
+        assert_eq!(
+            row.pid.unwrap().0,
+            row.tid.unwrap().0,
+            "rank 0 is the first thread"
+        );
+    }
+}
+
+#[test]
+fn a_killed_worker_is_placed_again_in_its_own_slots_and_nobody_else_moves() {
+    for (named, source) in [(&["named"][..], Source::Named), (&[][..], Source::PreFork)] {
+        let server = Swarm::start(2, 2, named);
+        let mut run = Run::on(server.pid(), source, policy(2, 2));
+        run.until_placed();
+        for round in 1..=25u32 {
+            let before = run.rows();
+            let victim = &before[usize::from(round % 2 == 0) * 2];
+            let (worker, pid) = (victim.slot.worker, victim.pid.unwrap());
+            kill(pid);
+            run.until("respawned", |run| {
+                run.is_placed() && run.rows().iter().all(|row| row.pid != Some(pid))
+            });
+            for (old, new) in before.iter().zip(run.rows()) {
+                assert_eq!(old.planned, new.planned, "a slot keeps its cpu");
+                assert!(old.slot.worker == worker || old.tid == new.tid);
+            }
+        }
+        let figures = run.placer.figures();
+        assert_eq!(figures.respawns, 25);
+        assert!(figures.respawn_micros.count() >= 25);
+        println!(
+            "{source:?}: respawn birth to verified p50 {:?} p99 {:?} max {} us",
+            figures.respawn_micros.percentile(50.0),
+            figures.respawn_micros.percentile(99.0),
+            figures.respawn_micros.max()
+        );
+    }
+}
+
+#[test]
+fn nothing_is_written_while_nothing_changes() {
+    let server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    run.for_a_while(Duration::from_millis(200));
+    let calls = run.calls();
+    run.for_a_while(Duration::from_secs(2));
+    assert_eq!(run.calls(), calls);
+}
+
+#[test]
+fn a_foreign_taskset_is_undone_and_has_its_cause() {
+    let server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    let tid = run.rows()[1].tid.unwrap();
+    taskset(tid, &own_cpus());
+    run.until("undone", |run| {
+        run.is_placed()
+            && run.reports.iter().any(|r| {
+                matches!(
+                    r,
+                    Report::Drift {
+                        cause: Cause::Foreign,
+                        ..
+                    }
+                )
+            })
+    });
+}
+
+#[test]
+fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
+    let mut server = Swarm::start(2, 1, &[]);
+    // Two threads are asked, one is there: the second comes later.
+    let mut run = Run::on(server.pid(), Source::PreFork, policy(2, 2));
+    run.until("mains placed", |run| {
+        run.rows()
+            .iter()
+            .filter(|r| r.state == RowState::Verified)
+            .count()
+            == 2
+    });
+    // What is born within a second of its process counts as born with it.
+    run.for_a_while(Duration::from_millis(1200));
+    server.order("thread 0");
+    server.order("thread 1");
+    run.until_placed();
+    let born = |r: &Report| {
+        matches!(
+            r,
+            Report::Pinned {
+                kind: BirthKind::NewThread,
+                birth_to_verified_micros: Some(_),
+                ..
+            }
+        )
+    };
+    assert_eq!(run.reports.iter().filter(|r| born(r)).count(), 2);
+    assert_eq!(run.placer.figures().new_thread_micros.count(), 2);
+    // One beyond T gets all cpus of its worker. The server's numbers of its workers need not be the
+    // placer's.
+    server.order("thread 0");
+    server.order("thread 1");
+    let pid = run.rows()[0].pid.unwrap();
+    let planned = run
+        .rows()
+        .into_iter()
+        .filter(|r| r.slot.worker.0 == 0)
+        .map(|r| r.planned.unwrap());
+    let own = planned.fold(cpus(""), |all, one| all.union(&one));
+    run.until("extra thread", |_| {
+        let tasks = tasks_of(pid);
+        tasks.len() == 3
+            && tasks
+                .iter()
+                .filter(|&&tid| mask_of(tid).as_ref() == Some(&own))
+                .count()
+                >= 1
+    });
+}
+
+#[test]
+fn children_of_workers_do_not_keep_an_inherited_pin() {
+    let mut server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    server.order("helper 1");
+    let root = server.pid();
+    run.until("helper given back", |_| {
+        tree_of(root).into_iter().any(|pid| {
+            let comm = std::fs::read_to_string(format!("/proc/{}/comm", pid.0)).unwrap_or_default();
+            comm.trim() == "sleep" && mask_of(albacore_os::Tid(pid.0)) == Some(own_cpus())
+        })
+    });
+}
+
+#[test]
+fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
+    let server = Swarm::start(1, 2, &["named", "pin=5"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(1, 2));
+    // The peer insists on the highest cpu; whether that is the planned one is the solver's affair,
+    // so both cpus of the worker are tried by moving the plan: a policy for one more thread swaps
+    // nothing, round robin might.
+    run.until("settled or left alone", |run| {
+        let rows = run.rows();
+        rows.iter().all(|r| r.tid.is_some()) && rows[1].state != RowState::Missing
+    });
+    let rows = run.rows();
+    let insists: albacore_topology::CpuSet = own_cpus().iter().last().into_iter().collect();
+    if rows[1].planned.as_ref() == Some(&insists) {
+        run.until_placed();
+        return;
+    }
+    run.until("left alone", |run| {
+        run.rows()[1].state == RowState::BackedOff
+    });
+    assert!(
+        run.reports
+            .iter()
+            .any(|r| matches!(r, Report::BackedOff { .. }))
+    );
+    let calls = run.calls();
+    run.for_a_while(Duration::from_millis(500));
+    assert_eq!(run.calls(), calls, "left alone means no more writes");
+    assert_eq!(mask_of(run.rows()[1].tid.unwrap()), Some(insists));
+}
+
+/// Changes a thread's mask until that is not repaired any more; what was told of it.
+fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
+    let told = |run: &Run| {
+        let last = run.reports.iter().rev();
+        last.filter_map(|report| match report {
+            Report::BackedOff { back_off, .. } => Some(*back_off),
+            _ => None,
+        })
+        .next()
+    };
+    let before = told(run);
+    // bound: REPAIRS_MAX changes within a minute, and one more; a slow machine takes longer and
+    // starts anew.
+    while told(run) == before {
+        taskset(tid, &own_cpus());
+        run.until("repaired or left alone", |run| {
+            (run.is_placed() && mask_of(tid) != Some(own_cpus())) || told(run) != before
+        });
+    }
+    told(run).unwrap()
+}
+
+#[test]
+fn somebody_who_writes_again_and_again_wins_until_it_is_tried_again() {
+    let server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    let tid = run.rows()[3].tid.unwrap();
+    let left = insist(&mut run, tid);
+    assert_eq!(left.changes, REPAIRS_MAX + 1);
+    assert_eq!(left.retry_at.0 - left.last.0, BACK_OFF_MICROS_MIN);
+    assert_eq!(run.rows()[3].state, RowState::BackedOff);
+    assert_eq!(mask_of(tid), Some(own_cpus()));
+    let verified = |run: &Run| {
+        let rows = run.rows();
+        rows.iter()
+            .filter(|r| r.state == RowState::Verified)
+            .count()
+    };
+    assert_eq!(verified(&run), 3);
+    let causes: Vec<Cause> = run
+        .reports
+        .iter()
+        .filter_map(|report| match report {
+            Report::Drift { tid: of, cause, .. } if *of == tid => Some(*cause),
+            _ => None,
+        })
+        .filter(|cause| !matches!(cause, Cause::NewThread | Cause::Inherited))
+        .collect();
+    assert!(causes.iter().all(|c| *c == Cause::Foreign), "{causes:?}");
+    // An edit: at once, and from the beginning.
+    run.placer.retry_now(run.subject);
+    run.until("repaired", |run| {
+        run.is_placed() && mask_of(tid) != Some(own_cpus())
+    });
+    let again = insist(&mut run, tid);
+    assert_eq!(again.changes, REPAIRS_MAX + 1, "it starts over");
+    // Nobody does anything: the placer itself tries again when the pause is over.
+    let calls = run.calls();
+    let pause = Duration::from_micros(BACK_OFF_MICROS_MIN);
+    run.for_a_while(pause / 2);
+    assert_eq!(run.calls(), calls, "not before");
+    run.until("repaired", |run| {
+        run.is_placed() && mask_of(tid) != Some(own_cpus())
+    });
+    assert_eq!(run.calls(), calls + 1);
+    assert_eq!(verified(&run), 4);
+}
+
+#[test]
+fn every_mask_is_given_back_at_the_end() {
+    let mut server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    server.order("thread 0");
+    server.order("helper 1");
+    let restored = run.restore();
+    assert!(
+        restored.count >= 4 && restored.errors.is_empty(),
+        "{restored:?}"
+    );
+    for tid in threads_of(server.pid()) {
+        assert_eq!(mask_of(tid), Some(own_cpus()), "thread {}", tid.0);
+    }
+}
+
+#[test]
+fn observe_plans_and_tells_but_writes_nothing() {
+    let server = Swarm::start(2, 2, &["named"]);
+    let observe = albacore_plan::Policy {
+        enforcement: Enforcement::Observe,
+        ..policy(2, 2)
+    };
+    let mut run = Run::on(server.pid(), Source::Named, observe);
+    run.until("told", |run| {
+        run.reports
+            .iter()
+            .filter(|r| matches!(r, Report::Drift { .. }))
+            .count()
+            >= 4
+    });
+    run.for_a_while(Duration::from_millis(500));
+    assert_eq!(run.calls(), 0);
+    assert_eq!(run.restore().count, 0);
+    assert!(
+        run.reports
+            .iter()
+            .any(|r| matches!(r, Report::Planned { .. }))
+    );
+    for tid in threads_of(server.pid()) {
+        assert_eq!(mask_of(tid), Some(own_cpus()));
+    }
+}
+
+#[test]
+fn the_main_thread_may_have_all_cpus_of_its_worker() {
+    let server = Swarm::start(1, 2, &["named"]);
+    let wide = albacore_plan::Policy {
+        main_thread: MainThread::WorkerSet,
+        ..policy(1, 2)
+    };
+    let mut run = Run::on(server.pid(), Source::Named, wide);
+    run.until_placed();
+    let rows = run.rows();
+    assert!(
+        rows[1]
+            .planned
+            .as_ref()
+            .unwrap()
+            .is_subset(rows[0].planned.as_ref().unwrap())
+    );
+    assert_eq!(
+        rows[0].planned.as_ref().unwrap().len(),
+        own_cpus().len().min(2)
+    );
+}
+
+#[test]
+fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
+    let server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    let handle = run.placer.handle();
+    for placement in [
+        Placement::None,
+        Placement::RoundRobin,
+        Placement::None,
+        Placement::Tuna,
+    ] {
+        let next = albacore_plan::Policy {
+            placement,
+            ..policy(2, 2)
+        };
+        handle.set_policy(run.subject, next).unwrap();
+        let root = server.pid();
+        run.until("followed", |run| match placement {
+            Placement::None => threads_of(root)
+                .iter()
+                .all(|&t| mask_of(t) == Some(own_cpus())),
+            _ => run.is_placed(),
+        });
+    }
+    assert!(run.reports.iter().all(|r| !matches!(
+        r,
+        Report::Drift {
+            cause: Cause::Foreign,
+            ..
+        }
+    )));
+}
+
+#[test]
+fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
+    let server = Swarm::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    run.until_placed();
+    let handle = run.placer.handle();
+    let with = |enforcement| albacore_plan::Policy {
+        enforcement,
+        ..policy(2, 2)
+    };
+    let is_free = |tid: &Tid| mask_of(*tid) == Some(own_cpus());
+    handle
+        .set_policy(run.subject, with(Enforcement::Observe))
+        .unwrap();
+    run.until("given back", |_| {
+        threads_of(server.pid()).iter().all(is_free)
+    });
+    let released: Vec<usize> = run
+        .reports
+        .iter()
+        .filter_map(|report| match report {
+            Report::Released { restored, .. } => Some(restored.count),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(released, [4]);
+
+    // From now on nothing is written: neither over what somebody else wrote, nor for a new worker,
+    // nor at a change of the policy that leaves it observing.
+    let calls = run.calls();
+    let (thread, cpu) = (run.rows()[0].tid.unwrap(), own_cpus().first().unwrap());
+    let foreign: CpuSet = [cpu].into_iter().collect();
+    taskset(thread, &foreign);
+    let killed = run.rows()[2].pid.unwrap();
+    kill(killed);
+    run.until("another worker", |run| {
+        let now = run.rows()[2].pid;
+        now.is_some() && now != Some(killed)
+    });
+    let compact = albacore_plan::Policy {
+        mode: albacore_mapping::Mode::Compact,
+        ..with(Enforcement::Observe)
+    };
+    handle.set_policy(run.subject, compact).unwrap();
+    run.for_a_while(Duration::from_millis(500));
+    assert_eq!(mask_of(thread), Some(foreign));
+    assert_eq!(run.calls(), calls);
+    handle
+        .set_policy(run.subject, with(Enforcement::Enforce))
+        .unwrap();
+    run.until_placed();
+}
+
+#[test]
+fn a_server_that_ends_is_told_and_forgotten() {
+    let server = Swarm::start(1, 1, &["named"]);
+    let mut run = Run::on(server.pid(), Source::Named, policy(1, 1));
+    run.until_placed();
+    drop(server);
+    run.until("told", |run| {
+        run.reports
+            .iter()
+            .any(|r| matches!(r, Report::SubjectGone { .. }))
+    });
+    assert!(run.rows().is_empty());
+}

@@ -1,0 +1,184 @@
+//! Recorded trees of a host: cpus that go offline and come back, a sched_ext scheduler that
+//! appears.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
+
+mod swarm;
+
+use std::fs;
+use std::path::Path;
+
+use albacore_os::{HostRoot, Pid};
+use albacore_placer::{Config, Report};
+use albacore_plan::{Cause, Source};
+use swarm::{Run, cpus, policy};
+
+/// Writes a host of four cores with a server of two workers of two threads below `root`.
+fn record(root: &Path) -> HostRoot {
+    let host = HostRoot::recorded(root);
+    put(&host.sys, "devices/system/cpu/online", "0-3\n");
+    put(&host.sys, "devices/system/node/online", "0\n");
+    put(&host.sys, "devices/system/node/node0/cpulist", "0-3\n");
+    for cpu in 0..4 {
+        let list = format!("{cpu}\n");
+        put(
+            &host.sys,
+            &format!("devices/system/cpu/cpu{cpu}/topology/core_cpus_list"),
+            &list,
+        );
+    }
+    put(&host.cgroup, "cpuset.cpus.effective", "0-3\n");
+    put(&host.proc, "loadavg", "0.00 0.00 0.00 1/90 106\n");
+    process(&host, 100, &[(100, "front")], &[101, 103]);
+    process(&host, 101, &[(101, "albw0.0"), (102, "albw0.1")], &[]);
+    process(&host, 103, &[(103, "albw1.0"), (104, "albw1.1")], &[]);
+    host
+}
+
+fn put(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn process(host: &HostRoot, pid: i32, threads: &[(i32, &str)], children: &[i32]) {
+    let parent = if pid == 100 { 1 } else { 100 };
+    put(&host.proc, &format!("{pid}/cgroup"), "0::/\n");
+    put(&host.proc, &format!("{pid}/cmdline"), "server\0");
+    for (i, (tid, comm)) in threads.iter().enumerate() {
+        let stat =
+            format!("{tid} ({comm}) S {parent} 0 0 0 0 0 0 0 0 0 1 1 0 0 20 0 1 0 {tid} 0 0");
+        let children: Vec<String> = children.iter().map(ToString::to_string).collect();
+        let children = if i == 0 {
+            children.join(" ")
+        } else {
+            String::new()
+        };
+        put(&host.proc, &format!("{pid}/task/{tid}/stat"), &stat);
+        put(&host.proc, &format!("{pid}/task/{tid}/children"), &children);
+        put(&host.proc, &format!("{pid}/task/{tid}/comm"), comm);
+        mask(host, *tid, "0-3");
+        if i == 0 {
+            put(&host.proc, &format!("{pid}/stat"), &stat);
+        }
+    }
+}
+
+fn mask(host: &HostRoot, tid: i32, list: &str) {
+    let status = format!("Name:\tx\nCpus_allowed:\tf\nCpus_allowed_list:\t{list}\n");
+    put(&host.proc, &format!("{tid}/status"), &status);
+}
+
+fn planned_cpus(run: &Run) -> Vec<String> {
+    run.rows()
+        .iter()
+        .map(|row| row.planned.as_ref().unwrap().to_string())
+        .collect()
+}
+
+/// Makes the recording show what was planned.
+fn obey(host: &HostRoot, run: &Run) {
+    for row in run.rows() {
+        mask(host, row.tid.unwrap().0, &row.planned.unwrap().to_string());
+    }
+}
+
+#[test]
+fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
+    let root = tempfile::tempdir().unwrap();
+    let host = record(root.path());
+    let config = Config {
+        host: host.clone(),
+        limit: None,
+    };
+    let mut run = Run::with(config, Pid(100), Source::Named, policy(2, 2));
+    run.until("planned", |run| {
+        run.rows()
+            .iter()
+            .all(|r| r.planned.is_some() && r.tid.is_some())
+    });
+    let mut all = planned_cpus(&run);
+    all.sort();
+    assert_eq!(all, ["0", "1", "2", "3"]);
+    obey(&host, &run);
+    run.until("verified", |run| {
+        run.rows().iter().all(|r| r.verified_micros_ago.is_some())
+    });
+
+    // Before 6.2 the kernel wipes every pin of the cpuset when one of its cpus goes.
+    put(&host.sys, "devices/system/cpu/online", "0-2\n");
+    put(&host.cgroup, "cpuset.cpus.effective", "0-2\n");
+    for tid in 101..=104 {
+        mask(&host, tid, "0-2");
+    }
+    run.until("planned around", |run| {
+        !planned_cpus(run).contains(&"3".to_owned())
+    });
+    let machine = Report::MachineChanged {
+        online: cpus("0-2"),
+    };
+    assert!(run.reports.contains(&machine));
+    run.until("told", |run| {
+        let hotplug = |r: &Report| {
+            matches!(
+                r,
+                Report::Drift {
+                    cause: Cause::Hotplug,
+                    ..
+                }
+            )
+        };
+        run.reports.iter().any(hotplug)
+    });
+    obey(&host, &run);
+
+    put(&host.sys, "devices/system/cpu/online", "0-3\n");
+    put(&host.cgroup, "cpuset.cpus.effective", "0-3\n");
+    run.until("used again", |run| {
+        planned_cpus(run).contains(&"3".to_owned())
+    });
+    assert_eq!(run.calls(), 0, "a recording is never written to");
+}
+
+#[test]
+fn a_foreign_scheduler_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let host = record(root.path());
+    put(&host.sys, "kernel/sched_ext/state", "disabled\n");
+    let config = Config {
+        host: host.clone(),
+        limit: None,
+    };
+    let mut run = Run::with(config, Pid(100), Source::Named, policy(2, 2));
+    run.step();
+    assert!(!run.reports.contains(&Report::ForeignScheduler));
+    put(&host.sys, "kernel/sched_ext/state", "enabled\n");
+    run.until("told", |run| {
+        run.reports.contains(&Report::ForeignScheduler)
+    });
+}
+
+#[test]
+fn a_name_that_imitates_the_rest_of_a_stat_file_moves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let host = record(root.path());
+    process(
+        &host,
+        103,
+        &[(103, ") R 1 (albw1.0"), (104, "albw1.1\nalbw0.0")],
+        &[],
+    );
+    let config = Config { host, limit: None };
+    let mut run = Run::with(config, Pid(100), Source::Named, policy(2, 2));
+    run.step();
+    let tids: Vec<_> = run
+        .rows()
+        .iter()
+        .map(|row| row.tid.map(|tid| tid.0))
+        .collect();
+    assert_eq!(
+        tids,
+        [Some(101), Some(102), None, None],
+        "{:#?}",
+        run.rows()
+    );
+}

@@ -1,0 +1,93 @@
+//! Why a mask is not the planned one. The kernel does not tell who wrote a mask, so a cause is the
+//! best that follows from what is known: it is never more certain than its definition here.
+
+use albacore_mapping::Slot;
+use albacore_topology::CpuSet;
+
+use crate::ledger::{Ledger, Setting};
+use crate::{Moment, ProcessId, Thread, ThreadId};
+
+/// Why a mask drifted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// The cpuset changed since the mask was verified or seconds before (on a node usually the
+    /// kubelet's doing).
+    CpusetChange,
+    /// A cpu came or went since the mask was verified, or the mask is empty because its cpu went.
+    Hotplug,
+    /// Somebody else wrote the mask of a verified thread: a person, another tool, or the server
+    /// itself. Which of them the kernel does not tell.
+    Foreign,
+    /// The thread is new and has the whole cpuset.
+    NewThread,
+    /// The thread is new and has the narrower mask of whoever made it.
+    Inherited,
+    /// The plan itself changed: another policy, another mapping, another rank for the thread.
+    Policy,
+    /// None of the above explains it.
+    Unknown,
+}
+
+impl Cause {
+    /// The cause in snake_case, as in JSON and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CpusetChange => "cpuset_change",
+            Self::Hotplug => "hotplug",
+            Self::Foreign => "foreign",
+            Self::NewThread => "new_thread",
+            Self::Inherited => "inherited",
+            Self::Policy => "policy",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A mask that is not the planned one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drift {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its process.
+    pub process: ProcessId,
+    /// The slot it fills; `None` for an extra thread or one that is not placed.
+    pub slot: Option<Slot>,
+    /// What was planned.
+    pub planned: CpuSet,
+    /// What was found.
+    pub actual: CpuSet,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why the mask of `thread` is not the planned one.
+pub(crate) fn cause_of(thread: &Thread, setting: &Setting, now: Moment, ledger: &Ledger) -> Cause {
+    let Some(verified) = ledger.verified.get(&thread.id) else {
+        return if ledger.is_unrepaired(thread.id) {
+            Cause::Foreign
+        } else if thread.mask.is_empty() {
+            Cause::Hotplug
+        } else if thread.mask == setting.cpuset || ledger.returned.contains_key(&thread.id) {
+            Cause::NewThread
+        } else if thread.mask.is_subset(&setting.cpuset) {
+            Cause::Inherited
+        } else {
+            Cause::Unknown
+        };
+    };
+    if verified.setting.machine != setting.machine || thread.mask.is_empty() {
+        Cause::Hotplug
+    } else if verified.setting.cpuset != setting.cpuset
+        || verified.setting.cpuset_changes != setting.cpuset_changes
+    {
+        Cause::CpusetChange
+    } else if thread.mask == verified.mask {
+        Cause::Policy
+    } else if !thread.mask.is_subset(&setting.cpuset) {
+        Cause::Unknown
+    } else if thread.mask == setting.cpuset && ledger.is_settling(now) {
+        Cause::CpusetChange
+    } else {
+        Cause::Foreign
+    }
+}

@@ -1,0 +1,31 @@
+//! Which thread gets which mask, and why: observation + policy + what earlier plans did -> plan.
+//! Pure: time and the machine are values, nothing is read or written here.
+//!
+//! The pipeline of types: [`Observation`] -> [`problem`] -> (solver) -> [`plan`] ->
+//! [`Plan<Proposed>`] -> [`lint`] -> [`Plan<Linted>`], the only kind that anybody executes.
+#![forbid(unsafe_code)]
+
+mod drift;
+mod fingerprint;
+mod ledger;
+pub mod limits;
+mod lint;
+mod name;
+mod observation;
+mod plan;
+mod policy;
+mod ranks;
+mod roles;
+mod targets;
+
+pub use drift::{Cause, Drift};
+pub use fingerprint::plan_hash;
+pub use ledger::{BackOff, Ledger};
+pub use lint::{LintError, lint};
+pub use name::{parse_thread_name, thread_name};
+pub use observation::{
+    Moment, Observation, Pid, Process, ProcessId, Source, Thread, ThreadId, Tid,
+};
+pub use plan::{Linted, Note, Plan, Proposed, Step, StepKind, Target, plan, problem};
+pub use policy::{Enforcement, MainThread, Placement, Policy};
+pub use roles::{Role, Roles, find_roles};

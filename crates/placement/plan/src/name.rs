@@ -1,0 +1,52 @@
+//! The names by which the built-in server tells worker and rank from outside:
+//! `albw<worker>.<rank>`.
+
+use albacore_mapping::{Rank, Slot, WorkerIndex};
+
+/// The name of the thread in a slot; at most 15 bytes, as the kernel keeps.
+pub fn thread_name(slot: Slot) -> String {
+    format!("albw{}.{}", slot.worker.0, slot.rank.0)
+}
+
+/// The slot that a thread's name claims; `None` for any other name, also for spellings such as
+/// `albw01.2`.
+pub fn parse_thread_name(comm: &str) -> Option<Slot> {
+    let (worker, rank) = comm.strip_prefix("albw")?.split_once('.')?;
+    let slot = Slot {
+        worker: WorkerIndex(worker.parse().ok()?),
+        rank: Rank(rank.parse().ok()?),
+    };
+    (thread_name(slot) == comm).then_some(slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_lookalikes_are_refused() {
+        let slot = Slot {
+            worker: WorkerIndex(12),
+            rank: Rank(3),
+        };
+        assert_eq!(
+            (thread_name(slot).as_str(), parse_thread_name("albw12.3")),
+            ("albw12.3", Some(slot))
+        );
+        for other in [
+            "albw",
+            "albw1",
+            "albw1.",
+            "albw.1",
+            "albw01.2",
+            "albw1.2 ",
+            "albw+1.2",
+            "xalbw1.2",
+            "albw1.2.3",
+            "albw70000.1",
+            "albacore-server",
+        ] {
+            assert_eq!(parse_thread_name(other), None, "{other}");
+        }
+    }
+}

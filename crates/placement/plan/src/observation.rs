@@ -1,0 +1,99 @@
+//! One read of the world, as a value.
+
+use albacore_topology::{CpuSet, Topology};
+
+/// A process id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pid(pub i32);
+
+/// A thread id; the first thread of a process has the tid of its pid.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Tid(pub i32);
+
+/// A time, in microseconds since boot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Moment(pub u64);
+
+/// A thread for good: ids are used again, an id with its start time is not. Ordered by birth.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadId {
+    /// When it was born, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Its id.
+    pub tid: Tid,
+}
+
+/// A process for good. Ordered by birth.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProcessId {
+    /// When it was born, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Its id.
+    pub pid: Pid,
+}
+
+/// A live thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Thread {
+    /// Who it is.
+    pub id: ThreadId,
+    /// Its name.
+    pub comm: String,
+    /// The cpus it may use now; may be empty (its cpu went offline).
+    pub mask: CpuSet,
+    /// Cpu time used so far in clock ticks, as far as known; only compared within a process.
+    pub cpu_ticks: u64,
+}
+
+/// A live process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Who it is.
+    pub id: ProcessId,
+    /// When it was born, at the earliest.
+    pub born: Moment,
+    /// The process it was forked by.
+    pub parent: Pid,
+    /// Its command line; a fork without exec has its parent's.
+    pub cmdline: String,
+    /// Its threads.
+    pub threads: Vec<Thread>,
+}
+
+impl Process {
+    /// The thread the process began with, while it lives.
+    pub fn main(&self) -> Option<&Thread> {
+        self.threads
+            .iter()
+            .find(|thread| thread.id.tid.0 == self.id.pid.0)
+    }
+}
+
+/// What kind of process tree is placed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// The built-in server: workers are the descendants of the root that have threads named
+    /// `albw<worker>.<rank>`.
+    Named,
+    /// Any pre-fork server (gunicorn...): workers are the like children of one process, found by
+    /// the tree's shape.
+    PreFork,
+}
+
+/// One read of the world, for one subject.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Observation {
+    /// When.
+    pub at: Moment,
+    /// All online cpus of the machine.
+    pub machine: Topology,
+    /// The cpus the subject may use: its effective cpuset; empty if it has none.
+    pub cpuset: CpuSet,
+    /// How many times the cpuset was seen to change or was announced to: two equal cpusets with
+    /// different counts may have had another in between, which on old kernels wipes masks.
+    pub cpuset_changes: u64,
+    /// What kind of tree this is.
+    pub source: Source,
+    /// The live processes of the tree: the root first, parents before children.
+    pub processes: Vec<Process>,
+}

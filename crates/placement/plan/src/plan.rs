@@ -1,0 +1,509 @@
+//! The plan: a mapping joined to live threads, as ordered steps. Cannot fail: what is odd becomes a
+//! [`Note`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+
+use albacore_mapping::{Mapping, Problem, Slot, WorkerIndex};
+use albacore_topology::{CpuSet, Distances};
+
+use crate::drift::cause_of;
+use crate::ledger::{Setting, Verified};
+use crate::ranks::{index_workers, rank_threads};
+use crate::targets::Aim;
+pub use crate::targets::Target;
+use crate::{
+    BackOff, Cause, Drift, Enforcement, Ledger, Moment, Observation, Pid, Placement, Policy,
+    Process, ProcessId, Role, Roles, Thread, ThreadId, find_roles,
+};
+
+/// A plan as [`plan`] made it: nobody may execute it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proposed {}
+
+/// A plan that passed [`crate::lint`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Linted {}
+
+/// What a step is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StepKind {
+    /// A thread of a worker gets its mask.
+    Pin,
+    /// A thread gets its cpuset back.
+    GiveBack,
+}
+
+/// One intended write of a mask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// What it is for.
+    pub kind: StepKind,
+    /// Whose mask; to be checked again right before and after the write.
+    pub thread: ThreadId,
+    /// Its process.
+    pub process: ProcessId,
+    /// The slot it fills, if any.
+    pub slot: Option<Slot>,
+    /// The mask it should have afterwards.
+    pub mask: CpuSet,
+    /// Why it does not have it.
+    pub cause: Cause,
+}
+
+/// Something that a reader of the plan should know.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Note {
+    /// There are fewer or more workers than asked.
+    FoundWorkers {
+        /// How many there are.
+        found: usize,
+        /// W.
+        asked: u16,
+    },
+    /// Two processes claim one worker by their threads' names; the older is believed.
+    NameTwice {
+        /// The worker.
+        worker: WorkerIndex,
+        /// The process that is not believed.
+        pid: Pid,
+    },
+    /// A worker has fewer compute threads than asked, now.
+    MissingThreads {
+        /// The worker.
+        worker: WorkerIndex,
+        /// How many it has.
+        found: usize,
+        /// T.
+        asked: u16,
+    },
+    /// A worker has threads beyond T; they get the cpus of their worker.
+    ExtraThreads {
+        /// The worker.
+        worker: WorkerIndex,
+        /// How many.
+        count: usize,
+    },
+    /// The main thread is not pinned yet, because the worker's pool could come out too small.
+    PoolSizeUnsafe {
+        /// The worker.
+        worker: WorkerIndex,
+    },
+    /// A thread is left as it is for a while: somebody else changed its mask too often.
+    BackedOff {
+        /// The thread.
+        thread: ThreadId,
+        /// Its slot, if it has one.
+        slot: Option<Slot>,
+        /// How often it was changed, and when the planned mask is written again.
+        back_off: BackOff,
+    },
+    /// The cpuset has no cpu: nothing can be placed.
+    EmptyCpuset,
+    /// The first process has a narrower mask than its cpuset, which nobody here gave it: its
+    /// runtime, or who started that, is pinned, and masks are inherited. Workers are placed all the
+    /// same.
+    InheritedAffinity {
+        /// The process.
+        pid: Pid,
+        /// Its mask.
+        mask: CpuSet,
+    },
+    /// The cgroup's quota of cpu time is less than the threads asked: fewer are placed, the others
+    /// share their cpus.
+    Quota {
+        /// The quota, thousandths of a cpu.
+        millicpus: u32,
+        /// Threads per worker that are placed.
+        threads: u16,
+        /// T.
+        asked: u16,
+    },
+    /// The quota of cpu time has stopped the container lately.
+    Throttled,
+    /// Processes that were not started by the container's first one are in it (`kubectl exec`);
+    /// they are not placed and may run on any of its cpus.
+    Entered {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// What should be done now, and what was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan<Stage> {
+    /// Counts the plans of a subject.
+    pub generation: u64,
+    /// Time of its observation.
+    pub at: Moment,
+    /// The cpuset it was made for.
+    pub cpuset: CpuSet,
+    /// What each placed thread should have.
+    pub targets: BTreeMap<ThreadId, Target>,
+    /// Writes, in order: pins of main threads first.
+    pub steps: Vec<Step>,
+    /// Masks that were not as planned.
+    pub drifts: Vec<Drift>,
+    /// What is odd, without repetition.
+    pub notes: Vec<Note>,
+    /// How many workers were asked for.
+    pub(crate) asked: u16,
+    pub(crate) setting: Setting,
+    pub(crate) ledger: Ledger,
+    stage: PhantomData<Stage>,
+}
+
+impl<Stage> Plan<Stage> {
+    /// What is remembered for the next plan.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Ends the plan; what is left is what the next one has to know.
+    pub fn into_ledger(self) -> Ledger {
+        self.ledger
+    }
+
+    pub(crate) fn into_stage<Next>(self) -> Plan<Next> {
+        let Self {
+            generation,
+            at,
+            cpuset,
+            targets,
+            steps,
+            drifts,
+            notes,
+            asked,
+            setting,
+            ledger,
+            stage: _,
+        } = self;
+        Plan {
+            generation,
+            at,
+            cpuset,
+            targets,
+            steps,
+            drifts,
+            notes,
+            asked,
+            setting,
+            ledger,
+            stage: PhantomData,
+        }
+    }
+}
+
+impl Plan<Linted> {
+    /// Remembers that a step was done and its mask read back as planned.
+    pub fn confirm(&mut self, step: &Step) {
+        match step.kind {
+            StepKind::Pin => {
+                self.ledger.returned.remove(&step.thread);
+                self.ledger.note_repaired(step.thread);
+                let mask = step.mask.clone();
+                let setting = self.setting.clone();
+                let verified = Verified {
+                    process: step.process,
+                    mask,
+                    setting,
+                    is_ours: true,
+                };
+                self.ledger.verified.insert(step.thread, verified);
+            }
+            StepKind::GiveBack => {
+                self.ledger.verified.remove(&step.thread);
+                self.ledger.returned.insert(step.thread, step.process);
+            }
+        }
+    }
+
+    /// Remembers that a step was done and another mask read back: somebody changed it in between.
+    /// How the thread is left alone from now on, if that was too often.
+    pub fn contradict(&mut self, step: &Step) -> Option<Note> {
+        if step.kind == StepKind::GiveBack {
+            return None;
+        }
+        let back_off = self.ledger.note_change(step.thread, self.at)?;
+        Some(Note::BackedOff {
+            thread: step.thread,
+            slot: step.slot,
+            back_off,
+        })
+    }
+}
+
+/// The problem that a policy poses on what is observed; `None` if nothing is to be solved: the
+/// kernel places, or the cpuset has no cpu of the machine.
+pub fn problem(
+    policy: &Policy,
+    observation: &Observation,
+    current: Option<&Mapping>,
+) -> Option<Problem> {
+    if policy.placement == Placement::None {
+        return None;
+    }
+    Some(Problem {
+        workers: policy.workers,
+        threads: policy.threads,
+        mode: policy.mode,
+        topology: observation.machine.restrict(&observation.cpuset).ok()?,
+        distances: Distances::default(),
+        current: current.cloned(),
+    })
+}
+
+/// Joins a mapping to the live threads. Without a mapping (the kernel places, or everything ends)
+/// every mask that is ours is given back.
+pub fn plan(
+    policy: &Policy,
+    observation: &Observation,
+    mapping: Option<&Mapping>,
+    ledger: &Ledger,
+) -> Plan<Proposed> {
+    let mut draft = Draft::new(policy, observation, ledger);
+    if observation.cpuset.is_empty() {
+        draft.notes.push(Note::EmptyCpuset);
+        return draft.finish();
+    }
+    let roles = find_roles(observation, policy.workers, ledger);
+    draft.ledger.arbiter = roles.arbiter;
+    draft.ledger.likeness.clone_from(&roles.likeness);
+    let workers: Vec<&Process> = observation
+        .processes
+        .iter()
+        .filter(|p| roles.of(p) == Role::Worker)
+        .collect();
+    if workers.len() != usize::from(policy.workers) {
+        draft.notes.push(Note::FoundWorkers {
+            found: workers.len(),
+            asked: policy.workers,
+        });
+    }
+    draft.place(workers, mapping);
+    draft.note_inherited();
+    draft.give_back(&roles);
+    draft.finish()
+}
+
+/// A plan in the making.
+struct Draft<'a> {
+    policy: &'a Policy,
+    observation: &'a Observation,
+    before: &'a Ledger,
+    setting: Setting,
+    ledger: Ledger,
+    targets: BTreeMap<ThreadId, Target>,
+    steps: Vec<Step>,
+    drifts: Vec<Drift>,
+    notes: Vec<Note>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(policy: &'a Policy, observation: &'a Observation, before: &'a Ledger) -> Self {
+        let mut ledger = before.clone();
+        ledger.generation += 1;
+        ledger.forget_dead(observation);
+        ledger.forget_old_changes(observation.at);
+        let setting = Setting::of(observation);
+        ledger.note_setting(&setting, observation.at);
+        Self {
+            policy,
+            observation,
+            before,
+            setting,
+            ledger,
+            targets: BTreeMap::new(),
+            steps: Vec::new(),
+            drifts: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Slots for all threads of all workers; with a mapping also targets, and steps where masks
+    /// differ.
+    fn place(&mut self, workers: Vec<&'a Process>, mapping: Option<&Mapping>) {
+        let indexed = index_workers(workers, self.policy, self.before, &mut self.notes);
+        self.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
+        let aim = Aim {
+            policy: self.policy,
+            source: self.observation.source,
+            mapping,
+            cpuset: &self.observation.cpuset,
+        };
+        let mut slots = BTreeMap::new();
+        for (&worker, process) in &indexed.workers {
+            let ranked = rank_threads(worker, process, self.policy.threads, self.before);
+            slots.extend(ranked.slots.iter().map(|(&slot, &thread)| (slot, thread)));
+            let targets = aim.at(worker, process, ranked, &mut self.notes);
+            let drifted = self.compare(process, &targets);
+            self.repair(drifted);
+            self.targets.extend(targets);
+        }
+        self.ledger.slots = slots;
+    }
+
+    /// Steps for the threads of a worker whose masks are not as planned; the drifts among them, by
+    /// place in `drifts`.
+    fn compare(
+        &mut self,
+        process: &Process,
+        targets: &BTreeMap<ThreadId, Target>,
+    ) -> std::ops::Range<usize> {
+        let first = self.drifts.len();
+        for thread in &process.threads {
+            let Some(target) = targets.get(&thread.id) else {
+                continue;
+            };
+            if self.is_left_alone(thread.id) && thread.mask != target.mask {
+                continue;
+            }
+            if thread.mask == target.mask {
+                let before = self.ledger.verified.get(&thread.id);
+                let is_narrow = target.mask != self.setting.cpuset;
+                let adopts = is_narrow && self.policy.enforcement == Enforcement::Enforce;
+                let verified = Verified {
+                    process: process.id,
+                    mask: target.mask.clone(),
+                    setting: self.setting.clone(),
+                    is_ours: adopts || before.is_some_and(|verified| verified.is_ours),
+                };
+                self.ledger.returned.remove(&thread.id);
+                self.ledger.verified.insert(thread.id, verified);
+                self.ledger.note_repaired(thread.id);
+                continue;
+            }
+            let cause = cause_of(thread, &self.setting, self.observation.at, &self.ledger);
+            self.drifts.push(Drift {
+                thread: thread.id,
+                process: process.id,
+                slot: target.slot,
+                planned: target.mask.clone(),
+                actual: thread.mask.clone(),
+                cause,
+            });
+        }
+        first..self.drifts.len()
+    }
+
+    /// Turns drifts into steps, but for threads whose masks somebody else changed too often.
+    fn repair(&mut self, drifted: std::ops::Range<usize>) {
+        for drift in &self.drifts[drifted] {
+            let (thread, slot) = (drift.thread, drift.slot);
+            let is_change = drift.cause == Cause::Foreign
+                && self.policy.enforcement == Enforcement::Enforce
+                && !self.ledger.is_unrepaired(thread);
+            let at = self.observation.at;
+            if is_change && let Some(back_off) = self.ledger.note_change(thread, at) {
+                self.notes.push(Note::BackedOff {
+                    thread,
+                    slot,
+                    back_off,
+                });
+                continue;
+            }
+            self.steps.push(Step {
+                kind: StepKind::Pin,
+                thread,
+                process: drift.process,
+                slot,
+                mask: drift.planned.clone(),
+                cause: drift.cause,
+            });
+        }
+    }
+
+    fn is_left_alone(&self, thread: ThreadId) -> bool {
+        self.ledger.back_off(thread, self.observation.at).is_some()
+    }
+
+    /// Notes a first process that was born with a narrow mask. Workers may be the first process
+    /// themselves: theirs is ours once they are placed.
+    fn note_inherited(&mut self) {
+        let Some(root) = self.observation.processes.first() else {
+            return;
+        };
+        let cpuset = &self.observation.cpuset;
+        let Some(main) = root.main() else { return };
+        let is_narrow = main.mask != *cpuset && main.mask.is_subset(cpuset);
+        if is_narrow && !main.mask.is_empty() && !self.ledger.touched(root.id) {
+            self.notes.push(Note::InheritedAffinity {
+                pid: root.id.pid,
+                mask: main.mask.clone(),
+            });
+        }
+    }
+
+    /// Steps that give masks back: of threads that have no target any more, and of threads and
+    /// children that inherited a pin.
+    fn give_back(&mut self, roles: &Roles) {
+        let mut touched: BTreeSet<Pid> = BTreeSet::new();
+        for process in &self.observation.processes {
+            let inherits = roles.of(process) == Role::Helper && touched.contains(&process.parent);
+            if inherits || self.before.touched(process.id) || self.ledger.touched(process.id) {
+                touched.insert(process.id.pid);
+            }
+            for thread in &process.threads {
+                if self.targets.contains_key(&thread.id) || self.is_left_alone(thread.id) {
+                    continue;
+                }
+                if let Some(cause) = self.owes(thread, touched.contains(&process.id.pid)) {
+                    self.steps.push(Step {
+                        kind: StepKind::GiveBack,
+                        thread: thread.id,
+                        process: process.id,
+                        slot: None,
+                        mask: self.observation.cpuset.clone(),
+                        cause,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Why a thread without a target has to be given its mask back, if it has.
+    fn owes(&self, thread: &Thread, is_touched: bool) -> Option<Cause> {
+        let cpuset = &self.observation.cpuset;
+        if let Some(verified) = self.ledger.verified.get(&thread.id) {
+            // A kernel that remembers masks would bring ours back later, so it is overwritten even
+            // where it does not show. A mask that is neither ours nor the cpuset was chosen by
+            // somebody after us: it stays.
+            let is_ours = [&verified.mask, cpuset, &verified.mask.intersection(cpuset)]
+                .contains(&&thread.mask)
+                || thread.mask.is_empty();
+            return (verified.is_ours && is_ours).then_some(Cause::Policy);
+        }
+        let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
+        let was_returned = self.ledger.returned.contains_key(&thread.id);
+        (is_touched && is_narrow && !was_returned).then_some(Cause::Inherited)
+    }
+
+    fn finish(mut self) -> Plan<Proposed> {
+        // Main threads first: they carry the request.
+        self.steps.sort_by_key(|step| {
+            (
+                step.slot.map(|s| s.rank).is_none(),
+                step.slot.map(|s| s.rank),
+            )
+        });
+        self.notes.sort();
+        self.notes.dedup();
+        Plan {
+            generation: self.ledger.generation,
+            at: self.observation.at,
+            cpuset: self.observation.cpuset.clone(),
+            targets: self.targets,
+            steps: self.steps,
+            drifts: self.drifts,
+            notes: self.notes,
+            asked: self.policy.workers,
+            setting: self.setting,
+            ledger: self.ledger,
+            stage: PhantomData,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The mask that each thread of a worker should have.
+//!
+//! Ranks below T get the cpu that the mapping gives their slot; with `MainThread::WorkerSet` rank 0
+//! gets all cpus of its worker. Extra threads (beyond T, or without a name where names decide) get
+//! the cpus of their worker too: they inherit the mask of whichever thread made them, and an extra
+//! thread left on a main thread's cpu would compete with it alone.
+
+use std::collections::BTreeMap;
+
+use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
+use albacore_topology::CpuSet;
+
+use crate::ranks::Ranked;
+use crate::{MainThread, Note, Policy, Process, ProcessId, Source, ThreadId};
+
+/// What one thread should have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// Its process.
+    pub process: ProcessId,
+    /// The slot it fills; `None` for an extra thread.
+    pub slot: Option<Slot>,
+    /// Its worker.
+    pub worker: WorkerIndex,
+    /// Its mask.
+    pub mask: CpuSet,
+}
+
+/// What is needed to aim at the threads of a worker.
+pub(crate) struct Aim<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) source: Source,
+    /// `None` if the kernel places: there are no targets then.
+    pub(crate) mapping: Option<&'a Mapping>,
+    pub(crate) cpuset: &'a CpuSet,
+}
+
+impl Aim<'_> {
+    /// The cpus of a worker's slots.
+    pub(crate) fn worker_set(&self, worker: WorkerIndex) -> CpuSet {
+        let slots = self.mapping.into_iter().flat_map(Mapping::iter);
+        let own = slots
+            .filter(|(slot, _)| slot.worker == worker)
+            .map(|(_, cpu)| cpu);
+        own.filter(|&cpu| self.cpuset.contains(cpu)).collect()
+    }
+
+    /// The targets of all threads of a worker.
+    pub(crate) fn at(
+        &self,
+        worker: WorkerIndex,
+        process: &Process,
+        ranked: Ranked,
+        notes: &mut Vec<Note>,
+    ) -> BTreeMap<ThreadId, Target> {
+        let policy = self.policy;
+        let own = self.worker_set(worker);
+        let target = |slot, mask| Target {
+            process: process.id,
+            slot,
+            worker,
+            mask,
+        };
+        let found = ranked.slots.len();
+        let (asked, is_short) = (policy.threads, found < usize::from(policy.threads));
+        if is_short {
+            notes.push(Note::MissingThreads {
+                worker,
+                found,
+                asked,
+            });
+        }
+        let pins_main = policy.main_thread == MainThread::Pinned;
+        let waits = is_short && self.source == Source::PreFork && !policy.is_pool_size_known;
+        if waits && pins_main && self.mapping.is_some() {
+            notes.push(Note::PoolSizeUnsafe { worker });
+        }
+        let mut targets = BTreeMap::new();
+        for (slot, thread) in ranked.slots {
+            let cpu = || {
+                self.mapping?
+                    .cpu(slot)
+                    .filter(|&cpu| self.cpuset.contains(cpu))
+            };
+            let mask = if slot.rank == Rank(0) && (!pins_main || waits) {
+                own.clone()
+            } else {
+                cpu().into_iter().collect()
+            };
+            targets.insert(thread, target(Some(slot), mask));
+        }
+        if !ranked.extra.is_empty() {
+            notes.push(Note::ExtraThreads {
+                worker,
+                count: ranked.extra.len(),
+            });
+        }
+        for thread in ranked.extra {
+            targets.insert(thread, target(None, own.clone()));
+        }
+        // A mapping older than the cpuset may leave a mask empty: then nothing is asked until it is
+        // solved again.
+        targets.retain(|_, target| !target.mask.is_empty());
+        targets
+    }
+}

@@ -1,0 +1,362 @@
+//! The rule `auto`: defers as far as that raises goodput, learned queue by queue.
+//!
+//! **Problem.** Deferred batches are large and leave workers idle in proportion to the load. Where
+//! many queues contend, or arrivals come in bursts, waiting for frontrun wastes the little time
+//! that a worker has; where a dispatch costs much and requests come fast, going early wastes
+//! batches.
+//!
+//! **Approach.** While a worker waits for a batch of a queue it loses time; what it gains is that
+//! the rate times the wait more rows share one beta. Both are equal at a batch of rate x beta rows:
+//! the worth. In bursts the next rows are far: it is divided by the squared variation of the gaps
+//! c2. If the worth is no less than the largest batch aimed at (`Own`), deferring is right at every
+//! load and nothing else is done. Otherwise the queue is deferred while that costs nothing, and
+//! becomes eager step by step as requests are dropped: its eagerness grows by a fixed step with
+//! each and falls with every arrival so that a share of [`DROPS_BEARABLE`] keeps it where it is.
+//! With it the batch that leaves at once goes from the largest to a small multiple of the
+//! worth, and the target of the drop rule from `Own`, which suits deferred batches,
+//! to `Half`, which suits eager ones. The step is small because drops come in clusters: one of them
+//! is no reason to be eager for seconds. Queues whose variation is above [`BURSTY`] do not decide
+//! that each for itself but together ([`tide`]).
+//!
+//! Whether deferring gathers anything is tried ([`trial`]): clients that wait for their answers
+//! before they ask again are answered at once.
+//!
+//! All that is for [`Prefers::IdleWorkers`]. With [`Prefers::ShortWaits`] nothing is deferred as
+//! long as it loses no more requests than if it were, which all queues find out together
+//! ([`strain`]); from then on they do as above. Queues with bursts are never deferred then.
+//!
+//! The window opens a little before frontrun in any case: where alpha is small it would otherwise
+//! be so short that no worker becomes free in it.
+//!
+//! Nobody waits longer than [`PATIENCE`] times what a dispatch costs: whatever the rate, dispatches
+//! of a queue then cost at most that part of one worker, and more waiting could save no more than
+//! that. A queue that gets less than one row in this time does not wait at all: so small models on
+//! fast machines answer at once, although their objective would allow them to wait.
+//!
+//! **Limits.** Rate and variation are those of the last [`MEMORY`] arrivals: a change is learned
+//! after so many. Before [`ARRIVALS_MIN`] a queue is eager. The constants were found by
+//! simulation on the article's settings (`cargo bench -p albacore-simulator`).
+
+mod strain;
+mod tide;
+mod trial;
+
+use self::strain::Strain;
+use self::tide::Tide;
+use self::trial::Trial;
+use super::queue_part::QueueRules;
+use super::rules::{DropRule, Prefers, Release, Target};
+use crate::Nanos;
+
+/// Arrivals that are remembered: with bursts of c2 = 20 the rate is then known to 7 %.
+const MEMORY: u32 = 4096;
+
+/// Before so many arrivals nothing is concluded from them.
+const ARRIVALS_MIN: u32 = 64;
+
+/// What was learned is used anew each time so many have arrived.
+const PLAN_EVERY: u32 = 16;
+
+/// What a drop adds to the eagerness, which is 0 to 1.
+const STEP: f64 = 0.02;
+
+/// The share of drops that keeps the eagerness as it is: well below the 1 % that objectives
+/// commonly allow, above what deferred batches drop below their peak.
+const DROPS_BEARABLE: f64 = 0.002;
+
+/// A batch of so many times the worth leaves at once when the eagerness is full.
+const WORTHS: f64 = 2.0;
+
+/// The window is at least this share of the objective wide.
+const WINDOW_SHARE: f64 = 0.05;
+
+/// Arrivals with more variation than this come in bursts; that of random ones is 1.
+const BURSTY: f64 = 4.0;
+
+/// Nobody waits for longer than so many times beta.
+pub(super) const PATIENCE: u64 = 32;
+
+/// What the queues under [`Release::Auto`] know together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Together {
+    tide: Tide,
+    strain: Strain,
+}
+
+impl Together {
+    /// A request that would have come to a queue with these rules was refused before.
+    pub fn refused(&mut self, rules: &QueueRules, rows: u32, now: Nanos) {
+        if rules.release.prefers() == Some(Prefers::ShortWaits) {
+            self.strain.arrived(work_of(rules) * f64::from(rows), now);
+            self.strain.lost(now);
+        }
+    }
+}
+
+/// What a row costs in batches that take half of the objective, nanoseconds.
+fn work_of(rules: &QueueRules) -> f64 {
+    let rows = DropRule::Window {
+        target: Target::Half,
+    }
+    .target_rows(&rules.cost, rules.objective, 0.0);
+    rules.cost.of(rows).0 as f64 / rows as f64
+}
+
+/// What one queue knows of its arrivals, and what it makes of it.
+#[derive(Clone, Debug)]
+pub(super) struct Learned {
+    arrivals: u32,
+    last: Nanos,
+    /// Means of the gaps, their squares (ns, ns^2), and the rows of a request.
+    gap: f64,
+    gap_squared: f64,
+    rows: f64,
+    eagerness: f64,
+    trial: Trial,
+    is_bursty: bool,
+    /// What a row costs in good batches, as of the last plan.
+    row_work: f64,
+    /// As of the queues before this one was last asked.
+    together: Together,
+    plan: Plan,
+}
+
+/// How a queue is deferred.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// A batch of so many rows leaves at once.
+    pub(super) enough: u64,
+    /// How long before frontrun the window opens.
+    pub(super) early: Nanos,
+    /// The target of the drop rule; `None` before anything is known.
+    pub(super) target: Option<u64>,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self {
+            arrivals: 0,
+            last: Nanos(0),
+            gap: 0.0,
+            gap_squared: 0.0,
+            rows: 0.0,
+            eagerness: 0.0,
+            trial: Trial::default(),
+            is_bursty: false,
+            row_work: 0.0,
+            together: Together::default(),
+            plan: Plan {
+                enough: 1,
+                early: Nanos(0),
+                target: None,
+            },
+        }
+    }
+}
+
+impl Learned {
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn together(&self) -> Together {
+        self.together
+    }
+
+    pub(super) fn set_together(&mut self, together: Together) {
+        self.together = together;
+    }
+
+    /// A request was given up.
+    pub(super) fn dropped(&mut self, release: Release, now: Nanos) {
+        let strain = &mut self.together.strain;
+        let is_at_once = release.prefers() == Some(Prefers::ShortWaits) && !strain.is_deferring();
+        if release.prefers() == Some(Prefers::ShortWaits) && !self.is_bursty {
+            strain.lost(now);
+        }
+        // What is lost although nothing is deferred is no reason to be more eager.
+        if !is_at_once {
+            self.eagerness = (self.eagerness + STEP).min(1.0);
+        }
+        if self.is_bursty {
+            self.together.tide.dropped();
+        }
+    }
+
+    /// A request arrived; whether the plan is a new one.
+    pub(super) fn arrived(&mut self, rules: &QueueRules, now: Nanos, rows: u32) -> bool {
+        let gap = now.saturating_sub(self.last).0 as f64;
+        self.last = now;
+        self.arrivals = self.arrivals.saturating_add(1);
+        // A mean of all at first, later of the last ones.
+        let weight = 1.0 / f64::from(self.arrivals.min(MEMORY));
+        self.gap += (gap - self.gap) * weight;
+        self.gap_squared += (gap * gap - self.gap_squared) * weight;
+        self.rows += (f64::from(rows) - self.rows) * weight;
+        self.eagerness = (self.eagerness - STEP * DROPS_BEARABLE).max(0.0);
+        if self.is_bursty {
+            self.together.tide.arrived();
+        }
+        let prefers_short_waits = rules.release.prefers() == Some(Prefers::ShortWaits);
+        match prefers_short_waits {
+            true => self.tell_strain(rules, rows, now),
+            false => self.trial.arrived(gap),
+        }
+        let is_due = self.arrivals.is_multiple_of(PLAN_EVERY) && self.arrivals >= ARRIVALS_MIN;
+        if is_due && rules.objective < Nanos::MAX {
+            if !prefers_short_waits {
+                self.trial.decide(self.eagerness > 0.0);
+            }
+            self.judge_bursts();
+            self.plan = self.plan_for(rules);
+        }
+        is_due
+    }
+
+    /// Queues with bursts lose requests far below the peak, and are eager in any case.
+    fn tell_strain(&mut self, rules: &QueueRules, rows: u32, now: Nanos) {
+        if self.is_bursty {
+            return;
+        }
+        if self.arrivals % PLAN_EVERY == 1 {
+            self.row_work = work_of(rules);
+        }
+        let work = self.row_work * f64::from(rows);
+        self.together.strain.arrived(work, now);
+    }
+
+    fn judge_bursts(&mut self) {
+        let is_bursty = self.variation() > BURSTY;
+        match (self.is_bursty, is_bursty) {
+            (false, true) => self.together.tide.join(),
+            (true, false) => self.together.tide.leave(),
+            _ => {}
+        }
+        self.is_bursty = is_bursty;
+    }
+
+    /// The squared variation of the gaps, at least 1: even arrivals are treated as random ones.
+    fn variation(&self) -> f64 {
+        let mean_squared = (self.gap * self.gap).max(1.0);
+        (self.gap_squared / mean_squared - 1.0).max(1.0)
+    }
+
+    fn plan_for(&self, rules: &QueueRules) -> Plan {
+        let rate = self.rows * 1e9 / self.gap.max(1.0);
+        let rows_of = |target| {
+            let rule = DropRule::Window { target };
+            rule.target_rows(&rules.cost, rules.objective, rate)
+        };
+        let own = rows_of(Target::Own);
+        let window = rules.objective.0 as f64 * WINDOW_SHARE;
+        let early = Nanos((window - rules.cost.alpha_ns()).max(0.0) as u64);
+        let in_a_beta = rate * 1e-9 * rules.cost.beta_ns();
+        let worth = in_a_beta / self.variation();
+        let at_once = |target| Plan {
+            enough: 1,
+            early,
+            target: Some(target),
+        };
+        let half = rows_of(Target::Half) as f64;
+        // In bursts a batch is half as large again: what comes together is served together.
+        let eager = half * (1.5 - 0.5 / self.variation());
+        match rules.release.prefers() {
+            Some(Prefers::ShortWaits) if self.is_bursty || !self.together.strain.is_deferring() => {
+                return at_once(eager.min(own as f64).max(half).round() as u64);
+            }
+            Some(Prefers::IdleWorkers) if self.trial.is_eager() => return at_once(half as u64),
+            _ => {}
+        }
+        if in_a_beta * (PATIENCE as f64) < 1.0 {
+            return at_once(own);
+        }
+        let eagerness = match self.is_bursty {
+            true => self.together.tide.eagerness(),
+            false => self.eagerness,
+        };
+        if worth >= own as f64 || eagerness <= 0.0 {
+            return Plan {
+                enough: u64::MAX,
+                early,
+                target: Some(own),
+            };
+        }
+        let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * eagerness;
+        let least = (WORTHS * worth).min(own as f64);
+        Plan {
+            // At least 1: even a queue that is fully eager needs something to dispatch.
+            enough: between(own as f64, least).ceil().max(1.0) as u64,
+            early,
+            target: Some(between(own as f64, eager.min(own as f64)).round().max(1.0) as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost::Cost;
+    use super::*;
+
+    fn rules(alpha_ms: f64, beta_ms: f64, objective_ms: u64) -> QueueRules {
+        let target = Target::Auto;
+        QueueRules {
+            cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
+            objective: Nanos(objective_ms * 1_000_000),
+            release: Release::Auto {
+                prefers: Prefers::IdleWorkers,
+            },
+            drop: DropRule::Window { target },
+            rate: 0.0,
+            rows_max: u64::MAX,
+            requests_max: usize::MAX,
+        }
+    }
+
+    /// After arrivals with these gaps, over and over, and so many drops.
+    fn plan_after(rules: &QueueRules, gaps: &[u64], drops: u32) -> Plan {
+        let mut learned = Learned::default();
+        let mut now = 0;
+        for gap in gaps.iter().cycle().take(4096) {
+            now += gap;
+            learned.arrived(rules, Nanos(now), 1);
+        }
+        (0..drops).for_each(|_| learned.dropped(rules.release, Nanos(now)));
+        for gap in gaps.iter().cycle().take(16) {
+            now += gap;
+            learned.arrived(rules, Nanos(now), 1);
+        }
+        *learned.plan()
+    }
+
+    #[test]
+    fn what_is_dispatched_dear_and_asked_often_is_always_deferred() {
+        // ResNet50 of the article at 5300 requests a second: the worth is 27 rows, the target 16.
+        let plan = plan_after(&rules(1.053, 5.072, 25), &[188_679], 500);
+        assert_eq!((plan.enough, plan.target), (u64::MAX, Some(16)));
+    }
+
+    #[test]
+    fn others_are_deferred_until_requests_are_dropped() {
+        let rules = rules(1.053, 5.072, 25);
+        let gaps = [1_111_111];
+        let plan = plan_after(&rules, &gaps, 0);
+        assert_eq!((plan.enough, plan.target), (u64::MAX, Some(9)));
+        let (some, many) = (
+            plan_after(&rules, &gaps, 25),
+            plan_after(&rules, &gaps, 100),
+        );
+        assert!(
+            some.enough < u64::MAX && some.enough >= many.enough,
+            "{some:?}"
+        );
+        assert_eq!(many.target, Some(7));
+    }
+
+    #[test]
+    fn bursts_make_the_worth_small() {
+        let mut gaps = vec![1_000; 19];
+        gaps.push(20_000_000);
+        let plan = plan_after(&rules(1.053, 5.072, 25), &gaps, 100);
+        assert!(plan.enough <= 2, "{plan:?}");
+    }
+}

@@ -1,0 +1,306 @@
+//! Whether deferring raises goodput: what queues that prefer short waits decide together, by trial.
+//!
+//! **Problem.** Deferred batches are larger and so carry a higher rate, but whoever waits for them
+//! waits for nothing while batches that leave at once carry the rate as well. What they carry
+//! depends on all queues, on the workers and on what costs are really like: it cannot be computed.
+//!
+//! **Approach.** Nothing is deferred until requests are lost: a bucket of [`DROPS`] that loses
+//! [`BORNE`] with each arrival overflows. Then the share that is lost is counted over [`MEASURED`]
+//! arrivals, everything is deferred for as long, and the two shares are compared; as soon as it is
+//! clear that deferring is no better, it ends. If deferring loses less, by more than chance
+//! explains, and requests come as fast as before (clients that wait for their answers do not), it
+//! goes on until the load is lower by [`SLACK`] than that at which it was found to help. If not,
+//! nothing is deferred until the load is another one. After [`AGAIN`] arrivals, and each time twice
+//! as many, either is tried anew.
+//!
+//! The load is the work that arrives in a time: what the rows would cost in batches of half of
+//! their objectives. It is the same whatever is done with them.
+//!
+//! **Limits.** Shares that differ by less than chance explains, 0.1 to 1 %, are as good as equal.
+//! All queues are deferred or none: one that loses requests whatever is done, because its objective
+//! is as short as its batches, has all tried now and then.
+
+use crate::Nanos;
+
+/// Lost requests, beyond what is borne, after which it is tried.
+const DROPS: f64 = 20.0;
+
+/// The share of lost requests that is borne: well below the 1 % that objectives commonly allow.
+const BORNE: f64 = 0.002;
+
+/// Arrivals that a share is counted over, and those before it that see both manners.
+const MEASURED: u64 = 16_384;
+const SETTLING: u64 = 1024;
+
+/// While everything is deferred it is looked each so many arrivals whether that is clearly no
+/// better, by so many standard deviations.
+const LOOKED: u64 = 1024;
+const CLEARLY: f64 = 2.0;
+
+/// Deferring must lose less by at least this share of all requests.
+const GAIN_MIN: f64 = 0.001;
+
+/// Lost requests come in clusters of about so many.
+const CLUSTER: f64 = 5.0;
+
+/// Loads that differ by no more than this share are the same.
+const SLACK: f64 = 0.1;
+
+/// Arrivals before what was found is tried again, at first and at most.
+const AGAIN: u64 = 1 << 20;
+const AGAIN_MAX: u64 = 1 << 23;
+
+/// Arrivals that the load remembers.
+const MEMORY: f64 = 4096.0;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Phase {
+    /// Nothing is deferred, and hardly anything is lost.
+    #[default]
+    Calm,
+    /// Nothing is deferred, and what is lost is counted.
+    CountingEager,
+    /// Everything is deferred, but what is lost was not yet.
+    Settling,
+    /// Everything is deferred, and what is lost is counted.
+    CountingDeferred,
+    /// Deferring helps.
+    Helps,
+    /// It does not.
+    IsUseless,
+}
+
+/// What all queues that prefer short waits found out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Strain {
+    phase: Phase,
+    /// Of this phase.
+    arrivals: u64,
+    lost: u64,
+    begin: Nanos,
+    /// What was lost while calm, beyond what is borne.
+    level: f64,
+    /// Share that was lost and arrivals a nanosecond, before anything was deferred.
+    eager: (f64, f64),
+    /// When it was tried.
+    load: f64,
+    /// Arrivals until it is tried again.
+    again: u64,
+    last: Nanos,
+    /// Means of the gaps between arrivals, and of their work, nanoseconds.
+    gap: f64,
+    work: f64,
+    seen: f64,
+}
+
+impl Default for Strain {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Calm,
+            arrivals: 0,
+            lost: 0,
+            begin: Nanos(0),
+            level: 0.0,
+            eager: (0.0, 0.0),
+            load: 0.0,
+            again: AGAIN,
+            last: Nanos(0),
+            gap: 0.0,
+            work: 0.0,
+            seen: 0.0,
+        }
+    }
+}
+
+impl Strain {
+    /// Whether queues are to be deferred.
+    pub(super) fn is_deferring(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Settling | Phase::CountingDeferred | Phase::Helps
+        )
+    }
+
+    /// A request was given up or refused.
+    pub(super) fn lost(&mut self, now: Nanos) {
+        self.lost += 1;
+        if self.phase == Phase::Calm {
+            self.level += 1.0;
+            if self.level >= DROPS {
+                self.level = 0.0;
+                self.load = self.load_now();
+                self.enter(Phase::CountingEager, now);
+            }
+        }
+    }
+
+    /// A request arrived whose rows cost so much in good batches, nanoseconds.
+    pub(super) fn arrived(&mut self, work: f64, now: Nanos) {
+        let gap = now.saturating_sub(self.last).0 as f64;
+        self.last = self.last.max(now);
+        self.seen = (self.seen + 1.0).min(MEMORY);
+        self.gap += (gap - self.gap) / self.seen;
+        self.work += (work - self.work) / self.seen;
+        self.arrivals += 1;
+        match self.phase {
+            Phase::Calm => self.level = (self.level - BORNE).max(0.0),
+            Phase::CountingEager => self.count_eager(now),
+            Phase::Settling | Phase::CountingDeferred => self.count_deferred(now),
+            Phase::Helps => {
+                if self.load_now() < self.load * (1.0 - SLACK) {
+                    self.calm_down(now);
+                } else if self.arrivals >= self.again {
+                    self.try_again(now);
+                }
+            }
+            Phase::IsUseless => {
+                // At first the load is still that of deferred clients that wait for answers.
+                let is_known = self.arrivals >= 2 * MEMORY as u64;
+                if is_known && (self.load_now() / self.load - 1.0).abs() > SLACK {
+                    self.calm_down(now);
+                } else if self.arrivals >= self.again {
+                    self.try_again(now);
+                }
+            }
+        }
+    }
+
+    fn count_eager(&mut self, now: Nanos) {
+        if self.arrivals < MEASURED {
+            return;
+        }
+        let (share, rate) = self.counted(now);
+        if share < BORNE {
+            return self.calm_down(now);
+        }
+        self.eager = (share, rate);
+        self.load = self.load_now();
+        self.enter(Phase::Settling, now);
+    }
+
+    fn count_deferred(&mut self, now: Nanos) {
+        if self.phase == Phase::Settling {
+            if self.arrivals >= SETTLING {
+                self.enter(Phase::CountingDeferred, now);
+            }
+            return;
+        }
+        if !self.arrivals.is_multiple_of(LOOKED) {
+            return;
+        }
+        let (share, rate) = self.counted(now);
+        let (eager_share, eager_rate) = self.eager;
+        let variance = |share: f64| share * (1.0 - share).max(0.0);
+        let variances = variance(share) + variance(eager_share);
+        let chance = (CLUSTER * variances / self.arrivals as f64).sqrt();
+        let is_slower = rate < eager_rate * (1.0 - SLACK) && self.arrivals > LOOKED;
+        if is_slower || share - eager_share > CLEARLY * chance {
+            self.enter(Phase::IsUseless, now);
+        } else if self.arrivals >= MEASURED {
+            let is_better = eager_share - share > GAIN_MIN.max(chance);
+            let found = match is_better {
+                true => Phase::Helps,
+                false => Phase::IsUseless,
+            };
+            self.enter(found, now);
+        }
+    }
+
+    /// The share of this phase that was lost, and its arrivals a nanosecond.
+    fn counted(&self, now: Nanos) -> (f64, f64) {
+        let arrivals = self.arrivals as f64;
+        let time = now.saturating_sub(self.begin).0.max(1) as f64;
+        (self.lost as f64 / arrivals, arrivals / time)
+    }
+
+    fn load_now(&self) -> f64 {
+        self.work / self.gap.max(1.0)
+    }
+
+    fn enter(&mut self, phase: Phase, now: Nanos) {
+        self.phase = phase;
+        (self.arrivals, self.lost, self.begin) = (0, 0, now);
+    }
+
+    /// The load is another one: what was found says nothing of it.
+    fn calm_down(&mut self, now: Nanos) {
+        self.again = AGAIN;
+        self.enter(Phase::Calm, now);
+    }
+
+    fn try_again(&mut self, now: Nanos) {
+        self.again = (self.again * 2).min(AGAIN_MAX);
+        self.enter(Phase::Calm, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A load of `load` workers of which this part of requests is lost, eager and deferred; what
+    /// part of the arrivals was deferred.
+    fn deferred(strain: &mut Strain, arrivals: u64, rate: f64, lost: [f64; 2], slower: f64) -> f64 {
+        let (mut due, mut count) = (0.0, 0_u64);
+        for _ in 0..arrivals {
+            let is_deferring = strain.is_deferring();
+            let gap = 1e6 / rate * if is_deferring { slower } else { 1.0 };
+            let now = strain.last.saturating_add(Nanos(gap as u64));
+            strain.arrived(500_000.0, now);
+            count += u64::from(is_deferring);
+            due += lost[usize::from(is_deferring)];
+            if due >= 1.0 {
+                due -= 1.0;
+                strain.lost(now);
+            }
+        }
+        count as f64 / arrivals as f64
+    }
+
+    #[test]
+    fn nothing_is_deferred_while_little_is_lost() {
+        let mut strain = Strain::default();
+        assert_eq!(
+            deferred(&mut strain, 1_000_000, 1.0, [0.0015, 0.0], 1.0),
+            0.0
+        );
+    }
+
+    #[test]
+    fn deferring_goes_on_where_it_loses_less_until_the_load_is_lower() {
+        let mut strain = Strain::default();
+        let share = deferred(&mut strain, 500_000, 1.0, [0.03, 0.004], 1.0);
+        assert!(share > 0.95, "{share}");
+        let share = deferred(&mut strain, 100_000, 0.97, [0.01, 0.0], 1.0);
+        assert_eq!(share, 1.0, "the load is about the same");
+        let share = deferred(&mut strain, 100_000, 0.8, [0.0, 0.0], 1.0);
+        assert!(share < 0.02, "{share}");
+    }
+
+    #[test]
+    fn deferring_ends_where_it_is_no_better_or_clients_wait() {
+        for (lost, slower) in [([0.03, 0.03], 1.0), ([0.03, 0.05], 1.0), ([0.03, 0.0], 1.5)] {
+            let mut strain = Strain::default();
+            let share = deferred(&mut strain, 1_000_000, 1.0, lost, slower);
+            assert!(share < 0.03, "{lost:?} {share}");
+        }
+    }
+
+    #[test]
+    fn what_is_clearly_worse_ends_soon() {
+        for (lost, slower) in [([0.5, 0.7], 1.0), ([0.03, 0.2], 1.0), ([0.3, 0.1], 1.3)] {
+            let mut strain = Strain::default();
+            let share = deferred(&mut strain, 100_000, 1.0, lost, slower);
+            assert!(share > 0.0 && share < 0.045, "{lost:?} {share}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_tried_again() {
+        let mut strain = Strain::default();
+        deferred(&mut strain, 200_000, 1.0, [0.03, 0.03], 1.0);
+        assert!(!strain.is_deferring());
+        let share = deferred(&mut strain, 2_000_000, 1.0, [0.03, 0.0], 1.0);
+        assert!(share > 0.4, "{share}");
+    }
+}

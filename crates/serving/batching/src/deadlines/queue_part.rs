@@ -1,0 +1,418 @@
+//! One queue: its requests, what they could be dispatched as, and which of them are given up.
+//!
+//! **Problem.** From requests in order of their deadlines, which is that of their arrivals unless
+//! one has less time than the objective gives: the best batch that a worker could start at a given
+//! time, and from when on it should.
+//!
+//! **Approach.** Deadlines grow along the queue, so what meets the head's deadline meets all, and
+//! whether a suffix meets its own head's deadline changes once: both are found by division or by
+//! halving. The usual case, everything that waits fits, costs one multiplication.
+//!
+//! **Proof sketch.** A batch of b rows is in time if now + delay(b) + l(b) and free + l(b) are at
+//! most the deadline of its first request; both grow with b. A candidate is a prefix of what is
+//! left after drops, which only take heads: so order is kept. Its window is not inverted: exec is
+//! the latest of the earliest start, which met the deadline, and frontrun, which lies before
+//! latest. (Under `Timeout` it may be: the article's rule waits for its time, whatever becomes
+//! late.)
+//!
+//! **Limits.** A request of several rows is never split. A lower objective can make requests late
+//! that could have been served under the one before.
+
+use std::collections::VecDeque;
+
+use super::auto::{Learned, PATIENCE, Together};
+use super::cost::Cost;
+use super::rules::{Delays, DropRule, Release, Target};
+use crate::{Nanos, RequestKey};
+
+/// What a queue goes by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueRules {
+    /// What a batch costs.
+    pub cost: Cost,
+    /// From arrival to deadline; [`Nanos::MAX`] for none, and then nothing is deferred or dropped.
+    pub objective: Nanos,
+    /// When a batch leaves.
+    pub release: Release,
+    /// What is given up.
+    pub drop: DropRule,
+    /// Rows a second that arrive, for the target of the drop rule; `Auto` learns its own.
+    pub rate: f64,
+    /// Most rows of a batch; a request with more is a batch of its own.
+    pub rows_max: u64,
+    /// Most requests of a batch.
+    pub requests_max: usize,
+}
+
+/// What a queue offers to the rank part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Rows of the batch.
+    pub rows: u64,
+    /// When a worker should be chosen: `exec` less the delay of the batch.
+    pub wakes: Nanos,
+    /// The start of the window.
+    pub exec: Nanos,
+    /// Its end; a worker that is free after it is free too late.
+    pub latest: Nanos,
+}
+
+/// A request of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub key: RequestKey,
+    /// From when on its objective counts: when it arrived, or so much before as it has less time
+    /// than the objective gives.
+    pub arrival: Nanos,
+    /// Its rows.
+    pub rows: u32,
+}
+
+/// A batch that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// When its worker starts it.
+    pub start: Nanos,
+    /// When it should be done.
+    pub end: Nanos,
+    /// Its rows.
+    pub rows: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    member: Member,
+    /// Rows that arrived in this queue before it.
+    before: u64,
+}
+
+/// The part of the scheduler that knows one queue and no worker.
+#[derive(Debug)]
+pub struct QueuePart {
+    rules: QueueRules,
+    delays: Delays,
+    /// `rules.cost` with the delays on top.
+    delayed: Cost,
+    /// What the drop rule aims at, in rows.
+    target: u64,
+    entries: VecDeque<Waiting>,
+    /// Rows that arrived so far, less those that were withdrawn.
+    arrived: u64,
+    /// Requests of the current candidate.
+    gathered: usize,
+    /// Requests that wait and have other than one row.
+    wide: usize,
+    /// What `Auto` knows.
+    learned: Learned,
+}
+
+/// When a batch could start.
+#[derive(Clone, Copy)]
+struct Opening {
+    now: Nanos,
+    /// When the worker in question is free; 0 for any.
+    free: Nanos,
+}
+
+impl QueuePart {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(rules: QueueRules, delays: Delays) -> Self {
+        let mut part = Self {
+            rules,
+            delays,
+            delayed: rules.cost,
+            target: 1,
+            entries: VecDeque::new(),
+            arrived: 0,
+            gathered: 0,
+            wide: 0,
+            learned: Learned::default(),
+        };
+        part.set_rules(rules);
+        part
+    }
+
+    /// Other rules from now on; the candidate must be asked for again.
+    pub fn set_rules(&mut self, rules: QueueRules) {
+        self.rules = rules;
+        self.delayed = rules.cost.plus(self.delays.data, self.delays.control);
+        self.target = rules
+            .drop
+            .target_rows(&rules.cost, rules.objective, rules.rate);
+        if rules.release.prefers().is_some() {
+            // What was learned holds until the next plan.
+            self.follow_plan();
+        }
+    }
+
+    /// What it goes by.
+    #[must_use]
+    pub fn rules(&self) -> &QueueRules {
+        &self.rules
+    }
+
+    /// What the queues under [`Release::Auto`] know together, with what this one did to it since.
+    #[must_use]
+    pub fn together(&self) -> Together {
+        self.learned.together()
+    }
+
+    /// Tells it what the others know. To be called before each call that changes the queue; a queue
+    /// that is never told goes by its own knowledge.
+    pub fn set_together(&mut self, together: Together) {
+        self.learned.set_together(together);
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Rows that wait.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows_from(0)
+    }
+
+    /// When the oldest request that waits arrived.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.entries.front().map(|w| w.member.arrival)
+    }
+
+    /// Takes in a request behind those whose deadlines are no later; the candidate must be asked
+    /// for again.
+    pub fn push(&mut self, member: Member, now: Nanos) {
+        if self.rules.release.prefers().is_some()
+            && self.learned.arrived(&self.rules, now, member.rows)
+        {
+            self.follow_plan();
+        }
+        let is_before = |w: &Waiting| w.member.arrival <= member.arrival;
+        let index = match self.entries.back() {
+            Some(last) if !is_before(last) => self.entries.partition_point(is_before),
+            _ => self.entries.len(),
+        };
+        let before = self.entries.get(index).map_or(self.arrived, |w| w.before);
+        let rows = u64::from(member.rows);
+        self.entries.insert(index, Waiting { member, before });
+        let behind = self.entries.range_mut(index + 1..);
+        behind.for_each(|w| w.before += rows);
+        self.arrived += rows;
+        self.wide += usize::from(member.rows != 1);
+    }
+
+    /// Takes a request out; whether it waited here. The candidate must be asked for again.
+    pub fn withdraw(&mut self, key: RequestKey) -> bool {
+        let found = self.entries.iter().position(|w| w.member.key == key);
+        let Some(gone) = found.and_then(|index| {
+            let gone = self.entries.remove(index)?;
+            let rows = u64::from(gone.member.rows);
+            self.entries
+                .range_mut(index..)
+                .for_each(|w| w.before -= rows);
+            Some(gone)
+        }) else {
+            return false;
+        };
+        self.arrived -= u64::from(gone.member.rows);
+        self.wide -= usize::from(gone.member.rows != 1);
+        true
+    }
+
+    /// The best batch for whichever worker is free first. Requests that cannot be in time are
+    /// appended to `dropped`.
+    pub fn candidate(&mut self, now: Nanos, dropped: &mut Vec<Member>) -> Option<Candidate> {
+        let free = Nanos(0);
+        self.update(Opening { now, free }, dropped)
+    }
+
+    /// Dispatches to a worker that is free from `free` on: appends the batch to `members`. `None`
+    /// if nothing is left, or if what is left should wait: then the worker stays free.
+    pub fn granted(
+        &mut self,
+        now: Nanos,
+        free: Nanos,
+        members: &mut Vec<Member>,
+        dropped: &mut Vec<Member>,
+    ) -> Option<Departure> {
+        let candidate = self.update(Opening { now, free }, dropped)?;
+        let earliest = now.saturating_add(self.delays.of(candidate.rows)).max(free);
+        if candidate.exec > earliest {
+            return None;
+        }
+        members.extend(self.entries.drain(..self.gathered).map(|w| w.member));
+        if self.wide > 0 {
+            self.wide = self.entries.iter().filter(|w| w.member.rows != 1).count();
+        }
+        Some(Departure {
+            start: candidate.exec,
+            end: candidate
+                .exec
+                .saturating_add(self.rules.cost.of(candidate.rows)),
+            rows: candidate.rows,
+        })
+    }
+
+    /// Takes over the target that `Auto` learned.
+    fn follow_plan(&mut self) {
+        let target = Target::Auto;
+        if self.rules.drop == (DropRule::Window { target }) {
+            self.target = self.learned.plan().target.unwrap_or(self.target);
+        }
+    }
+
+    /// How long before frontrun the window of a batch opens; `None` if it leaves at once.
+    fn early(&self, rows: u64) -> Option<Nanos> {
+        match self.rules.release {
+            Release::Deferred { early } => Some(early),
+            Release::Auto { .. } => {
+                let plan = self.learned.plan();
+                (rows < plan.enough).then_some(plan.early)
+            }
+            Release::Eager | Release::Timeout { .. } => None,
+        }
+    }
+
+    /// How long the oldest request waits at most for others to join it.
+    fn patience(&self) -> Nanos {
+        match self.rules.release {
+            Release::Auto { .. } => {
+                Nanos((self.rules.cost.beta_ns() as u64).saturating_mul(PATIENCE))
+            }
+            _ => Nanos::MAX,
+        }
+    }
+
+    fn deadline(&self, waiting: &Waiting) -> Nanos {
+        waiting.member.arrival.saturating_add(self.rules.objective)
+    }
+
+    /// Whether a batch of so many rows could meet the deadline.
+    fn meets(&self, rows: u64, deadline: Nanos, opening: Opening) -> bool {
+        let by_now = opening.now.saturating_add(self.delayed.of(rows));
+        let by_worker = opening.free.saturating_add(self.rules.cost.of(rows));
+        by_now <= deadline && by_worker <= deadline
+    }
+
+    /// The most rows of a batch that meets the deadline.
+    fn rows_by(&self, deadline: Nanos, opening: Opening) -> u64 {
+        let by_now = deadline.saturating_sub(opening.now);
+        let rows = self.delayed.rows_within(by_now);
+        if opening.free <= opening.now {
+            return rows;
+        }
+        let by_worker = deadline.saturating_sub(opening.free);
+        rows.min(self.rules.cost.rows_within(by_worker))
+    }
+
+    fn update(&mut self, opening: Opening, dropped: &mut Vec<Member>) -> Option<Candidate> {
+        let head = self.deadline(self.entries.front()?);
+        let mut waiting = self.rows_from(0);
+        let is_within =
+            waiting <= self.rules.rows_max && self.entries.len() <= self.rules.requests_max;
+        let fits = is_within && self.meets(waiting, head, opening);
+        let (requests, rows) = if fits {
+            (self.entries.len(), waiting)
+        } else {
+            self.drop_hopeless(opening, dropped);
+            waiting = self.rows_from(0);
+            let deadline = self.deadline(self.entries.front()?);
+            let most = self.rows_by(deadline, opening).min(self.rules.rows_max);
+            self.prefix(most)
+        };
+        self.gathered = requests;
+        Some(self.window(rows, rows < waiting, opening))
+    }
+
+    /// Whether the batch that was gathered is as large as one may be.
+    fn is_full(&self, rows: u64) -> bool {
+        let next = self.entries.get(self.gathered);
+        let left = self.rules.rows_max.saturating_sub(rows);
+        left == 0
+            || self.gathered >= self.rules.requests_max
+            || next.is_some_and(|next| u64::from(next.member.rows) > left)
+    }
+
+    fn window(&self, rows: u64, is_cut: bool, opening: Opening) -> Candidate {
+        let head = self.entries.front();
+        let arrival = head.map_or(opening.now, |w| w.member.arrival);
+        let deadline = arrival.saturating_add(self.rules.objective);
+        let delay = self.delays.of(rows);
+        let earliest = opening.now.saturating_add(delay).max(opening.free);
+        let asked = match (self.rules.release, self.early(rows)) {
+            _ if self.is_full(rows) => earliest,
+            (Release::Timeout { delay }, _) => arrival.saturating_add(delay),
+            (_, Some(early)) if !is_cut && deadline < Nanos::MAX => {
+                let frontrun = deadline.saturating_sub(self.rules.cost.of(rows + 1));
+                let patience = arrival.saturating_add(self.patience());
+                frontrun.saturating_sub(early).min(patience)
+            }
+            _ => earliest,
+        };
+        let exec = asked.max(earliest);
+        Candidate {
+            rows,
+            wakes: exec.saturating_sub(delay),
+            exec,
+            latest: deadline.saturating_sub(self.rules.cost.of(rows)),
+        }
+    }
+
+    /// Drops the heads that could not be in time in a batch of the size aimed at.
+    fn drop_hopeless(&mut self, opening: Opening, dropped: &mut Vec<Member>) {
+        let Some(head) = self.entries.front() else {
+            return;
+        };
+        let mut aim = self.target.min(self.rules.rows_max).max(1);
+        // Nothing is larger than the target, so a head that meets it stays in any case.
+        if aim > 1 && !self.meets(aim, self.deadline(head), opening) {
+            let is_late =
+                |w: &Waiting| !self.meets(self.arrived - w.before, self.deadline(w), opening);
+            let first = self.entries.partition_point(is_late);
+            aim = aim.min(self.rows_from(first)).max(1);
+        }
+        while let Some(head) = self.entries.front() {
+            let rows = aim.max(u64::from(head.member.rows));
+            if self.meets(rows, self.deadline(head), opening) {
+                return;
+            }
+            dropped.push(head.member);
+            self.learned.dropped(self.rules.release, opening.now);
+            self.wide -= usize::from(head.member.rows != 1);
+            self.entries.pop_front();
+        }
+    }
+
+    /// Rows of the request at `index` and of those behind it.
+    fn rows_from(&self, index: usize) -> u64 {
+        self.entries
+            .get(index)
+            .map_or(0, |w| self.arrived - w.before)
+    }
+
+    /// The longest prefix of at most `most` rows, at least one request: requests and rows.
+    fn prefix(&self, most: u64) -> (usize, u64) {
+        let Some(head) = self.entries.front() else {
+            return (0, 0);
+        };
+        let end = |w: &Waiting| w.before + u64::from(w.member.rows) - head.before;
+        let requests = if self.wide == 0 {
+            usize::try_from(most).map_or(self.entries.len(), |n| n.min(self.entries.len()))
+        } else {
+            self.entries.partition_point(|w| end(w) <= most)
+        };
+        let requests = requests.min(self.rules.requests_max).max(1);
+        let rows = self.rows_from(0) - self.rows_from(requests);
+        (requests, rows)
+    }
+}

@@ -1,0 +1,570 @@
+//! The scheduler of the live server: the queues of [`crate::deadlines`], workers that are held and
+//! die, batches that run again, and a door.
+//!
+//! **Problem.** Requests of several queues, workers that run one batch at a time and may die: each
+//! request must be answered once, in time if that can be, and none may be refused that could be.
+//!
+//! **Approach.** Every queue is two of the core: one with the objective, whose core gives up what
+//! cannot be in time, and one behind it for what was given up: it was accepted, so it still runs,
+//! after what can be in time. A batch whose worker died runs again before all others. If it is to
+//! blame for deaths it is halved, and its halves again, until the request that kills is alone and
+//! abandoned. What has waited for [`crate::limits::WAIT_MAX`] although nothing is urgent about it
+//! gets every [`crate::limits::TURN`]th batch, so that nothing starves.
+//!
+//! The door knows what all waiting and running batches cost: a request is refused when it could not
+//! be in time behind those that run before it. If nothing waits and a worker is free everything is
+//! let in: what is known of costs may be wrong, and only batches teach better.
+//!
+//! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the batch
+//! of one worker; every transition moves it and none copies it. It leaves for good when its batch
+//! is done, when it is withdrawn while waiting, or when it is abandoned. Free workers are those
+//! that the core knows to be free: a replay claims one before the core decides.
+//!
+//! **Limits.** One step costs O(queues) for the turn of those that wait long; queues are models,
+//! and few. A worker runs one batch at a time.
+
+mod workers;
+
+use std::collections::VecDeque;
+
+use crate::batch::{Batch, Entry};
+use crate::deadlines::{self, Completion, Delays};
+use crate::policy::BatchBounds;
+use crate::{Actions, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex};
+
+/// What does not change while the scheduler lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Number of queues.
+    pub queues: usize,
+    /// Number of workers; all are absent at first.
+    pub workers: usize,
+    /// The release rule of every queue.
+    pub policy: Policy,
+    /// Rows of a batch; a request with more is a batch of its own.
+    pub batch_rows_max: usize,
+    /// Requests of a batch.
+    pub batch_requests_max: usize,
+    /// Rows reserved or waiting.
+    pub queue_rows_max: usize,
+}
+
+/// Something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request arrived whose rows are reserved.
+    Arrived {
+        /// Where it waits.
+        queue: QueueIndex,
+        /// Its name: greater than that of every request before.
+        key: RequestKey,
+        /// Its rows, at least one.
+        rows: usize,
+        /// Its own objective, if that is shorter than the queue's; of a queue without deadlines it
+        /// is not looked at.
+        within: Option<Nanos>,
+    },
+    /// The same for a request that goes before others: it runs as if it had arrived earlier.
+    ArrivedAhead {
+        /// Where it waits.
+        queue: QueueIndex,
+        /// Its name: greater than that of every request before.
+        key: RequestKey,
+        /// Its rows, at least one.
+        rows: usize,
+        /// How much earlier. As this is finite, nobody behind it starves.
+        head_start: Nanos,
+    },
+    /// The same for a request that runs after those that can be in time.
+    ArrivedBehind {
+        /// Where it waits.
+        queue: QueueIndex,
+        /// Its name: greater than that of every request before.
+        key: RequestKey,
+        /// Its rows, at least one.
+        rows: usize,
+    },
+    /// Nobody wants this request any more. One that runs is not stopped.
+    Withdrawn {
+        /// Where it waited.
+        queue: QueueIndex,
+        /// Its name.
+        key: RequestKey,
+    },
+    /// A worker is up and free, or is held no longer.
+    WorkerReady {
+        /// Which.
+        worker: WorkerIndex,
+    },
+    /// A worker is done with its batch and free.
+    BatchDone {
+        /// Which.
+        worker: WorkerIndex,
+    },
+    /// A worker takes no further batch until it is ready again; one that runs is run to its end.
+    WorkerHeld {
+        /// Which.
+        worker: WorkerIndex,
+    },
+    /// A worker is dead, with or without a batch.
+    WorkerLost {
+        /// Which.
+        worker: WorkerIndex,
+        /// How far its batch is to blame: from 0, it had not begun, to [`crate::BLAME_MAX`].
+        blame: u32,
+    },
+    /// The time of [`Actions::timer`] has come.
+    Timer,
+}
+
+/// What of the requests that wait runs before one that arrives now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Those that can be in time.
+    InTime,
+    /// All of them.
+    All,
+}
+
+/// The rows do not fit the queue's bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{queued_rows} of {rows_max} rows are queued: {rows} more do not fit")]
+pub struct QueueFull {
+    /// Rows that were asked for.
+    pub rows: usize,
+    /// Rows reserved or waiting.
+    pub queued_rows: usize,
+    /// The bound.
+    pub rows_max: usize,
+}
+
+#[derive(Debug)]
+enum Worker {
+    Absent,
+    /// Free, also for the core.
+    Free,
+    Busy(Batch),
+    /// Busy, and absent after that.
+    Held(Batch),
+}
+
+/// The state of the scheduler.
+#[derive(Debug)]
+pub struct Scheduler {
+    config: Config,
+    /// Two queues for each of ours: those in time, and behind them those that are late.
+    core: deadlines::Scheduler,
+    /// What the core said last.
+    said: deadlines::Actions,
+    profiles: Vec<Profile>,
+    workers: Vec<Worker>,
+    /// Batches whose worker died, oldest first. A worker takes a new batch only while this is
+    /// empty, so these and the running ones are together at most twice as many as the workers, but
+    /// for those that were halved.
+    replays: VecDeque<Batch>,
+    /// Rows reserved or waiting, replays not among them.
+    queued_rows: usize,
+    /// Workers that are free.
+    idle: usize,
+    /// Batches since the last one of a queue that had waited long.
+    since_turn: u32,
+    /// Empty vectors of finished batches, so that the steady state does not allocate.
+    spare: Vec<Vec<Entry>>,
+    now: Nanos,
+}
+
+/// The core's queue of those in time.
+fn in_time(queue: usize) -> QueueIndex {
+    QueueIndex(2 * queue)
+}
+
+/// The core's queue of those that are late.
+fn late(queue: usize) -> QueueIndex {
+    QueueIndex(2 * queue + 1)
+}
+
+/// Our queue of one of the core's.
+fn ours(queue: QueueIndex) -> QueueIndex {
+    QueueIndex(queue.0 / 2)
+}
+
+impl Scheduler {
+    /// No request, and every worker absent.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let core = deadlines::Scheduler::new(deadlines::Config {
+            workers: config.workers,
+            delays: Delays::default(),
+            completion: Completion::Reported,
+        });
+        let mut scheduler = Self {
+            core,
+            said: deadlines::Actions::default(),
+            profiles: Vec::new(),
+            workers: (0..config.workers).map(|_| Worker::Absent).collect(),
+            replays: VecDeque::with_capacity(config.workers),
+            queued_rows: 0,
+            idle: 0,
+            since_turn: 0,
+            spare: Vec::with_capacity(config.workers),
+            now: Nanos(0),
+            config,
+        };
+        for _ in 0..scheduler.config.queues {
+            scheduler.add_queue();
+        }
+        scheduler
+    }
+
+    fn bounds(&self) -> BatchBounds {
+        BatchBounds {
+            rows_max: self.config.batch_rows_max.max(1) as u64,
+            requests_max: self.config.batch_requests_max.max(1),
+        }
+    }
+
+    /// Another release rule and other bounds from the next step on. What waits stays, also rows
+    /// beyond a lower bound and requests beyond a smaller batch, which run as batches of their own.
+    pub fn set_rules(&mut self, policy: Policy, batch_rows_max: usize, queue_rows_max: usize) {
+        self.config.policy = policy;
+        self.config.batch_rows_max = batch_rows_max;
+        self.config.queue_rows_max = queue_rows_max;
+        for queue in 0..self.profiles.len() {
+            self.apply(queue);
+        }
+    }
+
+    /// What is known of a queue's requests, from the next step on.
+    pub fn set_profile(&mut self, queue: QueueIndex, profile: Profile) {
+        if let Some(known) = self.profiles.get_mut(queue.0)
+            && *known != profile
+        {
+            *known = profile;
+            self.apply(queue.0);
+        }
+    }
+
+    /// What is known of a queue's requests.
+    #[must_use]
+    pub fn profile(&self, queue: QueueIndex) -> Profile {
+        self.profiles.get(queue.0).copied().unwrap_or_default()
+    }
+
+    /// Tells the core the rules of a queue.
+    fn apply(&mut self, queue: usize) {
+        let (policy, bounds) = (self.config.policy, self.bounds());
+        let rules = policy.rules(&self.profiles[queue], bounds);
+        self.core
+            .set_rules(in_time(queue), rules, self.now, &mut self.said);
+        self.take_back_drops();
+        let rules = Policy::Eager.rules_without_deadlines(bounds);
+        self.core
+            .set_rules(late(queue), rules, self.now, &mut self.said);
+    }
+
+    /// One queue more; the others keep their names.
+    pub fn add_queue(&mut self) -> QueueIndex {
+        let profile = Profile::default();
+        let bounds = self.bounds();
+        self.core
+            .add_queue(self.config.policy.rules(&profile, bounds));
+        self.core
+            .add_queue(Policy::Eager.rules_without_deadlines(bounds));
+        self.profiles.push(profile);
+        self.config.queues = self.profiles.len();
+        QueueIndex(self.profiles.len() - 1)
+    }
+
+    /// Takes room for rows that may arrive later.
+    ///
+    /// # Errors
+    /// They would exceed the bound; nothing is taken then.
+    pub fn reserve(&mut self, rows: usize) -> Result<(), QueueFull> {
+        let rows_max = self.config.queue_rows_max;
+        match self.queued_rows.checked_add(rows) {
+            Some(sum) if sum <= rows_max => {
+                self.queued_rows = sum;
+                Ok(())
+            }
+            _ => Err(QueueFull {
+                rows,
+                queued_rows: self.queued_rows,
+                rows_max,
+            }),
+        }
+    }
+
+    /// Gives back room for rows that will not arrive.
+    pub fn unreserve(&mut self, rows: usize) {
+        self.queued_rows = self.queued_rows.saturating_sub(rows);
+    }
+
+    /// Rows reserved or waiting.
+    #[must_use]
+    pub fn queued_rows(&self) -> usize {
+        self.queued_rows
+    }
+
+    /// How long the workers have to do with what waits and runs, by what is known of its costs.
+    #[must_use]
+    pub fn backlog(&self, now: Nanos) -> Nanos {
+        self.work(Ahead::All, None, now)
+    }
+
+    /// The same of what runs before a request that is due then. A queue where even the oldest is
+    /// due later does not count; of others all that waits does.
+    fn work(&self, ahead: Ahead, due: Option<Nanos>, now: Nanos) -> Nanos {
+        let waiting = (0..self.profiles.len()).map(|queue| {
+            let rows = |queue| self.core.queue(queue).map_or(0, |part| part.rows());
+            let rows = match ahead {
+                Ahead::InTime if self.is_due_later(queue, due) => 0,
+                Ahead::InTime => rows(in_time(queue)),
+                Ahead::All => rows(in_time(queue)) + rows(late(queue)),
+            };
+            match self.profiles[queue].cost {
+                Some(cost) if rows > 0 => cost.of(rows).0,
+                _ => 0,
+            }
+        });
+        let running = self.workers.iter().map(|worker| match worker {
+            Worker::Busy(batch) | Worker::Held(batch) => batch.end.saturating_sub(now).0,
+            Worker::Absent | Worker::Free => 0,
+        });
+        let all = waiting.chain(running).fold(0, u64::saturating_add);
+        Nanos(all / self.present_workers().max(1) as u64)
+    }
+
+    /// Whether all that waits in a queue is due later than this.
+    fn is_due_later(&self, queue: usize, due: Option<Nanos>) -> bool {
+        let part = self.core.queue(in_time(queue));
+        let objective = self.profiles[queue].objective;
+        let first = part.and_then(|part| part.oldest()).zip(objective);
+        first
+            .zip(due)
+            .is_some_and(|((oldest, objective), due)| oldest.saturating_add(objective) > due)
+    }
+
+    /// How long it should take until so many rows are answered that arrive now and run `after` what
+    /// waits in queues whose oldest is due before `time` is over; nothing if nothing is known of
+    /// their costs, or if they would run at once.
+    #[must_use]
+    pub fn needed(
+        &self,
+        (queue, rows): (QueueIndex, usize),
+        after: Ahead,
+        time: Nanos,
+        now: Nanos,
+    ) -> Nanos {
+        let Some(cost) = self.profile(queue).cost else {
+            return Nanos(0);
+        };
+        if self.idle > 0 && !self.has_waiting() {
+            return Nanos(0);
+        }
+        let due = Some(now.saturating_add(time));
+        self.work(after, due, now)
+            .saturating_add(cost.of(rows as u64))
+    }
+
+    /// Whether a request that cost nothing could be answered within `time` from now on.
+    ///
+    /// # Errors
+    /// It could not; how much sooner the workers would have to be free.
+    pub fn knock(&self, time: Nanos, now: Nanos) -> Result<(), Nanos> {
+        if self.idle > 0 && !self.has_waiting() {
+            return Ok(());
+        }
+        let due = Some(now.saturating_add(time));
+        let needed = self.work(Ahead::InTime, due, now);
+        match needed <= time {
+            true => Ok(()),
+            false => Err(needed.saturating_sub(time)),
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
+        (0..2 * self.profiles.len()).any(|queue| {
+            let part = self.core.queue(QueueIndex(queue));
+            part.is_some_and(|part| !part.is_empty())
+        })
+    }
+
+    /// Whether so many rows could be answered within `time` from now on.
+    ///
+    /// # Errors
+    /// They could not; how much sooner the workers would have to be free.
+    pub fn admit(
+        &self,
+        (queue, rows): (QueueIndex, usize),
+        after: Ahead,
+        time: Nanos,
+        now: Nanos,
+    ) -> Result<(), Nanos> {
+        let needed = self.needed((queue, rows), after, time, now);
+        match needed <= time {
+            true => Ok(()),
+            false => Err(needed.saturating_sub(time)),
+        }
+    }
+
+    /// A request was refused because it could not be in time: `Auto` wants to know of it.
+    pub fn refused(&mut self, queue: QueueIndex, rows: usize, now: Nanos) {
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        self.core.refused(in_time(queue.0), rows, now);
+    }
+
+    /// Workers that run a batch.
+    #[must_use]
+    pub fn busy_workers(&self) -> usize {
+        self.workers
+            .iter()
+            .filter(|worker| matches!(worker, Worker::Busy(_) | Worker::Held(_)))
+            .count()
+    }
+
+    /// Workers that are up and free.
+    #[must_use]
+    pub fn idle_workers(&self) -> usize {
+        self.idle
+    }
+
+    /// Whether this worker is up.
+    #[must_use]
+    pub fn is_present(&self, worker: WorkerIndex) -> bool {
+        let state = self.workers.get(worker.0);
+        state.is_some_and(|state| !matches!(state, Worker::Absent))
+    }
+
+    /// Workers that are up.
+    #[must_use]
+    pub fn present_workers(&self) -> usize {
+        self.workers
+            .iter()
+            .filter(|worker| !matches!(worker, Worker::Absent))
+            .count()
+    }
+
+    /// Takes an event in at `now` (a time before the last one counts as the last one) and writes
+    /// what is to be done into `actions`.
+    pub fn step(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
+        actions.clear();
+        self.now = self.now.max(now);
+        match event {
+            Event::Arrived { .. } | Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
+                self.arrive(event);
+            }
+            Event::Withdrawn { queue, key } => self.withdraw(queue, key),
+            Event::WorkerReady { worker } => self.welcome(worker),
+            Event::WorkerHeld { worker } => self.hold(worker),
+            Event::BatchDone { worker } => self.finish(worker),
+            Event::WorkerLost { worker, blame } => self.lose(worker, blame, actions),
+            Event::Timer => {}
+        }
+        self.run_replays(actions);
+        self.run_those_that_waited_long(actions);
+        self.run_what_the_core_decides(actions);
+    }
+
+    /// Takes an arrival in and decides nothing: more come at the same time, and [`Event::Timer`] is
+    /// to be sent once they are in. Whatever event comes first decides for all of them.
+    pub fn gather(&mut self, arrival: Event, now: Nanos) {
+        self.now = self.now.max(now);
+        self.arrive(arrival);
+    }
+
+    fn arrive(&mut self, arrival: Event) {
+        match arrival {
+            Event::Arrived {
+                queue,
+                key,
+                rows,
+                within,
+            } if queue.0 < self.profiles.len() => {
+                let within = within.filter(|_| self.profile(queue).has_deadlines());
+                self.queue(in_time(queue.0), key, rows, within);
+            }
+            Event::ArrivedAhead {
+                queue,
+                key,
+                rows,
+                head_start,
+            } if queue.0 < self.profiles.len() => {
+                let queue = in_time(queue.0);
+                let rules = self.core.queue(queue).map(|part| part.rules().objective);
+                let within = rules.map(|objective| objective.saturating_sub(head_start));
+                self.queue(queue, key, rows, within);
+            }
+            Event::ArrivedBehind { queue, key, rows } if queue.0 < self.profiles.len() => {
+                self.queue(late(queue.0), key, rows, None);
+            }
+            _ => debug_assert!(false, "{arrival:?}"),
+        }
+    }
+
+    /// Puts a request into a queue of the core.
+    fn queue(&mut self, queue: QueueIndex, key: RequestKey, rows: usize, within: Option<Nanos>) {
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        self.tell(deadlines::Event::Arrived {
+            queue,
+            key,
+            rows,
+            within,
+        });
+    }
+
+    fn tell(&mut self, event: deadlines::Event) {
+        self.core.step(event, self.now, &mut self.said);
+        self.take_back_drops();
+    }
+
+    /// Queues what the core gave up behind everything else; whether it was anything.
+    fn take_back_drops(&mut self) -> bool {
+        if self.said.drops.is_empty() {
+            return false;
+        }
+        debug_assert!(self.said.dispatches.is_empty(), "they are run before");
+        let mut drops = std::mem::take(&mut self.said.drops);
+        for dropped in drops.drain(..) {
+            let queue = late(ours(dropped.queue).0);
+            let (key, rows) = (dropped.key, dropped.rows);
+            let within = None;
+            let event = deadlines::Event::Arrived {
+                queue,
+                key,
+                rows,
+                within,
+            };
+            self.core.step(event, self.now, &mut self.said);
+        }
+        // The vector goes back, so that the steady state does not allocate.
+        self.said.drops = drops;
+        true
+    }
+
+    fn withdraw(&mut self, queue: QueueIndex, key: RequestKey) {
+        for queue in [in_time(queue.0), late(queue.0)] {
+            let rows = |core: &deadlines::Scheduler| core.queue(queue).map_or(0, |q| q.rows());
+            let before = rows(&self.core);
+            self.tell(deadlines::Event::Withdrawn { queue, key });
+            let gone = before.saturating_sub(rows(&self.core));
+            if gone > 0 {
+                self.unreserve(gone as usize);
+                return;
+            }
+        }
+        // What runs is not stopped, but if its worker dies it is not run again.
+        let running = self.workers.iter_mut().filter_map(|worker| match worker {
+            Worker::Busy(batch) | Worker::Held(batch) => Some(batch),
+            Worker::Absent | Worker::Free => None,
+        });
+        for batch in self.replays.iter_mut().chain(running) {
+            if batch.queue == queue {
+                batch.withdraw(key);
+            }
+        }
+        self.replays.retain(|batch| !batch.entries.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,435 @@
+//! Queues with deadlines, the door, halves, and turns: what the slow twin does not know.
+
+use super::*;
+use crate::BLAME_MAX;
+use crate::deadlines::Cost;
+
+/// l(b) = b + 5, in milliseconds, with an objective of 12.
+const MS: u64 = 1_000_000;
+
+fn scheduler(policy: Policy, workers: usize) -> Scheduler {
+    let mut scheduler = Scheduler::new(Config {
+        queues: 2,
+        workers,
+        policy,
+        batch_rows_max: 64,
+        batch_requests_max: 16,
+        queue_rows_max: 1000,
+    });
+    let profile = Profile {
+        cost: Some(Cost::new(MS as f64, 5.0 * MS as f64)),
+        objective: Some(Nanos(12 * MS)),
+    };
+    scheduler.set_profile(QueueIndex(0), profile);
+    scheduler
+}
+
+struct Driver {
+    scheduler: Scheduler,
+    actions: Actions,
+    keys: u64,
+}
+
+impl Driver {
+    fn new(policy: Policy, workers: usize) -> Self {
+        let mut driver = Self {
+            scheduler: scheduler(policy, workers),
+            actions: Actions::default(),
+            keys: 0,
+        };
+        for worker in 0..workers {
+            let worker = WorkerIndex(worker);
+            driver.step(Event::WorkerReady { worker }, 0);
+        }
+        driver
+    }
+
+    /// At a time in tenths of a millisecond; workers and keys that are dispatched.
+    fn step(&mut self, event: Event, at: u64) -> Vec<(usize, Vec<u64>)> {
+        let now = Nanos(at * MS / 10);
+        self.scheduler.step(event, now, &mut self.actions);
+        let keys = |d| self.actions.members(d).iter().map(|key| key.0).collect();
+        let dispatches = self.actions.dispatches.iter();
+        dispatches.map(|d| (d.worker.0, keys(d))).collect()
+    }
+
+    fn arrive(&mut self, queue: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::Arrived {
+            queue: QueueIndex(queue),
+            key: RequestKey(self.keys),
+            rows: 1,
+            within: None,
+        };
+        self.step(event, at)
+    }
+
+    fn hurry(&mut self, within: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::Arrived {
+            queue: QueueIndex(0),
+            key: RequestKey(self.keys),
+            rows: 1,
+            within: Some(Nanos(within * MS)),
+        };
+        self.step(event, at)
+    }
+
+    fn ahead(&mut self, queue: usize, head_start: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::ArrivedAhead {
+            queue: QueueIndex(queue),
+            key: RequestKey(self.keys),
+            rows: 1,
+            head_start: Nanos(head_start * MS),
+        };
+        self.step(event, at)
+    }
+
+    fn behind(&mut self, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.scheduler.reserve(1).unwrap();
+        self.keys += 1;
+        let event = Event::ArrivedBehind {
+            queue: QueueIndex(0),
+            key: RequestKey(self.keys),
+            rows: 1,
+        };
+        self.step(event, at)
+    }
+
+    fn done(&mut self, worker: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
+        let worker = WorkerIndex(worker);
+        self.step(Event::BatchDone { worker }, at)
+    }
+
+    fn lost(&mut self, worker: usize, blame: u32) -> Vec<(usize, Vec<u64>)> {
+        let worker = WorkerIndex(worker);
+        self.step(Event::WorkerLost { worker, blame }, 0);
+        self.step(Event::WorkerReady { worker }, 0)
+    }
+}
+
+#[test]
+fn deferred_batches_leave_when_one_more_would_not_fit() {
+    let mut driver = Driver::new(Policy::Deferred, 1);
+    assert_eq!(driver.arrive(0, 0), []);
+    assert_eq!(driver.arrive(0, 10), []);
+    // Frontrun is 12 - l(3) = 4, the window opens a twentieth of the objective earlier.
+    assert_eq!(driver.actions.timer, Some(Nanos(34 * MS / 10)));
+    assert_eq!(driver.step(Event::Timer, 34), [(0, vec![1, 2])]);
+    assert_eq!(driver.scheduler.queued_rows(), 0);
+    assert_eq!(driver.arrive(1, 35), [], "the worker is busy");
+    assert_eq!(driver.done(0, 100), [(0, vec![3])], "no objective: at once");
+}
+
+#[test]
+fn what_is_gathered_leaves_as_one_batch_once_it_is_said() {
+    for event in [
+        Event::Timer,
+        Event::WorkerReady {
+            worker: WorkerIndex(1),
+        },
+    ] {
+        let mut driver = Driver::new(Policy::Eager, 2);
+        for key in 1..=3 {
+            driver.scheduler.reserve(1).unwrap();
+            let arrival = Event::Arrived {
+                queue: QueueIndex(0),
+                key: RequestKey(key),
+                rows: 1,
+                within: None,
+            };
+            driver.scheduler.gather(arrival, Nanos(0));
+        }
+        assert_eq!(driver.scheduler.busy_workers(), 0);
+        assert_eq!(driver.step(event, 1), [(0, vec![1, 2, 3])]);
+        assert_eq!(driver.step(Event::Timer, 1), []);
+    }
+}
+
+#[test]
+fn a_request_with_less_time_overtakes_and_hastens_the_batch() {
+    let mut driver = Driver::new(Policy::Deferred, 1);
+    assert_eq!(driver.arrive(0, 1000), []);
+    assert_eq!(driver.arrive(0, 1010), []);
+    // Its deadline is 110, the others have 112 and 113: frontrun is 110 - l(4) = 101, now.
+    assert_eq!(driver.hurry(9, 1010), [(0, vec![3, 1, 2])]);
+    assert_eq!(driver.arrive(0, 1020), []);
+    assert_eq!(driver.hurry(60, 1030), [], "it has no more than the others");
+    let (queue, key) = (QueueIndex(0), RequestKey(4));
+    driver.step(Event::Withdrawn { queue, key }, 1031);
+    assert_eq!(driver.scheduler.queued_rows(), 1);
+    assert_eq!(driver.done(0, 1090), [(0, vec![5])]);
+}
+
+/// So many clients on one worker, each of which asks anew half a millisecond after its answer: how
+/// long the last 1,000 of so many answers took, in tenths of a millisecond, sorted; and the time of
+/// all of these.
+fn answers_of_clients(policy: Policy, clients: u64, answers: usize) -> (Vec<u64>, u64) {
+    let mut driver = Driver::new(policy, 1);
+    let mut asks: Vec<u64> = (0..clients).map(|n| 7 * n).collect();
+    let (mut asked, mut took) = (std::collections::BTreeMap::new(), Vec::new());
+    let mut running: Option<(u64, Vec<u64>)> = None;
+    let (mut now, mut begin) = (0, 0);
+    while took.len() < answers {
+        let ask = asks.iter().min().copied();
+        let timer = driver.actions.timer.map(|timer| timer.0.div_ceil(MS / 10));
+        let done = running.as_ref().map(|(end, _)| *end);
+        let at = [ask, timer, done].into_iter().flatten().min().unwrap();
+        now = now.max(at);
+        let dispatched = if done == Some(now) {
+            for key in running.take().unwrap().1 {
+                took.push(now - asked.remove(&key).unwrap());
+                asks.push(now + 5);
+            }
+            driver.done(0, now)
+        } else if ask.is_some_and(|ask| ask <= now) {
+            asks.swap_remove(asks.iter().position(|&at| Some(at) == ask).unwrap());
+            asked.insert(driver.keys + 1, now);
+            driver.arrive(0, now)
+        } else {
+            driver.step(Event::Timer, now)
+        };
+        for (_, keys) in dispatched {
+            running = Some((now + 10 * (keys.len() as u64 + 5), keys));
+        }
+        if took.len() <= answers - 1000 {
+            begin = now;
+        }
+    }
+    let mut last = took.split_off(answers - 1000);
+    last.sort_unstable();
+    (last, now - begin)
+}
+
+#[test]
+fn auto_answers_clients_that_wait_as_soon_as_eager_does() {
+    for clients in [1, 2, 3] {
+        let (eager, eager_time) = answers_of_clients(Policy::Eager, clients, 20_000);
+        let (auto, auto_time) = answers_of_clients(Policy::Auto, clients, 20_000);
+        let (deferred, _) = answers_of_clients(Policy::Deferred, clients, 2_000);
+        assert!(auto[500] <= eager[500], "{clients}: the median");
+        // Several on one worker wait for each other in any case.
+        let is_shown = deferred[500] > eager[500] || clients > 1;
+        assert!(is_shown, "{clients}: deferred is as good");
+        assert!(auto_time as f64 <= 1.1 * eager_time as f64, "{clients}");
+    }
+}
+
+#[test]
+fn auto_answers_at_once_where_few_requests_come() {
+    let mut driver = Driver::new(Policy::Auto, 1);
+    for n in 0..3000 {
+        let at = n * 5000;
+        assert_eq!(driver.arrive(0, at), [(0, vec![n + 1])], "{n}");
+        driver.done(0, at + 60);
+    }
+}
+
+#[test]
+fn what_is_late_runs_behind_what_can_be_in_time() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    assert_eq!(driver.arrive(1, 0), [(0, vec![1])]);
+    driver.arrive(0, 1);
+    driver.arrive(0, 100);
+    // At 11 ms the first of the two cannot be in time any more; the other can.
+    assert_eq!(driver.done(0, 110), [(0, vec![3])]);
+    assert_eq!(driver.scheduler.queued_rows(), 1);
+    assert_eq!(driver.done(0, 170), [(0, vec![2])], "it was accepted");
+    assert_eq!(driver.scheduler.queued_rows(), 0);
+    driver.done(0, 180);
+    assert_eq!(driver.arrive(1, 190), [(0, vec![4])]);
+    driver.arrive(0, 200);
+    driver.step(Event::Timer, 400);
+    let queue = QueueIndex(0);
+    let key = RequestKey(5);
+    driver.step(Event::Withdrawn { queue, key }, 401);
+    assert_eq!(driver.scheduler.queued_rows(), 0, "late or not");
+    assert_eq!(driver.done(0, 402), []);
+}
+
+#[test]
+fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
+    let mut driver = Driver::new(Policy::Eager, 2);
+    let admit = |driver: &Driver, rows, ms| {
+        let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
+        let now = Nanos(ms * MS);
+        driver
+            .scheduler
+            .admit((queue, rows), Ahead::InTime, time, now)
+    };
+    assert_eq!(admit(&driver, 100, 0), Ok(()), "nothing is known for sure");
+    driver.arrive(0, 0);
+    driver.arrive(0, 0);
+    // Two batches of 6 ms run on two workers.
+    assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(6 * MS));
+    assert_eq!(admit(&driver, 1, 0), Ok(()));
+    assert_eq!(admit(&driver, 2, 0), Err(Nanos(MS)));
+    assert_eq!(admit(&driver, 2, 1), Ok(()), "they have run for a while");
+    driver.arrive(0, 10);
+    assert_eq!(admit(&driver, 1, 1), Err(Nanos(2 * MS)));
+    // With ten more, half of what waits and runs is 13 ms for each worker: nothing that is due
+    // behind it can be answered sooner. What is due at 12 ms might overtake it, for all that is
+    // known before its rows are read.
+    (0..10).for_each(|_| drop(driver.arrive(0, 10)));
+    let knock = |ms| driver.scheduler.knock(Nanos(ms * MS), Nanos(MS));
+    assert_eq!((knock(12), knock(11)), (Err(Nanos(MS)), Ok(())));
+    assert_eq!((knock(5), knock(4)), (Ok(()), Err(Nanos(MS))), "two run");
+    let free = Ok(());
+    let other = (QueueIndex(1), 1);
+    let other = driver
+        .scheduler
+        .admit(other, Ahead::All, Nanos(1), Nanos(0));
+    assert_eq!(other, free, "nothing is known of its costs");
+}
+
+#[test]
+fn the_door_does_not_count_what_is_due_later_in_another_queue() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    let objective = Some(Nanos(1000 * MS));
+    let profile = Profile {
+        objective,
+        ..driver.scheduler.profile(QueueIndex(0))
+    };
+    driver.scheduler.set_profile(QueueIndex(1), profile);
+    driver.arrive(1, 0);
+    for _ in 0..10 {
+        driver.arrive(1, 0);
+    }
+    let admit = |queue, ms| {
+        let asked = (QueueIndex(queue), 1);
+        let scheduler = &driver.scheduler;
+        scheduler.admit(asked, Ahead::InTime, Nanos(ms * MS), Nanos(0))
+    };
+    // 6 ms run, 15 ms wait and are due in a second.
+    assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
+    assert_eq!(admit(1, 1000), Ok(()));
+    let knock = |ms| driver.scheduler.knock(Nanos(ms * MS), Nanos(0));
+    assert_eq!((knock(6), knock(5)), (Ok(()), Err(Nanos(MS))));
+    // Who is due after them comes after them.
+    assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(21 * MS));
+    let needed = |ms| {
+        let asked = (QueueIndex(0), 1);
+        let scheduler = &driver.scheduler;
+        scheduler.needed(asked, Ahead::InTime, Nanos(ms * MS), Nanos(0))
+    };
+    assert_eq!(
+        (needed(999), needed(1000)),
+        (Nanos(12 * MS), Nanos(27 * MS))
+    );
+}
+
+#[test]
+fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
+    for queue in [0, 1] {
+        let mut driver = Driver::new(Policy::Eager, 1);
+        driver.scheduler.set_rules(Policy::Eager, 1, 1000);
+        driver.arrive(queue, 0);
+        driver.arrive(queue, 10);
+        driver.arrive(queue, 40);
+        // As if it had come at 2 ms, before the third and after the second.
+        driver.ahead(queue, 3, 50);
+        assert_eq!(driver.done(0, 51), [(0, vec![2])]);
+        assert_eq!(driver.done(0, 52), [(0, vec![4])]);
+        assert_eq!(driver.done(0, 53), [(0, vec![3])]);
+        assert_eq!(driver.scheduler.queued_rows(), 0);
+    }
+}
+
+#[test]
+fn a_request_behind_yields_to_all_in_time_keeps_no_other_out_and_gets_its_turn() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    driver.arrive(0, 0);
+    for _ in 0..10 {
+        driver.behind(1);
+    }
+    let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
+    let admit = |after| driver.scheduler.admit((queue, 1), after, time, Nanos(0));
+    assert_eq!(admit(Ahead::InTime), Ok(()));
+    assert!(admit(Ahead::All).is_err(), "its like wait before it");
+    let key = RequestKey(2);
+    driver.step(Event::Withdrawn { queue, key }, 2);
+    assert_eq!(driver.scheduler.queued_rows(), 9);
+    let mut at = 0;
+    for batch in 0..400 {
+        at += 60;
+        driver.arrive(0, at - 1);
+        let dispatched = driver.done(0, at);
+        if dispatched[0].1.starts_with(&[3]) {
+            assert!(at > 10_000 && at < 10_400, "{batch} {at}");
+            return;
+        }
+    }
+    panic!("it starved");
+}
+
+#[test]
+fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
+    let mut driver = Driver::new(Policy::Timeout { delay: Nanos(MS) }, 1);
+    for _ in 0..6 {
+        driver.arrive(1, 0);
+    }
+    let mut batches = driver.step(Event::Timer, 10);
+    let (mut answered, mut deaths) = (Vec::new(), 0);
+    // Request 5 kills whoever runs it.
+    for _ in 0..20 {
+        let Some((_, keys)) = batches.pop() else {
+            break;
+        };
+        batches = if keys.contains(&5) {
+            deaths += 1;
+            let worker = WorkerIndex(0);
+            let blame = BLAME_MAX / 2;
+            driver.step(Event::WorkerLost { worker, blame }, 20);
+            let abandoned = driver.actions.abandoned.iter();
+            let abandoned: Vec<_> = abandoned.map(|a| (a.key.0, a.losses)).collect();
+            if keys.len() == 1 {
+                assert_eq!(abandoned, [(5, 5)]);
+            } else {
+                assert_eq!(abandoned, []);
+            }
+            driver.step(Event::WorkerReady { worker }, 30)
+        } else {
+            answered.extend(keys);
+            driver.done(0, 40)
+        };
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2, 3, 4, 6]);
+    assert_eq!(deaths, 5, "two of six, one of three, of two and alone");
+    assert_eq!(driver.scheduler.queued_rows(), 0);
+}
+
+#[test]
+fn a_batch_that_others_killed_stays_whole() {
+    let mut driver = Driver::new(Policy::Timeout { delay: Nanos(MS) }, 1);
+    driver.arrive(1, 0);
+    driver.arrive(1, 0);
+    assert_eq!(driver.step(Event::Timer, 10), [(0, vec![1, 2])]);
+    for _ in 0..BLAME_MAX - 1 {
+        assert_eq!(driver.lost(0, 1), [(0, vec![1, 2])]);
+    }
+}
+
+#[test]
+fn what_has_no_deadline_gets_its_turn_although_all_others_are_urgent() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    driver.arrive(0, 0);
+    driver.arrive(1, 0);
+    let mut at = 0;
+    for batch in 0..400 {
+        at += 60;
+        driver.arrive(0, at - 1);
+        let dispatched = driver.done(0, at);
+        assert_eq!(dispatched.len(), 1);
+        if dispatched == [(0, vec![2])] {
+            // A second, and three batches.
+            assert!(at > 10_000 && at < 10_400, "{batch} {at}");
+            return;
+        }
+    }
+    panic!("it never ran");
+}

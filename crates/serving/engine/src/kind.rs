@@ -1,0 +1,103 @@
+//! What a request asks of a model: kinds of output, element types, and how urgent it is.
+
+pub use albacore_trees::{ElementType, Kind};
+
+/// What a kind is called in metrics and in the server's state.
+#[must_use]
+pub const fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Value => "value",
+        Kind::Margin => "margin",
+        Kind::Contribs => "contribs",
+        Kind::Interactions => "interactions",
+        Kind::Leaf => "leaf",
+    }
+}
+
+/// Which requests run first. Nobody starves: a high one overtakes only those that came shortly
+/// before it, and a low one that has waited for a second gets its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Priority {
+    /// Before those that came up to half of an objective earlier.
+    High,
+    /// By deadlines.
+    #[default]
+    Normal,
+    /// After those that can be in time; those who wait like this keep no other one out at the door.
+    Low,
+}
+
+/// The kinds of output that one request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct KindSet(u8);
+
+impl KindSet {
+    /// No kind.
+    pub const EMPTY: Self = Self(0);
+
+    /// The set that holds `kind` only.
+    #[must_use]
+    pub const fn only(kind: Kind) -> Self {
+        Self(1 << kind as u8)
+    }
+
+    /// This set and `kind`.
+    #[must_use]
+    pub const fn with(self, kind: Kind) -> Self {
+        Self(self.0 | 1 << kind as u8)
+    }
+
+    /// What is in this set or the other.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether `kind` is in the set.
+    #[must_use]
+    pub const fn contains(self, kind: Kind) -> bool {
+        self.0 & (1 << kind as u8) != 0
+    }
+
+    /// Whether no kind is in the set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The set as bits, as it crosses the ring.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set with these bits; those that mean nothing are never asked about.
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// The kind that costs most, on which the time of a request depends.
+    #[must_use]
+    pub fn costliest(self) -> Option<Kind> {
+        const BY_COST: [Kind; 5] = [
+            Kind::Interactions,
+            Kind::Contribs,
+            Kind::Leaf,
+            Kind::Margin,
+            Kind::Value,
+        ];
+        BY_COST.into_iter().find(|&kind| self.contains(kind))
+    }
+
+    /// The kinds of the set in memory order.
+    pub fn iter(self) -> impl Iterator<Item = Kind> {
+        Kind::ALL
+            .into_iter()
+            .filter(move |&kind| self.contains(kind))
+    }
+}
+
+impl FromIterator<Kind> for KindSet {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+        kinds.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}

@@ -1,0 +1,111 @@
+//! Why the engine did not take a request, and why a request that it took failed.
+
+use std::time::Duration;
+
+use albacore_batching::Nanos;
+
+use super::Kind;
+use crate::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
+
+/// The engine does not take the request; nothing was kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The queue is full: HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
+    #[error("the queue is full ({queued_rows} of {rows_max} rows): send the request again later")]
+    QueueFull {
+        /// When to try again.
+        retry_after: Duration,
+        /// Rows waiting now.
+        queued_rows: usize,
+        /// The bound of `--queue-rows`.
+        rows_max: usize,
+    },
+    /// The request could not be answered within its objective: HTTP 429, gRPC
+    /// `RESOURCE_EXHAUSTED`.
+    #[error(
+        "what waits already leaves no time to answer within {} ms: send the request again later",
+        objective.as_secs_f64() * 1e3
+    )]
+    Late {
+        /// When to try again: so much sooner the workers would have to be free.
+        retry_after: Duration,
+        /// Within which it was to be answered.
+        objective: Duration,
+    },
+    /// The request's own time was over before its rows had come: HTTP 504, gRPC
+    /// `DEADLINE_EXCEEDED`.
+    #[error("the time that the request gave was over before all of it had arrived: give it more")]
+    Expired,
+    /// The shared memory is full, although the queue is not: wide rows or results. HTTP 429, gRPC
+    /// `RESOURCE_EXHAUSTED`.
+    #[error(
+        "no shared memory is left for {rows} rows: send the request again later, or fewer rows"
+    )]
+    MemoryFull {
+        /// When to try again.
+        retry_after: Duration,
+        /// Rows of the request.
+        rows: usize,
+    },
+    /// The request can never be run: HTTP 413, gRPC `INVALID_ARGUMENT`.
+    #[error("{rows} rows are more than the {rows_max} that one request may hold: send fewer rows")]
+    TooLarge {
+        /// Rows of the request.
+        rows: usize,
+        /// Rows that would be taken.
+        rows_max: usize,
+    },
+    /// The model does not give this output: HTTP 400.
+    #[error("model {model:?} gives no output {kind:?}")]
+    NoSuchOutput {
+        /// The model's name.
+        model: String,
+        /// What was asked for.
+        kind: Kind,
+    },
+    /// The request has no row, asks for no output or brings rows that are not floats: HTTP 400.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The server is shutting down: HTTP 503, gRPC `UNAVAILABLE`.
+    #[error("the server is shutting down: send the request to another one")]
+    Draining,
+    /// No worker runs at present: HTTP 503, gRPC `UNAVAILABLE`.
+    #[error("no worker is running: send the request again later")]
+    NoWorkers {
+        /// When to try again.
+        retry_after: Duration,
+    },
+}
+
+impl Refusal {
+    /// A request could not be answered within so much time: the workers are free too late by
+    /// `over`.
+    pub(super) fn late(over: Nanos, time: Nanos) -> Self {
+        Self::Late {
+            retry_after: Duration::from_nanos(over.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
+            objective: Duration::from_nanos(time.0),
+        }
+    }
+}
+
+/// An accepted request that could not be answered: HTTP 500, gRPC `INTERNAL`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The batch that held the request ended the worker that ran it, each time.
+    #[error("the rows of this request, or of one run with it, ended {deaths} workers ({cause})")]
+    Poisonous {
+        /// Workers that died of it.
+        deaths: u32,
+        /// How the last of them died, for example `signal 11`.
+        cause: String,
+    },
+    /// The worker could not compute the request.
+    #[error("the worker could not compute the request: {reason}")]
+    Compute {
+        /// What the worker said.
+        reason: String,
+    },
+    /// The server stopped before the request was run: HTTP 503, gRPC `UNAVAILABLE`.
+    #[error("the server stopped before the request was run")]
+    Stopped,
+}

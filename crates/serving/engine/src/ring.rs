@@ -1,0 +1,410 @@
+//! The words that the front and one life of one worker share: one batch at a time, handed over by
+//! a sequence number.
+//!
+//! Each word has one writer at a time. The front writes the batch, then the doorbell; the worker
+//! writes results and states, then `finished`. No lock is held over a death: whatever a dying
+//! worker leaves behind, the front looks at `finished` alone, and each life of a worker has a ring
+//! of its own, so that nothing of one life can be taken for another's. The front believes no word:
+//! states that are not exactly "done" are failures, numbers are clamped.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use albacore_os::futex::{self, Reach};
+use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
+
+use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
+use crate::orders::EditionId;
+
+/// The doorbell's value that ends the worker. Sequence numbers stay below.
+const STOP: u32 = u32::MAX;
+
+/// 32-bit words, each on a cache line of its own.
+const DOORBELL: usize = 0;
+const WAITING: usize = 16;
+const STATE: usize = 32;
+const FINISHED: usize = 48;
+const BEGUN: usize = 64;
+
+/// 64-bit words of the batch.
+const SEGMENTS: usize = 0;
+const COMPUTE_NANOS: usize = 1;
+const REASON_BYTES: usize = 2;
+const IS_ORDERS: usize = 3;
+const THREADS: usize = 4;
+const SHARING: usize = 5;
+const SPIN_NANOS: usize = 6;
+const REASON: usize = 8;
+const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
+const SEGMENT_WORDS: usize = 8;
+const WORDS: usize = FIRST_SEGMENT + BATCH_REQUESTS_MAX * SEGMENT_WORDS;
+
+/// Where the state of a segment lies among its words.
+const SEGMENT_STATE: usize = 7;
+
+/// Rows of one request that a batch holds, and where they and their results are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Which image computes it.
+    pub(crate) edition: EditionId,
+    /// Bits of the kinds of output.
+    pub(crate) kinds: u8,
+    /// Whether the rows are 64-bit floats, not 32-bit ones.
+    pub(crate) is_double: bool,
+    /// First row of the request that is in this batch.
+    pub(crate) first_row: usize,
+    /// Rows in this batch.
+    pub(crate) rows: usize,
+    /// Rows of the whole request, which decide where its outputs lie.
+    pub(crate) request_rows: usize,
+    /// Where the request's rows start.
+    pub(crate) input_offset: usize,
+    /// Where the request's outputs start.
+    pub(crate) results_offset: usize,
+}
+
+/// What a worker says of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentState {
+    Pending,
+    Done,
+    Failed,
+}
+
+impl SegmentState {
+    const fn word(self) -> u64 {
+        match self {
+            Self::Pending => 0,
+            Self::Done => 0x444f_4e45,
+            Self::Failed => 0x4641_494c,
+        }
+    }
+}
+
+/// How the threads of a worker shared a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One thread computed it.
+    Alone,
+    /// Each thread computed some of its rows.
+    Rows,
+    /// Each thread computed some of the model's trees, for all rows.
+    Trees,
+}
+
+impl Sharing {
+    /// Every way, in the order of their words.
+    pub const ALL: [Self; 3] = [Self::Alone, Self::Rows, Self::Trees];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Rows => "rows",
+            Self::Trees => "trees",
+        }
+    }
+}
+
+/// What the worker is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Run(u32),
+    Stop,
+}
+
+/// The ring of one life of one worker.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    memory: SharedMemory,
+    words: Words,
+}
+
+impl Ring {
+    /// A new ring: sequence 0, worker not ready.
+    pub(crate) fn create(name: &str) -> Result<Self, OsError> {
+        let memory = SharedMemory::create(name, FUTEX_BYTES + WORDS * 8)?;
+        let words = memory.map_words()?;
+        Ok(Self { memory, words })
+    }
+
+    /// The ring that this process inherited.
+    pub(crate) fn open(fd: OwnedFd) -> Result<Self, OsError> {
+        let memory = SharedMemory::open(fd)?;
+        let words = memory.map_words()?;
+        Ok(Self { memory, words })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+
+    fn futex(&self, index: usize) -> &AtomicU32 {
+        &self.words.futexes()[index]
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.words.words()[index]
+    }
+
+    fn segment(&self, index: usize) -> &[AtomicU64] {
+        let start = FIRST_SEGMENT + index * SEGMENT_WORDS;
+        &self.words.words()[start..start + SEGMENT_WORDS]
+    }
+
+    /// The number after `sequence`: never 0 and never [`STOP`].
+    pub(crate) fn next_sequence(sequence: u32) -> u32 {
+        if sequence >= STOP - 1 {
+            1
+        } else {
+            sequence + 1
+        }
+    }
+
+    // The front's side.
+
+    /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, more are cut off. At most so
+    /// many threads of the worker are to compute it, and for so long it looks for the next one
+    /// before it sleeps. Whether it sleeps now: then [`Ring::wake`] has to follow.
+    #[must_use]
+    pub(crate) fn submit(
+        &self,
+        sequence: u32,
+        segments: &[Segment],
+        (threads, spin): (usize, Duration),
+    ) -> bool {
+        let segments = &segments[..segments.len().min(BATCH_REQUESTS_MAX)];
+        for (index, segment) in segments.iter().enumerate() {
+            let words = self.segment(index);
+            let flags = u64::from(segment.kinds) | u64::from(segment.is_double) << 8;
+            let values = [
+                segment.edition.0,
+                flags,
+                segment.first_row as u64,
+                segment.rows as u64,
+                segment.request_rows as u64,
+                segment.input_offset as u64,
+                segment.results_offset as u64,
+                SegmentState::Pending.word(),
+            ];
+            for (word, value) in words.iter().zip(values) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
+        store(THREADS, threads as u64);
+        store(SPIN_NANOS, u64::try_from(spin.as_nanos()).unwrap_or(0));
+        store(SHARING, Sharing::Alone as u64);
+        self.hand_over(sequence, segments.len(), false)
+    }
+
+    /// Says that orders lie in the channel. What becomes of them is the state of segment 0.
+    pub(crate) fn submit_orders(&self, sequence: u32) {
+        self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
+        if self.hand_over(sequence, 0, true) {
+            self.wake();
+        }
+    }
+
+    fn hand_over(&self, sequence: u32, segments: usize, is_orders: bool) -> bool {
+        let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
+        store(SEGMENTS, segments as u64);
+        store(COMPUTE_NANOS, 0);
+        store(REASON_BYTES, 0);
+        store(IS_ORDERS, u64::from(is_orders));
+        self.ring_doorbell(sequence)
+    }
+
+    /// Tells the worker to end after its batch.
+    pub(crate) fn stop(&self) {
+        if self.ring_doorbell(STOP) {
+            self.wake();
+        }
+    }
+
+    /// Whether the worker sleeps.
+    fn ring_doorbell(&self, value: u32) -> bool {
+        // The order of "doorbell, then waiting" here and "waiting, then doorbell" in `next_call`
+        // lets at least one side see the other: no wake is lost, and none is sent to nobody.
+        self.futex(DOORBELL).store(value, Ordering::SeqCst);
+        self.futex(WAITING).load(Ordering::SeqCst) != 0
+    }
+
+    /// Wakes the worker. That takes microseconds: no lock should be held.
+    pub(crate) fn wake(&self) {
+        futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
+    }
+
+    /// Whether the worker says that it is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.futex(STATE).load(Ordering::Acquire) == 1
+    }
+
+    /// Whether the worker has begun the batch `sequence`.
+    pub(crate) fn is_begun(&self, sequence: u32) -> bool {
+        self.futex(BEGUN).load(Ordering::Acquire) == sequence
+    }
+
+    /// Whether the worker is done with the batch `sequence`.
+    pub(crate) fn is_finished(&self, sequence: u32) -> bool {
+        self.futex(FINISHED).load(Ordering::Acquire) == sequence
+    }
+
+    /// What the worker says of a segment of a finished batch.
+    pub(crate) fn state(&self, segment: usize) -> SegmentState {
+        let word = self.segment(segment)[SEGMENT_STATE].load(Ordering::Relaxed);
+        [SegmentState::Done, SegmentState::Pending]
+            .into_iter()
+            .find(|state| state.word() == word)
+            .unwrap_or(SegmentState::Failed)
+    }
+
+    /// How long the worker says that the batch took.
+    pub(crate) fn compute_nanos(&self) -> u64 {
+        self.word(COMPUTE_NANOS).load(Ordering::Relaxed)
+    }
+
+    /// How the worker says that its threads shared the batch.
+    pub(crate) fn sharing(&self) -> Sharing {
+        let word = self.word(SHARING).load(Ordering::Relaxed);
+        let known = usize::try_from(word).ok();
+        let known = known.and_then(|at| Sharing::ALL.get(at).copied());
+        known.unwrap_or(Sharing::Alone)
+    }
+
+    /// Why the worker says that a segment failed.
+    pub(crate) fn reason(&self) -> String {
+        let bytes = self.word(REASON_BYTES).load(Ordering::Relaxed);
+        let bytes = usize::try_from(bytes)
+            .unwrap_or(usize::MAX)
+            .min(REASON_BYTES_MAX);
+        let words = (0..REASON_BYTES_MAX / 8).flat_map(|index| {
+            self.word(REASON + index)
+                .load(Ordering::Relaxed)
+                .to_le_bytes()
+        });
+        let text: Vec<u8> = words.take(bytes).collect();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    // The worker's side.
+
+    /// Says that the worker takes batches.
+    pub(crate) fn set_ready(&self) {
+        self.futex(STATE).store(1, Ordering::Release);
+    }
+
+    /// Looks for a while whether the doorbell rings: who rings it then needs no system call, and
+    /// who hears it need not be woken.
+    fn spin(&self, last: u32) {
+        let nanos = self.word(SPIN_NANOS).load(Ordering::Relaxed);
+        let (start, time) = (
+            Instant::now(),
+            Duration::from_nanos(nanos).min(SPIN_TIME_MAX),
+        );
+        // bound: SPIN_TIME_MAX.
+        while self.futex(DOORBELL).load(Ordering::Acquire) == last && start.elapsed() < time {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Waits for the batch after `last`, or for the end.
+    pub(crate) fn next_call(&self, last: u32) -> Call {
+        let doorbell = self.futex(DOORBELL);
+        self.spin(last);
+        // bound: one pass for each wake; ends with the process at the latest.
+        loop {
+            match doorbell.load(Ordering::Acquire) {
+                STOP => return Call::Stop,
+                sequence if sequence != last => return Call::Run(sequence),
+                _ => {}
+            }
+            self.futex(WAITING).store(1, Ordering::SeqCst);
+            if doorbell.load(Ordering::SeqCst) == last {
+                futex::wait(Reach::Machine, doorbell, last, None);
+            }
+            self.futex(WAITING).store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether orders were handed over, not a batch.
+    pub(crate) fn is_orders(&self) -> bool {
+        self.word(IS_ORDERS).load(Ordering::Relaxed) == 1
+    }
+
+    /// How many threads may compute the batch; at least one.
+    pub(crate) fn threads(&self) -> usize {
+        let threads = self.word(THREADS).load(Ordering::Relaxed);
+        usize::try_from(threads).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Says how the threads share the batch.
+    pub(crate) fn set_sharing(&self, sharing: Sharing) {
+        self.word(SHARING).store(sharing as u64, Ordering::Relaxed);
+    }
+
+    /// Says that the worker begins the batch: if it dies now, the batch may be the cause.
+    pub(crate) fn begin(&self, sequence: u32) {
+        self.futex(BEGUN).store(sequence, Ordering::Release);
+    }
+
+    /// Reads the batch; `false` if it is not one.
+    pub(crate) fn read(&self, segments: &mut Vec<Segment>) -> bool {
+        segments.clear();
+        let count = self.word(SEGMENTS).load(Ordering::Relaxed);
+        if count > BATCH_REQUESTS_MAX as u64 {
+            return false;
+        }
+        for index in 0..count as usize {
+            let words = self.segment(index);
+            let load = |at: usize| words[at].load(Ordering::Relaxed);
+            let size = |at: usize| usize::try_from(load(at)).unwrap_or(usize::MAX);
+            segments.push(Segment {
+                edition: EditionId(load(0)),
+                kinds: load(1) as u8,
+                is_double: load(1) & 1 << 8 != 0,
+                first_row: size(2),
+                rows: size(3),
+                request_rows: size(4),
+                input_offset: size(5),
+                results_offset: size(6),
+            });
+        }
+        true
+    }
+
+    /// Notes that a segment could not be computed; the last reason stays.
+    pub(crate) fn fail(&self, segment: usize, reason: &str) {
+        self.segment(segment)[SEGMENT_STATE].store(SegmentState::Failed.word(), Ordering::Relaxed);
+        let bytes = &reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)];
+        for (index, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.word(REASON + index)
+                .store(u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+        self.word(REASON_BYTES)
+            .store(bytes.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Says that the batch is computed: segments that did not fail are done.
+    pub(crate) fn finish(&self, sequence: u32, segments: usize, compute: Duration) {
+        for index in 0..segments {
+            // A failed segment stays failed.
+            let _ = self.segment(index)[SEGMENT_STATE].compare_exchange(
+                SegmentState::Pending.word(),
+                SegmentState::Done.word(),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        let nanos = u64::try_from(compute.as_nanos()).unwrap_or(u64::MAX);
+        self.word(COMPUTE_NANOS).store(nanos, Ordering::Relaxed);
+        self.futex(FINISHED).store(sequence, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests;

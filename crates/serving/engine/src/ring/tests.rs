@@ -1,0 +1,147 @@
+//! Both sides of a ring in one process.
+
+use super::*;
+
+/// Hands a batch over as the front does.
+fn handed(front: &Ring, sequence: u32, segments: &[Segment], terms: (usize, Duration)) {
+    if front.submit(sequence, segments, terms) {
+        front.wake();
+    }
+}
+
+fn segment(rows: usize) -> Segment {
+    Segment {
+        edition: EditionId(3),
+        kinds: 5,
+        is_double: true,
+        first_row: 7,
+        rows,
+        request_rows: 90,
+        input_offset: 64,
+        results_offset: 128,
+    }
+}
+
+#[test]
+fn a_batch_crosses_the_ring_and_its_states_come_back() {
+    let front = Ring::create("test").unwrap();
+    let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
+    assert!(!front.is_ready());
+    worker.set_ready();
+    assert!(front.is_ready());
+    let sequence = Ring::next_sequence(0);
+    handed(
+        &front,
+        sequence,
+        &[segment(1), segment(2)],
+        (3, Duration::ZERO),
+    );
+    assert_eq!(worker.next_call(0), Call::Run(sequence));
+    let mut segments = Vec::new();
+    assert!(worker.read(&mut segments));
+    assert_eq!(segments, [segment(1), segment(2)]);
+    assert_eq!((worker.threads(), front.sharing()), (3, Sharing::Alone));
+    worker.set_sharing(Sharing::Trees);
+    assert_eq!(front.sharing(), Sharing::Trees);
+    assert_eq!(front.state(1), SegmentState::Pending);
+    assert!(!front.is_begun(sequence));
+    worker.begin(sequence);
+    assert!(front.is_begun(sequence));
+    worker.fail(1, "why");
+    assert!(!front.is_finished(sequence));
+    worker.finish(sequence, 2, Duration::from_nanos(9));
+    assert!(front.is_finished(sequence));
+    assert_eq!(
+        [front.state(0), front.state(1)],
+        [SegmentState::Done, SegmentState::Failed]
+    );
+    assert_eq!(
+        (front.compute_nanos(), front.reason()),
+        (9, "why".to_owned())
+    );
+    front.stop();
+    assert_eq!(worker.next_call(sequence), Call::Stop);
+}
+
+#[test]
+fn orders_cross_the_ring_as_a_batch_without_rows() {
+    let front = Ring::create("test").unwrap();
+    let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
+    front.submit_orders(1);
+    assert_eq!(
+        (worker.next_call(0), worker.is_orders()),
+        (Call::Run(1), true)
+    );
+    let mut segments = Vec::new();
+    assert!(worker.read(&mut segments) && segments.is_empty());
+    worker.finish(1, 1, Duration::ZERO);
+    assert_eq!(front.state(0), SegmentState::Done);
+    front.submit_orders(2);
+    worker.fail(0, "no");
+    worker.finish(2, 1, Duration::ZERO);
+    assert_eq!(
+        (front.state(0), front.reason()),
+        (SegmentState::Failed, "no".to_owned())
+    );
+    handed(&front, 3, &[segment(1)], (1, Duration::ZERO));
+    assert!(!worker.is_orders());
+}
+
+#[test]
+fn words_of_a_worker_that_went_mad_do_no_harm() {
+    let front = Ring::create("test").unwrap();
+    handed(&front, 1, &[segment(1)], (1, Duration::ZERO));
+    for word in front.words.words() {
+        word.store(u64::MAX, Ordering::Relaxed);
+    }
+    assert_eq!(front.state(0), SegmentState::Failed);
+    assert!(front.reason().len() <= 4 * REASON_BYTES_MAX);
+    assert!(!front.read(&mut Vec::new()));
+}
+
+#[test]
+fn sequence_numbers_skip_the_two_that_mean_something_else() {
+    assert_eq!(Ring::next_sequence(0), 1);
+    assert_eq!(Ring::next_sequence(STOP - 2), STOP - 1);
+    assert_eq!(Ring::next_sequence(STOP - 1), 1);
+}
+
+#[test]
+fn a_sleeping_worker_is_woken() {
+    let front = Ring::create("test").unwrap();
+    let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
+    let sleeper = std::thread::spawn(move || worker.next_call(0));
+    while front.futex(WAITING).load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    handed(&front, 1, &[], (1, Duration::ZERO));
+    assert_eq!(sleeper.join().unwrap(), Call::Run(1));
+}
+
+#[test]
+fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
+    let front = Ring::create("test").unwrap();
+    let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
+    let is_asleep = || front.futex(WAITING).load(Ordering::SeqCst) != 0;
+    for (spin, sleeps) in [(SPIN_TIME_MAX, false), (Duration::ZERO, true)] {
+        let mut was_asleep = Vec::new();
+        for sequence in (1..20).step_by(2) {
+            handed(&front, sequence, &[segment(1)], (1, spin));
+            assert_eq!(worker.next_call(sequence - 1), Call::Run(sequence));
+            std::thread::scope(|scope| {
+                let next = scope.spawn(|| worker.next_call(sequence));
+                if sleeps {
+                    while !is_asleep() {
+                        std::thread::yield_now();
+                    }
+                }
+                was_asleep.push(is_asleep());
+                handed(&front, sequence + 1, &[segment(1)], (1, spin));
+                assert_eq!(next.join().unwrap(), Call::Run(sequence + 1));
+            });
+        }
+        // A thread that begins late on a busy machine finds the next one there, which is no sleep
+        // either.
+        assert!(was_asleep.contains(&sleeps), "{spin:?}");
+    }
+}

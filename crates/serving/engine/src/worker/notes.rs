@@ -1,0 +1,109 @@
+//! Where threads that divide the trees of a batch leave what their trees add, and how it is added
+//! up.
+//!
+//! Each piece has a slot of its own, locked by the thread that fills it. Rank 0 adds the pieces up
+//! in their order as they become ready, between its own, and so works on both ends.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use albacore_trees::Portion;
+
+use super::compute::Hands;
+use super::cut::jobs;
+use super::team::Shared;
+use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
+
+/// A slot for each piece.
+pub(super) struct Notes(Vec<Mutex<Slot>>);
+
+struct Slot {
+    /// The batch whose piece is here.
+    generation: Option<u32>,
+    outcome: Result<(), String>,
+    portion: Portion,
+}
+
+/// How far rank 0 has added up a batch.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    next: u32,
+    /// The segment that failed last.
+    failed: Option<usize>,
+}
+
+impl Notes {
+    /// Slots for the threads of a worker.
+    pub(super) fn new(threads: usize) -> Self {
+        let slot = || Slot {
+            generation: None,
+            outcome: Ok(()),
+            portion: Portion::default(),
+        };
+        let slots = threads * TREE_PARTS_PER_THREAD * TREE_JOBS_MAX;
+        Self((0..slots).map(|_| Mutex::new(slot())).collect())
+    }
+
+    /// Computes a piece of a batch whose jobs are cut into `parts`.
+    pub(super) fn fill(
+        &self,
+        batch: &Shared<'_>,
+        (piece, parts): (u32, u32),
+        hands: &mut Hands<'_>,
+    ) {
+        let job = jobs(batch.segments).nth((piece / parts) as usize);
+        let (Some(slot), Some((index, kind))) = (self.0.get(piece as usize), job) else {
+            return;
+        };
+        let mut slot = slot.lock().unwrap_or_else(|error| error.into_inner());
+        let job = (&batch.segments[index], kind);
+        let part = (piece % parts, parts);
+        slot.outcome = hands.note(batch.models, job, part, &mut slot.portion);
+        slot.generation = Some(batch.generation);
+    }
+
+    /// Rank 0: adds up what is ready, in order; all of it when every piece is finished.
+    pub(super) fn join(
+        &self,
+        batch: &Shared<'_>,
+        parts: u32,
+        (joined, is_over): (&mut Joined, bool),
+        hands: &mut Hands<'_>,
+    ) {
+        // bound: one pass for each piece.
+        while joined.next < batch.cut.pieces() {
+            let Some(slot) = self.ready(joined.next, batch.generation) else {
+                break;
+            };
+            let part = (joined.next % parts, parts);
+            if let Some((index, kind)) = jobs(batch.segments).nth((joined.next / parts) as usize)
+                && joined.failed != Some(index)
+            {
+                let job = (&batch.segments[index], kind);
+                let outcome = slot.outcome.clone();
+                let outcome =
+                    outcome.and_then(|()| hands.join(batch.models, job, part, &slot.portion));
+                if let Err(reason) = outcome {
+                    batch.ring.fail(index, &reason);
+                    joined.failed = Some(index);
+                }
+            }
+            joined.next += 1;
+        }
+        if is_over && joined.next < batch.cut.pieces() {
+            // A piece that nobody computed: nothing of the batch can be trusted.
+            for index in 0..batch.segments.len() {
+                batch.ring.fail(index, "a part of the trees is missing");
+            }
+        }
+    }
+
+    /// The slot of a piece that is computed.
+    fn ready(&self, piece: u32, generation: u32) -> Option<MutexGuard<'_, Slot>> {
+        let slot = match self.0.get(piece as usize)?.try_lock() {
+            Ok(slot) => slot,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        (slot.generation == Some(generation)).then_some(slot)
+    }
+}

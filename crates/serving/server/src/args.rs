@@ -1,0 +1,402 @@
+//! The command line, checked.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use albacore_batching::{Nanos, Policy};
+use albacore_engine::limits::MODELS_MAX;
+use albacore_engine::{EngineConfig, Rules};
+use albacore_storage::BYTES_DEFAULT;
+use clap::{Parser, ValueEnum};
+
+use crate::fixed::ModelConfig;
+use crate::limits::{BATCH_ROWS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
+pub use crate::told::Place;
+
+/// This very binary, also after its file was replaced by a newer one.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// Serves tree models over the Open Inference Protocol v2.
+///
+/// One front process and W worker processes of T threads each; the threads are named
+/// albw<worker>.<rank>.
+#[derive(Debug, Parser)]
+#[command(name = "albacore-server", version)]
+pub struct Args {
+    /// Where to serve HTTP, and `/metrics`.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "[::]:8080",
+        env = "ALBACORE_HTTP"
+    )]
+    pub http: SocketAddr,
+    /// Where to serve gRPC.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "[::]:8081",
+        env = "ALBACORE_GRPC"
+    )]
+    pub grpc: SocketAddr,
+    /// Worker processes.
+    #[arg(long, value_name = "W", default_value_t = 1, env = "ALBACORE_WORKERS",
+          value_parser = bounded(1, WORKERS_MAX))]
+    pub workers: usize,
+    /// Compute threads of each worker.
+    #[arg(long, value_name = "T", default_value_t = 1, env = "ALBACORE_THREADS",
+          value_parser = bounded(1, THREADS_MAX))]
+    pub threads: usize,
+    /// A model and the name to serve it under; may be given several times.
+    #[arg(long = "model", value_name = "NAME=PATH", required_unless_present = "settings",
+          value_parser = parse_model)]
+    pub models: Vec<(String, PathBuf)>,
+    /// A file of models, objectives, batching and queue, in place of the arguments for them. It is
+    /// watched: an edit is applied at once and without a restart; one that is wrong changes
+    /// nothing.
+    #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
+          ["models", "slo", "policy", "max_rows", "max_delay", "queue_rows"])]
+    pub settings: Option<PathBuf>,
+    /// Bytes of a model file at most.
+    #[arg(long, value_name = "BYTES", default_value_t = BYTES_DEFAULT,
+          env = "ALBACORE_MODEL_BYTES_MAX")]
+    pub model_bytes_max: u64,
+    /// CA certificates (PEM) of the https servers that models come from, in place of the public
+    /// ones.
+    #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// When a batch leaves: `eager` as soon as a worker is free, `timeout` when its oldest request
+    /// has waited for --max-delay, `auto` as the server thinks best (at present as eager).
+    #[arg(long, value_enum, default_value_t = PolicyName::Auto, env = "ALBACORE_POLICY")]
+    pub policy: PolicyName,
+    /// Rows of a batch at most.
+    #[arg(long, value_name = "ROWS", default_value_t = 1024, env = "ALBACORE_MAX_ROWS",
+          value_parser = bounded(1, BATCH_ROWS_MAX))]
+    pub max_rows: usize,
+    /// How long a request waits for others to share its batch, with --policy timeout only.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_MAX_DELAY")]
+    pub max_delay: Option<Duration>,
+    /// Rows that may wait; more are refused with 429 or RESOURCE_EXHAUSTED.
+    #[arg(long, value_name = "ROWS", default_value_t = 65536, env = "ALBACORE_QUEUE_ROWS",
+          value_parser = bounded(1, QUEUE_ROWS_MAX))]
+    pub queue_rows: usize,
+    /// The latency objective of a model, or of all; later replies are counted late.
+    #[arg(long, value_name = "[NAME=]TIME", value_parser = parse_slo)]
+    pub slo: Vec<(Option<String>, Duration)>,
+    /// Who tells batching, queue and objectives while the server runs: http://HOST:PORT or
+    /// unix:/PATH of an albacore-params. They are in force in place of those of the settings while
+    /// it is there; the server does not wait for it.
+    #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
+    pub params: Option<Place>,
+    /// How long a stopping server may take to answer what it has accepted.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
+          env = "ALBACORE_DRAIN_TIMEOUT")]
+    pub drain_timeout: Duration,
+}
+
+/// Names of `--policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// As the server thinks best.
+    Auto,
+    /// After a delay.
+    Timeout,
+    /// At once.
+    Eager,
+    /// As late as the objective allows; at once without one.
+    Deferred,
+}
+
+/// What the server serves, and how it batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// By the command line, for as long as the server runs.
+    Fixed {
+        /// The models, names unique.
+        models: Vec<ModelConfig>,
+        /// When a batch leaves, and how much may wait.
+        rules: Rules,
+    },
+    /// By a file that is watched.
+    Live(PathBuf),
+}
+
+/// What the server runs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where to serve HTTP.
+    pub http: SocketAddr,
+    /// Where to serve gRPC.
+    pub grpc: SocketAddr,
+    /// Worker processes.
+    pub workers: usize,
+    /// Compute threads of each worker.
+    pub threads: usize,
+    /// What it serves.
+    pub served: Served,
+    /// Bytes of a model file at most.
+    pub model_bytes_max: u64,
+    /// CA certificates of servers that models come from.
+    pub ca_file: Option<PathBuf>,
+    /// Who tells parameters, if anybody does.
+    pub params: Option<Place>,
+    /// How long draining may take.
+    pub drain_timeout: Duration,
+}
+
+impl Args {
+    /// Checks what one argument alone does not show.
+    ///
+    /// # Errors
+    /// A sentence that names the argument and what to do.
+    pub fn check(self) -> Result<Settings, String> {
+        let served = match &self.settings {
+            Some(file) => Served::Live(file.clone()),
+            None => Served::Fixed {
+                rules: self.rules()?,
+                models: models_with_slos(self.models, self.slo)?,
+            },
+        };
+        Ok(Settings {
+            http: self.http,
+            grpc: self.grpc,
+            workers: self.workers,
+            threads: self.threads,
+            served,
+            model_bytes_max: self.model_bytes_max,
+            ca_file: self.ca_file,
+            params: self.params,
+            drain_timeout: self.drain_timeout,
+        })
+    }
+
+    fn rules(&self) -> Result<Rules, String> {
+        let policy = match (self.policy, self.max_delay) {
+            (PolicyName::Timeout, Some(delay)) => Policy::Timeout {
+                delay: nanos(delay),
+            },
+            (PolicyName::Timeout, None) => {
+                return Err("--policy timeout needs --max-delay, for example 2ms".into());
+            }
+            (_, Some(_)) => {
+                return Err(
+                    "--max-delay needs --policy timeout: other policies have no delay".into(),
+                );
+            }
+            (PolicyName::Auto, None) => Policy::Auto,
+            (PolicyName::Deferred, None) => Policy::Deferred,
+            (PolicyName::Eager, None) => Policy::Eager,
+        };
+        Ok(Rules {
+            policy,
+            batch_rows_max: self.max_rows,
+            queue_rows_max: self.queue_rows,
+        })
+    }
+}
+
+impl Settings {
+    /// The engine's part.
+    #[must_use]
+    pub fn engine(&self, rules: Rules) -> EngineConfig {
+        EngineConfig {
+            workers: self.workers,
+            threads: self.threads,
+            policy: rules.policy,
+            batch_rows_max: rules.batch_rows_max,
+            queue_rows_max: rules.queue_rows_max,
+            program: PathBuf::from(PROGRAM),
+        }
+    }
+}
+
+fn models_with_slos(
+    models: Vec<(String, PathBuf)>,
+    slos: Vec<(Option<String>, Duration)>,
+) -> Result<Vec<ModelConfig>, String> {
+    if models.len() > MODELS_MAX {
+        return Err(format!(
+            "--model is given {} times, at most {MODELS_MAX}",
+            models.len()
+        ));
+    }
+    let mut by_name = BTreeMap::new();
+    for (name, slo) in slos {
+        if by_name.insert(name.clone(), slo).is_some() {
+            let name = name.unwrap_or_else(|| "all models".to_owned());
+            return Err(format!("--slo is given twice for {name}: give it once"));
+        }
+    }
+    let of_all = by_name.remove(&None);
+    let mut configs: Vec<ModelConfig> = Vec::with_capacity(models.len());
+    for (name, path) in models {
+        if configs.iter().any(|config| config.name == name) {
+            return Err(format!("--model {name} is given twice: names must differ"));
+        }
+        let slo = by_name.remove(&Some(name.clone())).or(of_all);
+        configs.push(ModelConfig { name, path, slo });
+    }
+    match by_name.into_keys().flatten().next() {
+        Some(name) => Err(format!("--slo {name}: no --model has this name")),
+        None => Ok(configs),
+    }
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A parser of whole numbers from `min` to `max`.
+fn bounded(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number| (min..=max).contains(number));
+        number.ok_or_else(|| format!("a whole number from {min} to {max} is needed"))
+    }
+}
+
+fn parse_model(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("NAME=PATH is needed")?;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > 253 || !name.chars().all(is_word) {
+        return Err(format!(
+            "{name:?} is no name: letters, digits, '-', '_' and '.' are allowed"
+        ));
+    }
+    if path.is_empty() {
+        return Err(format!("model {name} has no path"));
+    }
+    Ok((name.to_owned(), PathBuf::from(path)))
+}
+
+/// A duration as `25ms`, `150us`, `2.5s` or `1m`; more than zero, at most an hour.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err("a number with a unit is needed, for example 25ms, 150us, 2s".to_owned()),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * unit);
+    match seconds.filter(|seconds| (1e-9..=3600.0).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        None => Err("a time of more than zero and at most 60m is needed, for example 25ms".into()),
+    }
+}
+
+fn parse_slo(text: &str) -> Result<(Option<String>, Duration), String> {
+    match text.split_once('=') {
+        Some((name, slo)) => Ok((Some(name.to_owned()), parse_duration(slo)?)),
+        None => Ok((None, parse_duration(text)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> Result<Settings, String> {
+        let all = ["albacore-server", "--model", "m=a.ubj"]
+            .iter()
+            .chain(arguments);
+        Args::try_parse_from(all)
+            .map_err(|error| error.to_string())?
+            .check()
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_contract() {
+        let settings = settings(&[]).unwrap();
+        assert_eq!(settings.http, "[::]:8080".parse().unwrap());
+        assert_eq!(settings.grpc, "[::]:8081".parse().unwrap());
+        let Served::Fixed { rules, .. } = settings.served else {
+            panic!("{settings:?}");
+        };
+        assert_eq!((settings.workers, settings.threads), (1, 1));
+        assert_eq!(rules.policy, Policy::Auto);
+        assert_eq!((rules.batch_rows_max, rules.queue_rows_max), (1024, 65536));
+        assert_eq!(settings.drain_timeout, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_file_of_settings_stands_alone() {
+        let alone = ["albacore-server", "--settings", "a.yaml", "--workers", "2"];
+        let settings = Args::try_parse_from(alone).unwrap().check().unwrap();
+        assert_eq!(settings.served, Served::Live("a.yaml".into()));
+        for more in [
+            &["--max-rows", "9"][..],
+            &["--slo", "2ms"],
+            &["--policy", "eager"],
+        ] {
+            let error = Args::try_parse_from(alone.iter().chain(more)).unwrap_err();
+            assert!(error.to_string().contains("cannot be used with"), "{error}");
+        }
+        assert!(Args::try_parse_from(["albacore-server"]).is_err());
+    }
+
+    #[test]
+    fn objectives_belong_to_one_model_or_to_all() {
+        let settings = settings(&["--model", "n=b", "--slo", "25ms", "--slo", "n=1.5s"]).unwrap();
+        let Served::Fixed { models, .. } = settings.served else {
+            panic!("{settings:?}");
+        };
+        let slos: Vec<_> = models.iter().map(|model| model.slo).collect();
+        assert_eq!(
+            slos,
+            [
+                Some(Duration::from_millis(25)),
+                Some(Duration::from_millis(1500))
+            ]
+        );
+    }
+
+    #[test]
+    fn each_contradiction_is_a_sentence_that_names_the_argument() {
+        for (arguments, words) in [
+            (&["--policy", "timeout"][..], "needs --max-delay"),
+            (
+                &["--max-delay", "2ms", "--policy", "deferred"],
+                "--max-delay needs --policy timeout",
+            ),
+            (
+                &["--max-delay", "2ms"],
+                "--max-delay needs --policy timeout",
+            ),
+            (
+                &["--max-delay", "2", "--policy", "timeout"],
+                "for example 25ms",
+            ),
+            (
+                &["--max-delay", "2h", "--policy", "timeout"],
+                "for example 25ms",
+            ),
+            (&["--max-delay=-2ms", "--policy", "timeout"], "--max-delay"),
+            (&["--workers", "0"], "from 1 to 512"),
+            (&["--threads", "many"], "from 1 to 512"),
+            (&["--model", "m=b"], "--model m is given twice"),
+            (&["--model", "=b"], "is no name"),
+            (&["--model", "a/b=c"], "is no name"),
+            (&["--model", "b="], "has no path"),
+            (&["--slo", "x=2ms"], "--slo x: no --model has this name"),
+            (
+                &["--slo", "2ms", "--slo", "3ms"],
+                "given twice for all models",
+            ),
+            (&["--http", "localhost"], "--http"),
+            (&["--settings", "a.yaml"], "cannot be used with"),
+            (&["--params", "a:80"], "http://HOST:PORT or unix:/PATH"),
+        ] {
+            let message = settings(arguments).unwrap_err();
+            assert!(message.contains(words), "{arguments:?}: {message}");
+        }
+    }
+}

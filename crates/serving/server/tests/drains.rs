@@ -1,0 +1,165 @@
+//! A server is told to stop while clients of both protocols ask as fast as they can: whoever was
+//! accepted is answered, nobody is reset. `ALBACORE_SOAK` makes it so many times as often.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod running;
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use albacore_load::{Call, Load, Shape, Wire, drive};
+use running::Running;
+
+/// Shortest number of drains.
+const DRAINS: u32 = 8;
+
+/// Connections of each protocol.
+const CLIENTS: usize = 8;
+
+/// How one connection of HTTP/1.1 ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// An answer said that it was the last.
+    Told,
+    /// Closed between two requests, before a byte of the next was sent.
+    Quiet,
+    /// Nobody listened any more.
+    Refused,
+}
+
+fn body(wire: Wire, address: SocketAddr) -> albacore_load::Request {
+    let call = Call {
+        model: "small",
+        input: "input",
+        output: None,
+        values: &[0.5; 29],
+        features: 29,
+    };
+    call.request(wire, address)
+}
+
+/// Asks over one connection until it ends; how often it was answered.
+fn converse(address: SocketAddr) -> (u32, Ended) {
+    let request = body(Wire::Json, address);
+    let head = format!(
+        "POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        request.path,
+        request.body.len()
+    );
+    let message = [head.as_bytes(), &request.body].concat();
+    let mut answered = 0;
+    let mut stream = match TcpStream::connect(address) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return (0, Ended::Refused),
+        Err(error) => panic!("connect: {error}"),
+    };
+    stream.set_nodelay(true).unwrap();
+    loop {
+        stream.set_nonblocking(true).unwrap();
+        if matches!(stream.read(&mut [0]), Ok(0)) {
+            return (answered, Ended::Quiet);
+        }
+        stream.set_nonblocking(false).unwrap();
+        stream.write_all(&message).unwrap();
+        let mut answer = Vec::new();
+        let is_whole = |answer: &[u8]| {
+            let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
+            let (head, rest) = text.split_once("\r\n\r\n")?;
+            let length = head.split("content-length: ").nth(1)?;
+            let length: usize = length.lines().next()?.trim().parse().unwrap();
+            (rest.len() >= length)
+                .then(|| (head.contains(" 200 "), head.contains("connection: close")))
+        };
+        let (is_good, is_last) = loop {
+            if let Some(found) = is_whole(&answer) {
+                break found;
+            }
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).expect("no reset");
+            assert!(count > 0, "closed after {answered} answers, one too early");
+            answer.extend_from_slice(&bytes[..count]);
+        };
+        assert!(is_good, "{}", String::from_utf8_lossy(&answer));
+        answered += 1;
+        if is_last {
+            return (answered, Ended::Told);
+        }
+    }
+}
+
+/// Waits until a client of each protocol was answered.
+fn until_both_are_answered(server: &Running) {
+    let start = Instant::now();
+    loop {
+        let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+        let is_answered = |protocol: &str| metrics.contains(&format!("protocol=\"{protocol}\""));
+        if is_answered("http") && is_answered("grpc") {
+            return;
+        }
+        assert!(start.elapsed() < running::PATIENCE, "{metrics}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_drain_resets_nobody() {
+    let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
+    let models = [("small", "main_small_d6.ubj")];
+    let (mut told, mut answers) = (0, 0);
+    for drain in 0..DRAINS * soak {
+        let server = Running::start(&models, &["--workers", "2", "--threads", "1"]);
+        let (http, grpc) = (server.http, server.grpc);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                std::thread::spawn(move || {
+                    let mut all = Vec::new();
+                    // bound: until the port is closed
+                    loop {
+                        let (answered, ended) = converse(http);
+                        let is_over = ended == Ended::Refused;
+                        all.push((answered, ended));
+                        if is_over {
+                            return all;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let over_grpc = std::thread::spawn(move || {
+            let requests = vec![body(Wire::Grpc, grpc)];
+            let shape = Shape::Closed(Duration::from_millis(400));
+            drive(Load {
+                requests,
+                shape,
+                connections: CLIENTS,
+            })
+        });
+        until_both_are_answered(&server);
+        std::thread::sleep(Duration::from_millis(u64::from(drain % 7) * 10));
+        let start = Instant::now();
+        assert_eq!(server.stop("-TERM"), Some(0));
+        assert!(start.elapsed() < Duration::from_secs(20));
+        for client in clients {
+            for (answered, ended) in client.join().unwrap() {
+                answers += answered;
+                told += u32::from(ended == Ended::Told);
+                assert_ne!(ended, Ended::Quiet, "a busy connection is told, not closed");
+            }
+        }
+        let samples = over_grpc.join().unwrap().unwrap();
+        // Until the port was closed; after that, connections are refused.
+        let first = samples.iter().position(|sample| sample.status == 0);
+        let (before, after) = samples.split_at(first.unwrap_or(samples.len()));
+        assert!(before.iter().all(|sample| sample.status == 200) && !before.is_empty());
+        let late = after.iter().filter(|sample| sample.status != 0);
+        assert!(
+            late.clone().all(|sample| sample.status == 200),
+            "{:?}",
+            late.count()
+        );
+        answers += u32::try_from(before.len()).unwrap();
+    }
+    assert!(told >= CLIENTS as u32, "{told} connections were told");
+    println!("{} drains, {answers} answers, {told} told", DRAINS * soak);
+}

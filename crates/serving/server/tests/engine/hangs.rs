@@ -1,0 +1,263 @@
+//! Workers that hang are noticed, ended and replaced; their batches run again, nothing is lost.
+
+use super::clients::Clients;
+use super::*;
+
+const SMALL: [&str; 1] = ["main_small_d6.ubj"];
+
+/// Workers that are stopped under load.
+const STOPS: u64 = 6;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_workers_under_load_loses_and_doubles_nothing() {
+    let started = Arc::new(start(config(2, 2), &SMALL).await);
+    let clients = Clients::start(&started);
+    // Until the costs are known everybody has long to wait.
+    started
+        .until("costs are known", |e| {
+            e.stats().models[0].batches_total > 100
+        })
+        .await;
+    for stop in 0..STOPS {
+        let stopped = started.pids()[stop as usize % 2];
+        signal("-STOP", stopped);
+        started
+            .until("it is ended and replaced", |e| {
+                let stats = e.stats();
+                !is_alive(stopped) && stats.workers_ready == 2
+            })
+            .await;
+    }
+    let answers = clients.end().await;
+    let stats = started.engine.stats();
+    let model = &stats.models[0];
+    assert_eq!(
+        (model.requests_total, model.answered_total),
+        (answers, answers)
+    );
+    assert_eq!((model.failed_total, stats.queue_rows), (0, 0));
+    assert_eq!((stats.arena_used_bytes, stats.workers_busy), (0, 0));
+    // A machine that stands still may look like a worker that hangs.
+    assert!(stats.worker_hangs_total >= STOPS, "{stats:?}");
+    assert!(stats.replayed_batches_total >= 1, "{stats:?}");
+    let events = started.events.lock().unwrap();
+    let is_told = |event: &EngineEvent| matches!(event, EngineEvent::WorkerDied { cause, .. } if cause.contains("hung"));
+    assert!(events.iter().any(is_told), "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_stopped_in_the_middle_of_a_long_batch_is_replaced_and_the_batch_runs_again() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    for _ in 0..8 {
+        started.submit(0, kinds, &rows).await.unwrap();
+    }
+    let call = tokio::spawn(started.submit(0, kinds, &rows));
+    started
+        .until("it runs", |engine| engine.stats().workers_busy == 1)
+        .await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    signal("-STOP", started.pids()[0]);
+    let reply = call.await.unwrap().unwrap();
+    assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+    let stats = started.engine.stats();
+    assert_eq!(stats.models[0].failed_total, 0);
+}
+
+/// A jump to itself.
+#[cfg(target_arch = "x86_64")]
+const ENDLESS: [u8; 2] = [0xeb, 0xfe];
+#[cfg(target_arch = "aarch64")]
+const ENDLESS: [u8; 4] = [0x00, 0x00, 0x00, 0x14];
+
+/// Makes the main thread of a stopped process loop for ever where it is.
+fn make_endless(pid: i32) {
+    use std::os::unix::fs::FileExt as _;
+    // The numbers of a call, its arguments, stack and place; -1, stack and place outside of a call.
+    // "running" until it has stopped, for which it needs the cpu once more: among busy processes
+    // that takes a while.
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let mut looks = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(1)))
+        .take_while(|()| std::time::Instant::now() < deadline);
+    let place = looks.find_map(|()| {
+        let seen = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+        let place = seen
+            .trim()
+            .rsplit(' ')
+            .next()?
+            .strip_prefix("0x")?
+            .to_owned();
+        u64::from_str_radix(&place, 16).ok()
+    });
+    let memory = std::fs::File::options()
+        .write(true)
+        .open(format!("/proc/{pid}/mem"))
+        .unwrap();
+    memory.write_all_at(&ENDLESS, place.unwrap()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_in_an_endless_loop_is_replaced_and_its_batch_runs_again() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    for _ in 0..8 {
+        started.submit(0, kinds, &rows).await.unwrap();
+    }
+    // Idle it goes on in the loop when it is called; busy in the middle of its batch.
+    for is_busy in [false, true] {
+        let worker = started.pids()[0];
+        let call = is_busy.then(|| tokio::spawn(started.submit(0, kinds, &rows)));
+        if is_busy {
+            started
+                .until("it runs", |engine| engine.stats().workers_busy == 1)
+                .await;
+        }
+        signal("-STOP", worker);
+        make_endless(worker);
+        signal("-CONT", worker);
+        let call = call.unwrap_or_else(|| tokio::spawn(started.submit(0, kinds, &rows)));
+        let reply = call.await.unwrap().unwrap();
+        assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+        assert!(!is_alive(worker), "it ran for ever");
+        started
+            .until("another one is up", |engine| {
+                engine.stats().workers_ready == 1
+            })
+            .await;
+    }
+    let stats = started.engine.stats();
+    assert_eq!(stats.models[0].failed_total, 0);
+    assert!(stats.worker_hangs_total >= 2, "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_that_was_stopped_itself_ends_nobody() {
+    // The front is this process: a helper stops it for longer than any patience, and lets it go on.
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 10, 3);
+    for _ in 0..20 {
+        started.submit(0, value(), &rows).await.unwrap();
+    }
+    let hangs = started.engine.stats().worker_hangs_total;
+    let me = std::process::id();
+    let worker = started.pids()[0];
+    let script = format!("kill -STOP {worker} {me}; sleep 1; kill -CONT {worker} {me}");
+    let mut helper = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .spawn()
+        .unwrap();
+    while helper.try_wait().unwrap().is_none() {
+        started.submit(0, value(), &rows).await.unwrap();
+    }
+    assert_eq!(started.engine.stats().worker_hangs_total, hangs);
+}
+
+/// Processes that use a cpu as long as this lives.
+struct Hogs(Vec<std::process::Child>);
+
+impl Hogs {
+    /// So many on one cpu.
+    fn start(count: usize, cpu: &str) -> Self {
+        let start = |_| {
+            std::process::Command::new("taskset")
+                .args(["-c", cpu, "sh", "-c", "while :; do :; done"])
+                .spawn()
+                .unwrap()
+        };
+        Self((0..count).map(start).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            let _ = hog.kill();
+            let _ = hog.wait();
+        }
+    }
+}
+
+/// Pins all threads of a process to the first cpu that it may use, which is told.
+fn pin(pid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let cpu = list.unwrap().trim().split(['-', ',']).next().unwrap();
+    let status = std::process::Command::new("taskset")
+        .args(["-a", "-c", "-p", cpu, &pid.to_string()])
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
+    cpu.to_owned()
+}
+
+/// Gives all threads of a process a ninth of the weight of others, so that what is learned on a
+/// machine which is busy already is not what batches take among so many others.
+fn lower(pid: i32) {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let tids = tasks.map(|task| task.unwrap().file_name());
+    let status = std::process::Command::new("renice")
+        .args(["-n", "10", "-p"])
+        .args(tids)
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// Batches after which their costs are known.
+async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
+    for _ in 0..8 {
+        started.submit(0, kinds, rows).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_shares_its_cpu_with_twenty_busy_processes_is_not_ended() {
+    let started = start(config(1, 2), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    learn(&started, kinds, &rows).await;
+    let worker = started.pids()[0];
+    lower(worker);
+    let _hogs = Hogs::start(20, &pin(worker));
+    let begun = Instant::now();
+    // Each batch takes some 180 times as long as is known of it, until that is learned.
+    while begun.elapsed() < Duration::from_secs(10) {
+        let reply = started.submit(0, kinds, &rows).await.unwrap();
+        assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+    }
+    let stats = started.engine.stats();
+    assert_eq!((stats.worker_hangs_total, started.pids()[0]), (0, worker));
+    assert_eq!(stats.replayed_batches_total, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_loops_or_is_stopped_among_twenty_busy_processes_is_replaced() {
+    let started = start(config(1, 1), &SMALL).await;
+    let rows = started.rows(0, 200, 3);
+    let kinds = KindSet::only(Kind::Interactions);
+    let expected = started.expected(0, Kind::Interactions, &rows);
+    learn(&started, kinds, &rows).await;
+    for loops in [true, false] {
+        let worker = started.pids()[0];
+        let _hogs = Hogs::start(20, &pin(worker));
+        signal("-STOP", worker);
+        if loops {
+            make_endless(worker);
+            signal("-CONT", worker);
+        }
+        let reply = started.submit(0, kinds, &rows).await.unwrap();
+        assert!(reply.output(Kind::Interactions) == Some(&expected[..]));
+        assert!(!is_alive(worker));
+        started
+            .until("another one is up", |e| e.stats().workers_ready == 1)
+            .await;
+    }
+    assert!(started.engine.stats().worker_hangs_total >= 2);
+}

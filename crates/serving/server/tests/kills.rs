@@ -1,0 +1,196 @@
+//! Workers are killed and stopped while requests of both protocols come faster than they can be
+//! run: each is answered, or refused at the door and counted there. `ALBACORE_SOAK` makes it so
+//! many times as long.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod running;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use albacore_load::{Call, Load, Request, Shape, Wire, drive};
+use running::{Connection, Running};
+use serde_json::{Value, json};
+
+/// Shortest run.
+const LENGTH: Duration = Duration::from_secs(6);
+
+/// Clients of each protocol, each of which waits for its answer.
+const CLIENTS: usize = 12;
+
+/// Every so many kills a worker is stopped instead.
+const STOP_EVERY: usize = 6;
+
+const FEATURES: usize = 29;
+
+/// Clients who look at every byte, and how many requests each of them has.
+const CHECKERS: usize = 2;
+const QUESTIONS: usize = 16;
+
+/// Predictions of few rows and contributions of many.
+fn requests(server: &Running) -> Vec<Request> {
+    let values = vec![0.5; 40 * FEATURES];
+    let calls = [
+        (None, 1),
+        (Some("output"), 30),
+        (Some("contribs"), 40),
+        (Some("leaf"), 3),
+    ];
+    let both = [(Wire::Json, server.http), (Wire::Grpc, server.grpc)];
+    let request = |(wire, address)| {
+        calls.map(|(output, rows)| {
+            let call = Call {
+                model: "small",
+                input: "input",
+                output,
+                values: &values[..rows * FEATURES],
+                features: FEATURES,
+            };
+            call.request(wire, address)
+        })
+    };
+    both.into_iter().flat_map(request).collect()
+}
+
+/// Requests that the server counted with one of these codes.
+fn counted(metrics: &str, codes: &[&str]) -> usize {
+    let of_code = |line: &&str| {
+        let is_one = |code: &&str| line.contains(&format!("code=\"{code}\""));
+        line.starts_with("albacore_requests_total{") && codes.iter().any(is_one)
+    };
+    let value = |line: &str| line.rsplit(' ').next()?.parse::<usize>().ok();
+    metrics.lines().filter(of_code).filter_map(value).sum()
+}
+
+/// Asks the same few questions over and over until `is_over`: each answer bears the id of its
+/// request and has the same bytes each time. The statuses of all.
+fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool) -> Vec<u16> {
+    let mut known: [Option<Value>; QUESTIONS] = Default::default();
+    let mut statuses = Vec::new();
+    for turn in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let (question, id) = (turn % QUESTIONS, format!("{checker}.{turn}"));
+        let rows = question + 1;
+        let value = |at: usize| (at * 7 + question * 13 + checker) as f32 / 40.0 - 2.0;
+        let data: Vec<f32> = (0..rows * FEATURES).map(value).collect();
+        let body = json!({
+            "id": id,
+            "inputs": [{"name": "input", "shape": [rows, FEATURES], "datatype": "FP32", "data": data}],
+            "outputs": [{"name": "output"}, {"name": "contribs"}],
+        });
+        let path = "/v2/models/small/infer";
+        let answer = connection.call("POST", path, &[], body.to_string().as_bytes());
+        statuses.push(answer.status);
+        if answer.status == 200 {
+            let said = answer.json();
+            assert_eq!(said["id"], Value::from(id));
+            let outputs = known[question].get_or_insert_with(|| said["outputs"].clone());
+            assert_eq!(
+                *outputs, said["outputs"],
+                "question {question}, turn {turn}"
+            );
+        }
+    }
+    statuses
+}
+
+/// Kills workers, now and then stops one, until `is_over`; how often.
+fn kill_until(server: &mut Running, is_over: impl Fn() -> bool) -> usize {
+    let mut pids = server.workers.clone();
+    let mut kills = 0;
+    while !is_over() {
+        kills += 1;
+        // Stops only once the costs of all queues are known: before, the patience is long.
+        let signal = if kills % STOP_EVERY == 0 {
+            "-STOP"
+        } else {
+            "-KILL"
+        };
+        let pid = pids[kills % 2].to_string();
+        Command::new("kill").args([signal, &pid]).status().unwrap();
+        let died = server.event("worker_died");
+        assert_eq!(died["pid"].to_string(), pid);
+        let started = server.event("worker_started");
+        let worker = started["worker"].as_u64().unwrap() as usize;
+        pids[worker] = started["pid"].as_u64().unwrap() as u32;
+        std::thread::sleep(Duration::from_millis(kills as u64 * 7 % 40));
+    }
+    kills
+}
+
+#[test]
+fn under_kills_and_stops_each_request_is_answered_or_honestly_refused_and_counted() {
+    let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
+    let models = [("small", "main_small_d6.ubj")];
+    let arguments = ["--workers", "2", "--threads", "1", "--slo", "40ms"];
+    let mut server = Running::start(&models, &arguments);
+    let all = requests(&server);
+    let traffic: Vec<_> = all
+        .chunks(all.len() / 2)
+        .map(|requests| {
+            let load = Load {
+                requests: requests.to_vec(),
+                shape: Shape::Closed(LENGTH * soak),
+                connections: CLIENTS,
+            };
+            std::thread::spawn(move || drive(load).unwrap())
+        })
+        .collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let checkers: Vec<_> = (0..CHECKERS)
+        .map(|checker| {
+            let (connection, is_over) = (server.connect(), Arc::clone(&is_over));
+            std::thread::spawn(move || check_bytes(connection, checker, &is_over))
+        })
+        .collect();
+    let kills = kill_until(&mut server, || {
+        traffic.iter().all(|traffic| traffic.is_finished())
+    });
+    let samples: Vec<_> = traffic
+        .into_iter()
+        .flat_map(|traffic| traffic.join().unwrap())
+        .collect();
+    is_over.store(true, Ordering::Relaxed);
+    let checked: Vec<u16> = checkers
+        .into_iter()
+        .flat_map(|checker| checker.join().unwrap())
+        .collect();
+    let statuses_seen = || {
+        samples
+            .iter()
+            .map(|sample| sample.status)
+            .chain(checked.iter().copied())
+    };
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    let (mut sum, statuses) = (0, [200, 429, 503]);
+    for (status, codes) in statuses.into_iter().zip([
+        ["200", "Ok"],
+        ["429", "ResourceExhausted"],
+        ["503", "Unavailable"],
+    ]) {
+        let seen = statuses_seen().filter(|&seen| seen == status).count();
+        assert_eq!(counted(&metrics, &codes), seen, "{status}: {metrics}");
+        sum += seen;
+    }
+    let all = samples.len() + checked.len();
+    assert_eq!(sum, all, "others than {statuses:?} were among {all}");
+    let answered = statuses_seen().filter(|&status| status == 200).count();
+    let alike = checked.iter().filter(|&&status| status == 200).count();
+    assert!(alike > QUESTIONS, "{alike} answers were looked at");
+    assert!(
+        answered > 50 && kills > 3,
+        "{answered} answers, {kills} kills"
+    );
+    assert!(
+        metrics.contains("albacore_failed_total{model=\"small\"} 0"),
+        "{metrics}"
+    );
+    println!(
+        "{kills} kills and stops, {all} requests, {answered} answered, {alike} looked at byte by byte",
+    );
+    assert_eq!(server.stop("-TERM"), Some(0));
+}

@@ -1,0 +1,283 @@
+//! A real `albacore-server` on free ports of the loopback interface, and a plain HTTP client.
+
+// Every test program uses its part of this module, and stops where the server does not behave.
+#![allow(dead_code, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up: the machine may be busy, never this busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that is ready; killed on drop.
+pub(crate) struct Running {
+    child: Child,
+    events: BufReader<ChildStdout>,
+    /// Address of the HTTP port.
+    pub(crate) http: SocketAddr,
+    /// Address of the gRPC port.
+    pub(crate) grpc: SocketAddr,
+    /// Process ids of the first workers.
+    pub(crate) workers: Vec<u32>,
+}
+
+/// A file of the model zoo.
+pub(crate) fn zoo(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../tests/data/models")
+        .join(file)
+}
+
+impl Running {
+    /// Starts a server with these models (name, file of the zoo) and further arguments; waits until
+    /// it is ready.
+    pub(crate) fn start(models: &[(&str, &str)], further: &[&str]) -> Self {
+        let models = models.iter();
+        let models = models
+            .flat_map(|(name, file)| ["--model".into(), format!("{name}={}", zoo(file).display())]);
+        let arguments: Vec<String> = models
+            .chain(further.iter().map(|argument| (*argument).to_owned()))
+            .collect();
+        let mut server = Self::spawn(&arguments);
+        server.wait_until_ready();
+        server
+    }
+
+    /// Starts a server with these arguments; waits until it listens.
+    pub(crate) fn spawn(arguments: &[String]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
+            .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut events = BufReader::new(child.stdout.take().unwrap());
+        let listening = event(&mut events, "listening");
+        let address = |name: &str| listening[name].as_str().unwrap().parse().unwrap();
+        let (http, grpc) = (address("http"), address("grpc"));
+        Self {
+            child,
+            events,
+            http,
+            grpc,
+            workers: Vec::new(),
+        }
+    }
+
+    /// Waits until the server is ready.
+    pub(crate) fn wait_until_ready(&mut self) {
+        loop {
+            let event = next_event(&mut self.events).expect("the server gets ready");
+            match event["event"].as_str() {
+                Some("worker_started") => self.workers.push(event["pid"].as_u64().unwrap() as u32),
+                Some("ready") => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a signal to every worker.
+    pub(crate) fn signal_workers(&self, signal: &str) {
+        for pid in &self.workers {
+            assert!(kill(signal, *pid), "worker {pid} is there");
+        }
+    }
+
+    /// Process id of the front.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next event of this name on standard output.
+    pub(crate) fn event(&mut self, name: &str) -> serde_json::Value {
+        event(&mut self.events, name)
+    }
+
+    /// Sends `signal` and waits for the end; gives the exit code.
+    pub(crate) fn stop(mut self, signal: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "the server does not stop");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::to(self.http)
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.connect().call("GET", path, &[], b"")
+    }
+
+    /// One POST on a connection of its own.
+    pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.connect().call("POST", path, headers, body)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kill(signal: &str, pid: u32) -> bool {
+    Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status()
+        .is_ok_and(|end| end.success())
+}
+
+fn next_event(events: &mut impl BufRead) -> Option<serde_json::Value> {
+    let mut line = String::new();
+    events
+        .read_line(&mut line)
+        .ok()
+        .filter(|&bytes| bytes > 0)?;
+    Some(serde_json::from_str(&line).expect("an event is JSON"))
+}
+
+fn event(events: &mut impl BufRead, name: &str) -> serde_json::Value {
+    loop {
+        let event = next_event(events).unwrap_or_else(|| panic!("ended before {name:?}"));
+        if event["event"] == name {
+            return event;
+        }
+    }
+}
+
+/// A kept-alive HTTP/1.1 connection.
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The status.
+    pub(crate) status: u16,
+    /// Header names in lower case, and values.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("not JSON: {:?}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// The `error` of the body.
+    pub(crate) fn error(&self) -> String {
+        let json = self.json();
+        json["error"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no error in {json}"))
+            .to_owned()
+    }
+
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+impl Connection {
+    /// Connects.
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the port is open");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream
+            .get_mut()
+            .write_all(bytes)
+            .expect("the server reads");
+    }
+
+    /// Sends one request with a `Content-Length`.
+    pub(crate) fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        if method == "POST" {
+            request += &format!("Content-Length: {}\r\n", body.len());
+        }
+        let mut bytes = (request + "\r\n").into_bytes();
+        bytes.extend_from_slice(body);
+        self.send(&bytes);
+        self.answer()
+    }
+
+    /// Reads one reply.
+    pub(crate) fn answer(&mut self) -> Answer {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("a status line");
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no status in {line:?}"));
+        let mut headers = Vec::new();
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line).expect("a header");
+            let Some((name, value)) = line.trim_end().split_once(": ") else {
+                break;
+            };
+            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        let mut answer = Answer {
+            status,
+            headers,
+            body: Vec::new(),
+        };
+        let length = answer
+            .header("content-length")
+            .and_then(|length| length.parse().ok());
+        answer.body = vec![0; length.unwrap_or_default()];
+        self.stream
+            .read_exact(&mut answer.body)
+            .expect("the whole body");
+        answer
+    }
+
+    /// Whether the server closed the connection.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.stream.read(&mut [0]).is_ok_and(|bytes| bytes == 0)
+    }
+}
