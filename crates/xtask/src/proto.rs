@@ -23,7 +23,6 @@ const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `
 pub struct Written {
     /// Path relative to the root of the workspace.
     pub path: PathBuf,
-    /// The whole content.
     pub bytes: Vec<u8>,
 }
 

@@ -32,9 +32,7 @@ const TOLD_MAX: usize = 20;
 pub struct PlacedThread {
     /// Index of its worker.
     pub worker: u64,
-    /// Its rank.
     pub rank: u64,
-    /// Its kernel id.
     pub tid: u64,
     /// The planned cpus, as a list.
     pub planned: String,
@@ -45,7 +43,6 @@ pub struct PlacedThread {
 pub struct Placed {
     /// The policy in force, in lower case.
     pub policy: String,
-    /// All managed threads.
     pub threads: Vec<PlacedThread>,
 }
 

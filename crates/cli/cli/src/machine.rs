@@ -12,7 +12,6 @@ use albacore_command::{Failure, sentence};
 /// A machine and what of it may be used.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// All online cpus.
     pub(crate) whole: Topology,
     /// The cpus of the cpuset.
     pub(crate) usable: Topology,

@@ -14,7 +14,6 @@ use albacore_command::print;
 /// Columns whose names are shown.
 const COLUMNS_SHOWN: usize = 100;
 
-/// Prints it.
 pub(crate) fn show(path: &Path) -> Result<(), Failure> {
     let model = read_model(path)?;
     let image = Image::compile(&model);

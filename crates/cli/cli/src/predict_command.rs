@@ -21,7 +21,6 @@ use albacore_command::Failure;
 use options::Asked;
 pub(crate) use options::PredictOptions;
 
-/// Reads, predicts, writes.
 pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let threads = threads(args.threads)?;
     check_place(&args.output)?;
@@ -130,7 +129,6 @@ struct Job<'a> {
     asked: &'a Asked,
     table: &'a Table,
     threads: usize,
-    /// For messages.
     model: &'a Path,
 }
 

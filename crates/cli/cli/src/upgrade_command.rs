@@ -73,14 +73,12 @@ struct Upgrade {
     max_concurrent_rollouts: Option<u32>,
     /// Deployments whose pods are restarted.
     rolls: usize,
-    /// Their pods.
     pods: i32,
     deployments: Vec<Row>,
     /// What could not be read.
     unread: Vec<String>,
 }
 
-/// The command.
 pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     if !args.dry_run {
         return Err(Failure::Usage(

@@ -3,7 +3,6 @@
 
 use std::process::ExitStatus;
 
-/// What happened.
 pub(crate) enum Inbox {
     /// The placer tells something.
     Placer(super::placing::News),

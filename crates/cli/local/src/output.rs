@@ -11,11 +11,9 @@ use crate::table::{Line, Table};
 /// Lines of a terminal that does not tell its height.
 const TERMINAL_LINES: usize = 24;
 
-/// Where events go.
 pub(crate) enum Output {
     /// One line of JSON an event.
     Json,
-    /// A live table.
     Terminal(Table),
 }
 

@@ -17,7 +17,6 @@ const TABLE_PERIOD: Duration = Duration::from_millis(500);
 
 /// What the placer's thread tells.
 pub(crate) enum News {
-    /// One event.
     Report(Report),
     /// All slots, after the events before it.
     Table(Vec<Row>, Box<Figures>),
@@ -25,7 +24,6 @@ pub(crate) enum News {
     Ended(Result<(), PlacerError>),
 }
 
-/// A running placer.
 pub(crate) struct Placing {
     pub(crate) handle: Handle,
     pub(crate) subject: SubjectId,

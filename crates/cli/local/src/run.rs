@@ -52,7 +52,6 @@ pub struct Options {
 pub enum Shape {
     /// A table on a terminal, JSON lines otherwise.
     Auto,
-    /// A live table.
     Table,
     /// One JSON object an event, one event a line.
     Json,

@@ -33,7 +33,6 @@ const SIGTERM: i32 = 15;
 /// Exit codes with which the built-in server has said why it ended: failed, broken invariant.
 const SPEAKING: [i32; 2] = [1, 70];
 
-/// The server's process.
 pub(crate) struct Child {
     pid: Pid,
     handle: PidFd,

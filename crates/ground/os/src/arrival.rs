@@ -27,7 +27,6 @@ pub struct ArrivalReader {
     control: Vec<u8>,
 }
 
-/// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// How many bytes; 0 at the end of the stream.

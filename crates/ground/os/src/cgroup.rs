@@ -21,7 +21,6 @@ use crate::{HostRoot, OsError, Pid, read_online};
 pub enum CgroupVersion {
     /// A hierarchy of its own for the cpuset controller.
     V1,
-    /// The unified hierarchy.
     V2,
 }
 
@@ -37,7 +36,6 @@ impl CgroupVersion {
 /// The cgroup that decides which cpus a process may use.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cgroup {
-    /// Its hierarchy.
     pub version: CgroupVersion,
     /// Where that hierarchy is mounted.
     pub mount: PathBuf,
@@ -67,17 +65,13 @@ pub enum CgroupError {
          run in the cgroup namespace of the host, or mount its cgroups", pid.0
     )]
     OutsideNamespace {
-        /// The process.
         pid: Pid,
         /// Its path, which starts with `/..`.
         path: String,
     },
     /// `/proc/PID/cgroup` names no hierarchy that could hold a cpuset.
     #[error("process {} is in no cgroup hierarchy", pid.0)]
-    None {
-        /// The process.
-        pid: Pid,
-    },
+    None { pid: Pid },
 }
 
 /// Finds the cgroup of a process that decides about its cpus.

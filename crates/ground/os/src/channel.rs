@@ -25,7 +25,6 @@ pub struct Channel {
 pub struct Message {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Its descriptor.
     pub fd: Option<OwnedFd>,
 }
 

@@ -22,7 +22,6 @@ use crate::{OsError, Pid, PidFd};
 pub enum Exit {
     /// By itself, with this code.
     Code(i32),
-    /// By this signal.
     Signal(i32),
 }
 

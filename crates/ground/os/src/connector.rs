@@ -47,7 +47,6 @@ pub enum ConnectorError {
         "this kernel tells process events to CAP_NET_ADMIN only: add it, or let births be polled"
     )]
     NotPermitted,
-    /// Something else.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -57,7 +56,6 @@ pub enum ConnectorError {
 pub struct Birth {
     /// The parent of its process.
     pub parent: Pid,
-    /// Its process.
     pub process: Pid,
     /// Its thread id: with another number than its process it is a thread of a process that was
     /// there before.

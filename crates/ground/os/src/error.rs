@@ -11,16 +11,10 @@ use crate::StatError;
 pub enum OsError {
     /// A file of /proc, /sys or a cgroup could not be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file has a content that is not what the kernel writes there.
     #[error("{} holds {text:?}, which is not {expected}", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
         /// What it holds, shortened.
         text: String,
@@ -30,7 +24,6 @@ pub enum OsError {
     /// A `stat` file of a process or thread could not be understood.
     #[error("cannot understand {}", path.display())]
     Stat {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: StatError,
@@ -38,9 +31,7 @@ pub enum OsError {
     /// A system call failed.
     #[error("{call} failed")]
     Call {
-        /// Its name.
         call: &'static str,
-        /// Why.
         source: io::Error,
     },
 }

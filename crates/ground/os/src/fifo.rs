@@ -36,7 +36,6 @@ pub enum Written {
     Whole,
     /// The reader does not keep up: it waits, or a part of it does. Call [`LineFifo::flush`] later.
     Waiting,
-    /// Nobody reads.
     NoReader,
 }
 

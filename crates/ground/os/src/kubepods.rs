@@ -67,7 +67,6 @@ pub enum KubepodsError {
     /// An id that no kubelet gives.
     #[error("{id:?} is not {expected}")]
     BadId {
-        /// The id.
         id: String,
         /// What it should be.
         expected: &'static str,
@@ -79,9 +78,7 @@ pub enum KubepodsError {
         directory.display()
     )]
     NotFound {
-        /// The pod's uid.
         pod: String,
-        /// The container's id.
         container: String,
         /// Where it was looked for.
         directory: PathBuf,
@@ -92,11 +89,8 @@ pub enum KubepodsError {
         first.display(), second.display()
     )]
     Ambiguous {
-        /// The container's id.
         container: String,
-        /// One.
         first: PathBuf,
-        /// Another.
         second: PathBuf,
     },
 }

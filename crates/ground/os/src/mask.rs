@@ -15,35 +15,19 @@ use crate::{HostRoot, OsError, Tid};
 pub enum MaskError {
     /// The thread has ended: normal.
     #[error("thread {} has ended", tid.0)]
-    Gone {
-        /// The thread.
-        tid: Tid,
-    },
+    Gone { tid: Tid },
     /// None of the asked cpus is in the cpuset (and online): the plan is older than the cpuset.
     #[error("none of the cpus {mask} is in the cpuset of thread {} now", tid.0)]
-    OutsideCpuset {
-        /// The thread.
-        tid: Tid,
-        /// What was asked.
-        mask: CpuSet,
-    },
+    OutsideCpuset { tid: Tid, mask: CpuSet },
     /// The kernel forbids it.
     #[error(
         "no permission to pin thread {}: run as the same user or root, or give CAP_SYS_NICE",
         tid.0
     )]
-    NotPermitted {
-        /// The thread.
-        tid: Tid,
-    },
+    NotPermitted { tid: Tid },
     /// Something else went wrong.
     #[error("cannot reach the mask of thread {}", tid.0)]
-    Other {
-        /// The thread.
-        tid: Tid,
-        /// Why.
-        source: io::Error,
-    },
+    Other { tid: Tid, source: io::Error },
 }
 
 /// Writes the mask of a live thread (`sched_setaffinity`).

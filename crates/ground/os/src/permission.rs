@@ -14,7 +14,6 @@ use crate::{HostRoot, MaskError, OsError, Pid, Tid, read_stat, write_mask};
 /// Whether this process may write the masks of others' threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pinning {
-    /// It may.
     Permitted,
     /// It may not: `CAP_SYS_NICE` is missing (or a security module forbids it).
     Refused,

@@ -8,7 +8,6 @@ use nix::libc;
 
 use crate::{OsError, Pid};
 
-/// An open pidfd.
 #[derive(Debug)]
 pub struct PidFd {
     fd: OwnedFd,

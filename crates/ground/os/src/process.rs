@@ -210,7 +210,6 @@ pub fn read_family(host: &HostRoot, tid: Tid) -> Result<Option<Family>, OsError>
 pub struct Family {
     /// The parent of its process.
     pub parent: Pid,
-    /// Its process.
     pub process: Pid,
 }
 

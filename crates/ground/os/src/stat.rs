@@ -5,7 +5,6 @@
 /// What is needed of a `stat` file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
-    /// Pid or tid.
     pub id: i32,
     /// The comm, at most 15 bytes in today's kernels; not necessarily UTF-8.
     pub comm: Vec<u8>,

@@ -56,7 +56,6 @@ pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<Usage, OsError> {
 /// What the scheduler says of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadTimes {
-    /// Which thread.
     pub tid: Tid,
     /// State letter of its `stat` file. `R` runs or waits for a cpu, also while a quota keeps it
     /// from running; `D` waits in the kernel, for a page for instance.

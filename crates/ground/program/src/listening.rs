@@ -13,9 +13,7 @@ use crate::limits::WAITING_CONNECTIONS_MAX;
 pub struct ListenError {
     /// The argument that gave the address, with its dashes.
     pub argument: &'static str,
-    /// The address.
     pub address: SocketAddr,
-    /// Why.
     pub source: io::Error,
 }
 

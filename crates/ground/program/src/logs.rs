@@ -7,7 +7,6 @@ use tracing_subscriber::EnvFilter;
 /// How log lines are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
     #[default]
     Text,
     /// One JSON object a line.
@@ -36,7 +35,6 @@ pub enum LogsError {
     Filter {
         /// As it was given.
         filter: String,
-        /// What is wrong.
         source: tracing_subscriber::filter::ParseError,
     },
     /// This process has logs already.

@@ -99,7 +99,6 @@ impl CpuSet {
         })
     }
 
-    /// The lowest cpu.
     pub fn first(&self) -> Option<CpuId> {
         self.iter().next()
     }

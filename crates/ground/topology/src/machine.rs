@@ -21,19 +21,15 @@ pub enum CoreKind {
 /// some laptops: their L2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cpu {
-    /// The kernel's id.
     pub id: CpuId,
     /// Physical core; cpus of one core share L1.
     pub core: u32,
     /// L2 domain.
     pub l2: u32,
-    /// Last-level cache domain.
     pub l3: u32,
-    /// Numa domain.
     pub numa: u32,
     /// Package (socket).
     pub package: u32,
-    /// Kind of core.
     pub kind: CoreKind,
 }
 
@@ -41,7 +37,6 @@ pub struct Cpu {
 /// Source: seed article "Tuna", section Formulation (after Bryant and O'Hallaron).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Distances {
-    /// The same cpu.
     pub cpu: u32,
     /// Two cpus of one core (they share L1).
     pub l1: u32,
@@ -74,16 +69,12 @@ pub enum TopologyError {
     NoCpus,
     /// The same id appears twice.
     #[error("cpu {cpu} appears twice")]
-    Twice {
-        /// The repeated cpu.
-        cpu: CpuId,
-    },
+    Twice { cpu: CpuId },
     /// A domain is not inside the next larger one, so distances would not form a tree.
     #[error("cpus {a} and {b} share a {inner} but not a {outer}")]
     NotNested {
         /// One cpu of the smaller domain.
         a: CpuId,
-        /// The other.
         b: CpuId,
         /// Name of the smaller domain.
         inner: &'static str,

@@ -25,7 +25,6 @@ pub enum SyntheticError {
     At {
         /// Where, in characters from 1.
         position: usize,
-        /// What is wrong.
         problem: String,
     },
     /// The levels do not make a machine.

@@ -45,7 +45,6 @@ pub enum SysfsError {
     /// A file that should hold a list of cpus holds something else.
     #[error("{path} is not a list of cpus")]
     List {
-        /// The file.
         path: String,
         /// What is wrong with its text.
         source: CpuSetError,
@@ -53,21 +52,14 @@ pub enum SysfsError {
     /// A list of the cpus that share something with a cpu does not hold that cpu.
     #[error("{path}: the list {list:?} does not hold cpu {cpu} itself: was the copy complete?")]
     WithoutItself {
-        /// The file.
         path: String,
-        /// Its text.
         list: String,
         /// The cpu that should be in it.
         cpu: CpuId,
     },
     /// A file that should hold a number holds something else.
     #[error("{path}: {text:?} is not a number: was the copy complete?")]
-    Number {
-        /// The file.
-        path: String,
-        /// Its text.
-        text: String,
-    },
+    Number { path: String, text: String },
     /// The cpus do not make a machine.
     #[error("the cpus of cpu/online do not make a machine")]
     Machine(#[from] TopologyError),

@@ -34,9 +34,7 @@ pub(crate) struct PodFacts {
     pub(crate) story: Story,
     /// How the placer says that it stands.
     pub(crate) state: Option<SubjectState>,
-    /// Its slots.
     pub(crate) rows: Vec<Row>,
-    /// Quota and isolation.
     pub(crate) strain: Strain,
     /// Why its plan was withdrawn, if a trial did that.
     pub(crate) withdrawn: Option<String>,
@@ -70,7 +68,6 @@ pub(crate) struct Facts {
     pub(crate) births: [u64; BIRTH_ENDS_MS.len() + 1],
     /// Masks that were lost.
     pub(crate) drifts: u64,
-    /// The node.
     pub(crate) health: Health,
     /// When all masks were last read back.
     pub(crate) verified_at: Option<Time>,
@@ -79,7 +76,6 @@ pub(crate) struct Facts {
 /// What the slots of a pod come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Workers that live.
     pub(crate) workers: usize,
     /// Workers with every thread as planned.
     pub(crate) workers_verified: usize,

@@ -20,11 +20,9 @@ use crate::wish::{Aim, Wish};
 /// A pod that the placer has.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Present {
-    /// Its subject.
     pub(crate) id: SubjectId,
     /// The container that is placed.
     pub(crate) container: String,
-    /// That container's cgroup.
     pub(crate) cgroup: Cgroup,
     /// The policy that was ordered last.
     pub(crate) policy: Policy,
@@ -131,7 +129,6 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// No pods yet.
     pub(crate) fn new(host: HostRoot) -> Self {
         Self {
             host,

@@ -78,7 +78,6 @@ impl LeftAlone {
 /// What the placer told since it started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Journal {
-    /// Of each subject.
     pub(crate) stories: BTreeMap<SubjectId, Story>,
     /// Subjects whose root process ended, until they are taken note of.
     pub(crate) gone: Vec<SubjectId>,

@@ -16,7 +16,6 @@ const SANDBOXES: [&str; 7] = [
     "stratovirt",
 ];
 
-/// A container's processes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Located {
     /// The one they all come from.

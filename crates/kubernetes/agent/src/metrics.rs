@@ -23,7 +23,6 @@ pub(crate) struct Within {
 /// A condition of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Ill {
-    /// Its stable word.
     pub(crate) reason: &'static str,
 }
 

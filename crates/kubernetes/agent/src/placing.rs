@@ -28,7 +28,6 @@ impl SharedJournal {
 /// Called after the placer told something.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// A running placer.
 pub(crate) struct Placing {
     pub(crate) handle: Handle,
     pub(crate) topology: u64,
@@ -152,7 +151,6 @@ pub(crate) fn category(error: &PlacerError) -> &'static str {
     error.category()
 }
 
-/// ENFILE and EMFILE.
 const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
 #[cfg(test)]

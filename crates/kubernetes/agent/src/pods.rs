@@ -26,7 +26,6 @@ pub(crate) enum Container {
 /// A pod that carries the label.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PodSeen {
-    /// Namespace and name.
     pub(crate) key: Key,
     /// Its uid, which its cgroups carry.
     pub(crate) uid: String,

@@ -18,7 +18,6 @@ use crate::limits::{RESTORE_LOOKS_MAX, RESTORE_TOLD_MAX};
 use crate::pods::Container;
 use crate::wish::is_off_limits;
 
-/// What was done.
 #[derive(Debug, Default)]
 struct Work {
     threads: BTreeSet<i32>,

@@ -259,13 +259,11 @@ pub(crate) fn bytes(status: &NodePlacementStatus) -> usize {
 /// What two statuses differ in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Difference {
-    /// Nothing.
     None,
     /// The time of the last verification alone.
     Time,
     /// That and counters, which can wait.
     Figures,
-    /// Anything else.
     Placement,
 }
 

@@ -19,7 +19,6 @@ pub(crate) const NO_FIGURES: &str = "trial: no latency is reported, so the plan 
 pub(crate) struct TrialSpec {
     /// Length of a window.
     pub(crate) window: Duration,
-    /// Pairs of windows.
     pub(crate) pairs: u16,
 }
 

@@ -91,7 +91,6 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Starts the watches.
     pub(crate) fn start(
         cluster: &Cluster,
         node_name: &str,
@@ -187,7 +186,6 @@ impl View {
         self.deletions.load(Ordering::Acquire)
     }
 
-    /// The node's uid.
     pub(crate) fn node_uid(&self) -> Option<String> {
         self.node().and_then(|node| node.metadata.uid.clone())
     }

@@ -49,7 +49,6 @@ impl Switch {
 pub(crate) struct NodeRules {
     /// The agent's own flag.
     pub(crate) enforcement: Enforcement,
-    /// The node's annotation.
     pub(crate) switch: Switch,
 }
 
@@ -67,7 +66,6 @@ impl NodeRules {
 /// What is wished for one pod.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Wish {
-    /// The pod.
     pub(crate) pod: PodSeen,
     /// What to do with it.
     pub(crate) aim: Aim,
@@ -78,7 +76,6 @@ pub(crate) struct Wish {
 pub(crate) enum Aim {
     /// Place the processes of this container so.
     Place {
-        /// The container's id.
         container: String,
         /// How its workers are found.
         source: Source,
@@ -90,15 +87,9 @@ pub(crate) enum Aim {
         trial: Option<TrialSpec>,
     },
     /// Go on with what was done before, if anything was: the deployment cannot be understood now.
-    Keep {
-        /// Why.
-        reason: String,
-    },
+    Keep { reason: String },
     /// Do not place it; what was placed is given back.
-    Leave {
-        /// Why.
-        reason: String,
-    },
+    Leave { reason: String },
 }
 
 impl Aim {

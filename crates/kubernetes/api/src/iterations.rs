@@ -20,9 +20,7 @@ const ITERATIONS_MAX: u32 = 1 << 22;
     expecting = "iterations must be All, Best or begin and end, as in {begin: 0, end: 100}"
 )]
 pub enum Iterations {
-    /// By name.
     Named(NamedIterations),
-    /// By number.
     Range(IterationRange),
 }
 

@@ -28,13 +28,11 @@ pub struct OneMachine {
     pub name: String,
     /// What the planner takes: workers, threads, mode, placement.
     pub policy: Policy,
-    /// What is started.
     pub server: Server,
     /// Fields that have no meaning on one machine, one sentence each.
     pub notices: Vec<String>,
 }
 
-/// What is started.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Server {
     /// `albacore-server` with these settings.
@@ -46,11 +44,8 @@ pub enum Server {
 /// Settings of the built-in server.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServerSettings {
-    /// W.
     pub workers: u16,
-    /// T per worker.
     pub threads: u16,
-    /// At least one.
     pub models: Vec<ModelFile>,
     /// When waiting rows are released.
     pub release: ReleaseRule,
@@ -91,7 +86,6 @@ pub enum ModelSource {
 /// When waiting rows are released, as far as this version's server goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReleaseRule {
-    /// The server decides.
     Auto,
     /// As late as the objective of its model allows.
     Deferred,

@@ -34,31 +34,18 @@ use crate::violation::{Violation, quoted};
 pub enum ReadError {
     /// Larger than an object may be.
     #[error("{file}: has {bytes} bytes; an InferenceDeployment has at most {FILE_BYTES_MAX}")]
-    TooLarge {
-        /// The file.
-        file: String,
-        /// Its size.
-        bytes: usize,
-    },
+    TooLarge { file: String, bytes: usize },
     /// Nothing but white space and comments.
     #[error("{file}: is empty; it must hold an InferenceDeployment (albacore.dev/v1alpha1)")]
-    Empty {
-        /// The file.
-        file: String,
-    },
+    Empty { file: String },
     /// More than one document.
     #[error(
         "{file}: holds several YAML documents; leave one InferenceDeployment in it and put the \
          others into files of their own"
     )]
-    SeveralDocuments {
-        /// The file.
-        file: String,
-    },
-    /// Not YAML.
+    SeveralDocuments { file: String },
     #[error("{file}{}: is not valid YAML: {problem}", Line(*.line))]
     NotYaml {
-        /// The file.
         file: String,
         /// The line, from 1, where known.
         line: Option<u64>,
@@ -71,7 +58,6 @@ pub enum ReadError {
          albacore.dev/v1alpha1", Line(Some(*.line))
     )]
     OtherKind {
-        /// The file.
         file: String,
         /// The line, from 1.
         line: u64,
@@ -83,9 +69,7 @@ pub enum ReadError {
     /// Fields that are unknown, missing, of a wrong type, out of range or in conflict.
     #[error("{}", listed(file, violations))]
     Invalid {
-        /// The file.
         file: String,
-        /// At least one.
         violations: Vec<Violation>,
     },
 }

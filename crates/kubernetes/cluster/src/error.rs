@@ -13,7 +13,6 @@ pub enum ClusterError {
         "kubeconfig {path}: name a file with a reachable cluster and a user that can be proven"
     )]
     Kubeconfig {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: Box<kube_client::config::KubeconfigError>,
@@ -21,15 +20,11 @@ pub enum ClusterError {
     /// There is no service account here.
     #[error("this process runs in no pod with a service account: give it a kubeconfig")]
     InCluster {
-        /// What is missing.
         source: Box<kube_client::config::InClusterError>,
     },
     /// The client cannot be built.
     #[error("the client of the API server cannot be made")]
-    Client {
-        /// Why.
-        source: Box<kube_client::Error>,
-    },
+    Client { source: Box<kube_client::Error> },
     /// The API server said no.
     #[error("{action}: {} (HTTP {})", status.message, status.code)]
     Refused {
@@ -40,12 +35,10 @@ pub enum ClusterError {
         /// How long it asks us to wait.
         retry_after: Duration,
     },
-    /// No answer came.
     #[error("{action}: no answer from the API server")]
     NoAnswer {
         /// What was asked: verb, kind and object.
         action: String,
-        /// Why.
         source: Box<kube_client::Error>,
     },
     /// No answer came in time.
@@ -61,7 +54,6 @@ pub enum ClusterError {
     Unreadable {
         /// What was asked: verb, kind and object.
         action: String,
-        /// What is wrong.
         source: Box<kube_client::Error>,
     },
     /// A write of a process that does not hold its lease. It was not sent.
@@ -75,7 +67,6 @@ pub enum ClusterError {
     Unsendable {
         /// What was asked: verb, kind and object.
         action: String,
-        /// What is missing.
         what: String,
     },
 }
@@ -96,7 +87,6 @@ pub enum ErrorClass {
     KindUnknown,
     /// Too many requests: not before this time.
     Throttled(Duration),
-    /// It passes.
     Transient,
     /// The request should not have been made: the program is wrong.
     Bug,

@@ -28,7 +28,6 @@ use crate::{Cluster, Shutdown};
 pub enum Severity {
     /// As it should be.
     Normal,
-    /// Somebody should look.
     Warning,
 }
 

@@ -12,7 +12,6 @@ use crate::{Cluster, ClusterError, Key};
 /// What a program said in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Its standard output.
     pub output: Vec<u8>,
     /// Its standard error, as far as it is text.
     pub error: String,

@@ -55,7 +55,6 @@ impl Gates {
 }
 
 impl Gate {
-    /// The condition holds.
     pub fn pass(&self) {
         self.gates.lock().insert(self.name.clone(), None);
     }

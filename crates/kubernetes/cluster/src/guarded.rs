@@ -17,7 +17,6 @@ use serde_json::Value;
 pub(crate) enum Guarded<K> {
     /// It fits its type.
     Fits(K),
-    /// It does not.
     Malformed {
         metadata: Box<ObjectMeta>,
         /// The field and what is wrong with it.

@@ -9,7 +9,6 @@ use kube_client::ResourceExt;
 pub struct Key {
     /// The namespace; empty for an object of the whole cluster.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 

@@ -57,7 +57,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Becomes a candidate.
     pub fn start(cluster: &Cluster, options: LeaseOptions) -> Self {
         let (sender, is_held) = watch::channel(false);
         let stop = Arc::new(Notify::new());
@@ -73,7 +72,6 @@ impl Lease {
         Self { is_held, stop }
     }
 
-    /// Whether we lead.
     pub fn is_held(&self) -> bool {
         *self.is_held.borrow()
     }

@@ -86,14 +86,12 @@ struct Entry {
     pause: Duration,
 }
 
-/// Series of events.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesBook {
     entries: HashMap<SeriesKey, Entry>,
 }
 
 impl SeriesBook {
-    /// Something happened.
     pub(crate) fn note(&mut self, happening: &Happening, now: Instant) -> Verdict {
         self.entries
             .retain(|_, entry| now < entry.last + EVENT_SERIES_QUIET);

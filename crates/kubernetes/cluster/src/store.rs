@@ -20,7 +20,6 @@ pub enum Change<K> {
     Applied {
         /// As it was; `None` if it was not known.
         old: Option<Arc<K>>,
-        /// As it is.
         new: Arc<K>,
     },
     /// The object is gone; as it was when last seen.

@@ -32,21 +32,18 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Which namespaces a program looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// The whole cluster.
     #[default]
     All,
     /// These namespaces, one watch for each.
     Namespaces(Vec<String>),
 }
 
-/// What to watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions<K> {
     /// Name in metrics, logs and gates, e.g. `pods`.
     pub name: &'static str,
     /// The kind; `ApiResource::erase::<K>(&())` for a kind with a type.
     pub kind: ApiResource,
-    /// Where.
     pub scope: Scope,
     /// Only objects with these labels (a selector); empty: all.
     pub labels: String,
@@ -200,7 +197,6 @@ impl Cluster {
     }
 }
 
-/// One list-and-watch.
 struct Watcher<K> {
     cluster: Cluster,
     options: WatchOptions<K>,

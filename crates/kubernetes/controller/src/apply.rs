@@ -22,7 +22,6 @@ use crate::watches::child_kind;
 /// A version that no stored object has: versions of etcd begin at 2.
 const NEVER: &str = "1";
 
-/// What was done.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Done {
     pub(crate) created: Vec<ChildKind>,

@@ -12,13 +12,11 @@ pub enum ChildKind {
     ServiceAccount,
     /// The settings of the built-in server, or the thread counts of a server of the user's own.
     ConfigMap,
-    /// The address.
     Service,
     /// Who may talk to the pods: everybody, to their ports alone.
     NetworkPolicy,
     /// How many pods an eviction may take at once.
     PodDisruptionBudget,
-    /// The pods.
     Deployment,
     /// Where Prometheus looks, if its operator is installed.
     ServiceMonitor,
@@ -77,7 +75,6 @@ impl ChildKind {
 /// A child as it is wanted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Child {
-    /// Its kind.
     pub kind: ChildKind,
     /// Exactly the fields that the controller owns, with the annotation that carries `digest`.
     pub body: Value,

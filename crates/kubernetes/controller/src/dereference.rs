@@ -17,9 +17,7 @@ use crate::watches::{Watches, is_entry_of};
 
 /// Everything that exists of a deployment.
 pub(crate) struct Observation {
-    /// The deployment.
     pub(crate) deployment: Arc<InferenceDeployment>,
-    /// Its children.
     pub(crate) children: BTreeMap<ChildKind, Live>,
     /// Its pods, by name.
     pub(crate) pods: Vec<PodSeen>,

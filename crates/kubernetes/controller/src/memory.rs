@@ -15,7 +15,6 @@ use crate::pod_events::Known;
 use crate::respawns::Respawns;
 use crate::step::Applied;
 
-/// Of one deployment.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     /// The object that this is remembered of; another uid is another deployment.

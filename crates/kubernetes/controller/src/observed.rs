@@ -10,11 +10,8 @@ use crate::state::ServerState;
 /// A child as the API server has it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Live {
-    /// Its uid.
     pub uid: String,
-    /// Its version.
     pub resource_version: String,
-    /// Who controls it.
     pub controller: Option<OwnerReference>,
     /// The digest of what was applied last, as its annotation says.
     pub applied: Option<String>,
@@ -27,9 +24,7 @@ pub struct Live {
 pub struct Workload {
     /// Whether its controller has seen its newest version.
     pub is_observed: bool,
-    /// Pods wanted.
     pub wanted: i32,
-    /// Pods that exist.
     pub replicas: i32,
     /// Pods of the newest template.
     pub updated: i32,
@@ -50,9 +45,7 @@ pub struct Workload {
 pub struct Told {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Its reason.
     pub reason: String,
-    /// Its message.
     pub message: String,
 }
 
@@ -110,9 +103,7 @@ impl Workload {
 /// A pod of a deployment.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct PodSeen {
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
     /// Whether the scheduler gave it a node.
     pub has_node: bool,

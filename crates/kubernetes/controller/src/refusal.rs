@@ -19,7 +19,6 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Every reason.
     pub const REASONS: [&'static str; 7] = [
         "QuotaExceeded",
         "NamespaceTerminating",

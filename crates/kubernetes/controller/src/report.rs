@@ -39,7 +39,6 @@ pub(crate) fn status_before(
 pub(crate) enum Writing {
     /// It says nothing new.
     Never,
-    /// At once.
     Now,
     /// It has new figures only.
     After(Duration),

@@ -4,7 +4,6 @@
 
 use serde::Deserialize;
 
-/// A server's state.
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub struct ServerState {
@@ -17,9 +16,7 @@ pub struct ServerState {
     pub params: Option<Params>,
     /// Why the newest settings are not in force.
     pub settings_error: Option<String>,
-    /// Worker processes.
     pub workers: Workers,
-    /// The models.
     pub models: Vec<ModelState>,
     /// The time that the figures below were measured over.
     pub window_seconds: f64,
@@ -45,13 +42,10 @@ pub struct Params {
     pub refused: Option<String>,
 }
 
-/// Worker processes.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub struct Workers {
-    /// W.
     pub wanted: u32,
-    /// Alive now.
     pub alive: u32,
     /// Started again after a death, since the server started.
     pub restarts: i64,
@@ -65,11 +59,9 @@ pub struct Workers {
 pub struct Requests {
     /// Answered within the objective.
     pub good: u64,
-    /// Answered after it.
     pub late: u64,
     /// Refused at the door.
     pub shed: u64,
-    /// Failed.
     pub failed: u64,
 }
 
@@ -81,7 +73,6 @@ impl Requests {
             .saturating_add(self.failed)
     }
 
-    /// All of them.
     pub fn all(&self) -> u64 {
         self.good.saturating_add(self.bad())
     }
@@ -91,7 +82,6 @@ impl Requests {
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub struct ModelState {
-    /// Its name.
     pub name: String,
     /// Path or URL of what is in force or wanted.
     pub source: String,
@@ -109,10 +99,8 @@ pub struct ModelState {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loading {
-    /// Not there yet.
     #[default]
     Loading,
-    /// Serves.
     Loaded,
     /// Tried and failed; tried again later.
     Failed,
@@ -122,7 +110,6 @@ pub enum Loading {
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub struct Latency {
-    /// What is computed.
     pub kind: String,
     /// Microseconds for a row.
     pub alpha_us: f64,

@@ -20,7 +20,6 @@ pub(crate) struct Applied {
     pub(crate) digest: String,
     /// The object that took it.
     pub(crate) uid: String,
-    /// Its version then.
     pub(crate) resource_version: String,
     /// Digest of our fields as the API server stored them.
     pub(crate) stored: String,
@@ -51,7 +50,6 @@ pub(crate) enum Step {
     Change,
     /// It is being deleted: its successor can only be created after that.
     AwaitDeath,
-    /// Somebody else's.
     Taken,
     /// Of a former deployment of the same name, to be collected.
     Former,
@@ -98,11 +96,9 @@ pub(crate) fn step(
 /// Whose an object is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ownership {
-    /// The deployment's.
     Ours,
     /// That of a deployment of the same name that is gone.
     Former,
-    /// Somebody else's.
     Foreign,
 }
 

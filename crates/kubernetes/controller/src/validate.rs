@@ -22,11 +22,9 @@ use crate::settings::settings_of;
 pub struct Valid {
     /// Its name, a DNS label.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// Its uid; owns the children.
     pub uid: String,
-    /// What is wanted.
     pub spec: InferenceDeploymentSpec,
     /// The text of `settings.yaml`; `None` for a server of the user's own.
     pub settings: Option<String>,

@@ -42,7 +42,6 @@ pub(crate) fn child_kind(kind: ChildKind) -> ApiResource {
     }
 }
 
-/// What watches need.
 pub(crate) struct Ground {
     pub(crate) cluster: Cluster,
     pub(crate) scope: Scope,

@@ -34,7 +34,6 @@ pub(crate) struct Pass {
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// For anybody.
     All,
     /// For more of this peer.
     Peer,

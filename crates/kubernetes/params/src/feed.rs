@@ -48,7 +48,6 @@ pub(crate) async fn follow(path: PathBuf, known: Arc<Known>, counts: Counts) {
     }
 }
 
-/// The open pipe.
 struct Pipe {
     receiver: Receiver,
     identity: Option<(u64, u64)>,

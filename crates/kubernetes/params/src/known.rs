@@ -75,7 +75,6 @@ struct Seen {
     by_address: HashMap<Option<IpAddr>, Option<usize>>,
 }
 
-/// What is known.
 #[derive(Debug)]
 pub(crate) struct Known {
     seen: watch::Sender<Option<Seen>>,
@@ -128,7 +127,6 @@ impl Known {
         seen.as_ref().map(of)
     }
 
-    /// The agent's metrics.
     pub(crate) fn metrics(&self) -> String {
         let seen = self.seen.borrow();
         let metrics = seen.as_ref().map(|seen| seen.snapshot.metrics.clone());

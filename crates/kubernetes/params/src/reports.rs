@@ -19,7 +19,6 @@ use tonic::Status;
 use crate::counts::Counts;
 use crate::limits::{REPORT_PAUSE, REPORT_WRITE_MAX, REPORTS_WAITING_MAX};
 
-/// Takes reports.
 #[derive(Debug)]
 pub(crate) struct Reports {
     lines: mpsc::Sender<String>,

@@ -9,7 +9,6 @@ use crate::counts::Counts;
 use crate::known::Known;
 use crate::limits::FRESH_FOR;
 
-/// What is shown.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) known: Arc<Known>,

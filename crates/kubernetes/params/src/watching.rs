@@ -19,7 +19,6 @@ use crate::limits::{CHANGE_PAUSE, STREAMS_MAX, STREAMS_PER_POD_MAX};
 use crate::reports::Reports;
 use crate::wire::message;
 
-/// The service.
 #[derive(Debug)]
 pub(crate) struct Watching {
     known: Arc<Known>,
@@ -144,7 +143,6 @@ impl Params for Watching {
     }
 }
 
-/// One stream.
 struct Told {
     news: News,
     peer: Peer,

@@ -41,7 +41,6 @@ struct Told {
 /// A run and its simulation.
 #[derive(Debug)]
 pub struct Beside {
-    /// The run.
     pub probe: Probe,
     alpha: f64,
     beta: f64,

@@ -16,27 +16,15 @@ pub enum BenchError {
     /// A file cannot be read.
     #[error("{}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// A file of recorded times is none.
     #[error("{}", path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: RecordError,
-    },
+    Record { path: PathBuf, source: RecordError },
     /// The server does not tell its model's metadata.
     #[error("{url}: name --features and --input if it has no metadata")]
-    Look {
-        /// What was asked.
-        url: String,
-        /// Why.
-        source: LookError,
-    },
+    Look { url: String, source: LookError },
     /// The load could not be made.
     #[error(transparent)]
     Load(#[from] LoadError),

@@ -56,7 +56,6 @@ pub fn heading(bench: &Bench) -> String {
     )
 }
 
-/// One run.
 pub fn row(probe: &Probe) -> String {
     let report = &probe.report;
     let cpu = probe

@@ -15,7 +15,6 @@ use crate::target::Target;
 /// costs.
 const WARMING: Duration = Duration::from_secs(1);
 
-/// Connections of that.
 const WARMING_CONNECTIONS: usize = 4;
 
 /// A generator that is later than this share of the objective distorts what it measures.
@@ -41,9 +40,7 @@ pub struct Bench {
 pub struct Probe {
     /// Requests a second that were intended.
     pub rate: f64,
-    /// All requests.
     pub report: Report,
-    /// By class.
     pub by_class: Vec<Report>,
     /// Seconds on cpus of the server for a thousand rows that it answered.
     pub cpu_per_1000_rows: Option<f64>,

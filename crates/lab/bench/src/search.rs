@@ -15,12 +15,10 @@ const HALVINGS: usize = 5;
 /// Runs at one rate before it counts as too high: others on the machine disturb one now and then.
 const TRIES: usize = 3;
 
-/// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
     /// Highest rate within the objective; 0 if none is.
     pub rate: f64,
-    /// Its goodput.
     pub goodput: f64,
     /// The generator, not the server, was what kept it from being higher.
     pub is_generators: bool,

@@ -7,7 +7,6 @@ use std::time::Duration;
 pub struct Spec {
     /// `http://HOST:PORT` or `grpc://HOST:PORT`.
     pub url: String,
-    /// The model's name.
     pub model: String,
     /// Requests a second, one run each.
     pub rates: Vec<f64>,
@@ -29,7 +28,6 @@ pub struct Spec {
     pub input: Option<String>,
     /// Whether tensors travel over HTTP as bytes, not as text.
     pub is_binary: bool,
-    /// Most connections.
     pub connections: usize,
     /// The same seed gives the same times and rows.
     pub seed: u64,

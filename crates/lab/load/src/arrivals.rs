@@ -51,7 +51,6 @@ pub enum RecordError {
     NoTime {
         /// From 1.
         line: usize,
-        /// What is there.
         text: String,
     },
     /// It is before the line before.
@@ -62,10 +61,7 @@ pub enum RecordError {
     },
     /// No time at all, or too many.
     #[error("{arrivals} arrivals: 1 to {ARRIVALS_MAX} are taken")]
-    Count {
-        /// How many.
-        arrivals: usize,
-    },
+    Count { arrivals: usize },
 }
 
 /// Recorded arrivals: a line each, in seconds after the start, rising; empty lines and what follows
@@ -103,7 +99,6 @@ pub fn recorded(text: &str) -> Result<Vec<Duration>, RecordError> {
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -8,16 +8,13 @@ use crate::connection::{Connection, Message};
 use crate::open;
 use bytes::Bytes;
 
-/// What is posted.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The server.
     pub address: SocketAddr,
     /// Path, such as `/v2/models/fraud/infer`.
     pub path: String,
     /// Header names and values beside `host`.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Bytes,
 }
 
@@ -45,7 +42,6 @@ pub enum Shape {
 pub struct Load {
     /// The requests, sent in turn.
     pub requests: Vec<Request>,
-    /// When.
     pub shape: Shape,
     /// Connections; in a closed loop also the concurrency.
     pub connections: usize,

@@ -66,7 +66,6 @@ pub(crate) fn message(request: &Request) -> Vec<u8> {
     bytes
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct Http1 {
     stream: TcpStream,

@@ -30,7 +30,6 @@ pub enum LookError {
     /// Too long, or broken off.
     #[error("its answer cannot be read: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
-    /// Too slow.
     #[error("it does not answer within {} s", ANSWER_TIME_MAX.as_secs())]
     Slow,
 }

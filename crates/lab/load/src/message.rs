@@ -19,10 +19,8 @@ pub enum Wire {
     Grpc,
 }
 
-/// One infer call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// The model's name.
     pub model: &'a str,
     /// The input tensor's name.
     pub input: &'a str,

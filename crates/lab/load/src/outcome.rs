@@ -10,13 +10,11 @@ use crate::{Sample, percentile};
 pub enum Outcome {
     /// Answered within the objective.
     Good,
-    /// Answered after it.
     Late,
     /// Refused at the door: 429, `RESOURCE_EXHAUSTED`.
     Shed,
     /// 503, `UNAVAILABLE`.
     Unavailable,
-    /// Any other answer.
     Failed,
     /// No answer: refused, reset or cut off.
     Unanswered,
@@ -42,29 +40,21 @@ impl Outcome {
 pub struct Report {
     /// Requests of the run.
     pub sent: usize,
-    /// Requests by outcome.
     pub good: usize,
-    /// As above.
     pub late: usize,
-    /// As above.
     pub shed: usize,
-    /// As above.
     pub unavailable: usize,
-    /// As above.
     pub failed: usize,
-    /// As above.
     pub unanswered: usize,
     /// Good ones, per second of the run.
     pub goodput: f64,
     /// Bad ones, of all.
     pub bad_rate: f64,
-    /// Median latency.
     pub p50: Duration,
     /// 99th percentile.
     pub p99: Duration,
     /// 99.9th percentile.
     pub p999: Duration,
-    /// The longest.
     pub longest: Duration,
     /// 99th percentile of how much later than intended the generator was by its own fault.
     pub lag_p99: Duration,

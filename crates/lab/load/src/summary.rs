@@ -7,7 +7,6 @@ use crate::Sample;
 /// What a set of samples amounts to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Summary {
-    /// Requests sent.
     pub sent: usize,
     /// Requests answered with status 200.
     pub ok: usize,

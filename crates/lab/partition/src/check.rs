@@ -27,43 +27,29 @@ pub enum Broken {
     /// Rule (8): a place for each model, among the sub-clusters.
     #[error("{places} places for {models} models, the largest {largest} of {clusters}")]
     Places {
-        /// Places given.
         places: usize,
-        /// Models.
         models: usize,
-        /// The largest place.
         largest: usize,
-        /// Sub-clusters.
         clusters: usize,
     },
     /// Rule (4).
     #[error("sub-cluster {cluster}: rate {rate} is above the limit {limit}")]
     Rate {
-        /// Where.
         cluster: usize,
-        /// How much.
         rate: f64,
-        /// The limit.
         limit: f64,
     },
     /// Rule (5).
     #[error("sub-cluster {cluster}: memory {memory} is above the limit {limit}")]
     Memory {
-        /// Where.
         cluster: usize,
         /// How much, with the largest running memory.
         memory: f64,
-        /// The limit.
         limit: f64,
     },
     /// Rule (10).
     #[error("changes cost {cost}, above the limit {limit}")]
-    Change {
-        /// How much.
-        cost: f64,
-        /// The limit.
-        limit: f64,
-    },
+    Change { cost: f64, limit: f64 },
 }
 
 /// Checks every rule and measures.

@@ -2,10 +2,8 @@
 
 use crate::limits::{CLUSTERS_MAX, MODELS_MAX};
 
-/// A model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Its name.
     pub name: String,
     /// Requests a second, r.
     pub rate: f64,
@@ -35,10 +33,8 @@ pub struct Current {
     pub cost_max: f64,
 }
 
-/// The whole problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// At least one.
     pub models: Vec<Model>,
     /// How many sub-clusters there are.
     pub clusters: usize,
@@ -57,31 +53,21 @@ pub enum ProblemError {
     /// A number of things is out of bounds.
     #[error("{what}: {count} is not between 1 and {most}")]
     Count {
-        /// What is counted.
         what: &'static str,
         /// How many there are.
         count: usize,
-        /// The bound.
         most: usize,
     },
     /// A quantity is negative or no number.
     #[error("model {model}: {what} {value} is not a number of at least 0")]
     Quantity {
-        /// Which model.
         model: String,
-        /// Which quantity.
         what: &'static str,
-        /// What it is.
         value: f64,
     },
     /// A limit is negative or no number.
     #[error("{what} {value} is not a number of at least 0")]
-    Limit {
-        /// Which.
-        what: &'static str,
-        /// What it is.
-        value: f64,
-    },
+    Limit { what: &'static str, value: f64 },
     /// What is in force does not fit the problem.
     #[error("current: {0}")]
     Current(String),

@@ -30,7 +30,6 @@ struct Cluster {
 struct Search<'a> {
     problem: &'a Problem,
     clusters: Vec<Cluster>,
-    /// Means a sub-cluster.
     rate: f64,
     memory: f64,
     /// What changes cost so far.

@@ -23,7 +23,6 @@ pub struct Solution {
     pub measure: Measure,
     /// No partition has an objective below this.
     pub bound: f64,
-    /// The better method.
     pub method: Method,
 }
 

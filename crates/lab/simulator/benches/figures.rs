@@ -75,7 +75,6 @@ const HALF: DropRule = DropRule::Window {
     target: Target::Half,
 };
 
-/// Settings by name.
 fn set(name: &str, requests: u64) -> Option<Scenario> {
     let copies = |n: usize, alpha, beta, objective| -> Vec<Model> {
         (0..n)

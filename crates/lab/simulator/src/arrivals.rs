@@ -23,7 +23,6 @@ pub enum Process {
 /// How the rate is shared among the models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
-    /// Equally.
     Equal,
     /// The model at place i gets a part proportional to 1 / i^exponent.
     Zipf {
@@ -45,7 +44,6 @@ impl Popularity {
     }
 }
 
-/// An arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival {
     /// Nanoseconds since the start.

@@ -26,7 +26,6 @@ const NAME_CHARACTERS: usize = 50;
 /// Each line is this much thinner than the one before and lies on it: equal ones can be told apart.
 const THINNER: f64 = 1.3;
 
-/// One line.
 #[derive(Debug)]
 pub struct Line {
     /// What the legend calls it.
@@ -35,7 +34,6 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// One panel.
 #[derive(Debug)]
 pub struct Chart {
     /// What is above it.
@@ -52,7 +50,6 @@ pub fn color(index: usize) -> &'static str {
     COLORS[index % COLORS.len()]
 }
 
-/// The whole picture.
 #[must_use]
 pub fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
     let rows = charts.len().div_ceil(2) as f64;

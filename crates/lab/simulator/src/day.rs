@@ -42,7 +42,6 @@ enum Scaler {
 /// An interval of the day.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// When it ends.
     pub at: Nanos,
     /// Requests a second that arrive.
     pub rate: f64,

@@ -32,7 +32,6 @@ pub trait Watcher {
     }
 }
 
-/// Watches nothing.
 #[derive(Debug)]
 pub struct Unwatched;
 

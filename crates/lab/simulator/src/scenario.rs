@@ -8,7 +8,6 @@ use crate::arrivals::{Arrival, Popularity, Process};
 /// A model: its profile and its objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Its name.
     pub name: String,
     /// What a batch costs.
     pub cost: Cost,
@@ -23,7 +22,6 @@ pub enum Policy {
     Deferred,
     /// As far as it raises goodput, learned while it runs.
     Auto(Prefers),
-    /// At once.
     Eager,
     /// When the oldest request has waited this long.
     Timeout(Wait),
@@ -32,7 +30,6 @@ pub enum Policy {
 /// A time, absolute or relative to the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wait {
-    /// This long.
     Fixed(Nanos),
     /// This part of the objective.
     Share(f64),
@@ -41,7 +38,6 @@ pub enum Wait {
 /// Where requests come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Drawn at random.
     Drawn {
         /// The distribution of gaps.
         process: Process,
@@ -54,7 +50,6 @@ pub enum Source {
     },
     /// Asked by clients that wait for their answers.
     Closed {
-        /// How many.
         clients: u32,
         /// Mean time from an answer to the client's next request, distributed exponentially.
         think: Nanos,
@@ -67,18 +62,14 @@ pub enum Source {
     Listed(Vec<Arrival>),
 }
 
-/// A simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// How many workers.
     pub workers: usize,
-    /// At least one.
     pub models: Vec<Model>,
     /// Where requests come from.
     pub source: Source,
     /// Of the random numbers.
     pub seed: u64,
-    /// When batches leave.
     pub policy: Policy,
     /// What is given up.
     pub drop: DropRule,

@@ -16,7 +16,6 @@ pub struct Authority {
 /// A certificate with its key, both PEM.
 #[derive(Clone)]
 pub struct Identity {
-    /// The certificate.
     pub certificate: String,
     /// Its private key, PKCS #8.
     pub key: String,

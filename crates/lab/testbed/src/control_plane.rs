@@ -214,7 +214,6 @@ impl ControlPlane {
         self.folder.path()
     }
 
-    /// Who signs.
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }

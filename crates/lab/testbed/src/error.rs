@@ -11,7 +11,6 @@ pub enum TestbedError {
     Build {
         /// What builds or fetches them.
         script: PathBuf,
-        /// Its exit status.
         status: std::process::ExitStatus,
     },
     /// A program of this workspace could not be built.
@@ -19,7 +18,6 @@ pub enum TestbedError {
     Product {
         /// The package and its program.
         name: String,
-        /// How cargo ended.
         status: std::process::ExitStatus,
     },
     /// A program that should have been built is not there.
@@ -30,24 +28,17 @@ pub enum TestbedError {
     },
     /// The caller does not lie where cargo puts tests.
     #[error("{}: lies in no folder of cargo, so no program can be beside it", program.display())]
-    NoTest {
-        /// The caller.
-        program: PathBuf,
-    },
+    NoTest { program: PathBuf },
     /// A program did not start.
     #[error("{program} cannot be started")]
     Start {
-        /// Its name.
         program: &'static str,
-        /// Why.
         source: albacore_os::OsError,
     },
     /// A program ended by itself.
     #[error("{program} ended with {status}; its log: {tail}")]
     Ended {
-        /// Its name.
         program: &'static str,
-        /// How.
         status: std::process::ExitStatus,
         /// The last lines of its log.
         tail: String,
@@ -55,7 +46,6 @@ pub enum TestbedError {
     /// A program is not ready in time.
     #[error("{program} is not ready after {seconds} s; its log: {tail}")]
     NotReady {
-        /// Its name.
         program: &'static str,
         /// How long was waited.
         seconds: u64,
@@ -70,26 +60,14 @@ pub enum TestbedError {
     },
     /// A certificate could not be made.
     #[error("cannot make a certificate for {name}")]
-    Certificate {
-        /// Whose.
-        name: String,
-        /// Why.
-        source: rcgen::Error,
-    },
+    Certificate { name: String, source: rcgen::Error },
     /// A command of kubectl's failed.
     #[error("kubectl {command}: {said}")]
-    Kubectl {
-        /// Its arguments.
-        command: String,
-        /// What it said.
-        said: String,
-    },
+    Kubectl { command: String, said: String },
     /// A file or folder could not be used.
     #[error("{} cannot be used", path.display())]
     File {
-        /// Which.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
 }

@@ -93,12 +93,10 @@ impl Site {
         })
     }
 
-    /// The folder.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The keeper's pid.
     pub(crate) fn keeper(&self) -> u32 {
         self.keeper.id()
     }

@@ -41,7 +41,6 @@ pub enum ModelError {
     /// A field is missing or its value contradicts the rest of the model.
     #[error("damaged model: {path}: {reason}")]
     Inconsistent {
-        /// The field.
         path: String,
         /// What is wrong with it.
         reason: String,

@@ -24,7 +24,6 @@ pub enum Iterations {
     Best,
     /// XGBoost's `iteration_range`; LightGBM's `start_iteration` and `num_iteration`.
     Range {
-        /// The first one.
         begin: usize,
         /// One beyond the last; greater than `begin`.
         end: usize,
@@ -60,7 +59,6 @@ impl FromStr for Iterations {
 /// The iterations that a model predicts with, of those in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IterationRange {
-    /// The first one.
     pub begin: usize,
     /// One beyond the last.
     pub end: usize,
@@ -113,9 +111,7 @@ pub enum IterationsError {
          not taken; the file's end is {in_file})"
     )]
     Empty {
-        /// As chosen.
         begin: usize,
-        /// As chosen.
         end: usize,
         /// Iterations of the file.
         in_file: usize,
@@ -126,9 +122,7 @@ pub enum IterationsError {
          end of at most {in_file}"
     )]
     Beyond {
-        /// As chosen.
         begin: usize,
-        /// As chosen.
         end: usize,
         /// Iterations of the file.
         in_file: usize,

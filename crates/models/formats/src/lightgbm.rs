@@ -57,7 +57,6 @@ struct Header<'a> {
     is_averaged: bool,
 }
 
-/// Reads a model.
 pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
     let text = std::str::from_utf8(bytes).map_err(|error| ModelError::Syntax {
         path: "LightGBM text".to_owned(),

@@ -182,7 +182,6 @@ impl Model {
         self.parts.groups
     }
 
-    /// Number of trees.
     #[must_use]
     pub fn trees(&self) -> usize {
         self.parts.trees.len()
@@ -232,7 +231,6 @@ impl Model {
         (self.range.begin, self.range.end) = (begin, end);
     }
 
-    /// All of it.
     #[must_use]
     pub fn parts(&self) -> &Parts {
         &self.parts

@@ -40,7 +40,6 @@ struct TreeFields {
     value: Option<Vec<f64>>,
 }
 
-/// Reads a model.
 pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
     let mut reader = Reader::new(bytes);
     let mut fields = Fields::default();

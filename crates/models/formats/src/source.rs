@@ -3,7 +3,6 @@
 
 use crate::error::ModelError;
 
-/// Result of reading.
 pub(crate) type Read<T> = Result<T, ModelError>;
 
 /// A reader that stands before a value.
@@ -15,7 +14,6 @@ pub(crate) trait Source {
     /// Reads an array: calls `element` with each index, standing before the element.
     fn array(&mut self, element: &mut dyn FnMut(&mut Self, usize) -> Read<()>) -> Read<()>;
 
-    /// Reads a string.
     fn string(&mut self) -> Read<String>;
 
     /// Reads an array of numbers as the nearest `f32` values: at most `most`.

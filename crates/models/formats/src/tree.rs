@@ -78,7 +78,6 @@ pub struct RawTree {
     pub has_covers: bool,
 }
 
-/// One tree, checked.
 #[derive(Debug, Clone)]
 pub struct Tree {
     pub(crate) group: Option<u32>,

@@ -46,7 +46,6 @@ struct Fields {
     entered: Vec<&'static str>,
 }
 
-/// Reads a model.
 pub(crate) fn parse<S: Source>(source: &mut S, format: Format) -> Read<Model> {
     let mut fields = Fields::default();
     source.object(&mut |source, key| match key {

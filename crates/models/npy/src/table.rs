@@ -23,7 +23,6 @@ pub enum NpyError {
     /// Elements that are no floats.
     #[error("the elements have type {0:?}: float32 or float64 is needed (x.astype(numpy.float32))")]
     NotFloats(String),
-    /// Not two axes.
     #[error("the array has shape {0}: rows x features is needed (x.reshape(-1, features))")]
     NotATable(String),
     /// The file ends too early.
@@ -45,9 +44,7 @@ pub enum NpyError {
 /// Elements, row by row.
 #[derive(Debug, PartialEq)]
 pub enum Floats {
-    /// Single precision.
     F32(Vec<f32>),
-    /// Double precision.
     F64(Vec<f64>),
 }
 
@@ -56,7 +53,6 @@ pub enum Floats {
 pub struct Table {
     /// Number of rows.
     pub rows: usize,
-    /// Values of each.
     pub columns: usize,
     /// Row by row.
     pub floats: Floats,

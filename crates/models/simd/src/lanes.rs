@@ -5,7 +5,6 @@
 pub trait Lanes: Copy {
     /// Numbers in a vector.
     const WIDTH: usize;
-    /// A vector.
     type Vector: Copy;
 
     /// The same number in all lanes.
@@ -36,7 +35,6 @@ pub trait Lanes: Copy {
 /// Work that is translated once for each set of instructions. Its function must be
 /// `#[inline(always)]`, and so must all that it calls in its loops.
 pub trait Work {
-    /// Does it.
     fn run<L: Lanes>(self, lanes: L);
 }
 

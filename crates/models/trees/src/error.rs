@@ -15,7 +15,6 @@ pub enum ImageError {
     /// The bytes are not a compiled model, or come from another version or byte order.
     #[error("compiled model: header says {found:#x} where {expected:#x} is due; compile it again")]
     Header {
-        /// What is there.
         found: u64,
         /// What this version writes.
         expected: u64,
@@ -36,7 +35,6 @@ pub enum ImageError {
     /// An index or a count points outside of its section.
     #[error("compiled model: {section} of tree {tree} is out of range; compile it again")]
     Range {
-        /// The array.
         section: &'static str,
         /// The tree, or 0 for arrays of the whole model.
         tree: usize,
@@ -49,7 +47,6 @@ pub enum PredictError {
     /// The values given are not a whole number of rows.
     #[error("{values} values are not rows of {features} features")]
     Rows {
-        /// Values given.
         values: usize,
         /// Features of the model.
         features: usize,
@@ -88,24 +85,15 @@ pub enum PredictError {
     },
     /// The base margin does not hold one value per row and group.
     #[error("the base margin holds {found} values; {expected} are needed, one per row and group")]
-    BaseMargin {
-        /// Values given.
-        found: usize,
-        /// Values needed.
-        expected: usize,
-    },
+    BaseMargin { found: usize, expected: usize },
     /// Portions of a call that is divided by trees do not fit together.
     #[error("the call cannot be divided like this: {reason}")]
-    Divided {
-        /// Why not.
-        reason: &'static str,
-    },
+    Divided { reason: &'static str },
     /// The model cannot give this kind.
     #[error("kind {kind} is not supported for this model: {reason}")]
     Unsupported {
         /// What was asked for.
         kind: Kind,
-        /// Why not.
         reason: &'static str,
     },
 }

@@ -38,7 +38,6 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// All kernels.
     pub const ALL: [Self; 5] = [
         Self::Nodes,
         Self::Walk,

@@ -24,7 +24,6 @@ pub(crate) struct Opened<'a> {
     pub(crate) transform: Transform,
     pub(crate) has_covers: bool,
     pub(crate) view: EnsembleView<'a>,
-    /// What was measured.
     pub(crate) tuning: [u64; TUNING_WORDS],
 }
 

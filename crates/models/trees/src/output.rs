@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// What to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// What the objective makes of the margin: probabilities, counts, a class.
@@ -25,7 +24,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Value,
         Self::Margin,
@@ -88,11 +86,8 @@ impl fmt::Display for ElementType {
 /// Where predictions go: rows x [`Predictor::output_width`](crate::Predictor::output_width).
 #[derive(Debug)]
 pub enum OutputMut<'a> {
-    /// For XGBoost's models.
     F32(&'a mut [f32]),
-    /// For LightGBM's models.
     F64(&'a mut [f64]),
-    /// For leaves.
     I32(&'a mut [i32]),
 }
 

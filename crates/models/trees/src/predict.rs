@@ -179,7 +179,6 @@ impl<'a> Predictor<'a> {
         self.model.view.groups
     }
 
-    /// Number of trees.
     #[must_use]
     pub fn trees(&self) -> usize {
         self.model.view.trees()

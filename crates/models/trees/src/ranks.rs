@@ -50,7 +50,6 @@ pub(crate) type Step = [u32; 2];
 pub(crate) struct Asked {
     /// Its index in a row.
     pub(crate) feature: usize,
-    /// Its first cut.
     pub(crate) cuts: usize,
     /// The number of its cuts.
     pub(crate) count: usize,
@@ -145,7 +144,6 @@ pub(crate) struct RankView<'a> {
     pub(crate) tables: &'a [f32],
     /// [`Column`]s, ascending, so that those of a feature lie together.
     pub(crate) columns: &'a [[u32; 4]],
-    /// All trees' splits.
     pub(crate) splits: &'a [Split],
     /// Of each leaf: its node in the tree.
     pub(crate) leaf_nodes: &'a [u32],

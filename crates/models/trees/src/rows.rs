@@ -13,7 +13,6 @@ pub enum Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Number of values.
     #[must_use]
     pub fn values(&self) -> usize {
         match self {

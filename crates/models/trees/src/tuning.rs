@@ -48,7 +48,6 @@ const WALK_TO: usize = 16;
 pub struct Choice {
     /// Up to this many rows in a call, and above the number of the choice before.
     pub rows: usize,
-    /// The kernel.
     pub kernel: Kernel,
     /// What a row took, in nanoseconds, if it was measured.
     pub nanoseconds: Option<f64>,
@@ -68,7 +67,6 @@ pub(crate) struct Tuning {
 /// Times of one row beside those of the choices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extra {
-    /// Its contributions.
     Contribs,
     /// What of its margins one thread must do where threads divide the trees.
     Undivided,

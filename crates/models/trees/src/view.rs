@@ -87,7 +87,6 @@ pub(crate) struct EnsembleView<'a> {
 pub(crate) const ALL_GROUPS: u32 = u32::MAX;
 
 impl<'a> EnsembleView<'a> {
-    /// Number of trees.
     pub(crate) fn trees(&self) -> usize {
         self.tree_groups.len()
     }
@@ -261,7 +260,6 @@ pub(crate) struct TreeView<'a> {
 }
 
 impl<'a> TreeView<'a> {
-    /// Number of nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.flags.len()
     }

@@ -54,7 +54,6 @@ fn distance(got: &[f64], expect: &[f64]) -> f64 {
     })
 }
 
-/// The largest magnitude.
 fn scale(values: &[f64]) -> f64 {
     values
         .iter()

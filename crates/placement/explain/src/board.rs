@@ -171,7 +171,6 @@ impl<'a> Board<'a> {
         rules
     }
 
-    /// Makes the change.
     pub(crate) fn make(&mut self, change: Change) {
         let from = self.cpu(change.thread);
         (self.full_cpus, self.full_cores) = self.full_after(change);

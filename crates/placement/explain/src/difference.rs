@@ -6,11 +6,8 @@ use albacore_topology::CpuId;
 /// A thread that goes to another cpu.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// The thread.
     pub slot: Slot,
-    /// Its cpu before.
     pub from: CpuId,
-    /// Its cpu after.
     pub to: CpuId,
 }
 

@@ -20,11 +20,8 @@ pub(crate) const CORE: usize = 1;
 
 /// What explanations need of a validated [`Problem`].
 pub(crate) struct Domains {
-    /// W.
     pub(crate) workers: usize,
-    /// T.
     pub(crate) threads: usize,
-    /// Scatter or compact.
     pub(crate) mode: Mode,
     /// Distance where no domain is shared.
     pub(crate) beyond: i64,

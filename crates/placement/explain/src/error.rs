@@ -18,7 +18,6 @@ pub enum ExplainError {
         slot.worker.0, slot.rank.0
     )]
     NoThread {
-        /// As asked.
         slot: Slot,
         /// W - 1.
         workers_last: u16,

@@ -8,15 +8,12 @@ use crate::Rule;
 /// Pairs of threads by the nearest thing that both have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PairCounts {
-    /// The same cpu.
     pub cpu: u32,
-    /// The core.
     pub core: u32,
     /// L2.
     pub l2: u32,
     /// L3.
     pub l3: u32,
-    /// No cache.
     pub beyond: u32,
 }
 
@@ -85,7 +82,6 @@ pub struct Share {
 /// Threads of which the objective sums the distances: the mains, or the threads of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// Its pairs.
     pub pairs: PairCounts,
     /// Sum of their distances, clock cycles.
     pub cycles: i64,
@@ -99,7 +95,6 @@ pub struct Group {
 pub struct Alternative {
     /// The thread that goes.
     pub slot: Slot,
-    /// Where it goes.
     pub to: CpuId,
     /// The thread that comes in return; `None`: no other thread moves.
     pub partner: Option<Slot>,
@@ -110,7 +105,6 @@ pub struct Alternative {
 /// A rule that keeps the value down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// The rule.
     pub rule: Rule,
     /// What the objective would gain, at the least, if this rule alone were dropped; on top of what
     /// could be gained with it.
@@ -128,9 +122,7 @@ pub struct Explanation {
     pub cores: Share,
     /// Most mains on one core: ceil(W/P).
     pub mains_per_core: u32,
-    /// The mains.
     pub mains: Group,
-    /// Each worker.
     pub workers: Vec<Group>,
     /// The mains and every worker at the best that each could have alone: nothing that keeps the
     /// rules is above this.

@@ -9,9 +9,7 @@ use crate::{Group, PairCounts, Rule};
 
 /// The pairs that the objective counts.
 pub(crate) struct Groups {
-    /// The mains.
     pub(crate) mains: Group,
-    /// Each worker.
     pub(crate) workers: Vec<Group>,
 }
 

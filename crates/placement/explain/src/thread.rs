@@ -12,7 +12,6 @@ use crate::rules::{Rule, Rules};
 /// What two cpus have in common, the nearest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Nearness {
-    /// The core.
     Core,
     /// L2.
     L2,
@@ -20,7 +19,6 @@ pub enum Nearness {
     L3,
     /// The package, but no cache.
     Package,
-    /// Only the machine.
     Machine,
 }
 
@@ -44,7 +42,6 @@ impl Nearness {
 /// if there is none, one that breaks the fewest rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The other cpu.
     pub cpu: CpuId,
     /// What it has in common with the thread's own.
     pub nearness: Nearness,
@@ -59,9 +56,7 @@ pub struct Place {
 /// Why a thread is where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadExplanation {
-    /// The thread.
     pub slot: Slot,
-    /// Its cpu.
     pub cpu: CpuId,
     /// Sum of its distances to the other mains, clock cycles; 0 for a peer.
     pub to_mains: i64,

@@ -48,18 +48,11 @@ pub struct JointReport {
 pub enum JointViolation {
     /// Not one mapping a deployment.
     #[error("there are {mappings} mappings for {deployments} deployments")]
-    OtherCount {
-        /// Mappings given.
-        mappings: usize,
-        /// Deployments asked.
-        deployments: usize,
-    },
+    OtherCount { mappings: usize, deployments: usize },
     /// A mapping is no answer for its deployment.
     #[error("deployment {deployment}: {violation}")]
     Deployment {
-        /// Its index.
         deployment: usize,
-        /// What is wrong.
         violation: Violation,
     },
     /// Rule (8) or (8+): threads could go along a chain so that loads come closer.
@@ -80,28 +73,13 @@ pub enum JointViolation {
     Stated(Violation),
     /// The stated gain is not that of the mappings.
     #[error("the solution states a gain of {stated}, it is {actual}")]
-    OtherGain {
-        /// As stated.
-        stated: i64,
-        /// Counted here.
-        actual: i64,
-    },
+    OtherGain { stated: i64, actual: i64 },
     /// Fewer threads moved than are said to be the fewest.
     #[error("the solution states that at least {least} threads move, and moves {moved}")]
-    TooFewMoves {
-        /// As stated.
-        least: u32,
-        /// Counted here.
-        moved: u32,
-    },
+    TooFewMoves { least: u32, moved: u32 },
     /// The stated number of moved threads is not that of the mappings.
     #[error("the solution states {stated} moved threads, it is {actual}")]
-    OtherMoves {
-        /// As stated.
-        stated: u32,
-        /// Counted here.
-        actual: u32,
-    },
+    OtherMoves { stated: u32, actual: u32 },
 }
 
 /// [`report_joint`], and the solution keeps what it states: no rule is broken by more than it

@@ -82,7 +82,6 @@ fn mending(search: &Search<'_>, thread: usize, least: i64) -> Option<Move> {
     best.map(|(_, step)| step)
 }
 
-/// Makes a move.
 pub(super) fn make(search: &mut Search<'_>, step: Move) {
     match step {
         Move::Exchange(first, second) => search.exchange(first, second),
@@ -318,7 +317,6 @@ impl Climber {
         }
     }
 
-    /// Forgets who waits.
     pub(super) fn rest(&mut self) {
         for cpu in self.queue.drain(..) {
             self.waits[cpu] = false;

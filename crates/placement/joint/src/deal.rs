@@ -47,7 +47,6 @@ pub(super) fn deal(search: &mut Search<'_>, volume: &Volume, crowded: bool) {
 struct Hand<'a> {
     party: &'a Party,
     index: u16,
-    /// Its first thread.
     first: usize,
     /// Mains that each core shall still get, if that is prescribed.
     cores: Option<Vec<u32>>,

@@ -17,7 +17,6 @@ pub(super) type Breaches = [u32; 3];
 /// What is small in the best placement, in order: breaches, minus value less cost of moves, moves.
 pub(super) type Key = (Breaches, i64, u32);
 
-/// What was found.
 pub(super) struct Enumerated {
     /// The best placement: its key and the position of every slot, party by party.
     pub(super) best: Option<(Key, Vec<u16>)>,
@@ -157,7 +156,6 @@ impl<'a> Walk<'a> {
         (of_worker < party.worker_cap && of_rank < party.rank_cap).then_some(value)
     }
 
-    /// Everybody is placed.
     fn look(&mut self) {
         let site = self.site;
         let cores = site.core_loads(&self.loads);

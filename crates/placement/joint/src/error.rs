@@ -19,7 +19,6 @@ pub enum JointError {
     /// A deployment is wrong by itself.
     #[error("deployment {deployment}: {error}")]
     Deployment {
-        /// Its index.
         deployment: usize,
         /// What is wrong with it.
         error: ProblemError,
@@ -29,21 +28,16 @@ pub enum JointError {
     Machine(ProblemError),
     /// A deployment has no cpu.
     #[error("deployment {deployment}: the cpuset is empty: give it at least one cpu")]
-    EmptyCpuset {
-        /// Its index.
-        deployment: usize,
-    },
+    EmptyCpuset { deployment: usize },
     /// A cpuset holds cpus that the machine does not have.
     #[error(
         "deployment {deployment}: the cpuset holds {outside}, which the machine does not have \
          (it has {machine}): take them out"
     )]
     OutsideMachine {
-        /// Its index.
         deployment: usize,
         /// The cpus in question.
         outside: CpuSet,
-        /// What there is.
         machine: CpuSet,
     },
     /// An obstacle sits on a cpu that the machine does not have.
@@ -56,7 +50,6 @@ pub enum JointError {
         obstacle: usize,
         /// The cpu in question.
         cpu: CpuId,
-        /// What there is.
         machine: CpuSet,
     },
     /// The obstacles of a cpu weigh too much.
@@ -74,30 +67,19 @@ pub enum JointError {
     #[error(
         "there are {deployments} deployments, more than {DEPLOYMENTS_MAX}: place fewer at once"
     )]
-    TooManyDeployments {
-        /// How many.
-        deployments: usize,
-    },
+    TooManyDeployments { deployments: usize },
     /// All deployments together have too many threads.
     #[error(
         "all deployments together have {slots} threads, more than {SLOTS_MAX}: \
          lower workers or threads of some"
     )]
-    TooManySlots {
-        /// How many.
-        slots: u64,
-    },
+    TooManySlots { slots: u64 },
     /// All deployments together have too many workers for a machine of this size.
     #[error(
         "all deployments together have {workers} workers on {cpus} cpus: the product is more than \
          {CELLS_MAX}: lower workers of some"
     )]
-    TooManyWorkers {
-        /// How many workers.
-        workers: u64,
-        /// How many cpus.
-        cpus: usize,
-    },
+    TooManyWorkers { workers: u64, cpus: usize },
 }
 
 /// Refuses what the joint solver does not take.

@@ -12,7 +12,6 @@ pub struct Deployment {
     pub workers: u16,
     /// T per worker, at least 1.
     pub threads: u16,
-    /// Scatter or compact.
     pub mode: Mode,
     /// The cpus that it may use; all of them are cpus of the machine.
     pub cpuset: CpuSet,
@@ -34,7 +33,6 @@ pub struct Obstacle {
 /// What is asked: all deployments of one machine, placed together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JointProblem {
-    /// The whole machine.
     pub topology: Topology,
     /// Distance table, clock cycles.
     pub distances: Distances,
@@ -46,7 +44,6 @@ pub struct JointProblem {
     pub move_cost: u32,
 }
 
-/// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JointSolution {
     /// Where each thread goes; one mapping a deployment, in their order.

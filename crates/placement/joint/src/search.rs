@@ -23,7 +23,6 @@ pub(super) struct Thread {
     pub(super) cpu: u16,
 }
 
-/// A move.
 #[derive(Clone, Copy)]
 pub(super) enum Move {
     /// Two threads exchange their cpus.
@@ -32,7 +31,6 @@ pub(super) enum Move {
     Shift(usize, usize),
 }
 
-/// The state.
 pub(super) struct Search<'a> {
     pub(super) site: &'a Site,
     pub(super) rules: &'a Rules,
@@ -66,7 +64,6 @@ pub(super) struct Search<'a> {
     crowd: u32,
     full_cpus: u32,
     full_cores: u32,
-    /// The objective.
     pub(super) value: i64,
     /// Threads that are where they run.
     pub(super) kept: i64,

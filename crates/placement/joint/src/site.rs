@@ -8,7 +8,6 @@ use albacore_topology::{Cpu, CpuId, Distances};
 use super::{Deployment, JointProblem};
 use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 
-/// No cpu.
 pub(super) const NOWHERE: u16 = u16::MAX;
 
 /// Levels of the tree: cpu, core, L2, L3.
@@ -16,13 +15,10 @@ pub(super) const LEVELS: usize = 4;
 /// Index of the core level.
 pub(super) const CORE: usize = 1;
 
-/// A deployment, indexed.
 pub(super) struct Party {
     /// Index in the problem.
     pub(super) original: usize,
-    /// W.
     pub(super) workers: usize,
-    /// T.
     pub(super) threads: usize,
     /// What distance within a worker is worth: +1 scatter, -1 compact.
     pub(super) sign: i64,
@@ -61,7 +57,6 @@ impl Party {
         self.homes.iter().step_by(self.threads).copied()
     }
 
-    /// All its threads.
     pub(super) fn slots(&self) -> usize {
         self.workers * self.threads
     }
@@ -87,11 +82,8 @@ pub(super) struct Site {
     pub(super) is_used: Vec<bool>,
     /// Weight of the obstacles of each position.
     pub(super) obstacles: Vec<u32>,
-    /// The deployments.
     pub(super) parties: Vec<Party>,
-    /// Workers of all.
     pub(super) workers: usize,
-    /// Threads of all.
     pub(super) slots: usize,
     /// Cycles that a moved thread costs.
     pub(super) move_cost: i64,

@@ -200,7 +200,6 @@ impl Sketch {
         }
     }
 
-    /// With ranks.
     fn labeled(&self, site: &Site) -> Placement {
         let mut places = Vec::with_capacity(site.slots);
         for party in &site.parties {

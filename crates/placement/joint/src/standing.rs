@@ -24,7 +24,6 @@ pub struct Standing {
 enum Force {
     /// As when it was asked.
     AsAsked,
-    /// As answered.
     AsAnswered,
 }
 

@@ -312,7 +312,6 @@ fn is_even(loads: impl Iterator<Item = u32>) -> bool {
 /// How a cpu was reached.
 #[derive(Clone, Copy)]
 enum Way {
-    /// Not yet.
     Unseen,
     /// A chain starts here.
     Start,

@@ -43,7 +43,6 @@ pub enum Violation {
     OtherCount {
         /// Entries of the mapping.
         placed: usize,
-        /// W x T.
         asked: usize,
     },
     /// Rule (1): a thread is on a cpu outside the cpuset.
@@ -53,7 +52,6 @@ pub enum Violation {
         slot.rank.0
     )]
     OutsideCpuset {
-        /// The thread.
         slot: Slot,
         /// Where it was put.
         cpu: CpuId,
@@ -70,50 +68,25 @@ pub enum Violation {
     },
     /// The stated objective is not that of the mapping.
     #[error("the solution states the objective {stated}, the mapping has {actual}")]
-    OtherObjective {
-        /// As stated.
-        stated: i64,
-        /// Counted here.
-        actual: i64,
-    },
+    OtherObjective { stated: i64, actual: i64 },
     /// The stated bound is below the value that was reached.
     #[error("the bound {bound} is below the objective {objective}")]
-    BoundTooLow {
-        /// As stated.
-        bound: i64,
-        /// As stated.
-        objective: i64,
-    },
+    BoundTooLow { bound: i64, objective: i64 },
     /// `optimal` is claimed although bound and objective differ.
     #[error("optimal is claimed, but the objective is {objective} and the bound {bound}")]
-    NotProven {
-        /// As stated.
-        objective: i64,
-        /// As stated.
-        bound: i64,
-    },
+    NotProven { objective: i64, bound: i64 },
     /// `optimal` goes without a proof, or a proof without `optimal`.
     #[error(
         "optimal is {}, but the proof is {}",
         if *optimal { "claimed" } else { "not claimed" },
         proof.name()
     )]
-    OtherProof {
-        /// As stated.
-        optimal: bool,
-        /// As stated.
-        proof: Proof,
-    },
+    OtherProof { optimal: bool, proof: Proof },
     /// The bound is said to be counted from the problem, and counting gives a greater one.
     #[error(
         "optimal is claimed by the counted bound {bound}, but counting gives no less than {counted}"
     )]
-    Unconfirmed {
-        /// As stated.
-        bound: i64,
-        /// Counted here.
-        counted: i64,
-    },
+    Unconfirmed { bound: i64, counted: i64 },
 }
 
 /// The value of a mapping: clock cycles summed over pairs of mains, plus (scatter) or minus
@@ -273,7 +246,6 @@ fn placed(problem: &Problem, mapping: &Mapping) -> Result<Vec<usize>, Vec<Violat
 /// W x T threads on their cpus.
 struct Threads<'a> {
     workers: u32,
-    /// T.
     each: usize,
     /// Index of the cpu of each thread.
     placed: &'a [usize],
@@ -357,9 +329,7 @@ impl<'a> Threads<'a> {
 struct Units {
     workers: u32,
     threads: u32,
-    /// Threads of each.
     volume: Vec<u32>,
-    /// Mains of each.
     mains: Vec<u32>,
 }
 

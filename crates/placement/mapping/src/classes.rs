@@ -66,7 +66,6 @@ pub(crate) fn beside_mains(domains: &Domains, allowed: &Allowed) -> Option<i64> 
 pub(crate) struct Class {
     /// How many there are.
     pub(crate) count: usize,
-    /// Its cpus.
     pub(crate) cpus: u32,
     /// What each may hold.
     pub(crate) room: Room,

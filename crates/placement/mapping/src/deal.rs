@@ -26,7 +26,6 @@ pub(crate) struct Deal {
     pub(crate) peers: Vec<Vec<u16>>,
 }
 
-/// Deals all threads.
 pub(crate) fn deal(domains: &Domains, volumes: &Volumes) -> Deal {
     deal_within(domains, volumes, &mut || false)
 }

@@ -22,13 +22,9 @@ pub(crate) const CORE: usize = 1;
 
 /// What the solver needs of a [`Problem`]. Cpus are positions 0..C in tree order.
 pub(crate) struct Domains {
-    /// W.
     pub(crate) workers: usize,
-    /// T.
     pub(crate) threads: usize,
-    /// C.
     pub(crate) cpus: usize,
-    /// Scatter or compact.
     pub(crate) mode: Mode,
     /// Distance where no domain is shared.
     pub(crate) beyond: i64,

@@ -17,27 +17,18 @@ pub enum ProblemError {
     NoThreads,
     /// W is beyond its limit.
     #[error("workers is {workers}, more than {WORKERS_MAX}: use fewer workers")]
-    TooManyWorkers {
-        /// W as asked.
-        workers: u16,
-    },
+    TooManyWorkers { workers: u16 },
     /// T is beyond its limit.
     #[error("threads is {threads}, more than {THREADS_MAX}: use fewer threads per worker")]
-    TooManyThreads {
-        /// T as asked.
-        threads: u16,
-    },
+    TooManyThreads { threads: u16 },
     /// W x T is beyond its limit.
     #[error(
         "workers x threads is {workers} x {threads} = {slots}, more than {SLOTS_MAX}: \
          lower workers or threads"
     )]
     TooManySlots {
-        /// W as asked.
         workers: u16,
-        /// T as asked.
         threads: u16,
-        /// Their product.
         slots: u32,
     },
     /// The topology has more cpus than the solver takes.

@@ -109,7 +109,6 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Counts a deal.
     pub(crate) fn of(domains: &'a Domains, allowed: &Allowed, deal: &Deal) -> Self {
         let mut search = Self {
             domains,

@@ -14,7 +14,6 @@ use crate::{Certificate, Mapping, Problem, Proof, Relaxation, Solution};
 /// What the mapping in force is worth, and by how much it breaks the rules that can be loosened.
 pub(crate) struct Kept<'a> {
     mapping: &'a Mapping,
-    /// Its value.
     pub(crate) objective: i64,
     /// In the order of `check`.
     amounts: [(&'static str, u32); 4],

@@ -19,7 +19,6 @@ const NONE: u32 = u32::MAX;
 
 /// Peers that have a cpu and need a rank.
 pub struct Peers<'a> {
-    /// W.
     pub workers: usize,
     /// T; each worker has T - 1 of the peers.
     pub threads: usize,

@@ -58,10 +58,7 @@ pub enum MethodError {
     Problem(#[from] ProblemError),
     /// The seconds are no time limit.
     #[error("the time limit is {seconds} s: give seconds above 0, at most {METHOD_SECONDS_MAX}")]
-    TimeLimit {
-        /// As given.
-        seconds: f64,
-    },
+    TimeLimit { seconds: f64 },
     /// The program has more variables than its engine could settle.
     #[error(
         "the {method} program of this problem has {variables} variables, more than the {most} that \
@@ -69,7 +66,6 @@ pub enum MethodError {
         engine::way_out()
     )]
     TooLarge {
-        /// Which program.
         method: Method,
         /// How many variables it has.
         variables: usize,
@@ -83,16 +79,9 @@ pub enum MethodError {
         "the {method} program found no mapping within {seconds} s: allow more time, or use the \
          exact solver, which always has one"
     )]
-    NothingFound {
-        /// Which program.
-        method: Method,
-        /// The time limit.
-        seconds: f64,
-    },
-    /// The engine failed.
+    NothingFound { method: Method, seconds: f64 },
     #[error("{engine} could not solve the {method} program ({message}): use the exact solver")]
     Engine {
-        /// Which program.
         method: Method,
         /// Who solves it: `microlp` or `HiGHS`.
         engine: &'static str,
@@ -103,7 +92,6 @@ pub enum MethodError {
     #[error("the answer of the {method} program was refused ({}): use the exact solver",
         violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused {
-        /// Which program.
         method: Method,
         /// Everything that is wrong with it.
         violations: Vec<Violation>,

@@ -35,9 +35,7 @@ pub(crate) const NEVER: i64 = i64::MIN / 4;
 /// What is shared out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// W.
     pub(crate) workers: i64,
-    /// T.
     pub(crate) threads: usize,
     /// How many cores, and cpus, may be full and hold a main; `None` where that does not matter.
     pub(crate) permits: [Option<i64>; 2],

@@ -13,7 +13,6 @@ pub struct Rank(pub u16);
 /// A place that a thread fills.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot {
-    /// The worker.
     pub worker: WorkerIndex,
     /// The thread inside it.
     pub rank: Rank,
@@ -36,7 +35,6 @@ pub struct Problem {
     pub workers: u16,
     /// T per worker, at least 1.
     pub threads: u16,
-    /// Scatter or compact.
     pub mode: Mode,
     /// The cpus that may be used.
     pub topology: Topology,
@@ -150,7 +148,6 @@ impl Certificate {
     }
 }
 
-/// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Solution {
     /// Where each thread goes.

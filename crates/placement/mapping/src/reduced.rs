@@ -33,9 +33,7 @@ use model::{Model, size};
 
 /// What the program found.
 pub(crate) struct Found {
-    /// The deal.
     pub(crate) deal: Deal,
-    /// Nothing is better.
     pub(crate) proven: bool,
 }
 

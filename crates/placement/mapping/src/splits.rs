@@ -214,7 +214,6 @@ fn priced(classes: &[Class], tables: &[Split], sizes: Sizes) -> Volumes {
 /// What is best for a volume.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Best {
-    /// After all costs.
     worth: i64,
     mains: usize,
     /// Which table it is from: cpus that have a main and are not full.

@@ -19,7 +19,6 @@ type Rank = (i64, u32, u32, u16);
 /// No cpu is open.
 const NOWHERE: Rank = (i64::MAX, 0, 0, u16::MAX);
 
-/// Counts of nothing.
 pub(crate) fn no_counts(domains: &Domains) -> Counts {
     std::array::from_fn(|level| vec![0; domains.count(level)])
 }

@@ -19,9 +19,7 @@ use crate::spread::{add, no_counts, spread};
 /// Threads and mains of each cpu.
 #[derive(Clone)]
 pub(crate) struct Volumes {
-    /// Threads, mains included.
     pub(crate) threads: Vec<u32>,
-    /// Mains.
     pub(crate) mains: Vec<u32>,
 }
 

@@ -27,7 +27,6 @@ impl Allowance {
         self.used.saturating_sub(SOLVE_BURST) * SOLVE_PAUSE_RATIO
     }
 
-    /// Notes a solve.
     pub(crate) fn spend(&mut self, took: Duration) {
         self.used += took.min(SOLVE_BUDGET);
     }

@@ -9,7 +9,6 @@ use albacore_plan::{Process, Source};
 use crate::limits::PROCESSES_MAX;
 use crate::process::{Known, LiveProcess, Quiet, Reader, is_young};
 
-/// A process tree.
 #[derive(Debug)]
 pub(crate) struct Tree {
     reader: Reader,

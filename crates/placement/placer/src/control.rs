@@ -16,7 +16,6 @@ use crate::{Figures, PlacerError, Restored, Row, SubjectConfig, SubjectId, Subje
 pub enum Control {
     /// Place this process tree, too.
     Add {
-        /// Which, and how.
         config: SubjectConfig,
         /// Its id, or why it cannot be placed.
         reply: SyncSender<Result<SubjectId, PlacerError>>,
@@ -28,7 +27,6 @@ pub enum Control {
     RetryNow(SubjectId),
     /// Give the masks of a subject back and forget it.
     Remove {
-        /// Which.
         subject: SubjectId,
         /// What was given back, if anybody asks. Nothing, if there is no such subject.
         reply: Option<SyncSender<Restored>>,
@@ -48,7 +46,6 @@ pub enum Control {
         /// As [`crate::Placer::figures`].
         reply: SyncSender<Figures>,
     },
-    /// End the loop.
     Stop,
 }
 

@@ -45,12 +45,7 @@ pub enum PlacerError {
     },
     /// A process that nobody may place.
     #[error("process {pid} is {what}, which is never placed")]
-    Forbidden {
-        /// The process.
-        pid: i32,
-        /// What it is.
-        what: &'static str,
-    },
+    Forbidden { pid: i32, what: &'static str },
     /// The kernel does not let this process pin.
     #[error(transparent)]
     NotPermitted(MaskError),
@@ -74,10 +69,7 @@ pub enum PlacerError {
     Lint(#[from] LintError),
     /// The root process of a subject ended before it was placed.
     #[error("process {pid} is gone")]
-    RootGone {
-        /// Its pid.
-        pid: i32,
-    },
+    RootGone { pid: i32 },
     /// There is no such subject.
     #[error("there is no subject {}", .0.0)]
     UnknownSubject(SubjectId),

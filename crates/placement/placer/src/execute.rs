@@ -25,7 +25,6 @@ pub(crate) enum Outcome {
     Stale,
     /// The kernel forbids it.
     NotPermitted(MaskError),
-    /// Something else.
     Failed(String),
 }
 

@@ -42,7 +42,6 @@ fn upper_end(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Counts one time.
     pub fn record(&mut self, micros: u64) {
         self.buckets[bucket(micros)] += 1;
         self.count += 1;

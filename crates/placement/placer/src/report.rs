@@ -38,7 +38,6 @@ pub enum Report {
     /// all of them together, and only subjects with another mapping or problem than before are told
     /// of.
     Planned {
-        /// Of which subject.
         subject: SubjectId,
         /// The cpuset it is for.
         cpuset: CpuSet,
@@ -52,40 +51,29 @@ pub enum Report {
         relaxed: Vec<Relaxation>,
         /// Time the solver took.
         solve_micros: u64,
-        /// Slot -> cpu.
         mapping: Mapping,
     },
     /// A process became worker.
     WorkerBorn {
-        /// Of which subject.
         subject: SubjectId,
-        /// Its index.
         worker: WorkerIndex,
-        /// Its process.
         pid: Pid,
         /// How many processes had this index before.
         respawns: u32,
     },
     /// The process of a worker ended.
     WorkerGone {
-        /// Of which subject.
         subject: SubjectId,
-        /// Its index.
         worker: WorkerIndex,
-        /// Its process.
         pid: Pid,
     },
     /// A thread's mask was written and read back as planned.
     Pinned {
-        /// Of which subject.
         subject: SubjectId,
         /// The slot it fills; `None` for a thread beyond T.
         slot: Option<Slot>,
-        /// Its process.
         pid: Pid,
-        /// The thread.
         tid: Tid,
-        /// Its mask now.
         mask: CpuSet,
         /// Why it had to be written.
         cause: Cause,
@@ -97,79 +85,54 @@ pub enum Report {
     },
     /// A mask was not the planned one.
     Drift {
-        /// Of which subject.
         subject: SubjectId,
         /// The slot it fills; `None` for a thread beyond T.
         slot: Option<Slot>,
-        /// Its process.
         pid: Pid,
-        /// The thread.
         tid: Tid,
-        /// The planned mask.
         planned: CpuSet,
         /// The mask that was found.
         actual: CpuSet,
-        /// Why.
         cause: Cause,
     },
     /// A thread is left as it is for a while, because somebody else changed its mask too often.
     BackedOff {
-        /// Of which subject.
         subject: SubjectId,
         /// The slot it fills, if any.
         slot: Option<Slot>,
-        /// The thread.
         tid: Tid,
         /// How often it was changed, and when the planned mask is written again.
         back_off: BackOff,
     },
     /// The cpuset of a subject is another one now.
     CpusetChanged {
-        /// Of which subject.
         subject: SubjectId,
         /// What it may use now.
         cpuset: CpuSet,
     },
     /// Cpus of the machine came or went.
-    MachineChanged {
-        /// The online cpus.
-        online: CpuSet,
-    },
+    MachineChanged { online: CpuSet },
     /// Something odd that was not so in the plan before.
-    Note {
-        /// Of which subject.
-        subject: SubjectId,
-        /// What.
-        note: Note,
-    },
+    Note { subject: SubjectId, note: Note },
     /// A sched_ext scheduler runs: masks are observed and not written, because it may starve
     /// threads that have one.
     ForeignScheduler,
     /// The thread that places has no raised priority: while every cpu is busy, it places later.
     UsualPriority,
     /// The effective policy of a subject changed.
-    PolicySet {
-        /// Of which subject.
-        subject: SubjectId,
-    },
+    PolicySet { subject: SubjectId },
     /// One mask could not be written or read; it will be tried again.
     StepFailed {
-        /// Of which subject.
         subject: SubjectId,
-        /// The thread.
         tid: Tid,
         /// Why, as a sentence.
         reason: String,
     },
     /// The root process of a subject ended; the subject is forgotten.
-    SubjectGone {
-        /// Which.
-        subject: SubjectId,
-    },
+    SubjectGone { subject: SubjectId },
     /// Enforcement changed from Enforce to Observe: the subject's masks were given back once, and
     /// none is written from now on.
     Released {
-        /// Of which subject.
         subject: SubjectId,
         /// What was given back.
         restored: Restored,
@@ -213,7 +176,6 @@ pub struct Figures {
     pub respawn_micros: Histogram,
     /// Birth to verified mask of threads out of the blue.
     pub new_thread_micros: Histogram,
-    /// Mappings solved.
     pub solves: u64,
     /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went,
     /// lost their masks.

@@ -11,15 +11,12 @@ use crate::SubjectId;
 /// How a subject stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubjectState {
-    /// Which.
     pub subject: SubjectId,
     /// The cpus it may use now; empty while it has none and waits.
     pub cpuset: CpuSet,
     /// The policy in force: as asked, but for `threads`, which a quota of cpu time may make fewer.
     pub policy: Policy,
-    /// T as asked.
     pub threads_asked: u16,
-    /// Workers that live.
     pub workers_found: usize,
     /// What is odd now; [`crate::Report::Note`] tells each when it is new.
     pub notes: Vec<Note>,

@@ -35,12 +35,9 @@ impl RowState {
     }
 }
 
-/// One slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// Of which subject.
     pub subject: SubjectId,
-    /// Worker and rank.
     pub slot: Slot,
     /// The worker's process, if it lives.
     pub pid: Option<Pid>,

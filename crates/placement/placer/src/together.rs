@@ -173,7 +173,6 @@ impl Question {
         }
     }
 
-    /// The answer, checked.
     fn solve(&self, start: Instant) -> Result<JointSolution, PlacerError> {
         let problem = &self.problem;
         let joint = solve_joint(problem, &mut || start.elapsed() >= SOLVE_BUDGET)?;

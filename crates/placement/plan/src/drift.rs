@@ -46,17 +46,12 @@ impl Cause {
 /// A mask that is not the planned one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drift {
-    /// The thread.
     pub thread: ThreadId,
-    /// Its process.
     pub process: ProcessId,
     /// The slot it fills; `None` for an extra thread or one that is not placed.
     pub slot: Option<Slot>,
-    /// What was planned.
     pub planned: CpuSet,
-    /// What was found.
     pub actual: CpuSet,
-    /// Why.
     pub cause: Cause,
 }
 

@@ -16,39 +16,22 @@ pub enum LintError {
     /// A mask is empty or reaches outside the cpuset.
     #[error("the mask {mask} planned for thread {} is not inside the cpuset {cpuset}", tid.0)]
     OutsideCpuset {
-        /// The thread.
         tid: Tid,
-        /// Its mask.
         mask: CpuSet,
-        /// The cpuset.
         cpuset: CpuSet,
     },
     /// A step names a thread that was not observed.
     #[error("thread {} was not observed with this start time", tid.0)]
-    UnknownThread {
-        /// The thread.
-        tid: Tid,
-    },
+    UnknownThread { tid: Tid },
     /// A step pins something that is not a worker.
     #[error("process {} is not a worker and must not be pinned", pid.0)]
-    NotAWorker {
-        /// The process.
-        pid: Pid,
-    },
+    NotAWorker { pid: Pid },
     /// Two steps write one thread, or fill one slot.
     #[error("thread {} or its slot {slot:?} appears twice", tid.0)]
-    Twice {
-        /// The thread.
-        tid: Tid,
-        /// The slot.
-        slot: Option<Slot>,
-    },
+    Twice { tid: Tid, slot: Option<Slot> },
     /// The mapping does not answer the problem.
     #[error("the mapping breaks rules of its problem: {}", first(violations))]
-    Mapping {
-        /// Which.
-        violations: Vec<Violation>,
-    },
+    Mapping { violations: Vec<Violation> },
 }
 
 fn first(violations: &[Violation]) -> String {

@@ -2,7 +2,6 @@
 
 use albacore_topology::{CpuSet, Topology};
 
-/// A process id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pid(pub i32);
 
@@ -19,7 +18,6 @@ pub struct Moment(pub u64);
 pub struct ThreadId {
     /// When it was born, in clock ticks since boot.
     pub start_ticks: u64,
-    /// Its id.
     pub tid: Tid,
 }
 
@@ -28,16 +26,12 @@ pub struct ThreadId {
 pub struct ProcessId {
     /// When it was born, in clock ticks since boot.
     pub start_ticks: u64,
-    /// Its id.
     pub pid: Pid,
 }
 
-/// A live thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Thread {
-    /// Who it is.
     pub id: ThreadId,
-    /// Its name.
     pub comm: String,
     /// The cpus it may use now; may be empty (its cpu went offline).
     pub mask: CpuSet,
@@ -45,10 +39,8 @@ pub struct Thread {
     pub cpu_ticks: u64,
 }
 
-/// A live process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Who it is.
     pub id: ProcessId,
     /// When it was born, at the earliest.
     pub born: Moment,
@@ -56,7 +48,6 @@ pub struct Process {
     pub parent: Pid,
     /// Its command line; a fork without exec has its parent's.
     pub cmdline: String,
-    /// Its threads.
     pub threads: Vec<Thread>,
 }
 
@@ -83,7 +74,6 @@ pub enum Source {
 /// One read of the world, for one subject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observation {
-    /// When.
     pub at: Moment,
     /// All online cpus of the machine.
     pub machine: Topology,

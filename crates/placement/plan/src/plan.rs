@@ -41,7 +41,6 @@ pub struct Step {
     pub kind: StepKind,
     /// Whose mask; to be checked again right before and after the write.
     pub thread: ThreadId,
-    /// Its process.
     pub process: ProcessId,
     /// The slot it fills, if any.
     pub slot: Option<Slot>,
@@ -59,40 +58,27 @@ pub enum Note {
     FoundWorkers {
         /// How many there are.
         found: usize,
-        /// W.
         asked: u16,
     },
     /// Two processes claim one worker by their threads' names; the older is believed.
     NameTwice {
-        /// The worker.
         worker: WorkerIndex,
         /// The process that is not believed.
         pid: Pid,
     },
     /// A worker has fewer compute threads than asked, now.
     MissingThreads {
-        /// The worker.
         worker: WorkerIndex,
         /// How many it has.
         found: usize,
-        /// T.
         asked: u16,
     },
     /// A worker has threads beyond T; they get the cpus of their worker.
-    ExtraThreads {
-        /// The worker.
-        worker: WorkerIndex,
-        /// How many.
-        count: usize,
-    },
+    ExtraThreads { worker: WorkerIndex, count: usize },
     /// The main thread is not pinned yet, because the worker's pool could come out too small.
-    PoolSizeUnsafe {
-        /// The worker.
-        worker: WorkerIndex,
-    },
+    PoolSizeUnsafe { worker: WorkerIndex },
     /// A thread is left as it is for a while: somebody else changed its mask too often.
     BackedOff {
-        /// The thread.
         thread: ThreadId,
         /// Its slot, if it has one.
         slot: Option<Slot>,
@@ -104,12 +90,7 @@ pub enum Note {
     /// The first process has a narrower mask than its cpuset, which nobody here gave it: its
     /// runtime, or who started that, is pinned, and masks are inherited. Workers are placed all the
     /// same.
-    InheritedAffinity {
-        /// The process.
-        pid: Pid,
-        /// Its mask.
-        mask: CpuSet,
-    },
+    InheritedAffinity { pid: Pid, mask: CpuSet },
     /// The cgroup's quota of cpu time is less than the threads asked: fewer are placed, the others
     /// share their cpus.
     Quota {
@@ -117,17 +98,13 @@ pub enum Note {
         millicpus: u32,
         /// Threads per worker that are placed.
         threads: u16,
-        /// T.
         asked: u16,
     },
     /// The quota of cpu time has stopped the container lately.
     Throttled,
     /// Processes that were not started by the container's first one are in it (`kubectl exec`);
     /// they are not placed and may run on any of its cpus.
-    Entered {
-        /// How many.
-        count: usize,
-    },
+    Entered { count: usize },
 }
 
 /// What should be done now, and what was found.

@@ -39,9 +39,7 @@ pub struct Policy {
     pub workers: u16,
     /// T per worker, at least 1.
     pub threads: u16,
-    /// Scatter or compact.
     pub mode: Mode,
-    /// Who decides.
     pub placement: Placement,
     /// Whether masks are written.
     pub enforcement: Enforcement,

@@ -32,7 +32,6 @@ use crate::{Ledger, Moment, Observation, Pid, Process, ProcessId, Source, parse_
 pub enum Role {
     /// Gives birth to workers, or wraps whoever does. Never pinned.
     Arbiter,
-    /// A serving process.
     Worker,
     /// A descendant of a worker. Never pinned, but given its mask back if it inherited a pin.
     Helper,

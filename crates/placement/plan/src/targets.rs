@@ -16,13 +16,10 @@ use crate::{MainThread, Note, Policy, Process, ProcessId, Source, ThreadId};
 /// What one thread should have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// Its process.
     pub process: ProcessId,
     /// The slot it fills; `None` for an extra thread.
     pub slot: Option<Slot>,
-    /// Its worker.
     pub worker: WorkerIndex,
-    /// Its mask.
     pub mask: CpuSet,
 }
 

@@ -22,7 +22,6 @@ pub struct Dispatch {
 /// Give up this request: alone in its batch it reached [`crate::BLAME_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned {
-    /// The request.
     pub key: RequestKey,
     /// Workers that died with it.
     pub losses: u32,

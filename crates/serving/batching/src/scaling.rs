@@ -95,7 +95,6 @@ impl ReplicaBounds {
 /// What the pods reported of the last window, together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Pods that reported.
     pub pods: u32,
     /// Requests of the window.
     pub requests: u64,
@@ -126,7 +125,6 @@ pub enum Cause {
     Idle,
     /// Idle workers would allow less, but not yet for long enough or not known of every pod.
     Stabilizing,
-    /// The load fits.
     Steady,
 }
 

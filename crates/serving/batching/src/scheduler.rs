@@ -35,7 +35,6 @@ use crate::{Actions, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex
 /// What does not change while the scheduler lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Number of queues.
     pub queues: usize,
     /// Number of workers; all are absent at first.
     pub workers: usize,
@@ -49,12 +48,10 @@ pub struct Config {
     pub queue_rows_max: usize,
 }
 
-/// Something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request arrived whose rows are reserved.
     Arrived {
-        /// Where it waits.
         queue: QueueIndex,
         /// Its name: greater than that of every request before.
         key: RequestKey,
@@ -66,7 +63,6 @@ pub enum Event {
     },
     /// The same for a request that goes before others: it runs as if it had arrived earlier.
     ArrivedAhead {
-        /// Where it waits.
         queue: QueueIndex,
         /// Its name: greater than that of every request before.
         key: RequestKey,
@@ -77,7 +73,6 @@ pub enum Event {
     },
     /// The same for a request that runs after those that can be in time.
     ArrivedBehind {
-        /// Where it waits.
         queue: QueueIndex,
         /// Its name: greater than that of every request before.
         key: RequestKey,
@@ -85,30 +80,15 @@ pub enum Event {
         rows: usize,
     },
     /// Nobody wants this request any more. One that runs is not stopped.
-    Withdrawn {
-        /// Where it waited.
-        queue: QueueIndex,
-        /// Its name.
-        key: RequestKey,
-    },
+    Withdrawn { queue: QueueIndex, key: RequestKey },
     /// A worker is up and free, or is held no longer.
-    WorkerReady {
-        /// Which.
-        worker: WorkerIndex,
-    },
+    WorkerReady { worker: WorkerIndex },
     /// A worker is done with its batch and free.
-    BatchDone {
-        /// Which.
-        worker: WorkerIndex,
-    },
+    BatchDone { worker: WorkerIndex },
     /// A worker takes no further batch until it is ready again; one that runs is run to its end.
-    WorkerHeld {
-        /// Which.
-        worker: WorkerIndex,
-    },
+    WorkerHeld { worker: WorkerIndex },
     /// A worker is dead, with or without a batch.
     WorkerLost {
-        /// Which.
         worker: WorkerIndex,
         /// How far its batch is to blame: from 0, it had not begun, to [`crate::BLAME_MAX`].
         blame: u32,
@@ -122,7 +102,6 @@ pub enum Event {
 pub enum Ahead {
     /// Those that can be in time.
     InTime,
-    /// All of them.
     All,
 }
 
@@ -134,7 +113,6 @@ pub struct QueueFull {
     pub rows: usize,
     /// Rows reserved or waiting.
     pub queued_rows: usize,
-    /// The bound.
     pub rows_max: usize,
 }
 

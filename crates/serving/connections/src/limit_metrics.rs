@@ -18,7 +18,6 @@ pub enum Limit {
     Connections,
     /// Closed to make room for others.
     CrowdedOut,
-    /// Said nothing.
     FirstBytesTime,
     /// Did not end the head of a request.
     HeadTime,

@@ -21,7 +21,6 @@ use crate::limits::{
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing came yet.
     Fresh,
     /// A head began to arrive.
     Head,
@@ -31,7 +30,6 @@ pub(crate) enum Phase {
     Busy,
     /// A reply is on its way out.
     Reply,
-    /// Between requests.
     Idle,
 }
 
@@ -137,7 +135,6 @@ pub(crate) enum Control {
     Stop,
 }
 
-/// One connection.
 #[derive(Debug)]
 pub struct ConnState {
     listener: Arc<ListenerState>,

@@ -17,7 +17,6 @@ struct SlotCounters {
 /// What [`super::state::State`] counts.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// By slot.
     slots: Vec<SlotCounters>,
     pub(super) window: ServerWindow,
     /// By worker, as far as they were counted.

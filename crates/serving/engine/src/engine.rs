@@ -22,11 +22,9 @@ use crate::supervisor::Supervisor;
 /// Settings of an engine. The command line has checked their bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// W, worker processes.
     pub workers: usize,
     /// T, compute threads of each worker.
     pub threads: usize,
-    /// The release rule.
     pub policy: Policy,
     /// Rows of a batch.
     pub batch_rows_max: usize,
@@ -39,7 +37,6 @@ pub struct EngineConfig {
 /// What of an [`EngineConfig`] may change while the engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The release rule.
     pub policy: Policy,
     /// Rows of a batch.
     pub batch_rows_max: usize,
@@ -71,17 +68,10 @@ pub enum InstallError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineEvent {
     /// A worker process was started.
-    WorkerStarted {
-        /// Its index.
-        worker: usize,
-        /// Its process id.
-        pid: i32,
-    },
+    WorkerStarted { worker: usize, pid: i32 },
     /// A worker process ended although nobody told it to; it is started again.
     WorkerDied {
-        /// Its index.
         worker: usize,
-        /// Its process id.
         pid: i32,
         /// How, for example `signal 9`.
         cause: String,
@@ -114,7 +104,6 @@ pub enum StartError {
     Workers {
         /// Lives in a row.
         failures: u32,
-        /// The last end.
         cause: String,
     },
     /// Workers take too long.

@@ -33,7 +33,6 @@ pub struct Histogram {
     pub buckets: [u64; 16],
     /// Sum of all values, in the unit of `bounds`.
     pub sum: u64,
-    /// Number of values.
     pub count: u64,
 }
 

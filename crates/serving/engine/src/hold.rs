@@ -32,7 +32,6 @@ pub(super) struct Shared {
     pub(super) sizes: Sizes,
     /// Wakes the completion task; every worker holds it.
     pub(super) done: Wake,
-    /// Wakes the supervisor.
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
     pub(super) changed: Notify,
@@ -75,7 +74,6 @@ impl Shared {
         self.queue_rows_max.store(rows, Ordering::Relaxed);
     }
 
-    /// The engine's clock.
     pub(super) fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -20,7 +20,6 @@ pub const fn kind_name(kind: Kind) -> &'static str {
 pub enum Priority {
     /// Before those that came up to half of an objective earlier.
     High,
-    /// By deadlines.
     #[default]
     Normal,
     /// After those that can be in time; those who wait like this keep no other one out at the door.
@@ -32,7 +31,6 @@ pub enum Priority {
 pub struct KindSet(u8);
 
 impl KindSet {
-    /// No kind.
     pub const EMPTY: Self = Self(0);
 
     /// The set that holds `kind` only.

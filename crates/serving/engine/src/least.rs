@@ -9,7 +9,6 @@ use albacore_batching::Nanos;
 
 use crate::limits::{UNREAD_SAMPLE, UNREAD_WINDOW};
 
-/// Of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Least {
     costs: [Nanos; UNREAD_WINDOW],

@@ -5,7 +5,6 @@ use albacore_os::{Extent, OsError, SharedMemory};
 use super::arena::Arena;
 use crate::limits::{RELEASE_BYTES_MIN, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
-/// Both arenas.
 #[derive(Debug)]
 pub(super) struct Memory {
     rows: Arena,
@@ -21,7 +20,6 @@ pub(super) struct Files {
 }
 
 impl Memory {
-    /// Two new arenas.
     pub(super) fn create() -> Result<(Self, Files), OsError> {
         let rows = SharedMemory::create("albacore-rows", ROWS_ARENA_BYTES)?;
         let rows_arena = Arena::new(rows.map_extent()?);
@@ -55,7 +53,6 @@ impl Memory {
         self.rows.free(extent);
     }
 
-    /// Takes results back.
     pub(super) fn free_results(&mut self, mut extent: Extent) {
         if extent.len() >= RELEASE_BYTES_MIN {
             // If the kernel refuses, the pages stay and are used again: nothing else changes.

@@ -50,7 +50,6 @@ pub struct Kernels {
 pub struct KernelChoice {
     /// Up to this many rows, and above the number of the choice before; the last one has no end.
     pub rows: usize,
-    /// The kernel's name.
     pub kernel: &'static str,
     /// What a row took, in nanoseconds: it was the fastest. `None`: chosen by rule.
     pub nanoseconds: Option<f64>,
@@ -117,9 +116,7 @@ impl Objective {
 /// One output that a model can give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputInfo {
-    /// Which output.
     pub kind: Kind,
-    /// Its element type.
     pub element: ElementType,
     /// The shape of one row's output; empty for a scalar.
     pub row_shape: Vec<usize>,

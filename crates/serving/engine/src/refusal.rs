@@ -58,7 +58,6 @@ pub enum Refusal {
     /// The model does not give this output: HTTP 400.
     #[error("model {model:?} gives no output {kind:?}")]
     NoSuchOutput {
-        /// The model's name.
         model: String,
         /// What was asked for.
         kind: Kind,

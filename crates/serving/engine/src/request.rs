@@ -155,7 +155,6 @@ impl ModelHandle {
         }
     }
 
-    /// What it is.
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.edition.info
@@ -477,7 +476,6 @@ impl Drop for Submitted {
 /// How long the parts of a reply took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Submit to dispatch.
     pub queue: Duration,
     /// The part of it in which a worker was free: waited on purpose.
     pub deferred: Duration,

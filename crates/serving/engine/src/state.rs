@@ -47,7 +47,6 @@ pub(super) struct Pending {
     pub(super) deferred: Nanos,
     pub(super) compute_nanos: u64,
     pub(super) failure: Option<Failure>,
-    /// Its own objective.
     pub(super) within: Option<Nanos>,
     pub(super) priority: Priority,
     /// Parts that are not done.
@@ -97,7 +96,6 @@ pub(super) struct Seat {
     /// It takes no batch until it has followed its orders.
     pub(super) is_held: bool,
     pub(super) sequence: u32,
-    /// What it runs.
     pub(super) batch: Option<Running>,
     /// Keys of the batch, in the order of its segments.
     members: Vec<u64>,
@@ -125,7 +123,6 @@ pub(super) enum Phase {
     Draining,
     /// Takes nothing more, answers what it has.
     Closing,
-    /// The workers end.
     Stopping,
     /// The workers are gone.
     Stopped,
@@ -175,7 +172,6 @@ pub(super) struct State {
     batch_rows_max: usize,
     armed: Option<Nanos>,
     segments: Vec<Segment>,
-    /// T.
     threads: usize,
     /// Cpus that this process may use.
     cpus: usize,
@@ -185,7 +181,6 @@ pub(super) struct State {
     looked: Nanos,
     /// How long requests wait for the front.
     pub(super) standing: Standing,
-    /// By slot.
     least: Vec<Least>,
 }
 
@@ -417,7 +412,6 @@ impl State {
         }
     }
 
-    /// The timer fired.
     pub(super) fn timer(&mut self, now: Nanos, out: &mut Outbox) {
         self.armed = None;
         self.step(Event::Timer, now, out);

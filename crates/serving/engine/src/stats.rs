@@ -10,7 +10,6 @@ use super::{Histogram, Kind, Sharing};
 /// What happened to one model's requests since the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelStats {
-    /// The model's name.
     pub name: String,
     /// Requests that were submitted.
     pub requests_total: u64,
@@ -42,7 +41,6 @@ pub struct ModelStats {
 /// Batches of one size that are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchStats {
-    /// How many.
     pub batches: u64,
     /// Their time in compute threads, nanoseconds.
     pub compute_nanos: u64,
@@ -100,7 +98,6 @@ pub enum Left {
 }
 
 impl Left {
-    /// Every cause.
     pub const ALL: [Self; 5] = [
         Self::Full,
         Self::Arrival,
@@ -131,7 +128,6 @@ pub struct Stats {
     pub queue_rows: usize,
     /// The bound of `queue_rows`.
     pub queue_rows_max: usize,
-    /// Workers configured.
     pub workers: usize,
     /// Workers that are up.
     pub workers_ready: usize,

@@ -74,7 +74,6 @@ impl<T: Default> Spans<T> {
 /// Requests by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// Answered in time.
     pub good: u64,
     /// Answered after the objective.
     pub late: u64,

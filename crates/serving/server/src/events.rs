@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use albacore_engine::EngineEvent;
 
-/// One line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line {
@@ -15,30 +14,20 @@ pub enum Line {
     Listening {
         /// The HTTP address, with the port that was really bound.
         http: SocketAddr,
-        /// The gRPC address.
         grpc: SocketAddr,
     },
     /// A worker process was started.
-    WorkerStarted {
-        /// Its index.
-        worker: usize,
-        /// Its process id.
-        pid: i32,
-    },
+    WorkerStarted { worker: usize, pid: i32 },
     /// A worker process died and will be started again.
     WorkerDied {
-        /// Its index.
         worker: usize,
-        /// Its process id.
         pid: i32,
-        /// How it ended.
         cause: String,
     },
     /// Every worker is up: requests can be sent.
     Ready,
     /// A model is served, or another edition of it.
     ModelLoaded {
-        /// Its name.
         model: String,
         /// Where it came from.
         source: String,
@@ -47,7 +36,6 @@ pub enum Line {
     },
     /// A model could not be loaded; what was served of it still is, and it is tried again.
     ModelFailed {
-        /// Its name.
         model: String,
         /// Where it should come from.
         source: String,

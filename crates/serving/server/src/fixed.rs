@@ -15,7 +15,6 @@ const PERCENTILE: f64 = 99.0;
 pub struct ModelConfig {
     /// The name that requests use.
     pub name: String,
-    /// The file.
     pub path: PathBuf,
     /// Replies later than this are counted late.
     pub slo: Option<Duration>,
@@ -38,7 +37,6 @@ pub(crate) fn report(model: &ModelInfo) {
 }
 
 impl ModelConfig {
-    /// Its objective.
     pub(crate) fn objective(&self) -> Option<Objective> {
         self.slo
             .map(|latency| Objective::of_all(latency, PERCENTILE))

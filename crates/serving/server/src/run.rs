@@ -92,7 +92,6 @@ enum Plan {
     Live(PathBuf, Box<InForce>),
 }
 
-/// What serves.
 struct Started {
     engine: Arc<Engine>,
     board: Arc<Board>,

@@ -14,7 +14,6 @@ use albacore_load::{Call, Load, Request, Shape, Wire, drive};
 use running::{Connection, Running};
 use serde_json::{Value, json};
 
-/// Shortest run.
 const LENGTH: Duration = Duration::from_secs(6);
 
 /// Clients of each protocol, each of which waits for its answer.

@@ -8,10 +8,7 @@ use crate::limits::{FEED_LINE_BYTES_MAX, FILE_BYTES_MAX, QUOTED_CHARS_MAX};
 pub enum Invalid {
     /// More bytes than a ConfigMap holds.
     #[error("{bytes} bytes are too many: settings have at most {FILE_BYTES_MAX}")]
-    TooLarge {
-        /// How many.
-        bytes: usize,
-    },
+    TooLarge { bytes: usize },
     /// No YAML, or several documents.
     #[error("line {line}: {problem}")]
     NotYaml {
@@ -22,10 +19,7 @@ pub enum Invalid {
     },
     /// More bytes than a line of the feed may have.
     #[error("{bytes} bytes are too many: a line of the feed has at most {FEED_LINE_BYTES_MAX}")]
-    TooLong {
-        /// How many.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
     /// No JSON on one line.
     #[error("{problem}")]
     NotJson {

@@ -17,7 +17,6 @@ pub struct Settings {
     pub queue: Queue,
 }
 
-/// A model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Model {
     /// Its name in request paths and metrics.
@@ -37,13 +36,9 @@ pub struct Model {
 /// An output of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The value.
     Output,
-    /// The margin.
     Margin,
-    /// SHAP contributions.
     Contribs,
-    /// SHAP interactions.
     Interactions,
     /// The leaf of each tree.
     Leaf,
@@ -79,7 +74,6 @@ impl Output {
 /// Boosting iterations of a model's file that predict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Iterations {
-    /// All of them.
     All,
     /// Up to the best one by the file's own word.
     Best,
@@ -149,7 +143,6 @@ impl Slo {
 /// When waiting rows are released to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batching {
-    /// The release rule.
     pub policy: Policy,
     /// Most rows of one batch.
     pub max_rows: u32,
@@ -164,7 +157,6 @@ impl Default for Batching {
     }
 }
 
-/// The release rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
     /// As the server thinks best.

@@ -16,7 +16,6 @@ pub struct Storage {
     bytes_max: u64,
 }
 
-/// A file, whole.
 #[derive(Debug)]
 pub struct Fetched {
     /// Its bytes.

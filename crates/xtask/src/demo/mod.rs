@@ -57,7 +57,6 @@ impl Arm {
     }
 }
 
-/// One measured window.
 pub(crate) struct Window {
     pub(crate) arm: Arm,
     pub(crate) samples: Vec<albacore_load::Sample>,

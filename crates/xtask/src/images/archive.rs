@@ -19,7 +19,6 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// An archive and the name of what is in it.
 pub struct Written {
-    /// The tar.
     pub bytes: Vec<u8>,
     /// `sha256:...` of the manifest: the digest by which a chart or a pod can name the image.
     pub digest: String,

@@ -13,9 +13,7 @@ const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// A layer twice: as its digest in the image's configuration sees it, and as it travels.
 pub struct Layer {
-    /// The tar.
     pub tar: Vec<u8>,
-    /// The tar, compressed.
     pub gzip: Vec<u8>,
 }
 

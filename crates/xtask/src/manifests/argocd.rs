@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 
-/// The check.
 pub(super) const HEALTH: &str =
     "manifests/examples/argocd/resource_customizations/albacore.dev/InferenceDeployment/health.lua";
 

@@ -27,7 +27,6 @@ struct Panel {
     about: &'static str,
     /// Grafana's name of a unit.
     unit: &'static str,
-    /// Query and legend.
     queries: &'static [(&'static str, &'static str)],
 }
 

@@ -32,7 +32,6 @@ fn root() -> &'static Path {
         .unwrap()
 }
 
-/// The chart's folder.
 fn chart() -> PathBuf {
     root().join(albacore_xtask::manifests::helm::CHART)
 }

@@ -91,7 +91,6 @@ const ALLOWED: (i64, i64) = (203, 56);
 #[cfg(target_arch = "aarch64")]
 const ALLOWED: (i64, i64) = (122, 220);
 
-/// CLONE_NEWUSER and SIGCHLD.
 const IN_A_NAMESPACE: i64 = 0x1000_0000 | 17;
 
 /// Makes every call with arguments that no kernel accepts, and prints what came of each.

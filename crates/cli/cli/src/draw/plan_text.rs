@@ -18,7 +18,6 @@ use super::threads::{OnCpus, of_plan};
 use super::tree::summary;
 use crate::plan_command::{Change, Plan};
 
-/// Where values begin.
 pub(super) const INDENT: usize = 11;
 
 /// The plan as text.

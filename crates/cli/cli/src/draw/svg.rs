@@ -68,7 +68,6 @@ impl Svg {
         ));
     }
 
-    /// The whole file.
     pub(super) fn finish(self, (w, h): (f64, f64), title: &str) -> String {
         let title = escape(title);
         let mut out = String::with_capacity(self.body.len() + CSS.len() + 512);

@@ -10,11 +10,9 @@ use albacore_topology::{CoreKind, Cpu, Topology};
 pub(super) enum Part<'a> {
     /// A domain that holds smaller parts.
     Domain(Domain<'a>),
-    /// A core.
     Core(Core<'a>),
 }
 
-/// One box.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Domain<'a> {
     /// What it is called, such as `package 0 · L3 0`.
@@ -28,9 +26,7 @@ pub(super) struct Domain<'a> {
 pub(super) struct Core<'a> {
     /// Its number in the machine.
     pub(super) number: u32,
-    /// Fast or slow.
     pub(super) kind: CoreKind,
-    /// Its cpus.
     pub(super) cpus: Vec<&'a Cpu>,
 }
 

@@ -17,7 +17,6 @@ use albacore_command::print;
 pub(crate) use one::{Change, Plan};
 pub(crate) use several::{JointPlan, mode_name};
 
-/// Plans and prints.
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
     refuse_contradictions(args)?;
     let text = match args.file.is_empty() {

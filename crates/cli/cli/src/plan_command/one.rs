@@ -22,9 +22,7 @@ use albacore_command::Failure;
 pub(crate) struct Plan {
     /// The question, on the usable cpus; `current` is the plan in force, if one was given.
     pub(crate) problem: Problem,
-    /// Scatter or compact.
     pub(crate) mode: Mode,
-    /// Who answered.
     pub(crate) policy: Policy,
     /// Which solver, if one was named.
     pub(crate) solver: Option<Solver>,
@@ -36,7 +34,6 @@ pub(crate) struct Plan {
     pub(crate) whole: Topology,
     /// The way from the plan in force, if one was given.
     pub(crate) change: Option<Change>,
-    /// Why, if asked.
     pub(crate) explanation: Option<Explanation>,
     /// Why one thread is where it is, if asked.
     pub(crate) thread: Option<ThreadExplanation>,
@@ -45,7 +42,6 @@ pub(crate) struct Plan {
 /// The way from the plan in force.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// Threads that move.
     pub(crate) moves: Vec<Move>,
     /// What the objective gains; `None` where the plan in force has cpus that are gone.
     pub(crate) gained: Option<i64>,

@@ -136,9 +136,7 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
 struct Wanted<'a> {
     /// One deployment; `None`: all.
     name: Option<&'a str>,
-    /// In all namespaces.
     is_everywhere: bool,
-    /// With every thread.
     threads: bool,
 }
 

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use albacore_load::Request;
 
-/// The checkout.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()

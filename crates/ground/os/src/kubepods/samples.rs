@@ -4,7 +4,6 @@
 
 /// One container on one node.
 pub(super) struct Sample {
-    /// The node.
     pub(super) node: &'static str,
     /// True if the cpusets are in a v1 hierarchy, mounted as this.
     pub(super) v1: Option<&'static str>,

@@ -228,12 +228,10 @@ impl Rig {
         self.folder.path().join("cgroup")
     }
 
-    /// The scratch cgroup.
     pub(crate) fn cgroup(&self) -> &Path {
         &self.cgroup
     }
 
-    /// Starts an agent.
     pub(crate) fn agent(&self, more: &[&str]) -> Agent {
         self.agent_as(None, more)
     }
@@ -567,7 +565,6 @@ impl Pod {
         all.len() == threads && all.values().all(|(_, mask)| mask.parse::<u32>().is_ok())
     }
 
-    /// Waits for that.
     #[track_caller]
     pub(crate) fn wait_until_pinned(&self, threads: usize) {
         wait_or(
@@ -599,7 +596,6 @@ impl Pod {
         writeln!(server.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Kills a process.
     pub(crate) fn kill(&self, pid: i32) {
         signal(pid, "KILL");
     }

@@ -24,7 +24,6 @@ pub(crate) use overlay::key_of;
 /// What the command line says of built-in servers.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BuiltIn {
-    /// Their image.
     pub image: String,
     /// Where they get their node's parameters, as `http://host:port`; `None` where nobody has any.
     pub params_url: Option<String>,
@@ -33,7 +32,6 @@ pub struct BuiltIn {
 /// What the cluster and the command line add to a spec.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Surroundings {
-    /// The built-in server.
     pub built_in: BuiltIn,
     /// Whether the API server knows ServiceMonitors.
     pub has_service_monitors: bool,

@@ -64,7 +64,6 @@ pub(crate) fn happening(
     })
 }
 
-/// Reason and message.
 fn words(paced: &Paced, status: &InferenceDeploymentStatus) -> Option<(&'static str, String)> {
     let target = match (&paced.image, &status.server_image) {
         (Some(image), running) if running.as_ref() != Some(image) => format!("image {image}"),

@@ -40,7 +40,6 @@ impl Slots {
         }
     }
 
-    /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.rolling.clear();
         self.waiting.clear();

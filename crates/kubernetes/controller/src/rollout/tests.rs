@@ -424,7 +424,6 @@ enum Event {
     Progress(usize),
     /// The operator is upgraded.
     Upgrade,
-    /// The controller restarts.
     Restart,
     /// Seconds pass.
     Wait(i64),

@@ -48,7 +48,6 @@ pub struct Facts<'a> {
     pub settings_sha256: Option<&'a str>,
     /// The Deployment of the pods, if it exists.
     pub workload: Option<&'a Workload>,
-    /// The pods.
     pub pods: &'a [PodSeen],
     /// Worker processes that were replaced lately.
     pub respawns: RecentRespawns,
@@ -60,7 +59,6 @@ impl Facts<'_> {
         self.pods.iter().filter(|pod| !pod.is_ending)
     }
 
-    /// Pods that serve.
     fn ready_pods(&self) -> impl Iterator<Item = &PodSeen> {
         self.live_pods().filter(|pod| pod.is_ready)
     }

@@ -102,7 +102,6 @@ pub(super) enum Progress {
     Failed(String, String),
     /// So many of so many (pod, model) are loaded.
     Loading(usize, usize),
-    /// All of them.
     Loaded,
 }
 

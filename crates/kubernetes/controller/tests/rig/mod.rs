@@ -72,7 +72,6 @@ impl Rig {
         self.launch(more).ready()
     }
 
-    /// Starts a controller.
     pub(crate) fn launch(&self, more: &[&str]) -> Controller {
         self.launch_as(&self.kubeconfig, more)
     }

@@ -9,7 +9,6 @@ pub(super) const WORDS: usize = 6;
 /// queue that is faster than the rank part waits.
 const MESSAGES_MAX: usize = 1024;
 
-/// One direction.
 #[derive(Debug)]
 pub(super) struct Ring {
     slots: Vec<[AtomicU64; WORDS]>,

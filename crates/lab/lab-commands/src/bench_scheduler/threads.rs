@@ -64,7 +64,6 @@ impl Default for Taken {
 }
 
 impl Taken {
-    /// Both together.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             requests: self.requests + other.requests,
@@ -244,7 +243,6 @@ impl<'a> ModelThread<'a> {
     }
 }
 
-/// Candidates and workers.
 pub(super) struct RankThread<'a> {
     links: &'a [Links],
     begin: Instant,

@@ -37,7 +37,6 @@ impl Progress {
         self.of = Some(of);
     }
 
-    /// So many more.
     pub(super) fn add(&mut self, requests: u64) {
         self.requests += requests;
         let now = Instant::now();

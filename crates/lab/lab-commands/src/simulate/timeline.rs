@@ -13,7 +13,6 @@ const LEFT: f64 = 56.0;
 /// About as wide as a character is.
 const CHARACTER: f64 = 7.5;
 
-/// One policy.
 pub(super) struct Timeline {
     pub(super) name: &'static str,
     pub(super) bars: Vec<Bar>,
@@ -91,7 +90,6 @@ fn label(bar: &Bar) -> String {
     }
 }
 
-/// A picture.
 pub(super) fn svg(timelines: &[Timeline]) -> String {
     let mut body = String::new();
     let mut y = 92.0;

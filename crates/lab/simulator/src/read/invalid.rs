@@ -14,7 +14,6 @@ pub enum Place {
 /// Something wrong: one sentence that names line and key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
-    /// Where.
     pub place: Place,
     /// The key, or the column of a table.
     pub key: String,

@@ -47,7 +47,6 @@ pub enum ScenarioError {
     File {
         /// The file, as it is named.
         file: String,
-        /// What is wrong.
         invalid: Invalid,
     },
 }

@@ -59,15 +59,12 @@ impl Size {
 /// A machine to be emulated.
 #[derive(Clone, Debug, Default)]
 pub struct Guest {
-    /// Its cpus.
     pub size: Size,
     /// The first process; it lies at `/NAME`.
     pub init: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// More programs: where they lie in the guest, and here.
     pub programs: Vec<(String, PathBuf)>,
-    /// Other files.
     pub files: Vec<(String, PathBuf)>,
     /// Symbolic links: where they lie, and what they mean.
     pub links: Vec<(String, String)>,

@@ -9,18 +9,14 @@ use std::path::{Path, PathBuf};
 /// A mount: what `mount -t KIND -o OPTIONS KIND TARGET` takes.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Mount {
-    /// The file system.
     pub(crate) kind: String,
-    /// Its options.
     pub(crate) options: String,
-    /// Where.
     pub(crate) target: PathBuf,
 }
 
 /// A cgroup of the node's.
 struct Cgroup {
     hierarchy: Mount,
-    /// The keeper's own.
     parent: PathBuf,
     directory: PathBuf,
 }

@@ -28,7 +28,6 @@ const SYSCTLS: [&str; 5] = [
 /// What a node runs.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Order {
-    /// Its name.
     pub(crate) host_name: String,
     /// Its programs, in the order of their start.
     pub(crate) services: Vec<Service>,
@@ -39,7 +38,6 @@ pub(crate) struct Order {
 pub(crate) struct Service {
     /// Its name, and that of its log.
     pub(crate) name: String,
-    /// Program and arguments.
     pub(crate) command: Vec<String>,
     /// The first start waits for this file.
     pub(crate) after: Option<PathBuf>,

@@ -54,7 +54,6 @@ impl Machine {
 pub struct NodeOptions {
     /// What it runs on.
     pub machine: Machine,
-    /// Its name.
     pub name: String,
     /// `none` or `static`.
     pub cpu_manager_policy: String,
@@ -153,7 +152,6 @@ impl Node {
         &mut self.plane
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -11,7 +11,6 @@ pub(super) struct Explain<'a, const PAIRS: bool> {
     pub(super) lot: usize,
     /// The keys of the row.
     pub(super) keys: &'a [u32],
-    /// Points and weights.
     pub(super) rule: &'a [(f64, f64)],
     /// What each place and lane contributes is left here.
     pub(super) scratch: &'a mut Scratch,

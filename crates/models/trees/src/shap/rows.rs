@@ -17,7 +17,6 @@ pub(super) struct Explain<'a> {
     pub(super) columns: &'a [[u32; 4]],
     /// Rows, with those that fill up the lanes.
     pub(super) width: usize,
-    /// Points and weights.
     pub(super) rule: &'a [(f64, f64)],
     pub(super) scratch: &'a mut Scratch,
 }

@@ -67,11 +67,9 @@ struct Node {
 /// A tree, a row and a packet of points.
 #[derive(Clone, Copy)]
 pub(crate) struct Task<'a> {
-    /// The tree.
     pub(crate) tree: &'a TreeView<'a>,
     /// The prepared row.
     pub(crate) row: &'a [f64],
-    /// The quadrature points.
     pub(crate) packet: &'a Packet,
 }
 

@@ -16,7 +16,6 @@ use zip::ZipArchive;
 /// An array of any element type, widened (exactly) to `f64`.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
-    /// Extents, outermost first.
     pub(crate) shape: Vec<usize>,
     /// Row-major values.
     pub(crate) data: Vec<f64>,

@@ -18,7 +18,6 @@ pub(crate) struct Row {
     pub(crate) micros: u128,
     /// The same with the answer given as the mapping in force.
     pub(crate) again: u128,
-    /// Claimed and checked.
     pub(crate) optimal: bool,
     /// (bound - objective) / max(|objective|, 1).
     pub(crate) gap: f64,
@@ -46,7 +45,6 @@ pub(crate) fn problem(topology: &Topology, (workers, threads, mode): (u16, u16, 
     }
 }
 
-/// Solves, checks, prints.
 pub(crate) fn run(name: &str, topology: &Topology, size: (u16, u16, Mode)) -> Row {
     let mut problem = problem(topology, size);
     let (solution, branch, micros) = timed(&problem, RUNS);

@@ -11,9 +11,7 @@ pub(super) const RULES: usize = 4;
 /// What is known of the slack of a rule.
 #[derive(Clone, Copy)]
 pub(super) enum Slack {
-    /// To be found.
     Free,
-    /// So much.
     Fixed(u32),
 }
 
@@ -288,13 +286,11 @@ impl Rules {
         self.size.workers.div_ceil(self.size.cores.len() as u32)
     }
 
-    /// L and U.
     fn cpu_volume(&self) -> (u32, u32) {
         let (slots, cpus) = (self.size.slots(), self.size.cpus);
         (slots / cpus, slots.div_ceil(cpus))
     }
 
-    /// L+ and U+.
     fn core_volume(&self) -> (u32, u32) {
         let (slots, cores) = (self.size.slots(), self.size.cores.len() as u32);
         (slots / cores, slots.div_ceil(cores))

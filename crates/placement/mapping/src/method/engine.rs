@@ -33,7 +33,6 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Nothing is better.
     pub(crate) fn is_proven(&self) -> bool {
         self.bound.is_some_and(|bound| bound <= self.objective)
     }

@@ -32,7 +32,6 @@ impl Shape {
         (0..all * width).map(cpu).collect()
     }
 
-    /// The whole machine.
     pub fn topology(self) -> Topology {
         Topology::new(self.cpus()).expect("regular machines are nested")
     }
@@ -53,7 +52,6 @@ pub fn problem(topology: Topology, (workers, threads, mode): (u16, u16, Mode)) -
     }
 }
 
-/// Either mode.
 pub fn modes() -> impl Strategy<Value = Mode> {
     prop_oneof![Just(Mode::Scatter), Just(Mode::Compact)]
 }

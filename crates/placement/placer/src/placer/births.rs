@@ -8,7 +8,6 @@ use super::{CONNECTOR_KEY, Placer, after};
 use crate::PlacerError;
 use crate::limits::{DEAF_TIME, HEARING_PERIOD};
 
-/// The kernel's announcements.
 #[derive(Debug)]
 pub(super) struct Births {
     connector: ProcConnector,

@@ -118,7 +118,6 @@ impl Run {
         Self::of(config, &subject)
     }
 
-    /// A container's server.
     pub(crate) fn inside(group: &group::Group, root: Pid, policy: Policy) -> Self {
         let subject = SubjectConfig {
             root,

@@ -110,7 +110,6 @@ pub struct CostLearner {
     line: Option<(f64, f64)>,
 }
 
-/// What was learned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostEstimate {
     /// l(b) as it is in the middle.
@@ -123,7 +122,6 @@ pub struct CostEstimate {
     pub error: f64,
     /// The smallest and the largest batch seen: beyond them the line is a guess.
     pub rows_seen: (u64, u64),
-    /// Batches seen.
     pub samples: u64,
 }
 

@@ -60,7 +60,6 @@ pub struct Candidate {
 /// A request of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
     pub key: RequestKey,
     /// From when on its objective counts: when it arrived, or so much before as it has less time
     /// than the objective gives.
@@ -165,7 +164,6 @@ impl QueuePart {
         self.learned.set_together(together);
     }
 
-    /// Requests that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()

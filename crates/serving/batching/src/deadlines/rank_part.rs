@@ -31,18 +31,13 @@ use crate::{Nanos, QueueIndex, WorkerIndex};
 pub enum Decision {
     /// Dispatch to this worker and answer; until then it gets nothing else.
     Grant {
-        /// The queue.
         queue: QueueIndex,
-        /// The worker.
         worker: WorkerIndex,
         /// From when on it is free.
         free: Nanos,
     },
     /// The candidate expired: offer another one.
-    Renew {
-        /// The queue.
-        queue: QueueIndex,
-    },
+    Renew { queue: QueueIndex },
 }
 
 /// The part of the scheduler that knows candidates and workers, but no request.
@@ -54,7 +49,6 @@ pub struct RankPart {
     is_granted: Vec<bool>,
     /// When workers are free.
     workers: Tournament,
-    /// When windows open.
     opens: Tournament,
     /// Until when candidates stand by.
     expires: Tournament,
@@ -80,7 +74,6 @@ impl RankPart {
         }
     }
 
-    /// One queue more.
     pub fn add_queue(&mut self) {
         self.candidates.push(None);
         self.is_granted.push(false);

@@ -16,7 +16,6 @@ pub enum Release {
         /// What to do where it does not.
         prefers: Prefers,
     },
-    /// At once.
     Eager,
     /// When the oldest request has waited for `delay`, even if that is too late for some.
     Timeout {
@@ -74,7 +73,6 @@ pub enum Target {
 /// What passes between a decision and the start of its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// A dispatch.
     pub control: Nanos,
     /// Each row of it.
     pub data: Nanos,

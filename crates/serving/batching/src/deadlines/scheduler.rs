@@ -31,11 +31,8 @@ pub struct Config {
 /// Something happened. Several may happen at one time; [`Event::Timer`] comes after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request arrived.
     Arrived {
-        /// Where it waits.
         queue: QueueIndex,
-        /// Its name.
         key: RequestKey,
         /// Its rows, at least one.
         rows: u32,
@@ -43,27 +40,13 @@ pub enum Event {
         within: Option<Nanos>,
     },
     /// Nobody wants this request any more. One that left is not stopped.
-    Withdrawn {
-        /// Where it waited.
-        queue: QueueIndex,
-        /// Its name.
-        key: RequestKey,
-    },
+    Withdrawn { queue: QueueIndex, key: RequestKey },
     /// A worker is up and free.
-    WorkerReady {
-        /// Which.
-        worker: WorkerIndex,
-    },
+    WorkerReady { worker: WorkerIndex },
     /// A worker is done with its batch and free.
-    BatchDone {
-        /// Which.
-        worker: WorkerIndex,
-    },
+    BatchDone { worker: WorkerIndex },
     /// A worker takes nothing more until it is ready again.
-    WorkerGone {
-        /// Which.
-        worker: WorkerIndex,
-    },
+    WorkerGone { worker: WorkerIndex },
     /// All that happens now is told: decide. To be sent at every [`Actions::timer`] and, in the
     /// live server, after the events that one wake brought.
     Timer,
@@ -74,7 +57,6 @@ pub enum Event {
 pub struct Dispatch {
     /// The queue that it waited in.
     pub queue: QueueIndex,
-    /// The worker.
     pub worker: WorkerIndex,
     /// When it starts, when it should be done, its rows.
     pub departure: Departure,
@@ -86,7 +68,6 @@ pub struct Dispatch {
 pub struct Dropped {
     /// The queue that it waited in.
     pub queue: QueueIndex,
-    /// Its name.
     pub key: RequestKey,
     /// Its rows.
     pub rows: u32,
@@ -161,7 +142,6 @@ impl Scheduler {
         QueueIndex(self.queues.len() - 1)
     }
 
-    /// A queue.
     #[must_use]
     pub fn queue(&self, queue: QueueIndex) -> Option<&QueuePart> {
         self.queues.get(queue.0)

@@ -54,7 +54,6 @@ impl Tournament {
         }
     }
 
-    /// The smallest key.
     pub(super) fn min(&self) -> u64 {
         self.nodes[1]
     }

@@ -17,7 +17,6 @@ use crate::limits::{GATHERED_COMPUTE_MAX, GATHERING_MAX};
 /// The weight of the last batch in what a row takes: one of so many.
 const NEWEST: u64 = 8;
 
-/// What is gathered.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     /// Somebody says when it is over.

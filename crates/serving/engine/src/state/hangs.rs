@@ -82,7 +82,6 @@ impl Patience {
         }
     }
 
-    /// Time that counts.
     fn used(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.since).saturating_sub(self.excused)
     }

@@ -10,7 +10,6 @@ use crate::layout::outputs_of;
 use crate::orders::{EditionId, Orders};
 use crate::{KindSet, OutputInfo};
 
-/// An opened model.
 pub(super) struct Served<'a> {
     pub(super) predictor: Predictor<'a>,
     pub(super) outputs: Vec<OutputInfo>,

@@ -63,7 +63,6 @@ pub(super) fn find(engine: &Engine, name: &str, version: &str) -> Result<ModelHa
 pub(super) struct Declared<'a> {
     /// The name of its data type.
     pub(super) datatype: &'a str,
-    /// Its shape.
     pub(super) shape: &'a [i64],
 }
 
@@ -104,7 +103,6 @@ pub(super) fn check_input(
 /// One wanted output, in the order of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// What it holds.
     pub(super) kind: Kind,
     /// As bytes rather than as text or typed lists.
     pub(super) binary: bool,

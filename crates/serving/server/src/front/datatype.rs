@@ -35,7 +35,6 @@ pub(super) enum Datatype {
 }
 
 impl Datatype {
-    /// Every data type.
     pub(super) const ALL: [Self; 13] = [
         Self::Bool,
         Self::Uint8,

@@ -11,7 +11,6 @@ use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use super::refused::Refused;
 use albacore_engine::{ColumnError, Columns, ModelInfo};
 
-/// The parameter.
 pub(super) const FEATURE_NAMES: &str = "feature_names";
 
 /// Compares a value of the parameter, as JSON, with the columns of `model`.
@@ -55,7 +54,6 @@ fn check_list(model: &ModelInfo, text: &str) -> Result<(), Refused> {
 /// Compares names as they are read, so that a long list takes no memory.
 struct List<'a> {
     columns: &'a Columns,
-    /// What differs.
     found: &'a mut Option<ColumnError>,
 }
 

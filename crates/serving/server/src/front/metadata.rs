@@ -27,7 +27,6 @@ pub(super) struct Server {
     pub(super) extensions: [&'static str; 5],
 }
 
-/// This server.
 pub(super) const SERVER: Server = Server {
     name: "albacore-server",
     version: env!("CARGO_PKG_VERSION"),
@@ -37,13 +36,9 @@ pub(super) const SERVER: Server = Server {
 /// The answer to `GET /v2/models/{name}`.
 #[derive(Serialize)]
 pub(super) struct Model<'a> {
-    /// Its name.
     pub(super) name: &'a str,
-    /// The one version.
     pub(super) versions: [&'static str; 1],
-    /// Library and format.
     pub(super) platform: &'a str,
-    /// The one input.
     pub(super) inputs: [Tensor<'a>; 1],
     /// The advertised outputs. Others can be asked for by name all the same: clients that ask for
     /// all that is advertised should not pay for what they do not need.
@@ -67,11 +62,8 @@ pub(super) struct ModelParameters {
 /// One tensor; -1 stands for any number of rows.
 #[derive(Serialize)]
 pub(super) struct Tensor<'a> {
-    /// Its name.
     pub(super) name: &'static str,
-    /// Its data type.
     pub(super) datatype: &'static str,
-    /// Its shape.
     pub(super) shape: Vec<i64>,
     /// Of an input whose columns have names or types in the model's file.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,7 +44,6 @@ struct Finished {
     code: String,
 }
 
-/// Labels of durations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Class {
     model: String,
@@ -138,7 +137,6 @@ impl Metrics {
             .inc();
     }
 
-    /// Everything as text.
     pub(super) fn print(&self) -> String {
         let mut text = String::new();
         // infallible: writing to a string does not fail

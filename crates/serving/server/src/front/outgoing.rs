@@ -11,9 +11,7 @@ use tonic::Status;
 
 use albacore_connections::ActiveRequest;
 
-/// What is sent.
 pub(super) enum Outgoing {
-    /// All of it.
     Whole(Option<Bytes>, Option<HeaderMap>),
     /// Bit by bit, and the call that it answers.
     Stream {

@@ -11,7 +11,6 @@ use crate::told::Link;
 use albacore_batching::Policy;
 use albacore_engine::{Engine, Kernels, ModelStats, Outcomes, Rules, kind_name};
 
-/// This server.
 #[derive(Debug, Serialize)]
 pub(super) struct State {
     /// Of the file of the settings in force; absent without a settings file.
@@ -123,7 +122,6 @@ struct Latency {
     samples: u64,
 }
 
-/// Describes the server.
 pub(super) fn describe(
     engine: &Engine,
     posted: Posted,

@@ -43,7 +43,6 @@ const GRPC_TIMEOUT_HEADER: &str = "grpc-timeout";
 /// Digits of the number in it, by its specification.
 const GRPC_TIMEOUT_DIGITS: usize = 8;
 
-/// The parameters.
 pub(super) const TIMEOUT: &str = "timeout";
 pub(super) const PRIORITY: &str = "priority";
 

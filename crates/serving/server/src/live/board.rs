@@ -19,7 +19,6 @@ pub(crate) enum Progress {
     Failed,
 }
 
-/// One model.
 #[derive(Clone, Debug)]
 pub(crate) struct Notice {
     pub(crate) name: String,
@@ -67,7 +66,6 @@ pub(crate) struct Posted {
     pub(crate) models: Vec<Notice>,
 }
 
-/// The board.
 #[derive(Debug)]
 pub(crate) struct Board {
     posted: Mutex<Posted>,

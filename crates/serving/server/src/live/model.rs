@@ -18,7 +18,6 @@ pub(super) struct Followed {
     running: Option<(u64, Arc<AtomicBool>)>,
     /// What the last attempt was for, and the file that it saw.
     tried: Option<(Order, Option<Stamp>)>,
-    /// What is served.
     pub(super) served: Option<Served>,
     /// Failures in a row, and when to try again; 0 and `None` after a success.
     failures: u32,

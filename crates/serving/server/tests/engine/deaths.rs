@@ -8,7 +8,6 @@ const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 /// Its interactions take long enough to be killed in the middle.
 pub(crate) const SLOW: [&str; 1] = ["main_medium_d6.ubj"];
 
-/// Kills under load.
 const KILLS: usize = 100;
 
 fn open_descriptors() -> usize {

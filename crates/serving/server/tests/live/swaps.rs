@@ -13,7 +13,6 @@ use super::running::{Connection, Running};
 use super::volume::digest;
 use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
 
-/// Swaps under load.
 const SWAPS: usize = 24;
 
 /// What every edition answers to a call, as the text of its output.

@@ -116,7 +116,6 @@ impl Running {
         }
     }
 
-    /// A new connection.
     pub(crate) fn connect(&self) -> Connection {
         Connection::to(self.http)
     }
@@ -169,14 +168,11 @@ pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-/// What came back.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// The status.
     pub(crate) status: u16,
     /// Header names in lower case, and values.
     pub(crate) headers: Vec<(String, String)>,
-    /// The body.
     pub(crate) body: Vec<u8>,
 }
 
@@ -196,7 +192,6 @@ impl Answer {
             .to_owned()
     }
 
-    /// A header's value.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -204,7 +199,6 @@ impl Answer {
 }
 
 impl Connection {
-    /// Connects.
     pub(crate) fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the port is open");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -243,7 +237,6 @@ impl Connection {
         self.answer()
     }
 
-    /// Reads one reply.
     pub(crate) fn answer(&mut self) -> Answer {
         let mut line = String::new();
         self.stream.read_line(&mut line).expect("a status line");

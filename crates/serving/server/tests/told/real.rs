@@ -12,7 +12,6 @@ use albacore_settings::{Batching, Policy, Queue};
 use crate::running::zoo;
 use crate::{start, state, until};
 
-/// Killed on drop.
 struct Params(Child);
 
 impl Params {

@@ -39,7 +39,6 @@ pub const LINE_START: &[u8] = b"\n";
 /// What the agent knows at one moment: what a line says.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FeedLine {
-    /// The node's name.
     pub node: String,
     /// Counts the snapshots of one life of the agent, from 1.
     pub sequence: u64,
@@ -55,9 +54,7 @@ pub struct Pod {
     /// The address by which it is known; never IPv4 in IPv6. `None`: it is not reached by a
     /// network, as under `albacore run`.
     pub address: Option<IpAddr>,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Its uid: another pod may have its name and address later.
     pub uid: String,
@@ -112,7 +109,6 @@ impl Settings {
 /// The latency objective of a model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Objective {
-    /// The model's name.
     pub model: String,
     /// So many percent of the replies within so much time.
     pub slo: Slo,
@@ -121,7 +117,6 @@ pub struct Objective {
 /// A line that was read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decoded {
-    /// What it says.
     pub snapshot: FeedLine,
     /// Fields of it that this version does not know.
     pub unknown_fields: usize,

@@ -64,9 +64,7 @@ enum Phase {
     Settling,
     /// Everything is deferred, and what is lost is counted.
     CountingDeferred,
-    /// Deferring helps.
     Helps,
-    /// It does not.
     IsUseless,
 }
 
@@ -74,7 +72,6 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Strain {
     phase: Phase,
-    /// Of this phase.
     arrivals: u64,
     lost: u64,
     begin: Nanos,

@@ -36,7 +36,6 @@ const LONGER: f64 = 1.1;
 /// And by so many standard deviations.
 const DEVIATIONS: f64 = 4.0;
 
-/// Gaps between arrivals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     count: u32,
@@ -69,7 +68,6 @@ impl Gaps {
     }
 }
 
-/// What was tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     is_eager: bool,

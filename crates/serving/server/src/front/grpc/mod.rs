@@ -47,7 +47,6 @@ type Answer = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>;
 /// A service that tonic answers.
 type Beside = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
 
-/// What answers.
 pub(super) struct Grpc {
     front: Arc<Front>,
     arriving: Arriving,
@@ -105,7 +104,6 @@ impl Grpc {
         })
     }
 
-    /// Answers one call.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,

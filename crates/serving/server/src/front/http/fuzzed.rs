@@ -62,7 +62,6 @@ async fn exchange(bytes: &[u8]) -> Vec<u8> {
     replies
 }
 
-/// Answers by reading.
 struct Reader;
 
 impl Handler for Reader {

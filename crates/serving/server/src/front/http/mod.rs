@@ -23,14 +23,12 @@ use albacore_program::MetricsFormat;
 use reply::HttpReply;
 use route::{Named, Route};
 
-/// What answers.
 pub(super) struct Http {
     pub(super) front: Arc<Front>,
     pub(super) arriving: Arriving,
 }
 
 impl Http {
-    /// Answers one request.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,

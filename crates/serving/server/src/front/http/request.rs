@@ -29,7 +29,6 @@ pub(super) struct Call<'a> {
     pub(super) wanted: Vec<Wanted>,
     /// The same as a set.
     pub(super) kinds: KindSet,
-    /// Returned unchanged.
     pub(super) id: Option<String>,
     data: Data<'a>,
     features: usize,

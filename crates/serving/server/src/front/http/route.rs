@@ -51,7 +51,6 @@ impl Route<'_> {
 /// A model as a path names it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named<'a> {
-    /// Its name, unescaped.
     pub(super) name: Cow<'a, str>,
     /// Its version, unescaped; empty for any.
     pub(super) version: Cow<'a, str>,
@@ -60,7 +59,6 @@ pub(super) struct Named<'a> {
 /// Why there is no route.
 #[derive(Debug)]
 pub(super) struct NoRoute {
-    /// The reply.
     pub(super) refused: Refused,
     /// The methods that the path has; empty when the path does not exist.
     pub(super) allow: &'static str,
