@@ -5,7 +5,7 @@ use std::time::Duration;
 use albacore_mapping::{Mode, Slot};
 use albacore_os::{Pid, Tid};
 use albacore_placer::{Figures, Histogram, Report, Row};
-use albacore_plan::{BackOff, Enforcement, MainThread, Moment, Note, Placement, Policy};
+use albacore_plan::{BackOff, Enforcement, MainThread, Micros, Note, Placement, Policy};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 
@@ -321,7 +321,7 @@ pub(crate) fn note_text(note: &Note) -> String {
 }
 
 /// Whole seconds between two times, a part of one counted as one.
-fn seconds(from: Moment, to: Moment) -> u64 {
+fn seconds(from: Micros, to: Micros) -> u64 {
     to.0.saturating_sub(from.0).div_ceil(1_000_000)
 }
 

@@ -3,11 +3,9 @@
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::OsError;
+use albacore_values::Micros;
 
-/// Microseconds since boot, suspended time included: the clock of thread start times.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Micros(pub u64);
+use crate::OsError;
 
 /// Reads the time since boot, and knows the length of a kernel clock tick.
 #[derive(Clone, Copy, Debug)]

@@ -40,12 +40,14 @@ mod terminal;
 mod uevent;
 mod usage;
 
+pub use albacore_values::{Micros, Pid, Tid};
+
 pub use alarm::Alarm;
 pub use arrival::{ArrivalReader, Arrived, stamp_arrivals};
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
 pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
-pub use clock::{Clock, Micros};
+pub use clock::Clock;
 pub use connector::{Birth, ConnectorError, ProcConnector};
 pub use cpus::{SchedExt, read_online, read_sched_ext};
 pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
@@ -65,8 +67,8 @@ pub use poll::{Key, Poll, Wake};
 pub use priority::{Favor, favor_this_thread, shorten_slice};
 pub use probe::{UserMasks, probe_user_masks, probe_user_masks_by};
 pub use process::{
-    Family, LastPid, Pid, TaskDirectory, Tid, read_children, read_cmdline, read_comm, read_family,
-    read_stat, read_task_comm, read_task_stat, read_tasks,
+    Family, LastPid, TaskDirectory, read_children, read_cmdline, read_comm, read_family, read_stat,
+    read_task_comm, read_task_stat, read_tasks,
 };
 pub use quota::{CpuQuota, read_cpu_quota};
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};

@@ -6,17 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
+use albacore_values::{Pid, Tid};
+
 use crate::limits::TASKS_MAX;
 use crate::read::{read_bytes, read_text, read_text_if_present};
 use crate::{HostRoot, OsError, Stat, parse_stat};
-
-/// A process id, as this /proc counts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pid(pub i32);
-
-/// A thread id, as this /proc counts. The first thread of a process has the tid of its pid.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Tid(pub i32);
 
 fn process(host: &HostRoot, pid: Pid) -> PathBuf {
     host.proc.join(pid.0.to_string())

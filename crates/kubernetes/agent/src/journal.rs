@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use albacore_api::DriftCause;
 use albacore_placer::{Report, SubjectId};
-use albacore_plan::{BackOff, Cause, Moment};
+use albacore_plan::{BackOff, Cause, Micros};
 use albacore_topology::CpuSet;
 use k8s_openapi::jiff::Timestamp;
 
@@ -63,7 +63,7 @@ pub(crate) struct LeftAlone {
 impl LeftAlone {
     /// What was told of one thread, beside what was told of others `before`.
     fn of(back_off: &BackOff, before: Option<&Self>, now: Timestamp) -> Self {
-        let micros = |from: Moment, to: Moment| to.0.saturating_sub(from.0);
+        let micros = |from: Micros, to: Micros| to.0.saturating_sub(from.0);
         let pause = Duration::from_micros(micros(back_off.last, back_off.retry_at));
         let retry_at = now.checked_add(pause).unwrap_or(now);
         let sooner = before.filter(|other| other.retry_at > now && other.retry_at < retry_at);

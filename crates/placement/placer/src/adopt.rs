@@ -2,7 +2,6 @@
 //! one starts from it and moves a thread only for a gain.
 
 use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
-use albacore_os::{Pid, Tid};
 use albacore_plan::{Observation, Policy, plan};
 use albacore_topology::CpuId;
 
@@ -32,8 +31,8 @@ impl Subject {
         };
         let (mut known, mut cpus) = (0, Vec::new());
         for slot in slots {
-            let process = ledger.worker(slot.worker).map(|id| Pid(id.pid.0));
-            let thread = ledger.thread_in(slot).map(|id| Tid(id.tid.0));
+            let process = ledger.worker(slot.worker).map(|id| id.pid);
+            let thread = ledger.thread_in(slot).map(|id| id.tid);
             let mask = process
                 .zip(thread)
                 .and_then(|(pid, tid)| Some(self.tree.thread(pid, tid)?.mask.clone()))

@@ -1,6 +1,6 @@
 //! Writes masks and reads them back. Never stops at an error: every step has its own outcome.
 
-use albacore_os::{Enclosure, MaskError, OsError, Pid, Tid, read_mask, read_task_stat, write_mask};
+use albacore_os::{Enclosure, MaskError, OsError, read_mask, read_task_stat, write_mask};
 use albacore_plan::{Linted, Plan, Step, StepKind};
 use albacore_topology::{CpuId, CpuSet};
 
@@ -75,7 +75,7 @@ fn execute_step(
     guard: &Guard<'_>,
     calls: &mut u64,
 ) -> Outcome {
-    let tid = Tid(step.thread.tid.0);
+    let tid = step.thread.tid;
     // Right before and after: the kernel knows tids only, and tids are used again.
     match is_same(reader, step) {
         Ok(true) => {}
@@ -112,7 +112,7 @@ fn execute_step(
 /// True if the thread is where it may be written: read again for every write, whatever was known
 /// before. Neither the init process nor the kernel's own threads ever are.
 fn may_write(reader: &Reader, step: &Step, guard: &Guard<'_>) -> Result<bool, OsError> {
-    let (pid, tid) = (Pid(step.process.pid.0), Tid(step.thread.tid.0));
+    let (pid, tid) = (step.process.pid, step.thread.tid);
     if pid.0 <= 1 || tid.0 <= 1 {
         return Ok(false);
     }
@@ -124,11 +124,7 @@ fn may_write(reader: &Reader, step: &Step, guard: &Guard<'_>) -> Result<bool, Os
 
 /// True if the tid still means the thread of the step.
 fn is_same(reader: &Reader, step: &Step) -> Result<bool, OsError> {
-    match read_task_stat(
-        &reader.host,
-        Pid(step.process.pid.0),
-        Tid(step.thread.tid.0),
-    ) {
+    match read_task_stat(&reader.host, step.process.pid, step.thread.tid) {
         Ok(stat) => {
             Ok(stat.start_ticks == step.thread.start_ticks && !stat.is_dead() && !stat.is_kernel)
         }

@@ -112,7 +112,7 @@ impl LiveProcess {
         };
         let id = ProcessId {
             start_ticks: stat.start_ticks,
-            pid: albacore_plan::Pid(pid.0),
+            pid,
         };
         let mut process = Self {
             id,
@@ -137,7 +137,7 @@ impl LiveProcess {
     }
 
     pub(crate) fn pid(&self) -> Pid {
-        Pid(self.id.pid.0)
+        self.id.pid
     }
 
     /// Reads the command line again: an exec changes it.
@@ -245,7 +245,7 @@ impl LiveProcess {
     pub(crate) fn read_cpu_times(&mut self, reader: &Reader) {
         for (&tid, known) in &mut self.threads {
             // One that has ended keeps its last time until the next listing.
-            if let Ok(stat) = read_task_stat(&reader.host, Pid(self.id.pid.0), tid) {
+            if let Ok(stat) = read_task_stat(&reader.host, self.id.pid, tid) {
                 known.cpu_ticks = stat.cpu_ticks;
             }
         }
@@ -256,7 +256,7 @@ impl LiveProcess {
         let mut is_named = false;
         for tid in self.unnamed(Micros(0)) {
             // One that has ended has no name; the next listing drops it.
-            if let Ok(comm) = read_task_comm(&reader.host, Pid(self.id.pid.0), tid)
+            if let Ok(comm) = read_task_comm(&reader.host, self.id.pid, tid)
                 && let Some(known) = self.threads.get_mut(&tid)
                 && comm != known.comm
             {
@@ -286,7 +286,7 @@ impl LiveProcess {
             let is_told = parse_thread_name(&known.comm).is_some_and(|slot| taken.insert(slot));
             !is_told && known.not_before >= since
         });
-        by_birth.iter().map(|known| Tid(known.id.tid.0)).collect()
+        by_birth.iter().map(|known| known.id.tid).collect()
     }
 
     /// The process as a value.
@@ -299,8 +299,8 @@ impl LiveProcess {
         };
         Process {
             id: self.id,
-            born: albacore_plan::Moment(self.not_before.0),
-            parent: albacore_plan::Pid(self.parent.0),
+            born: self.not_before,
+            parent: self.parent,
             cmdline: self.cmdline.clone(),
             threads: self.threads.values().map(thread).collect(),
         }
@@ -313,7 +313,7 @@ fn read_thread(
     tid: Tid,
     horizon: Micros,
 ) -> Result<Option<Known>, OsError> {
-    let pid = Pid(process.pid.0);
+    let pid = process.pid;
     let stat = match read_task_stat(&reader.host, pid, tid) {
         Ok(stat) if stat.is_dead() => return Ok(None),
         Ok(stat) => stat,
@@ -326,7 +326,7 @@ fn read_thread(
     };
     let id = ThreadId {
         start_ticks: stat.start_ticks,
-        tid: albacore_plan::Tid(tid.0),
+        tid,
     };
     Ok(Some(Known {
         id,

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
-use albacore_os::Micros;
 use albacore_plan::{Observation, Placement, Policy, problem};
 
 use crate::allowance::Allowance;
@@ -139,7 +138,7 @@ impl Solved {
 /// Whether the server's first process has had time to touch its memory.
 fn was_warm(observation: &Observation) -> bool {
     let root = observation.processes.first();
-    root.is_some_and(|root| is_warm(Micros(root.born.0), Micros(observation.at.0)))
+    root.is_some_and(|root| is_warm(root.born, observation.at))
 }
 
 /// True if two problems ask the same; the mapping they start from is no part of the question.

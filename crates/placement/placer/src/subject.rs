@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_mapping::WorkerIndex;
-use albacore_os::{Enclosure, HostRoot, Micros, Pid, Tid};
+use albacore_os::{Enclosure, HostRoot, Micros, Pid};
 use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
-    Cause, Enforcement, Ledger, Linted, Moment, Note, Observation, Placement, Plan, Policy, Source,
-    Target, ThreadId, lint, plan,
+    Cause, Enforcement, Ledger, Linted, Note, Observation, Placement, Plan, Policy, Source, Target,
+    ThreadId, lint, plan,
 };
 use albacore_topology::{CpuSet, Topology};
 
@@ -174,7 +174,7 @@ impl Subject {
     pub(crate) fn parents(&self) -> Vec<Pid> {
         let root = self.tree.root();
         let mut parents = vec![root];
-        let mut at = self.ledger.arbiter().map(|id| Pid(id.pid.0));
+        let mut at = self.ledger.arbiter().map(|id| id.pid);
         // bound: the depth of the tree
         while let Some(pid) = at.filter(|&pid| pid != root) {
             parents.push(pid);
@@ -214,7 +214,7 @@ impl Subject {
         machine: &Topology,
     ) -> Result<Observation, PlacerError> {
         Ok(Observation {
-            at: Moment(reader.clock.now()?.0),
+            at: reader.clock.now()?,
             machine: machine.clone(),
             cpuset: self.cpuset.cpus.clone(),
             cpuset_changes: self.cpuset.changes,
@@ -263,8 +263,8 @@ impl Subject {
             (around.report)(&Report::Released { subject, restored });
         }
         self.pass(around)?;
-        let now = Moment(around.reader.clock.now()?.0);
-        let retry = self.ledger.next_retry(now).map(|at| Micros(at.0));
+        let now = around.reader.clock.now()?;
+        let retry = self.ledger.next_retry(now);
         self.retry_at = [self.retry_at, retry].into_iter().flatten().min();
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Subject {
         let now = around.reader.clock.now()?;
         let mut refusal = None;
         for Done { step, outcome } in done {
-            let (pid, tid) = (Pid(step.process.pid.0), Tid(step.thread.tid.0));
+            let (pid, tid) = (step.process.pid, step.thread.tid);
             let mask = match outcome {
                 Outcome::Verified => {
                     linted.confirm(step);

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use albacore_mapping::{Rank, Slot, WorkerIndex};
-use albacore_os::{Micros, Pid, Tid};
-use albacore_plan::{
-    Cause, Linted, Moment, Note, Placement, Plan, StepKind, Target, ThreadId, plan_hash,
-};
+use albacore_os::{Micros, Pid};
+use albacore_plan::{Cause, Linted, Note, Placement, Plan, StepKind, Target, ThreadId, plan_hash};
 
 use crate::PlacerError;
 use crate::execute::{Done, Outcome};
@@ -60,8 +58,8 @@ impl Subject {
             (around.report)(&Report::Drift {
                 subject: self.id,
                 slot: drift.slot,
-                pid: Pid(drift.process.pid.0),
-                tid: Tid(drift.thread.tid.0),
+                pid: drift.process.pid,
+                tid: drift.thread.tid,
                 planned: drift.planned.clone(),
                 actual: drift.actual.clone(),
                 cause: drift.cause,
@@ -86,7 +84,7 @@ impl Subject {
             } => Report::BackedOff {
                 subject: self.id,
                 slot: *slot,
-                tid: Tid(thread.tid.0),
+                tid: thread.tid,
                 back_off: *back_off,
             },
             note => Report::Note {
@@ -101,7 +99,7 @@ impl Subject {
         let live: Vec<(WorkerIndex, Pid)> = plan
             .ledger()
             .workers()
-            .map(|(worker, id)| (worker, Pid(id.pid.0)))
+            .map(|(worker, id)| (worker, id.pid))
             .collect();
         let subject = self.id;
         for (worker, pid) in live.iter().copied() {
@@ -160,7 +158,7 @@ impl Subject {
         self.told.retain(|thread, _| live(thread));
         self.verified_at.retain(|thread, _| live(thread));
         for (&thread, target) in &plan.targets {
-            let (pid, tid) = (Pid(target.process.pid.0), Tid(thread.tid.0));
+            let (pid, tid) = (target.process.pid, thread.tid);
             let Some(known) = self.tree.thread(pid, tid).filter(|k| k.mask == target.mask) else {
                 continue;
             };
@@ -200,7 +198,7 @@ impl Subject {
     }
 
     fn kind(&self, target: &Target, not_before: Micros) -> BirthKind {
-        let process = self.tree.get(Pid(target.process.pid.0));
+        let process = self.tree.get(target.process.pid);
         let born = process.map_or(Micros(0), |process| process.not_before);
         let is_young = not_before.0.saturating_sub(born.0) < BORN_TOGETHER_MICROS;
         let is_respawn = self.respawns.get(&target.worker).is_some_and(|&n| n > 0);
@@ -215,7 +213,7 @@ impl Subject {
     /// Notes that all targets whose masks were read as planned are verified as of now.
     pub(crate) fn note_verified(&mut self) {
         for (thread, target) in &self.targets {
-            let (pid, tid) = (Pid(target.process.pid.0), Tid(thread.tid.0));
+            let (pid, tid) = (target.process.pid, thread.tid);
             if let Some(known) = self.tree.thread(pid, tid)
                 && known.mask == target.mask
             {
@@ -262,7 +260,7 @@ impl Subject {
         let pid = self.workers.get(&slot.worker).copied();
         let known = thread
             .zip(pid)
-            .and_then(|(t, pid)| self.tree.thread(pid, Tid(t.tid.0)));
+            .and_then(|(t, pid)| self.tree.thread(pid, t.tid));
         let known = known.filter(|known| Some(known.id) == thread);
         let target = thread.and_then(|thread| self.targets.get(&thread));
         let planned = target.map(|target| target.mask.clone()).or_else(|| {
@@ -275,16 +273,14 @@ impl Subject {
             _ if self.policy.placement == Placement::None => RowState::Unplaced,
             (_, None) | (None, _) => RowState::Missing,
             (_, actual) if *actual == planned => RowState::Verified,
-            (Some(thread), _) if self.ledger.back_off(thread, Moment(now.0)).is_some() => {
-                RowState::BackedOff
-            }
+            (Some(thread), _) if self.ledger.back_off(thread, now).is_some() => RowState::BackedOff,
             _ => RowState::Drifted,
         };
         Row {
             subject: self.id,
             slot,
             pid,
-            tid: known.map(|known| Tid(known.id.tid.0)),
+            tid: known.map(|known| known.id.tid),
             planned: planned.filter(|_| self.policy.placement != Placement::None),
             actual,
             verified_micros_ago: verified.map(|at| now.0.saturating_sub(at.0)),

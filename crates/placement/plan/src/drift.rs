@@ -5,7 +5,7 @@ use albacore_mapping::Slot;
 use albacore_topology::CpuSet;
 
 use crate::ledger::{Ledger, Setting};
-use crate::{Moment, ProcessId, Thread, ThreadId};
+use crate::{Micros, ProcessId, Thread, ThreadId};
 
 /// Why a mask drifted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,7 +56,7 @@ pub struct Drift {
 }
 
 /// Why the mask of `thread` is not the planned one.
-pub(crate) fn cause_of(thread: &Thread, setting: &Setting, now: Moment, ledger: &Ledger) -> Cause {
+pub(crate) fn cause_of(thread: &Thread, setting: &Setting, now: Micros, ledger: &Ledger) -> Cause {
     let Some(verified) = ledger.verified.get(&thread.id) else {
         return if ledger.is_unrepaired(thread.id) {
             Cause::Foreign

@@ -10,7 +10,7 @@ use albacore_topology::CpuSet;
 use crate::limits::{
     BACK_OFF_MICROS_MAX, BACK_OFF_MICROS_MIN, CHANGES_WINDOW_MICROS, REPAIRS_MAX, SETTLING_MICROS,
 };
-use crate::{Moment, Observation, ProcessId, ThreadId};
+use crate::{Micros, Observation, ProcessId, ThreadId};
 
 /// The circumstances of a plan; when they change, masks may change with nobody's doing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -45,7 +45,7 @@ pub(crate) struct Verified {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Changes {
     /// When the mask was changed, of late.
-    recent: Vec<Moment>,
+    recent: Vec<Micros>,
     /// Since it was changed too often; `None` before that.
     back_off: Option<BackOff>,
     /// The last change was noted and the planned mask was not read back since.
@@ -58,11 +58,11 @@ pub struct BackOff {
     /// How often somebody else changed the mask. Who that is the kernel does not tell.
     pub changes: u32,
     /// When the first of these changes was found.
-    pub first: Moment,
+    pub first: Micros,
     /// When the last one was.
-    pub last: Moment,
+    pub last: Micros,
     /// When the planned mask is written again.
-    pub retry_at: Moment,
+    pub retry_at: Micros,
 }
 
 impl BackOff {
@@ -73,7 +73,7 @@ impl BackOff {
 
 impl Changes {
     /// Notes a change; how it is left alone from now on, if it is.
-    fn note(&mut self, now: Moment) -> Option<BackOff> {
+    fn note(&mut self, now: Micros) -> Option<BackOff> {
         self.is_unrepaired = true;
         let known = self.back_off.take();
         let (changes, first, pause) = match known {
@@ -96,14 +96,14 @@ impl Changes {
             changes,
             first,
             last: now,
-            retry_at: Moment(now.0.saturating_add(pause)),
+            retry_at: Micros(now.0.saturating_add(pause)),
         });
         self.back_off
     }
 
     /// Forgets what lies so far back that it says nothing any more; false if nothing is left.
-    fn forget_old(&mut self, now: Moment) -> bool {
-        let age = |at: Moment| now.0.saturating_sub(at.0);
+    fn forget_old(&mut self, now: Micros) -> bool {
+        let age = |at: Micros| now.0.saturating_sub(at.0);
         self.recent.retain(|at| age(*at) < CHANGES_WINDOW_MICROS);
         // A try that lasted as long as the pause before it has succeeded.
         let lasts = |known: &BackOff| age(known.retry_at) < known.pause_micros();
@@ -118,7 +118,7 @@ pub struct Ledger {
     pub(crate) generation: u64,
     /// The setting that was seen last, and since when; no time for the first one.
     pub(crate) setting: Setting,
-    pub(crate) setting_since: Option<Moment>,
+    pub(crate) setting_since: Option<Micros>,
     pub(crate) arbiter: Option<ProcessId>,
     pub(crate) likeness: Option<String>,
     pub(crate) workers: BTreeMap<WorkerIndex, ProcessId>,
@@ -148,13 +148,13 @@ impl Ledger {
     }
 
     /// The thread's back-off, if its mask is left as it is now.
-    pub fn back_off(&self, thread: ThreadId, now: Moment) -> Option<BackOff> {
+    pub fn back_off(&self, thread: ThreadId, now: Micros) -> Option<BackOff> {
         let known = self.changes.get(&thread)?.back_off;
         known.filter(|known| now < known.retry_at)
     }
 
     /// When the next mask that is left as it is now is written again.
-    pub fn next_retry(&self, now: Moment) -> Option<Moment> {
+    pub fn next_retry(&self, now: Micros) -> Option<Micros> {
         let known = self.changes.values().filter_map(|changes| changes.back_off);
         let next = known.map(|known| known.retry_at);
         next.filter(|at| now < *at).min()
@@ -203,14 +203,14 @@ impl Ledger {
     /// Notes the setting of a plan. Where it is another one than before, what was taken for
     /// somebody's doing a moment ago was the kernel's: masks may be seen before the change that
     /// wiped them is.
-    pub(crate) fn note_setting(&mut self, setting: &Setting, now: Moment) {
+    pub(crate) fn note_setting(&mut self, setting: &Setting, now: Micros) {
         if self.setting == *setting {
             return;
         }
         let is_first = self.setting == Setting::default();
         self.setting_since = (!is_first).then_some(now);
         self.setting.clone_from(setting);
-        let is_older = |at: Moment| now.0.saturating_sub(at.0) >= SETTLING_MICROS;
+        let is_older = |at: Micros| now.0.saturating_sub(at.0) >= SETTLING_MICROS;
         for changes in self.changes.values_mut() {
             changes.recent.retain(|at| is_older(*at));
             changes.back_off = changes.back_off.filter(|known| is_older(known.first));
@@ -218,7 +218,7 @@ impl Ledger {
     }
 
     /// True while the kernel may still be writing masks after a change of the cpuset.
-    pub(crate) fn is_settling(&self, now: Moment) -> bool {
+    pub(crate) fn is_settling(&self, now: Micros) -> bool {
         self.setting_since
             .is_some_and(|since| now.0.saturating_sub(since.0) < SETTLING_MICROS)
     }
@@ -238,13 +238,13 @@ impl Ledger {
 
     /// Notes that somebody changed a mask that we wrote; how the thread is left alone from now on,
     /// if it is.
-    pub(crate) fn note_change(&mut self, thread: ThreadId, at: Moment) -> Option<BackOff> {
+    pub(crate) fn note_change(&mut self, thread: ThreadId, at: Micros) -> Option<BackOff> {
         let back_off = self.changes.entry(thread).or_default().note(at)?;
         self.verified.remove(&thread);
         Some(back_off)
     }
 
-    pub(crate) fn forget_old_changes(&mut self, now: Moment) {
+    pub(crate) fn forget_old_changes(&mut self, now: Micros) {
         self.changes.retain(|_, changes| changes.forget_old(now));
     }
 

@@ -18,14 +18,14 @@ mod ranks;
 mod roles;
 mod targets;
 
+pub use albacore_values::{Micros, Pid, Tid};
+
 pub use drift::{Cause, Drift};
 pub use fingerprint::plan_hash;
 pub use ledger::{BackOff, Ledger};
 pub use lint::{LintError, lint};
 pub use name::{parse_thread_name, thread_name};
-pub use observation::{
-    Moment, Observation, Pid, Process, ProcessId, Source, Thread, ThreadId, Tid,
-};
+pub use observation::{Observation, Process, ProcessId, Source, Thread, ThreadId};
 pub use plan::{Linted, Note, Plan, Proposed, Step, StepKind, Target, plan, problem};
 pub use policy::{Enforcement, MainThread, Placement, Policy};
 pub use roles::{Role, Roles, find_roles};

@@ -1,17 +1,7 @@
 //! One read of the world, as a value.
 
 use albacore_topology::{CpuSet, Topology};
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pid(pub i32);
-
-/// A thread id; the first thread of a process has the tid of its pid.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Tid(pub i32);
-
-/// A time, in microseconds since boot.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Moment(pub u64);
+use albacore_values::{Micros, Pid, Tid};
 
 /// A thread for good: ids are used again, an id with its start time is not. Ordered by birth.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -43,7 +33,7 @@ pub struct Thread {
 pub struct Process {
     pub id: ProcessId,
     /// When it was born, at the earliest.
-    pub born: Moment,
+    pub born: Micros,
     /// The process it was forked by.
     pub parent: Pid,
     /// Its command line; a fork without exec has its parent's.
@@ -74,7 +64,7 @@ pub enum Source {
 /// One read of the world, for one subject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observation {
-    pub at: Moment,
+    pub at: Micros,
     /// All online cpus of the machine.
     pub machine: Topology,
     /// The cpus the subject may use: its effective cpuset; empty if it has none.

@@ -13,7 +13,7 @@ use crate::ranks::{index_workers, rank_threads};
 use crate::targets::Aim;
 pub use crate::targets::Target;
 use crate::{
-    BackOff, Cause, Drift, Enforcement, Ledger, Moment, Observation, Pid, Placement, Policy,
+    BackOff, Cause, Drift, Enforcement, Ledger, Micros, Observation, Pid, Placement, Policy,
     Process, ProcessId, Role, Roles, Thread, ThreadId, find_roles,
 };
 
@@ -113,7 +113,7 @@ pub struct Plan<Stage> {
     /// Counts the plans of a subject.
     pub generation: u64,
     /// Time of its observation.
-    pub at: Moment,
+    pub at: Micros,
     /// The cpuset it was made for.
     pub cpuset: CpuSet,
     /// What each placed thread should have.

@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 
 use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
-use crate::{Ledger, Moment, Observation, Pid, Process, ProcessId, Source, parse_thread_name};
+use crate::{Ledger, Micros, Observation, Pid, Process, ProcessId, Source, parse_thread_name};
 
 /// What a process is to the placement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -153,7 +153,7 @@ fn likeness(process: &Process) -> String {
 }
 
 struct Tree<'a> {
-    at: Moment,
+    at: Micros,
     children: BTreeMap<Pid, Vec<&'a Process>>,
 }
 

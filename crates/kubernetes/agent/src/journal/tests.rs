@@ -46,7 +46,7 @@ fn only_masks_that_were_lost_count_as_drift() {
 fn of_threads_that_are_left_alone_the_first_that_is_tried_again_is_told() {
     let mut journal = Journal::default();
     let mut left = |second: i64, changes: u32, retry_seconds: u64| {
-        let moment = |seconds: u64| Moment(5_000_000 + seconds * 1_000_000);
+        let moment = |seconds: u64| Micros(5_000_000 + seconds * 1_000_000);
         let report = Report::BackedOff {
             subject: SubjectId(7),
             slot: None,

@@ -34,7 +34,7 @@ impl World {
             is_pool_size_known: true,
         };
         let cpuset = machine.cpuset();
-        let at = Moment(10_000_000);
+        let at = Micros(10_000_000);
         let observation = Observation {
             at,
             machine,
@@ -70,7 +70,7 @@ impl World {
             pid: Pid(pid),
         };
         // Seen first when it had its time to fork: a lone child of a wrapper is a worker then.
-        let at = Moment(self.observation.at.0.saturating_sub(LONER_AGE_MICROS));
+        let at = Micros(self.observation.at.0.saturating_sub(LONER_AGE_MICROS));
         let cmdline = cmdline.into();
         let parent = Pid(root);
         self.observation.processes.push(Process {
@@ -286,7 +286,7 @@ fn after_the_fourth_change_within_a_minute_a_thread_is_left_alone_for_a_minute()
     let mut world = named(1, 2);
     world.run();
     let thread = world.in_slot(0, 1);
-    let at = |seconds: u64| Moment(seconds * 1_000_000);
+    let at = |seconds: u64| Micros(seconds * 1_000_000);
     for second in [100, 101, 102] {
         assert_eq!(changed(&mut world, thread, second).steps.len(), 1);
     }
@@ -341,7 +341,7 @@ fn a_slow_hand_is_repaired_for_ever() {
 /// seconds since the last write; it is looked at each second.
 fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
     let mut world = named(1, 2);
-    world.observation.at = Moment(0);
+    world.observation.at = Micros(0);
     world.run();
     let thread = world.in_slot(0, 1);
     let planned = world.mask(thread);

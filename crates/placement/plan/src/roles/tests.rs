@@ -20,7 +20,7 @@ fn process(pid: i32, parent: i32, cmdline: &str) -> Process {
             start_ticks: pid as u64,
             pid: Pid(pid),
         },
-        born: Moment(0),
+        born: Micros(0),
         parent: Pid(parent),
         cmdline: cmdline.into(),
         threads: vec![thread],
@@ -30,7 +30,7 @@ fn process(pid: i32, parent: i32, cmdline: &str) -> Process {
 fn observation(source: Source, processes: Vec<Process>) -> Observation {
     let machine = albacore_topology::parse_synthetic("pack:1 core:2 pu:1").unwrap();
     let cpuset = machine.cpuset();
-    let at = Moment(10_000_000);
+    let at = Micros(10_000_000);
     Observation {
         at,
         machine,
@@ -130,7 +130,7 @@ fn a_master_that_imports_for_long_is_no_worker_where_several_are_asked_for() {
 #[test]
 fn a_process_that_may_yet_fork_is_no_worker() {
     let young = Process {
-        born: Moment(8_000_000),
+        born: Micros(8_000_000),
         ..process(1, 0, GUNICORN)
     };
     assert_eq!(fresh(vec![young.clone()]), [0; 0]);
@@ -167,7 +167,7 @@ fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() 
         ..Ledger::default()
     };
     let unexeced = |pid| Process {
-        born: Moment(9_999_000),
+        born: Micros(9_999_000),
         ..process(pid, 1, "server 3")
     };
     let respawning = observation(
