@@ -348,7 +348,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// It could not; how much sooner the workers would have to be free.
-    pub fn knock(&self, time: Nanos, now: Nanos) -> Result<(), Nanos> {
+    pub fn admit_early(&self, time: Nanos, now: Nanos) -> Result<(), Nanos> {
         if self.idle > 0 && !self.has_waiting() {
             return Ok(());
         }

@@ -1,18 +1,18 @@
 //! The models by name, and the editions of them that requests may still need.
 //!
 //! A model has a slot, which is also its queue, and at most one current edition: the one that new
-//! requests get. An edition is held while it is current or pinned by a request, so that a request
+//! requests get. An edition is retained while it is current or pinned by a request, so that a request
 //! sees one edition from its first byte to its reply, whatever is installed meanwhile.
 
 use std::sync::Arc;
 
 use super::model::Edition;
+use crate::command::EditionId;
 use crate::limits::SLOTS_MAX;
-use crate::orders::EditionId;
 
 /// The place of a model.
 #[derive(Debug)]
-struct Slot {
+struct ModelSlot {
     name: String,
     /// Whether the model is to be served; its requests may outlive that.
     is_declared: bool,
@@ -21,7 +21,7 @@ struct Slot {
 
 /// An edition that may be named in a batch.
 #[derive(Debug)]
-struct Held {
+struct RetainedEdition {
     edition: Arc<Edition>,
     /// Requests that name it.
     pins: usize,
@@ -42,8 +42,8 @@ pub struct NoSlot;
 
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
-    slots: Vec<Slot>,
-    held: Vec<Held>,
+    slots: Vec<ModelSlot>,
+    retained: Vec<RetainedEdition>,
     last: u64,
 }
 
@@ -84,8 +84,8 @@ impl Catalog {
     }
 
     /// Every edition that a batch may name.
-    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Edition>> {
-        self.held.iter().map(|held| &held.edition)
+    pub(super) fn retained(&self) -> impl Iterator<Item = &Arc<Edition>> {
+        self.retained.iter().map(|retained| &retained.edition)
     }
 
     /// A model is to be served from now on.
@@ -94,8 +94,11 @@ impl Catalog {
             let is_new = false;
             return Ok(Declared { slot, is_new });
         }
-        let is_free = |(at, slot): &(usize, &Slot)| {
-            let is_held = self.held.iter().any(|held| held.edition.slot == *at);
+        let is_free = |(at, slot): &(usize, &ModelSlot)| {
+            let is_held = self
+                .retained
+                .iter()
+                .any(|retained| retained.edition.slot == *at);
             !slot.is_declared && !is_held
         };
         let free = self.slots.iter().enumerate().find(is_free);
@@ -103,7 +106,7 @@ impl Catalog {
         if slot >= SLOTS_MAX {
             return Err(NoSlot);
         }
-        let declared = Slot {
+        let declared = ModelSlot {
             name: name.to_owned(),
             is_declared: true,
             current: None,
@@ -136,28 +139,36 @@ impl Catalog {
             return false;
         }
         slot.current = Some(Arc::clone(&edition));
-        self.held.push(Held { edition, pins: 0 });
+        self.retained.push(RetainedEdition { edition, pins: 0 });
         self.drop_unneeded();
         true
     }
 
     /// A request names this edition; it is current.
     pub(super) fn pin(&mut self, id: EditionId) {
-        if let Some(held) = self.held.iter_mut().find(|held| held.edition.id == id) {
-            held.pins += 1;
+        if let Some(retained) = self
+            .retained
+            .iter_mut()
+            .find(|retained| retained.edition.id == id)
+        {
+            retained.pins += 1;
         }
     }
 
     /// A request that named this edition is over. Whether the edition is, too.
     pub(super) fn unpin(&mut self, id: EditionId) -> bool {
-        let Some(at) = self.held.iter().position(|held| held.edition.id == id) else {
+        let Some(at) = self
+            .retained
+            .iter()
+            .position(|retained| retained.edition.id == id)
+        else {
             return false;
         };
-        self.held[at].pins = self.held[at].pins.saturating_sub(1);
-        if self.held[at].pins > 0 || self.is_current(&self.held[at].edition) {
+        self.retained[at].pins = self.retained[at].pins.saturating_sub(1);
+        if self.retained[at].pins > 0 || self.is_current(&self.retained[at].edition) {
             return false;
         }
-        self.held.swap_remove(at);
+        self.retained.swap_remove(at);
         true
     }
 
@@ -167,9 +178,9 @@ impl Catalog {
     }
 
     fn drop_unneeded(&mut self) {
-        let mut held = std::mem::take(&mut self.held);
-        held.retain(|held| held.pins > 0 || self.is_current(&held.edition));
-        self.held = held;
+        let mut retained = std::mem::take(&mut self.retained);
+        retained.retain(|retained| retained.pins > 0 || self.is_current(&retained.edition));
+        self.retained = retained;
     }
 }
 
@@ -194,8 +205,8 @@ mod tests {
         })
     }
 
-    fn held(catalog: &Catalog) -> Vec<EditionId> {
-        catalog.held().map(|edition| edition.id).collect()
+    fn retained(catalog: &Catalog) -> Vec<EditionId> {
+        catalog.retained().map(|edition| edition.id).collect()
     }
 
     #[test]
@@ -208,10 +219,10 @@ mod tests {
         catalog.pin(old.id);
         let new = edition(&mut catalog, "m", slot);
         assert!(catalog.promote(Arc::clone(&new)));
-        assert_eq!(held(&catalog), [old.id, new.id]);
+        assert_eq!(retained(&catalog), [old.id, new.id]);
         assert!(!catalog.unpin(old.id));
         assert!(catalog.unpin(old.id), "the last one");
-        assert_eq!(held(&catalog), [new.id]);
+        assert_eq!(retained(&catalog), [new.id]);
         catalog.pin(new.id);
         assert!(!catalog.unpin(new.id), "it is current");
         assert!(!catalog.unpin(old.id), "it is gone");

@@ -4,7 +4,7 @@ use albacore_batching::Nanos;
 
 use super::queues::percentile_of;
 use super::window::{Load, OutcomeWindow, Outcomes, ServerWindow};
-use super::{Kind, Left, ModelStats, Objective, Sharing, WorkerStats};
+use super::{DispatchReason, Kind, ModelStats, Objective, Sharing, WorkerStats};
 
 /// What is counted of one model.
 #[derive(Debug)]
@@ -149,8 +149,14 @@ impl Counters {
         self.window.answered(total_nanos, now);
     }
 
-    pub(super) fn dispatched(&mut self, model: usize, kind: Kind, rows: usize, left: Left) {
-        self.replayed_batches_total += u64::from(left == Left::Replay);
+    pub(super) fn dispatched(
+        &mut self,
+        model: usize,
+        kind: Kind,
+        rows: usize,
+        left: DispatchReason,
+    ) {
+        self.replayed_batches_total += u64::from(left == DispatchReason::Replay);
         self.count(model, |stats| {
             stats.batches_total += 1;
             let of = stats.of(kind);

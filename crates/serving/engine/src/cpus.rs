@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use albacore_os::{HostRoot, Pid};
 
-use crate::limits::{CPUS_LOOK_PERIOD, SPIN_TIME};
+use crate::limits::{CPUS_POLL_PERIOD, SPIN_TIME};
 
 /// Threads for one batch while `busy` workers (this one among them) compute on so many cpus.
 pub(super) fn threads_for_one(cpus: usize, busy: usize, threads: usize) -> usize {
@@ -43,10 +43,10 @@ impl Cpus {
         }
     }
 
-    /// As many as there are now, at most every [`CPUS_LOOK_PERIOD`]. What cannot be read does not
+    /// As many as there are now, at most every [`CPUS_POLL_PERIOD`]. What cannot be read does not
     /// bound.
     pub(super) fn look(&mut self) -> Option<usize> {
-        let due = |looked: Instant| looked.elapsed() >= CPUS_LOOK_PERIOD;
+        let due = |looked: Instant| looked.elapsed() >= CPUS_POLL_PERIOD;
         if !self.looked.is_none_or(due) {
             return None;
         }

@@ -14,8 +14,8 @@ use crate::model::{Edition, Objective};
 use crate::request::ModelHandle;
 use crate::stats::Stats;
 
-use crate::hold::{Shared, Sizes, complete};
 use crate::limits::{BATCH_REQUESTS_MAX, INSTALL_DEADLINE, STARTUP_DEADLINE, STARTUP_FAILURES_MAX};
+use crate::shared_state::{Parallelism, SharedState, complete};
 use crate::state::{Phase, State};
 use crate::supervisor::Supervisor;
 
@@ -46,7 +46,7 @@ pub struct Rules {
 
 /// A model is not served, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum ModelLookupError {
     /// It is to be, but was not loaded yet.
     NotLoaded,
     /// Nobody has heard of it.
@@ -70,7 +70,7 @@ pub enum EngineEvent {
     /// A worker process was started.
     WorkerStarted { worker: usize, pid: i32 },
     /// A worker process ended although nobody told it to; it is started again.
-    WorkerDied {
+    WorkerExited {
         worker: usize,
         pid: i32,
         /// How, for example `signal 9`.
@@ -114,7 +114,7 @@ pub enum StartError {
 /// The engine: owns memory, queues, batches and workers.
 #[derive(Debug)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     supervisor: Mutex<Option<JoinHandle<()>>>,
     completion: tokio::task::AbortHandle,
     /// One model is installed at a time.
@@ -123,12 +123,12 @@ pub struct Engine {
 }
 
 /// Says what ended when it is dropped, in whatever way.
-struct Guard(
+struct ExitGuard(
     tokio::sync::watch::Sender<Option<&'static str>>,
     &'static str,
 );
 
-impl Drop for Guard {
+impl Drop for ExitGuard {
     fn drop(&mut self) {
         self.0.send_replace(Some(self.1));
     }
@@ -137,13 +137,13 @@ impl Drop for Guard {
 /// Tells the engine that the front has read what is there for now. Every thread that submits
 /// requests must do it before it sleeps: small ones wait for that.
 #[derive(Clone, Debug)]
-pub struct Gatherer(Weak<Shared>);
+pub struct FlushHandle(Weak<SharedState>);
 
-impl Gatherer {
+impl FlushHandle {
     /// What was gathered goes to workers. Wakes no task of the runtime.
-    pub fn release(&self) {
+    pub fn flush(&self) {
         if let Some(shared) = self.0.upgrade() {
-            shared.release();
+            shared.flush();
         }
     }
 }
@@ -163,7 +163,7 @@ impl Engine {
         if let Err(error) = albacore_os::raise_descriptor_limit() {
             tracing::warn!(%error, "the limit of open files stays as it is");
         }
-        let sizes = Sizes {
+        let parallelism = Parallelism {
             workers: config.workers,
             threads: config.threads,
         };
@@ -177,7 +177,7 @@ impl Engine {
             queue_rows_max: config.queue_rows_max,
         };
         let state = State::new(scheduling, config.threads);
-        let shared = Arc::new(Shared::new(sizes, state, observer)?);
+        let shared = Arc::new(SharedState::new(parallelism, state, observer)?);
         shared.set_queue_rows_max(config.queue_rows_max);
         shared.change(|state, _, out| {
             for model in models {
@@ -192,7 +192,7 @@ impl Engine {
         let (breaks, broken) = tokio::sync::watch::channel(None);
         let completion = {
             let completing = complete(Arc::clone(&shared));
-            let guard = Guard(breaks.clone(), "the workers are not heard any more");
+            let guard = ExitGuard(breaks.clone(), "the workers are not heard any more");
             tokio::spawn(async move {
                 let _guard = guard;
                 if let Err(error) = completing.await {
@@ -205,7 +205,7 @@ impl Engine {
         let supervisor = std::thread::Builder::new()
             .name("albf.watch".to_owned())
             .spawn(move || {
-                let _guard = Guard(breaks, "the workers are not supervised any more");
+                let _guard = ExitGuard(breaks, "the workers are not supervised any more");
                 if let Err(error) = supervisor.run() {
                     tracing::error!(%error, "workers cannot be supervised any more");
                 }
@@ -222,9 +222,9 @@ impl Engine {
     /// From now on small requests are gathered until this says that the front has read what is
     /// there.
     #[must_use]
-    pub fn gatherer(&self) -> Gatherer {
+    pub fn flush_handle(&self) -> FlushHandle {
         self.shared.change(|state, _, _| state.gather());
-        Gatherer(Arc::downgrade(&self.shared))
+        FlushHandle(Arc::downgrade(&self.shared))
     }
 
     /// Waits until every worker is ready; from then on the engine is.
@@ -247,12 +247,12 @@ impl Engine {
     /// # Errors
     /// Workers die before they are ready, or take too long. The engine must then be stopped.
     pub async fn workers_up(&self) -> Result<(), StartError> {
-        let workers = self.shared.sizes.workers;
+        let workers = self.shared.parallelism.workers;
         let outcome = self.shared.until(|state| {
             if state.ready_workers() == workers {
                 return Some(Ok(()));
             }
-            let (failures, cause) = state.worst_start();
+            let (failures, cause) = state.most_failed_start();
             (failures >= STARTUP_FAILURES_MAX).then(|| {
                 Err(StartError::Workers {
                     failures,
@@ -292,8 +292,8 @@ impl Engine {
     /// The model called `name` as it is now: the handle's requests are computed by this edition.
     ///
     /// # Errors
-    /// [`Absent`].
-    pub fn model(&self, name: &str) -> Result<ModelHandle, Absent> {
+    /// [`ModelLookupError`].
+    pub fn model(&self, name: &str) -> Result<ModelHandle, ModelLookupError> {
         ModelHandle::new(&self.shared, name)
     }
 
@@ -307,7 +307,7 @@ impl Engine {
         let names: Vec<&str> = models.iter().map(|&(name, _)| name).collect();
         self.shared.change(|state, now, out| {
             state.catalog.keep_only(&names);
-            state.is_untended = true;
+            state.needs_rollout = true;
             for (name, objective) in models {
                 state.declare(name, *objective)?;
             }
@@ -370,7 +370,7 @@ impl Engine {
             let memory = self.shared.memory();
             (memory.used(), memory.bytes())
         };
-        let (workers, now) = (self.shared.sizes.workers, self.shared.now());
+        let (workers, now) = (self.shared.parallelism.workers, self.shared.now());
         let mut state = self.shared.state();
         let load = state.counters.load(workers, now);
         let declared = state.catalog.declared();
@@ -380,10 +380,10 @@ impl Engine {
                 .collect(),
             queue_rows: state.scheduler.queued_rows(),
             queue_rows_max: self.shared.queue_rows_max(),
-            workers: self.shared.sizes.workers,
+            workers: self.shared.parallelism.workers,
             workers_ready: state.ready_workers(),
             workers_busy: state.scheduler.busy_workers(),
-            threads: self.shared.sizes.threads,
+            threads: self.shared.parallelism.threads,
             each_worker: state.counters.workers.clone(),
             worker_restarts_total: state.counters.worker_restarts_total,
             worker_last_end: state.counters.worker_last_end.clone(),

@@ -1,41 +1,41 @@
 //! From rows in shared memory to results in shared memory, through W supervised worker processes.
 //!
 //! A request finds its model, reserves memory, is filled by its parser, and is submitted: `state`
-//! hands it to the scheduler of crate `batching` and what that decides to the ring of a worker.
-//! `hold::complete` hears from the workers, `supervisor` keeps them alive. The front owns every
+//! context it to the scheduler of crate `batching` and what that decides to the ring of a worker.
+//! `shared_state::complete` hears from the workers, `supervisor` keeps them alive. The front owns every
 //! request until it is answered, and all memory: a worker that dies takes nothing with it. Models
 //! come and go while all of this runs: `catalog` knows them, `tend` brings them to the workers.
 //!
-//! [`worker`] is what a worker process runs. `ring`, `orders` and `layout` are what the two
+//! [`worker`] is what a worker process runs. `ring`, `command` and `layout` are what the two
 //! processes must agree on.
 #![forbid(unsafe_code)]
 
 mod arena;
 mod catalog;
 mod columns;
+mod command;
 mod counters;
 mod cpus;
-mod delivery;
 mod engine;
 mod histogram;
-mod hold;
 mod kind;
 mod layout;
-mod least;
 pub mod limits;
 mod load;
 mod memory;
+mod min_cost;
 mod model;
-mod orders;
+mod model_rollout;
 mod queues;
 mod refusal;
+mod reply_latency;
 mod request;
 mod ring;
-mod standing;
+mod shared_state;
+mod sojourn;
 mod state;
 mod stats;
 mod supervisor;
-mod tend;
 mod window;
 pub mod worker;
 
@@ -43,7 +43,8 @@ pub use albacore_trees::{IterationRange, Iterations};
 pub use catalog::NoSlot;
 pub use columns::{ColumnError, Columns};
 pub use engine::{
-    Absent, Engine, EngineConfig, EngineEvent, Gatherer, InstallError, Observer, Rules, StartError,
+    Engine, EngineConfig, EngineEvent, FlushHandle, InstallError, ModelLookupError, Observer,
+    Rules, StartError,
 };
 pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name};
@@ -52,5 +53,5 @@ pub use model::{Edition, KernelChoice, Kernels, ModelInfo, Objective, OutputInfo
 pub use refusal::{Failure, Refusal};
 pub use request::{ModelHandle, Reply, Reservation, Timing};
 pub use ring::Sharing;
-pub use stats::{BatchStats, KindStats, Left, ModelStats, Stats, WorkerStats};
+pub use stats::{BatchStats, DispatchReason, KindStats, ModelStats, Stats, WorkerStats};
 pub use window::{Load, Outcomes};

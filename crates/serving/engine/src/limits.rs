@@ -15,7 +15,7 @@ pub const CLOSES_MAX: usize = 256;
 
 /// Deaths of workers while they open a new image, after which it is given up: the first ones may be
 /// anybody's kills.
-pub const OPEN_DEATHS_MAX: u32 = 3;
+pub const OPEN_CRASHES_MAX: u32 = 3;
 
 /// How long the workers may take to open a new image. Opening validates it, about a second for each
 /// GiB, after the batch that each of them runs.
@@ -48,7 +48,7 @@ pub const STARTUP_DEADLINE: Duration = Duration::from_secs(60);
 /// Lives of a worker that may end before it was ever ready, in a row, before the start fails.
 pub const STARTUP_FAILURES_MAX: u32 = 3;
 
-/// A worker is started again at once after its first deaths ...
+/// A worker is started again at once after its first crashes ...
 pub const RESPAWNS_AT_ONCE: u32 = 3;
 
 /// ... and with a pause that doubles from this after more lives in a row that ended before the
@@ -74,32 +74,32 @@ pub const HANG_FACTOR: u64 = 10;
 
 /// ... but at least this, not counting time in which it had no cpu: nobody is helped by ending it
 /// sooner ...
-pub const HANG_PATIENCE_MIN: Duration = Duration::from_millis(250);
+pub const HANG_TIMEOUT_MIN: Duration = Duration::from_millis(250);
 
 /// ... and this where nothing is known of its costs: interactions of a large model take long.
-pub const HANG_PATIENCE_UNKNOWN: Duration = Duration::from_secs(30);
+pub const HANG_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// How often the supervisor looks for workers that hang: the looks themselves cost some
 /// microseconds.
-pub const HANG_LOOK_PERIOD: Duration = Duration::from_millis(50);
+pub const HANG_CHECK_PERIOD: Duration = Duration::from_millis(50);
 
 /// A worker that gets no cpu at all for so long is judged by the clock: a thread of real-time
 /// priority may keep its cpu for good. Sharing a cpu with a hundred others is far from it.
 pub const HANG_STARVED_MAX: Duration = Duration::from_secs(30);
 
-/// Reading the threads of suspects, some 20 us each, takes at most one part of so many of the
+/// ThreadSample the threads of suspects, some 20 us each, takes at most one part of so many of the
 /// supervisor's time.
-pub const HANG_READING_SHARE: u32 = 10;
+pub const HANG_SAMPLING_SHARE: u32 = 10;
 
 /// For how long a worker with a cpu to itself looks for its next batch before it sleeps: some times
-/// what waking it takes, so that under load nobody pays for that, and without load little is burnt.
+/// what wake_latency it takes, so that under load nobody pays for that, and without load little is burnt.
 pub const SPIN_TIME: Duration = Duration::from_micros(50);
 
 /// The longest that a worker believes.
 pub const SPIN_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// How often it is looked how many cpus the process may use: cpusets change seldom.
-pub const CPUS_LOOK_PERIOD: Duration = Duration::from_secs(1);
+pub const CPUS_POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long workers may take to end once told to; they are idle then.
 pub const WORKER_STOP_DEADLINE: Duration = Duration::from_secs(2);
@@ -111,7 +111,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 pub const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
 
 /// Where a model was not measured, predictions of at least this many rows are shared by the threads
-/// of a worker: waking a thread costs about as much as a few dozen rows.
+/// of a worker: wake_latency a thread costs about as much as a few dozen rows.
 pub const PARALLEL_ROWS: usize = 64;
 
 /// As above where SHAP values are asked for: a row costs a hundred times as much.
@@ -121,7 +121,7 @@ pub const PARALLEL_SHAP_ROWS: usize = 2;
 /// comes late leaves its share to the others.
 pub const PIECES_PER_THREAD: usize = 4;
 
-/// A batch is shared when one thread would take this many times as long as waking another: sooner,
+/// A batch is shared when one thread would take this many times as long as wake_latency another: sooner,
 /// both would be done at about the time at which one is.
 pub const SHARING_PAYS: f64 = 3.0;
 
@@ -132,22 +132,22 @@ pub const TREE_PARTS_PER_THREAD: usize = 2;
 /// Outputs of requests in a batch whose trees are divided: more of them are rows enough.
 pub const TREE_JOBS_MAX: usize = 8;
 
-/// How often a worker measures at its start how long waking a thread takes; the shortest counts ...
-pub const DRILLS: usize = 5;
+/// How often a worker measures at its start how long wake_latency a thread takes; the shortest counts ...
+pub const WAKE_PROBES: usize = 5;
 
-/// ... if it is at most this: waking takes some 5 to 60 us. More is what threads wait for a cpu,
-/// which is over some day, but what was measured is believed for the worker's whole life; so it
+/// ... if it is at most this: wake_latency takes some 5 to 60 us. More is what threads wait for a cpu,
+/// which is over some day, but what was measured is believed for the worker's whole incarnation; so it
 /// goes on ...
-pub const DRILL_BELIEVED: Duration = Duration::from_micros(150);
+pub const WAKE_LATENCY_PLAUSIBLE: Duration = Duration::from_micros(150);
 
 /// ... up to so many times, 0.1 s of a start at most ...
-pub const DRILLS_MAX: usize = 50;
+pub const WAKE_PROBES_MAX: usize = 50;
 
 /// ... after a pause in which the thread falls asleep ...
-pub const DRILL_PAUSE: Duration = Duration::from_micros(300);
+pub const WAKE_PROBE_PAUSE: Duration = Duration::from_micros(300);
 
 /// ... waiting no longer than this for its answer.
-pub const DRILL_PATIENCE: Duration = Duration::from_millis(2);
+pub const WAKE_PROBE_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// By how much a request of high priority overtakes where no objective says what is urgent: far
 /// more than a batch takes, and nobody waits noticeably longer for it.
@@ -155,7 +155,7 @@ pub const HEAD_START: Nanos = Nanos(100_000_000);
 
 /// After so long without a reply half of what replies took is forgotten: about the time in which a
 /// crowd of requests is answered or refused.
-pub const DELIVERY_HALF_LIFE: Duration = Duration::from_millis(25);
+pub const REPLY_LATENCY_HALF_LIFE: Duration = Duration::from_millis(25);
 
 /// Of so many requests of a model, the last ones that were read, the cheapest says what one costs
 /// that was not read ...
@@ -169,14 +169,14 @@ pub const UNREAD_SAMPLE: usize = 8;
 pub const WAITED_MIN: Duration = Duration::from_micros(500);
 
 /// Requests queue up before the front if none of the last interval and the one before ...
-pub const STANDING_INTERVAL: Duration = Duration::from_millis(10);
+pub const SOJOURN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// ... had waited for less than one part of so many of its time, where replies are printed fast and
-/// where they are not ([`LONG_PRINT_MIN`]).
-pub const STANDING_SHARES: [u64; 2] = [8, 16];
+/// where they are not ([`SLOW_SERIALIZATION_MIN`]).
+pub const SOJOURN_SHARES: [u64; 2] = [8, 16];
 
 /// So many requests on their way are a crowd: fewer are printed within a millisecond or two.
-pub const CROWD_MIN: usize = 16;
+pub const CROWDED_REQUESTS_MIN: usize = 16;
 
 /// The front is crowded if it takes more than one part of so many of a request's time, likewise:
 /// what its connections wait for replies, their clients wait to send.
@@ -184,21 +184,21 @@ pub const FRONT_SHARES: [u64; 2] = [3, 4];
 
 /// Printing a reply takes long from this on: reading a request and refusing it takes about half of
 /// it.
-pub const LONG_PRINT_MIN: Duration = Duration::from_micros(20);
+pub const SLOW_SERIALIZATION_MIN: Duration = Duration::from_micros(20);
 
 /// Requests are gathered while computing all of them takes less than this: about what handing over
-/// a batch, waking its worker and hearing of its end cost. Above it workers had better begin, each
+/// a batch, wake_latency its worker and hearing of its end cost. Above it workers had better begin, each
 /// with its own.
-pub const GATHERED_COMPUTE_MAX: Duration = Duration::from_micros(20);
+pub const COALESCED_COMPUTE_MAX: Duration = Duration::from_micros(20);
 
 /// Who has waited so long for others does not wait on: whoever enters the engine next sees to it,
-/// at the latest the supervisor ([`HANG_LOOK_PERIOD`]).
-pub const GATHERING_MAX: Duration = Duration::from_micros(100);
+/// at the latest the supervisor ([`HANG_CHECK_PERIOD`]).
+pub const COALESCE_DELAY_MAX: Duration = Duration::from_micros(100);
 
-/// Reading rows of at least so many bytes takes as long: what was gathered goes before.
+/// ThreadSample rows of at least so many bytes takes as long: what was gathered goes before.
 pub const LONG_READ_BYTES: usize = 4 << 10;
 
 /// Whoever enters the engine looks what workers say if nobody has for so long. The task that is
 /// told of it comes sooner unless many connections are readable at once; and what comes meanwhile
 /// makes one batch.
-pub const CATCH_UP_PERIOD: Duration = Duration::from_millis(1);
+pub const COMPLETION_POLL_PERIOD: Duration = Duration::from_millis(1);

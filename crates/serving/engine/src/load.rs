@@ -9,8 +9,8 @@ use albacore_trees::{Format, Image, Iterations, Model, Predictor};
 use super::model::{Edition, Kernels, Objective};
 use super::{Kind, KindSet, ModelInfo};
 use crate::columns::Columns;
+use crate::command::EditionId;
 use crate::layout::outputs_of;
-use crate::orders::EditionId;
 
 /// A model that is ready to be served: its image can never change again.
 #[derive(Debug)]

@@ -14,13 +14,13 @@ pub(super) struct Memory {
 
 /// The files behind the arenas, as the workers inherit them.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct ArenaFiles {
     pub(super) rows: SharedMemory,
     pub(super) results: SharedMemory,
 }
 
 impl Memory {
-    pub(super) fn create() -> Result<(Self, Files), OsError> {
+    pub(super) fn create() -> Result<(Self, ArenaFiles), OsError> {
         let rows = SharedMemory::create("albacore-rows", ROWS_ARENA_BYTES)?;
         let rows_arena = Arena::new(rows.map_extent()?);
         // The front's mapping stays writable; workers can only read what they replay or share.
@@ -33,7 +33,7 @@ impl Memory {
             results: results_arena,
             results_file,
         };
-        Ok((memory, Files { rows, results }))
+        Ok((memory, ArenaFiles { rows, results }))
     }
 
     /// Room for rows and results of a request, both or none.

@@ -7,7 +7,7 @@ use albacore_trees::{IterationRange, Kernel, Predictor};
 
 use super::{ElementType, Kind, KindSet};
 use crate::columns::Columns;
-use crate::orders::EditionId;
+use crate::command::EditionId;
 
 /// One compiled state of a model: from its installation until no request needs it any more.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ const CLASSES: usize = 3;
 const SAMPLES_MIN: u64 = 8;
 
 /// The scheduler is told what was learned after so many batches more.
-const TELL_EVERY: u64 = 16;
+const PROFILE_UPDATE_PERIOD: u64 = 16;
 
 /// The percentile of an objective; 99 where there is none.
 pub(super) fn percentile_of(objective: Option<Objective>) -> f64 {
@@ -28,7 +28,7 @@ pub(super) fn percentile_of(objective: Option<Objective>) -> f64 {
 
 /// What is known of one queue.
 #[derive(Debug)]
-struct Known {
+struct QueueState {
     learner: CostLearner,
     /// Rows of the largest batch that was learned from.
     largest: usize,
@@ -37,7 +37,7 @@ struct Known {
     kind: Kind,
 }
 
-impl Known {
+impl QueueState {
     fn new(kind: Kind, objective: Option<Objective>) -> Self {
         Self {
             learner: CostLearner::new(percentile_of(objective) / 100.0),
@@ -86,7 +86,7 @@ pub(super) fn slot_of(queue: QueueIndex) -> usize {
 
 /// What is known of all queues.
 #[derive(Debug, Default)]
-pub(super) struct Queues(Vec<Known>);
+pub(super) struct Queues(Vec<QueueState>);
 
 impl Queues {
     /// Makes the queues of so many slots.
@@ -94,12 +94,12 @@ impl Queues {
         // bound: the queues of each slot are made once.
         while self.0.len() < slots * CLASSES {
             let kind = COSTLIEST[self.0.len() % CLASSES];
-            self.0.push(Known::new(kind, None));
+            self.0.push(QueueState::new(kind, None));
             scheduler.add_queue();
         }
     }
 
-    fn of_slot(&mut self, slot: usize) -> impl Iterator<Item = (QueueIndex, &mut Known)> {
+    fn of_slot(&mut self, slot: usize) -> impl Iterator<Item = (QueueIndex, &mut QueueState)> {
         let queues = self.0.iter_mut().enumerate().skip(slot * CLASSES);
         queues
             .take(CLASSES)
@@ -116,7 +116,7 @@ impl Queues {
         for (queue, known) in self.of_slot(slot) {
             match percentile_of(known.objective) == percentile_of(objective) {
                 true => known.objective = objective,
-                false => *known = Known::new(known.kind, objective),
+                false => *known = QueueState::new(known.kind, objective),
             }
             scheduler.set_profile(queue, known.profile());
         }
@@ -125,7 +125,7 @@ impl Queues {
     /// Another edition costs something else.
     pub(super) fn forget(&mut self, slot: usize, scheduler: &mut Scheduler) {
         for (queue, known) in self.of_slot(slot) {
-            *known = Known::new(known.kind, known.objective);
+            *known = QueueState::new(known.kind, known.objective);
             scheduler.set_profile(queue, known.profile());
         }
     }
@@ -171,7 +171,7 @@ impl Queues {
             .learner
             .estimate()
             .map_or(0, |learned| learned.samples);
-        if samples == SAMPLES_MIN || samples.is_multiple_of(TELL_EVERY) {
+        if samples == SAMPLES_MIN || samples.is_multiple_of(PROFILE_UPDATE_PERIOD) {
             scheduler.set_profile(queue, known.profile());
         }
     }

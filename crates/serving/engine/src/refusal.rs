@@ -91,10 +91,10 @@ impl Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The batch that held the request ended the worker that ran it, each time.
-    #[error("the rows of this request, or of one run with it, ended {deaths} workers ({cause})")]
+    #[error("the rows of this request, or of one run with it, ended {crashes} workers ({cause})")]
     Poisonous {
         /// Workers that died of it.
-        deaths: u32,
+        crashes: u32,
         /// How the last of them died, for example `signal 11`.
         cause: String,
     },

@@ -10,25 +10,25 @@ use albacore_batching::{Nanos, Profile};
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
-use super::delivery::OnTheWay;
-use super::hold::Shared;
-use super::least::Least;
+use super::min_cost::MinCost;
 use super::model::Edition;
 use super::queues::{queue_of, queues_of};
-use super::standing::Standing;
+use super::reply_latency::InFlight;
+use super::shared_state::SharedState;
+use super::sojourn::SojournTime;
 use super::state::{Answer, Pending, Phase, ahead_of};
-use super::{Absent, ElementType, Failure, Kind, KindSet, ModelInfo, Priority, Refusal};
+use super::{ElementType, Failure, Kind, KindSet, ModelInfo, ModelLookupError, Priority, Refusal};
 use crate::layout::Layout;
 use crate::limits::{
     FRONT_SHARES, LONG_READ_BYTES, RESULTS_ARENA_BYTES, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
-    ROWS_ARENA_BYTES, STANDING_SHARES, WAITED_MIN,
+    ROWS_ARENA_BYTES, SOJOURN_SHARES, WAITED_MIN,
 };
 
 /// A model as it was when it was asked for. Keeps that edition open in the workers: drop it soon,
 /// or make a request of it.
 #[derive(Debug)]
 pub struct ModelHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     edition: Arc<Edition>,
     /// False once a request has taken over what the handle keeps.
     is_pinned: bool,
@@ -40,11 +40,14 @@ pub struct ModelHandle {
 }
 
 impl ModelHandle {
-    pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Result<Self, Absent> {
+    pub(super) fn new(shared: &Arc<SharedState>, name: &str) -> Result<Self, ModelLookupError> {
         let edition = shared.change(|state, _, _| {
-            let slot = state.catalog.slot_of(name).ok_or(Absent::Unknown)?;
+            let slot = state
+                .catalog
+                .slot_of(name)
+                .ok_or(ModelLookupError::Unknown)?;
             let current = state.catalog.current_of(slot);
-            let edition = Arc::clone(current.ok_or(Absent::NotLoaded)?);
+            let edition = Arc::clone(current.ok_or(ModelLookupError::NotLoaded)?);
             state.catalog.pin(edition.id);
             Ok(edition)
         })?;
@@ -89,7 +92,7 @@ impl ModelHandle {
     ///
     /// # Errors
     /// [`Refusal::Late`]; it is counted.
-    pub fn knock(&self) -> Result<(), Refusal> {
+    pub fn admit_early(&self) -> Result<(), Refusal> {
         let (slot, now) = (self.edition.slot, self.shared.now());
         let mut state = self.shared.state();
         let queue = queue_of(slot, KindSet::EMPTY);
@@ -102,11 +105,11 @@ impl ModelHandle {
         if self.by.is_some_and(|by| by <= now) {
             return Ok(());
         }
-        let least = state.least(slot).map_or(Nanos(0), Least::of_unread);
-        let knocked = self
-            .left(&mut state.standing, time, now)
-            .and_then(|left| state.scheduler.knock(left.saturating_sub(least), now));
-        let Err(over) = knocked else {
+        let least = state.least(slot).map_or(Nanos(0), MinCost::estimate);
+        let admitted = self
+            .left(&mut state.sojourn, time, now)
+            .and_then(|left| state.scheduler.admit_early(left.saturating_sub(least), now));
+        let Err(over) = admitted else {
             return Ok(());
         };
         state.scheduler.refused(queue, 1, now);
@@ -137,15 +140,15 @@ impl ModelHandle {
     /// # Errors
     /// The front takes more than its share, or requests queue up before it: then it is what is
     /// overloaded, though a worker be idle. How much more.
-    fn left(&self, standing: &mut Standing, time: Nanos, now: Nanos) -> Result<Nanos, Nanos> {
+    fn left(&self, sojourn: &mut SojournTime, time: Nanos, now: Nanos) -> Result<Nanos, Nanos> {
         let waited = now.saturating_sub(self.since);
-        let taken = waited.saturating_add(self.shared.delivery.expected(now));
-        let stands = standing.note(waited, now);
-        if !self.shared.delivery.is_crowd() {
+        let taken = waited.saturating_add(self.shared.reply_latency.expected(now));
+        let stands = sojourn.note(waited, now);
+        if !self.shared.reply_latency.is_crowded() {
             return Ok(time.saturating_sub(waited));
         }
-        let kind = usize::from(self.shared.delivery.is_long_print());
-        let stands = stands.saturating_sub(Nanos(time.0 / STANDING_SHARES[kind]));
+        let kind = usize::from(self.shared.reply_latency.is_serialization_slow());
+        let stands = stands.saturating_sub(Nanos(time.0 / SOJOURN_SHARES[kind]));
         match taken
             .saturating_sub(Nanos(time.0 / FRONT_SHARES[kind]))
             .max(stands)
@@ -203,8 +206,8 @@ pub struct Reservation {
     room: Option<(Extent, Extent)>,
 }
 
-/// Sizes of a request, checked.
-struct Sized {
+/// Parallelism of a request, checked.
+struct RequestSizes {
     input_bytes: usize,
     layout: Layout,
 }
@@ -219,7 +222,7 @@ impl Reservation {
         let shared = &model.shared;
         let sized = check(shared, model.info(), rows, element, kinds)?;
         if sized.input_bytes >= LONG_READ_BYTES {
-            shared.release();
+            shared.flush();
         }
         let slot = model.edition.slot;
         let retry_after = admit(&model, rows, kinds)?;
@@ -297,7 +300,7 @@ impl Reservation {
             })
         });
         let (layout, kinds, rows) = (self.layout, self.kinds, self.rows);
-        let on_the_way = Some(shared.delivery.begin());
+        let in_flight = Some(shared.reply_latency.begin());
         Submitted {
             shared,
             name,
@@ -306,7 +309,7 @@ impl Reservation {
             kinds,
             edition,
             rows,
-            on_the_way,
+            in_flight,
         }
     }
 }
@@ -334,7 +337,7 @@ fn admit(model: &ModelHandle, rows: usize, kinds: KindSet) -> Result<Duration, R
     let (queued_rows, workers) = (state.scheduler.queued_rows(), state.ready_workers());
     let nanos = state.counters.nanos_for(queued_rows, workers);
     let retry_after = Duration::from_nanos(nanos).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
-    if state.is_hopeless() {
+    if state.is_crash_looping() {
         state.counters.shed(slot, now);
         return Err(Refusal::NoWorkers { retry_after });
     }
@@ -353,7 +356,7 @@ fn admit(model: &ModelHandle, rows: usize, kinds: KindSet) -> Result<Duration, R
     let after = ahead_of(model.priority);
     if let Some(time) = model.time(objective)
         && let Err(over) = model
-            .left(&mut state.standing, time, now)
+            .left(&mut state.sojourn, time, now)
             .and_then(|left| state.scheduler.admit((queue, rows), after, left, now))
     {
         state.counters.shed(slot, now);
@@ -373,12 +376,12 @@ fn admit(model: &ModelHandle, rows: usize, kinds: KindSet) -> Result<Duration, R
 }
 
 fn check(
-    shared: &Shared,
+    shared: &SharedState,
     info: &ModelInfo,
     rows: usize,
     element: ElementType,
     kinds: KindSet,
-) -> Result<Sized, Refusal> {
+) -> Result<RequestSizes, Refusal> {
     if rows == 0 {
         return Err(Refusal::Invalid("the request has no row"));
     }
@@ -410,7 +413,7 @@ fn check(
     }
     let layout = Layout::new(&info.outputs, kinds, rows);
     match layout {
-        Some(layout) if layout.bytes <= RESULTS_ARENA_BYTES => Ok(Sized {
+        Some(layout) if layout.bytes <= RESULTS_ARENA_BYTES => Ok(RequestSizes {
             input_bytes: rows * row_bytes,
             layout,
         }),
@@ -420,7 +423,7 @@ fn check(
 
 /// The future of a reply.
 struct Submitted {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     /// How the state knows the request; `None` once it is answered.
     name: Option<(u64, u64)>,
     receiver: oneshot::Receiver<Answer>,
@@ -428,7 +431,7 @@ struct Submitted {
     kinds: KindSet,
     edition: Arc<Edition>,
     rows: usize,
-    on_the_way: Option<OnTheWay>,
+    in_flight: Option<InFlight>,
 }
 
 impl Future for Submitted {
@@ -439,8 +442,8 @@ impl Future for Submitted {
             return Poll::Pending;
         };
         self.name = None;
-        if self.shared.delivery.is_long_print() {
-            self.shared.release();
+        if self.shared.reply_latency.is_serialization_slow() {
+            self.shared.flush();
         }
         Poll::Ready(match answer {
             Ok(Ok((results, timing, answered))) => Ok(Reply {
@@ -453,7 +456,7 @@ impl Future for Submitted {
                 timing,
                 answered,
                 taken: self.shared.now(),
-                _on_the_way: self.on_the_way.take(),
+                _on_the_way: self.in_flight.take(),
             }),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::Stopped),
@@ -497,7 +500,7 @@ impl Timing {
 /// the reply is written: how long that took, requests that come later are told.
 #[derive(Debug)]
 pub struct Reply {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     results: Option<Extent>,
     layout: Layout,
     kinds: KindSet,
@@ -508,7 +511,7 @@ pub struct Reply {
     answered: Nanos,
     /// When its request took them.
     taken: Nanos,
-    _on_the_way: Option<OnTheWay>,
+    _on_the_way: Option<InFlight>,
 }
 
 impl Reply {
@@ -539,8 +542,8 @@ impl Drop for Reply {
         if let Some(results) = self.results.take() {
             self.shared.free_results(results);
         }
-        let (now, delivery) = (self.shared.now(), &self.shared.delivery);
-        delivery.note(now.saturating_sub(self.answered), now);
-        delivery.note_printing(now.saturating_sub(self.taken));
+        let (now, reply_latency) = (self.shared.now(), &self.shared.reply_latency);
+        reply_latency.note(now.saturating_sub(self.answered), now);
+        reply_latency.record_serialization(now.saturating_sub(self.taken));
     }
 }

@@ -1,10 +1,10 @@
-//! The words that the front and one life of one worker share: one batch at a time, handed over by
+//! The words that the front and one incarnation of one worker share: one batch at a time, handed over by
 //! a sequence number.
 //!
 //! Each word has one writer at a time. The front writes the batch, then the doorbell; the worker
 //! writes results and states, then `finished`. No lock is held over a death: whatever a dying
-//! worker leaves behind, the front looks at `finished` alone, and each life of a worker has a ring
-//! of its own, so that nothing of one life can be taken for another's. The front believes no word:
+//! worker leaves behind, the front looks at `finished` alone, and each incarnation of a worker has a ring
+//! of its own, so that nothing of one incarnation can be taken for another's. The front believes no word:
 //! states that are not exactly "done" are failures, numbers are clamped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use albacore_os::futex::{self, Reach};
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
+use crate::command::EditionId;
 use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
-use crate::orders::EditionId;
 
 /// The doorbell's value that ends the worker. Sequence numbers stay below.
 const STOP: u32 = u32::MAX;
@@ -31,7 +31,7 @@ const BEGUN: usize = 64;
 const SEGMENTS: usize = 0;
 const COMPUTE_NANOS: usize = 1;
 const REASON_BYTES: usize = 2;
-const IS_ORDERS: usize = 3;
+const IS_COMMAND: usize = 3;
 const THREADS: usize = 4;
 const SHARING: usize = 5;
 const SPIN_NANOS: usize = 6;
@@ -110,12 +110,12 @@ impl Sharing {
 
 /// What the worker is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum Signal {
     Run(u32),
     Stop,
 }
 
-/// The ring of one life of one worker.
+/// The ring of one incarnation of one worker.
 #[derive(Debug)]
 pub(crate) struct Ring {
     memory: SharedMemory,
@@ -165,7 +165,7 @@ impl Ring {
 
     // The front's side.
 
-    /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, more are cut off. At most so
+    /// ThreadContext a batch over: at most [`BATCH_REQUESTS_MAX`] segments, more are split off. At most so
     /// many threads of the worker are to compute it, and for so long it looks for the next one
     /// before it sleeps. Whether it sleeps now: then [`Ring::wake`] has to follow.
     #[must_use]
@@ -200,20 +200,20 @@ impl Ring {
         self.hand_over(sequence, segments.len(), false)
     }
 
-    /// Says that orders lie in the channel. What becomes of them is the state of segment 0.
-    pub(crate) fn submit_orders(&self, sequence: u32) {
+    /// Says that command lie in the channel. What becomes of them is the state of segment 0.
+    pub(crate) fn submit_command(&self, sequence: u32) {
         self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
         if self.hand_over(sequence, 0, true) {
             self.wake();
         }
     }
 
-    fn hand_over(&self, sequence: u32, segments: usize, is_orders: bool) -> bool {
+    fn hand_over(&self, sequence: u32, segments: usize, is_command: bool) -> bool {
         let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
         store(SEGMENTS, segments as u64);
         store(COMPUTE_NANOS, 0);
         store(REASON_BYTES, 0);
-        store(IS_ORDERS, u64::from(is_orders));
+        store(IS_COMMAND, u64::from(is_command));
         self.ring_doorbell(sequence)
     }
 
@@ -226,7 +226,7 @@ impl Ring {
 
     /// Whether the worker sleeps.
     fn ring_doorbell(&self, value: u32) -> bool {
-        // The order of "doorbell, then waiting" here and "waiting, then doorbell" in `next_call`
+        // The order of "doorbell, then waiting" here and "waiting, then doorbell" in `wait_for_signal`
         // lets at least one side see the other: no wake is lost, and none is sent to nobody.
         self.futex(DOORBELL).store(value, Ordering::SeqCst);
         self.futex(WAITING).load(Ordering::SeqCst) != 0
@@ -311,14 +311,14 @@ impl Ring {
     }
 
     /// Waits for the batch after `last`, or for the end.
-    pub(crate) fn next_call(&self, last: u32) -> Call {
+    pub(crate) fn wait_for_signal(&self, last: u32) -> Signal {
         let doorbell = self.futex(DOORBELL);
         self.spin(last);
         // bound: one pass for each wake; ends with the process at the latest.
         loop {
             match doorbell.load(Ordering::Acquire) {
-                STOP => return Call::Stop,
-                sequence if sequence != last => return Call::Run(sequence),
+                STOP => return Signal::Stop,
+                sequence if sequence != last => return Signal::Run(sequence),
                 _ => {}
             }
             self.futex(WAITING).store(1, Ordering::SeqCst);
@@ -329,9 +329,9 @@ impl Ring {
         }
     }
 
-    /// Whether orders were handed over, not a batch.
-    pub(crate) fn is_orders(&self) -> bool {
-        self.word(IS_ORDERS).load(Ordering::Relaxed) == 1
+    /// Whether command were handed over, not a batch.
+    pub(crate) fn is_command(&self) -> bool {
+        self.word(IS_COMMAND).load(Ordering::Relaxed) == 1
     }
 
     /// How many threads may compute the batch; at least one.
@@ -375,7 +375,7 @@ impl Ring {
         true
     }
 
-    /// Notes that a segment could not be computed; the last reason stays.
+    /// PartialResults that a segment could not be computed; the last reason stays.
     pub(crate) fn fail(&self, segment: usize, reason: &str) {
         self.segment(segment)[SEGMENT_STATE].store(SegmentState::Failed.word(), Ordering::Relaxed);
         let bytes = &reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)];

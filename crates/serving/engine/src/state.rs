@@ -12,13 +12,15 @@ use tokio::sync::oneshot;
 
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
-use super::least::Least;
+use super::min_cost::MinCost;
+use super::model_rollout::{Candidate, Installed};
 use super::queues::{Queues, queues_of, slot_of};
-use super::standing::Standing;
-use super::tend::{Candidate, Installed};
+use super::sojourn::SojournTime;
 use super::{Failure, Kind, KindSet, ModelStats, Objective, Priority, Rules};
-use crate::limits::{CATCH_UP_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE};
-use crate::orders::{EditionId, Orders};
+use crate::command::{Command, EditionId};
+use crate::limits::{
+    COMPLETION_POLL_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE,
+};
 use crate::ring::{Ring, Segment, SegmentState};
 
 /// The signal that nobody can catch.
@@ -57,24 +59,24 @@ pub(super) struct Pending {
 
 /// Rows of a request that run in one batch. A request larger than a batch has several.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct RequestPart {
     request: u64,
     first_row: usize,
     rows: usize,
     is_running: bool,
 }
 
-/// What one life of a worker is talked to by.
+/// What one incarnation of a worker is talked to by.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct Incarnation {
     pub(super) ring: Ring,
-    /// Where it finds orders.
+    /// Where it finds command.
     pub(super) channel: Channel,
 }
 
 /// A batch as it was dispatched.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Running {
+pub(super) struct RunningBatch {
     dispatched: Nanos,
     rows: usize,
     queue: QueueIndex,
@@ -88,32 +90,32 @@ pub(super) struct Running {
 
 /// The place of a worker, over all of its lives.
 #[derive(Debug, Default)]
-pub(super) struct Seat {
-    /// The present life; `None` between two.
-    pub(super) life: Option<Arc<Life>>,
-    /// It serves, or did in this life before it was held.
+pub(super) struct WorkerSlot {
+    /// The present incarnation; `None` between two.
+    pub(super) incarnation: Option<Arc<Incarnation>>,
+    /// It serves, or did in this incarnation before it was held.
     pub(super) is_ready: bool,
-    /// It takes no batch until it has followed its orders.
+    /// It takes no batch until it has followed its command.
     pub(super) is_held: bool,
     pub(super) sequence: u32,
-    pub(super) batch: Option<Running>,
+    pub(super) batch: Option<RunningBatch>,
     /// Keys of the batch, in the order of its segments.
     members: Vec<u64>,
     /// What it was told and has not said to be done.
-    pub(super) orders: Option<Orders>,
-    /// The images that this life has open.
-    pub(super) has: Vec<EditionId>,
+    pub(super) command: Option<Command>,
+    /// The images that this incarnation has open.
+    pub(super) open_editions: Vec<EditionId>,
     /// Lives in a row that ended before the worker was ready.
     pub(super) failures: u32,
-    /// How its last life ended, or why none could begin.
+    /// How its last incarnation ended, or why none could begin.
     last_end: String,
     /// How long it may be at what it does now.
-    patience: Option<Patience>,
+    hang_timer: Option<HangTimer>,
     /// It hangs, and is to be killed.
     is_hung: bool,
 }
 
-/// How far the engine is in its life.
+/// How far the engine is in its incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Not every worker was up yet.
@@ -132,7 +134,7 @@ pub(super) enum Phase {
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// Lives of workers that have a batch and sleep.
-    pub(super) wakes: Vec<Arc<Life>>,
+    pub(super) wakes: Vec<Arc<Incarnation>>,
     pub(super) answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     pub(super) free_rows: Vec<Extent>,
     pub(super) free_results: Vec<Extent>,
@@ -145,29 +147,29 @@ pub(super) struct Outbox {
 }
 
 mod arrivals;
+mod coalesce;
 mod dispatches;
-mod gathering;
 mod hangs;
 
 pub(super) use arrivals::ahead_of;
-use dispatches::FreeTime;
-use gathering::Gathering;
-use hangs::Patience;
+use coalesce::Coalescer;
+use dispatches::IdleTime;
+use hangs::HangTimer;
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) scheduler: Scheduler,
     pub(super) phase: Phase,
     pub(super) counters: Counters,
-    pub(super) seats: Vec<Seat>,
+    pub(super) worker_slots: Vec<WorkerSlot>,
     pub(super) catalog: Catalog,
     pub(super) candidate: Option<Candidate>,
-    /// A worker may have to be told something, or be welcomed: see [`State::tend`].
-    pub(super) is_untended: bool,
+    /// A worker may have to be told something, or be welcomed: see [`State::advance_rollout`].
+    pub(super) needs_rollout: bool,
     queues: Queues,
     actions: Actions,
     pending: HashMap<u64, Pending>,
-    parts: HashMap<u64, Part>,
+    parts: HashMap<u64, RequestPart>,
     next_key: u64,
     batch_rows_max: usize,
     armed: Option<Nanos>,
@@ -175,13 +177,13 @@ pub(super) struct State {
     threads: usize,
     /// Cpus that this process may use.
     cpus: usize,
-    free: FreeTime,
-    gathering: Gathering,
+    free: IdleTime,
+    coalescer: Coalescer,
     /// When it was last looked what workers say.
     looked: Nanos,
     /// How long requests wait for the front.
-    pub(super) standing: Standing,
-    least: Vec<Least>,
+    pub(super) sojourn: SojournTime,
+    least: Vec<MinCost>,
 }
 
 impl State {
@@ -189,17 +191,17 @@ impl State {
         Self {
             threads,
             cpus: usize::MAX,
-            free: FreeTime::default(),
-            gathering: Gathering::default(),
+            free: IdleTime::default(),
+            coalescer: Coalescer::default(),
             looked: Nanos(0),
-            standing: Standing::default(),
+            sojourn: SojournTime::default(),
             least: Vec::new(),
             phase: Phase::Starting,
             counters: Counters::new(),
-            seats: (0..config.workers).map(|_| Seat::default()).collect(),
+            worker_slots: (0..config.workers).map(|_| WorkerSlot::default()).collect(),
             catalog: Catalog::default(),
             candidate: None,
-            is_untended: false,
+            needs_rollout: false,
             queues: Queues::default(),
             actions: Actions::default(),
             pending: HashMap::new(),
@@ -222,8 +224,9 @@ impl State {
         self.queues
             .grow_to(self.catalog.slots(), &mut self.scheduler);
         if is_new {
-            self.least.resize_with(self.catalog.slots(), Least::default);
-            self.least[slot] = Least::default();
+            self.least
+                .resize_with(self.catalog.slots(), MinCost::default);
+            self.least[slot] = MinCost::default();
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
         }
@@ -243,7 +246,7 @@ impl State {
     /// What was learned of a model is not true of its new edition.
     pub(super) fn forget_costs(&mut self, slot: usize) {
         self.queues.forget(slot, &mut self.scheduler);
-        self.gathering.forget(queues_of(slot));
+        self.coalescer.forget(queues_of(slot));
     }
 
     /// Another release rule and other bounds for what comes from now on and what waits.
@@ -260,7 +263,7 @@ impl State {
     }
 
     /// What requests of this model cost at least.
-    pub(super) fn least(&mut self, slot: usize) -> Option<&mut Least> {
+    pub(super) fn least(&mut self, slot: usize) -> Option<&mut MinCost> {
         self.least.get_mut(slot)
     }
 
@@ -271,46 +274,61 @@ impl State {
 
     /// Workers that take batches.
     pub(super) fn ready_workers(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.is_ready).count()
+        self.worker_slots
+            .iter()
+            .filter(|worker_slot| worker_slot.is_ready)
+            .count()
     }
 
     /// The most lives in a row of one worker that ended before it was ready, and the last end.
-    pub(super) fn worst_start(&self) -> (u32, &str) {
-        let worst = self.seats.iter().max_by_key(|seat| seat.failures);
-        worst.map_or((0, ""), |seat| (seat.failures, &seat.last_end))
+    pub(super) fn most_failed_start(&self) -> (u32, &str) {
+        let worst = self
+            .worker_slots
+            .iter()
+            .max_by_key(|worker_slot| worker_slot.failures);
+        worst.map_or((0, ""), |worker_slot| {
+            (worker_slot.failures, &worker_slot.last_end)
+        })
     }
 
-    /// How the last life of a worker ended.
+    /// How the last incarnation of a worker ended.
     pub(super) fn last_end(&self, worker: usize) -> &str {
-        self.seats.get(worker).map_or("", |seat| &seat.last_end)
+        self.worker_slots
+            .get(worker)
+            .map_or("", |worker_slot| &worker_slot.last_end)
     }
 
     /// Whether no worker is up, nor expected soon: each of them failed to start again and again.
-    pub(super) fn is_hopeless(&self) -> bool {
-        self.seats
+    pub(super) fn is_crash_looping(&self) -> bool {
+        self.worker_slots
             .iter()
-            .all(|seat| !seat.is_ready && seat.failures > RESPAWNS_AT_ONCE)
+            .all(|worker_slot| !worker_slot.is_ready && worker_slot.failures > RESPAWNS_AT_ONCE)
     }
 
-    /// A life of a worker began.
-    pub(super) fn worker_started(&mut self, worker: usize, life: Arc<Life>, now: Nanos) {
-        if let Some(seat) = self.seats.get_mut(worker) {
-            seat.expect_up(now);
-            seat.is_hung = false;
-            seat.life = Some(life);
-            seat.sequence = 0;
-            seat.has.clear();
+    /// A incarnation of a worker began.
+    pub(super) fn worker_started(
+        &mut self,
+        worker: usize,
+        incarnation: Arc<Incarnation>,
+        now: Nanos,
+    ) {
+        if let Some(worker_slot) = self.worker_slots.get_mut(worker) {
+            worker_slot.start_startup_timer(now);
+            worker_slot.is_hung = false;
+            worker_slot.incarnation = Some(incarnation);
+            worker_slot.sequence = 0;
+            worker_slot.open_editions.clear();
         }
     }
 
-    /// A life of a worker could not even begin. How many in a row ended too early.
+    /// A incarnation of a worker could not even begin. How many in a row ended too early.
     pub(super) fn worker_not_started(&mut self, worker: usize, cause: &str) -> u32 {
-        let Some(seat) = self.seats.get_mut(worker) else {
+        let Some(worker_slot) = self.worker_slots.get_mut(worker) else {
             return 0;
         };
-        seat.failures = seat.failures.saturating_add(1);
-        seat.last_end = cause.to_owned();
-        seat.failures
+        worker_slot.failures = worker_slot.failures.saturating_add(1);
+        worker_slot.last_end = cause.to_owned();
+        worker_slot.failures
     }
 
     /// A worker is dead: none of its writes can follow. How many lives in a row ended too early.
@@ -323,36 +341,36 @@ impl State {
     ) -> u32 {
         // A batch that it finished before it died is done.
         self.collect(worker, now, out);
-        let Some(seat) = self.seats.get_mut(worker) else {
+        let Some(worker_slot) = self.worker_slots.get_mut(worker) else {
             return 0;
         };
         out.is_changed = true;
-        seat.failures = if seat.is_ready {
+        worker_slot.failures = if worker_slot.is_ready {
             0
         } else {
-            seat.failures.saturating_add(1)
+            worker_slot.failures.saturating_add(1)
         };
-        seat.last_end = match seat.is_hung {
+        worker_slot.last_end = match worker_slot.is_hung {
             true => format!("it hung and was ended by {exit}"),
             false => exit.to_string(),
         };
-        let has_begun = seat
-            .life
+        let has_begun = worker_slot
+            .incarnation
             .take()
-            .is_some_and(|life| life.ring.is_begun(seat.sequence));
+            .is_some_and(|incarnation| incarnation.ring.is_begun(worker_slot.sequence));
         let blame = match exit {
             _ if !has_begun => 0,
-            _ if seat.is_hung => HANG_BLAME,
+            _ if worker_slot.is_hung => HANG_BLAME,
             Exit::Signal(SIGKILL) => KILL_BLAME,
             Exit::Signal(_) | Exit::Code(_) => CRASH_BLAME,
         };
-        seat.is_ready = false;
-        seat.is_held = false;
-        let orders = seat.orders.take();
-        self.is_untended = true;
-        let failures = seat.failures;
-        let had_batch = seat.batch.take().is_some();
-        let members = std::mem::take(&mut seat.members);
+        worker_slot.is_ready = false;
+        worker_slot.is_held = false;
+        let command = worker_slot.command.take();
+        self.needs_rollout = true;
+        let failures = worker_slot.failures;
+        let had_batch = worker_slot.batch.take().is_some();
+        let members = std::mem::take(&mut worker_slot.members);
         for &key in members.iter().filter(|_| had_batch) {
             let Some(part) = self.parts.get_mut(&key) else {
                 continue;
@@ -366,11 +384,11 @@ impl State {
                 self.end_part(key, None, now, out);
             }
         }
-        if let Some(seat) = self.seats.get_mut(worker) {
-            seat.members = members;
+        if let Some(worker_slot) = self.worker_slots.get_mut(worker) {
+            worker_slot.members = members;
         }
-        if let Some(orders) = orders {
-            self.blame_candidate(&orders, exit, out);
+        if let Some(command) = command {
+            self.count_candidate_exit(&command, exit, out);
         }
         self.step(
             Event::WorkerLost {
@@ -386,22 +404,26 @@ impl State {
     /// Looks at what every worker says.
     pub(super) fn collect_all(&mut self, now: Nanos, out: &mut Outbox) {
         self.looked = now;
-        for worker in 0..self.seats.len() {
+        for worker in 0..self.worker_slots.len() {
             self.collect(worker, now, out);
         }
     }
 
     /// Takes in batches that are done and a timer that is over, without being told of them, if
     /// nobody has looked for a while: sooner it would only make batches smaller.
-    pub(super) fn catch_up(&mut self, now: Nanos, out: &mut Outbox) {
-        if now.saturating_sub(self.looked).0 < CATCH_UP_PERIOD.as_nanos() as u64 {
+    pub(super) fn poll_completions(&mut self, now: Nanos, out: &mut Outbox) {
+        if now.saturating_sub(self.looked).0 < COMPLETION_POLL_PERIOD.as_nanos() as u64 {
             return;
         }
         self.looked = now;
-        for worker in 0..self.seats.len() {
-            let is_done = self.seats.get(worker).is_some_and(|seat| {
-                let ring = seat.life.as_ref().map(|life| &life.ring);
-                seat.batch.is_some() && ring.is_some_and(|ring| ring.is_finished(seat.sequence))
+        for worker in 0..self.worker_slots.len() {
+            let is_done = self.worker_slots.get(worker).is_some_and(|worker_slot| {
+                let ring = worker_slot
+                    .incarnation
+                    .as_ref()
+                    .map(|incarnation| &incarnation.ring);
+                worker_slot.batch.is_some()
+                    && ring.is_some_and(|ring| ring.is_finished(worker_slot.sequence))
             });
             if is_done {
                 self.collect(worker, now, out);
@@ -426,28 +448,28 @@ impl State {
     }
 
     fn collect(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
-        let Some(seat) = self.seats.get_mut(worker) else {
+        let Some(worker_slot) = self.worker_slots.get_mut(worker) else {
             return;
         };
-        let Some(life) = seat.life.clone() else {
+        let Some(incarnation) = worker_slot.incarnation.clone() else {
             return;
         };
-        let ring = &life.ring;
-        // A new life may be up, a held one idle: both are greeted.
-        self.is_untended |= !seat.is_ready || seat.is_held;
-        if seat.orders.is_some() {
-            return self.collect_orders(worker, out);
+        let ring = &incarnation.ring;
+        // A new incarnation may be up, a held one idle: both are greeted.
+        self.needs_rollout |= !worker_slot.is_ready || worker_slot.is_held;
+        if worker_slot.command.is_some() {
+            return self.collect_command(worker, out);
         }
-        let is_finished = seat.batch.is_some() && ring.is_finished(seat.sequence);
-        if let Some(batch) = seat.batch.take_if(|_| is_finished) {
-            let members = std::mem::take(&mut seat.members);
+        let is_finished = worker_slot.batch.is_some() && ring.is_finished(worker_slot.sequence);
+        if let Some(batch) = worker_slot.batch.take_if(|_| is_finished) {
+            let members = std::mem::take(&mut worker_slot.members);
             // A worker that says nonsense about time is not believed.
             let elapsed = now.saturating_sub(batch.dispatched).0;
             let compute_nanos = ring.compute_nanos().min(elapsed);
             let slot = slot_of(batch.queue);
             self.counters
                 .batch_done((worker, slot), batch.rows, (elapsed, compute_nanos));
-            self.gathering.note(batch.queue, batch.rows, compute_nanos);
+            self.coalescer.note(batch.queue, batch.rows, compute_nanos);
             self.counters.shared(slot, batch.kind, ring.sharing());
             if batch.is_first && batch.is_current {
                 let took = Nanos(elapsed);
@@ -468,8 +490,8 @@ impl State {
                 self.computed(key, compute_nanos);
                 self.end_part(key, failure, now, out);
             }
-            if let Some(seat) = self.seats.get_mut(worker) {
-                seat.members = members;
+            if let Some(worker_slot) = self.worker_slots.get_mut(worker) {
+                worker_slot.members = members;
             }
             self.step(
                 Event::BatchDone {
@@ -540,15 +562,17 @@ impl State {
     pub(super) fn step(&mut self, event: Event, now: Nanos, out: &mut Outbox) {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.step(event, now, &mut actions);
-        self.gathering.decided();
+        self.coalescer.reset();
         for abandoned in &actions.abandoned {
-            let seat = match event {
-                Event::WorkerLost { worker, .. } => self.seats.get(worker.0),
+            let worker_slot = match event {
+                Event::WorkerLost { worker, .. } => self.worker_slots.get(worker.0),
                 _ => None,
             };
-            let cause = seat.map(|seat| seat.last_end.clone()).unwrap_or_default();
+            let cause = worker_slot
+                .map(|worker_slot| worker_slot.last_end.clone())
+                .unwrap_or_default();
             let failure = Failure::Poisonous {
-                deaths: abandoned.losses,
+                crashes: abandoned.losses,
                 cause,
             };
             self.end_part(abandoned.key.0, Some(failure), now, out);
@@ -568,6 +592,6 @@ impl State {
 
     /// A request that named this edition is over.
     pub(super) fn unpin(&mut self, edition: EditionId) {
-        self.is_untended |= self.catalog.unpin(edition);
+        self.needs_rollout |= self.catalog.unpin(edition);
     }
 }

@@ -76,15 +76,15 @@ pub struct KindStats {
     pub compute_nanos: Histogram,
     /// Submit to reply ready, nanoseconds.
     pub total_nanos: Histogram,
-    /// Batches by why they left, in the order of [`Left::ALL`].
-    pub left: [u64; Left::ALL.len()],
+    /// Batches by why they left, in the order of [`DispatchReason::ALL`].
+    pub left: [u64; DispatchReason::ALL.len()],
     /// Batches that are done by how threads shared them, in the order of [`Sharing::ALL`].
     pub shared: [u64; Sharing::ALL.len()],
 }
 
 /// Why a batch left its queue when it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum DispatchReason {
     /// It had as many rows or requests as a batch may have.
     Full,
     /// A request arrived, a worker was free, and nothing was gained by waiting longer.
@@ -97,7 +97,7 @@ pub enum Left {
     Replay,
 }
 
-impl Left {
+impl DispatchReason {
     pub const ALL: [Self; 5] = [
         Self::Full,
         Self::Arrival,
@@ -206,7 +206,7 @@ impl KindStats {
             defer_nanos: Histogram::durations(),
             compute_nanos: Histogram::durations(),
             total_nanos: Histogram::durations(),
-            left: [0; Left::ALL.len()],
+            left: [0; DispatchReason::ALL.len()],
             shared: [0; Sharing::ALL.len()],
         }
     }

@@ -1,7 +1,7 @@
 //! Starts the workers, waits for their ends, ends those that hang, and starts them again.
 //!
 //! One thread does nothing else. The kernel kills a worker when the thread that started it ends, so
-//! this thread lives until the last worker is gone.
+//! this thread processes until the last worker is gone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use albacore_os::{Channel, Child, HostRoot, Key, OsError, Pid, Poll, ThreadTimes
 
 use super::EngineEvent;
 use super::cpus::Cpus;
-use super::hold::Shared;
-use super::state::{Life, Phase};
+use super::shared_state::SharedState;
+use super::state::{Incarnation, Phase};
 use crate::limits::{
-    HANG_LOOK_PERIOD, HANG_READING_SHARE, RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE,
+    HANG_CHECK_PERIOD, HANG_SAMPLING_SHARE, RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE,
     WORKER_STOP_DEADLINE,
 };
 use crate::ring::Ring;
 use crate::worker;
 
 /// The key of the engine's own wakes; workers have their index.
-const WAKE: Key = Key(u64::MAX);
+const WAKE_KEY: Key = Key(u64::MAX);
 
 /// A worker between two looks.
-enum Stage {
-    Running(Child, Arc<Life>),
+enum ProcessState {
+    Running(Child, Arc<Incarnation>),
     /// To be started at this time.
     Due(Instant),
     /// Not to be started again.
@@ -36,36 +36,38 @@ enum Stage {
 }
 
 pub(super) struct Supervisor {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     program: PathBuf,
     poll: Poll,
-    lives: Vec<Stage>,
+    processes: Vec<ProcessState>,
     /// Set once the workers are told to stop: when those that still run are killed.
     kill_at: Option<Instant>,
-    /// When it was last looked for workers that hang.
-    looked: Instant,
+    /// When it was last checked_at for workers that hang.
+    checked_at: Instant,
     /// When the threads of suspects may be read again.
-    may_read: Instant,
+    next_sample_at: Instant,
     /// Whether it was said that the kernel does not count for how long threads wait.
-    is_unread_told: bool,
+    is_read_error_logged: bool,
     cpus: Cpus,
 }
 
 impl Supervisor {
-    pub(super) fn new(shared: Arc<Shared>, program: PathBuf) -> Result<Self, OsError> {
+    pub(super) fn new(shared: Arc<SharedState>, program: PathBuf) -> Result<Self, OsError> {
         let poll = Poll::new()?;
-        poll.add(&shared.supervise, WAKE)?;
+        poll.add(&shared.supervise, WAKE_KEY)?;
         let now = Instant::now();
-        let lives = (0..shared.sizes.workers).map(|_| Stage::Due(now)).collect();
+        let processes = (0..shared.parallelism.workers)
+            .map(|_| ProcessState::Due(now))
+            .collect();
         Ok(Self {
             shared,
             program,
             poll,
-            lives,
+            processes,
             kill_at: None,
-            looked: now,
-            may_read: now,
-            is_unread_told: false,
+            checked_at: now,
+            next_sample_at: now,
+            is_read_error_logged: false,
             cpus: Cpus::new(),
         })
     }
@@ -78,54 +80,61 @@ impl Supervisor {
             if let Some(cpus) = self.cpus.look() {
                 self.shared.state().set_cpus(cpus);
             }
-            self.start_what_is_due();
-            if self.lives.iter().all(|life| matches!(life, Stage::Over)) {
+            self.start_due_workers();
+            if self
+                .processes
+                .iter()
+                .all(|incarnation| matches!(incarnation, ProcessState::Over))
+            {
                 return Ok(());
             }
             let keys = self.poll.wait(self.next_due())?;
             for key in keys {
                 match usize::try_from(key.0) {
-                    Ok(index) if index < self.lives.len() => self.look_at(index)?,
+                    Ok(index) if index < self.processes.len() => self.reap(index)?,
                     _ => self.shared.supervise.clear(),
                 }
             }
             if self.shared.state().phase >= Phase::Stopping {
                 self.stop();
             } else {
-                self.kill_those_that_hang();
+                self.kill_hung_workers();
             }
         }
     }
 
     fn next_due(&self) -> Duration {
-        let starts = self.lives.iter().filter_map(|life| match life {
-            Stage::Due(at) => Some(*at),
-            Stage::Running(..) | Stage::Over => None,
-        });
+        let starts = self
+            .processes
+            .iter()
+            .filter_map(|incarnation| match incarnation {
+                ProcessState::Due(at) => Some(*at),
+                ProcessState::Running(..) | ProcessState::Over => None,
+            });
         let next = starts.chain(self.kill_at).min();
         let due = next.map(|at| at.saturating_duration_since(Instant::now()));
-        due.unwrap_or(HANG_LOOK_PERIOD).min(HANG_LOOK_PERIOD)
+        due.unwrap_or(HANG_CHECK_PERIOD).min(HANG_CHECK_PERIOD)
     }
 
-    /// Looks at most every [`HANG_LOOK_PERIOD`] for workers that hang, and ends them. That they are
+    /// Looks at most every [`HANG_CHECK_PERIOD`] for workers that hang, and ends them. That they are
     /// gone is then told by the kernel, as with any other death.
-    fn kill_those_that_hang(&mut self) {
-        let since = self.looked.elapsed();
-        if since < HANG_LOOK_PERIOD {
+    fn kill_hung_workers(&mut self) {
+        let since = self.checked_at.elapsed();
+        if since < HANG_CHECK_PERIOD {
             return;
         }
-        self.looked = Instant::now();
-        let stalled = since.saturating_sub(2 * HANG_LOOK_PERIOD);
+        self.checked_at = Instant::now();
+        let stalled = since.saturating_sub(2 * HANG_CHECK_PERIOD);
         let stalled = Nanos(u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX));
         let suspects = self
             .shared
             .change(|state, now, out| state.suspects(stalled, now, out));
-        if suspects.is_empty() || self.looked < self.may_read {
+        if suspects.is_empty() || self.checked_at < self.next_sample_at {
             return;
         }
         for suspect in suspects {
             let worker = suspect.worker;
-            let Some(Stage::Running(child, _)) = self.lives.get(worker) else {
+            let Some(ProcessState::Running(child, _)) = self.processes.get(worker) else {
                 continue;
             };
             let pid = child.pid();
@@ -133,8 +142,9 @@ impl Supervisor {
             let threads = self.read_threads(pid);
             let hang = self
                 .shared
-                .change(|state, now, out| state.judge(&suspect, (threads, at), now, out));
-            if let (Some(hang), Some(Stage::Running(child, _))) = (hang, self.lives.get_mut(worker))
+                .change(|state, now, out| state.check_suspect(&suspect, (threads, at), now, out));
+            if let (Some(hang), Some(ProcessState::Running(child, _))) =
+                (hang, self.processes.get_mut(worker))
             {
                 let (used, without_cpu) = (hang.used, hang.excused);
                 tracing::warn!(
@@ -147,7 +157,7 @@ impl Supervisor {
                 child.kill();
             }
         }
-        self.may_read = Instant::now() + self.looked.elapsed() * HANG_READING_SHARE;
+        self.next_sample_at = Instant::now() + self.checked_at.elapsed() * HANG_SAMPLING_SHARE;
     }
 
     /// What the scheduler says of the threads of a worker; `None` if it is gone, or the kernel does
@@ -157,7 +167,7 @@ impl Supervisor {
             Ok(threads) => Some(threads),
             Err(error) if error.is_gone() => None,
             Err(error) => {
-                if !std::mem::replace(&mut self.is_unread_told, true) {
+                if !std::mem::replace(&mut self.is_read_error_logged, true) {
                     let cause = super::load::describe(&error);
                     tracing::warn!(
                         %cause,
@@ -170,15 +180,15 @@ impl Supervisor {
         }
     }
 
-    fn start_what_is_due(&mut self) {
+    fn start_due_workers(&mut self) {
         let now = Instant::now();
-        for index in 0..self.lives.len() {
+        for index in 0..self.processes.len() {
             if self.shared.state().phase >= Phase::Stopping {
                 return;
             }
-            if matches!(self.lives[index], Stage::Due(at) if at <= now) {
-                self.lives[index] = match self.start(index) {
-                    Ok((child, life)) => Stage::Running(child, life),
+            if matches!(self.processes[index], ProcessState::Due(at) if at <= now) {
+                self.processes[index] = match self.start(index) {
+                    Ok((child, incarnation)) => ProcessState::Running(child, incarnation),
                     Err(error) => {
                         let cause = super::load::describe(&error);
                         tracing::error!(worker = index, %cause, "a worker cannot be started");
@@ -186,27 +196,27 @@ impl Supervisor {
                             out.is_changed = true;
                             state.worker_not_started(index, &cause)
                         });
-                        Stage::Due(now + pause(failures).max(RESPAWN_PAUSE_MIN))
+                        ProcessState::Due(now + pause(failures).max(RESPAWN_PAUSE_MIN))
                     }
                 };
             }
         }
     }
 
-    fn start(&self, index: usize) -> Result<(Child, Arc<Life>), OsError> {
+    fn start(&self, index: usize) -> Result<(Child, Arc<Incarnation>), OsError> {
         let shared = &self.shared;
         let ring = Ring::create("albacore-ring")?;
         let (channel, theirs) = Channel::pair()?;
-        let life = Arc::new(Life { ring, channel });
+        let incarnation = Arc::new(Incarnation { ring, channel });
         let fds = [
-            life.ring.fd(),
+            incarnation.ring.fd(),
             shared.done.as_fd(),
             shared.files.rows.as_fd(),
             shared.files.results.as_fd(),
             theirs.as_fd(),
         ];
-        let arguments = worker::arguments(index, shared.sizes.threads, fds);
-        // The worker may be ready before it is known here: it is looked at again below.
+        let arguments = worker::arguments(index, shared.parallelism.threads, fds);
+        // The worker may be ready before it is known here: it is checked_at at again below.
         let child = Child::start(&self.program, &arguments, &fds)?;
         self.poll.add(&child, Key(index as u64))?;
         (shared.observer.0)(EngineEvent::WorkerStarted {
@@ -214,14 +224,14 @@ impl Supervisor {
             pid: child.pid().0,
         });
         shared.change(|state, now, out| {
-            state.worker_started(index, Arc::clone(&life), now);
+            state.worker_started(index, Arc::clone(&incarnation), now);
             state.collect_all(now, out);
         });
-        Ok((child, life))
+        Ok((child, incarnation))
     }
 
-    fn look_at(&mut self, index: usize) -> Result<(), OsError> {
-        let Some(Stage::Running(child, _)) = self.lives.get_mut(index) else {
+    fn reap(&mut self, index: usize) -> Result<(), OsError> {
+        let Some(ProcessState::Running(child, _)) = self.processes.get_mut(index) else {
             return Ok(());
         };
         let Some(exit) = child.try_wait()? else {
@@ -239,16 +249,16 @@ impl Supervisor {
             }
             (failures, ended, is_stopping)
         });
-        self.lives[index] = if is_stopping {
-            Stage::Over
+        self.processes[index] = if is_stopping {
+            ProcessState::Over
         } else {
             let cause = ended;
-            (self.shared.observer.0)(EngineEvent::WorkerDied {
+            (self.shared.observer.0)(EngineEvent::WorkerExited {
                 worker: index,
                 pid,
                 cause,
             });
-            Stage::Due(Instant::now() + pause(failures))
+            ProcessState::Due(Instant::now() + pause(failures))
         };
         Ok(())
     }
@@ -257,24 +267,24 @@ impl Supervisor {
     fn stop(&mut self) {
         let now = Instant::now();
         let kill_at = *self.kill_at.get_or_insert_with(|| {
-            for stage in &self.lives {
-                if let Stage::Running(_, life) = stage {
-                    life.ring.stop();
+            for stage in &self.processes {
+                if let ProcessState::Running(_, incarnation) = stage {
+                    incarnation.ring.stop();
                 }
             }
             now + WORKER_STOP_DEADLINE
         });
-        for life in &mut self.lives {
-            match life {
-                Stage::Running(child, _) if now >= kill_at => child.kill(),
-                Stage::Running(..) => {}
-                Stage::Due(_) | Stage::Over => *life = Stage::Over,
+        for incarnation in &mut self.processes {
+            match incarnation {
+                ProcessState::Running(child, _) if now >= kill_at => child.kill(),
+                ProcessState::Running(..) => {}
+                ProcessState::Due(_) | ProcessState::Over => *incarnation = ProcessState::Over,
             }
         }
     }
 }
 
-/// How long to wait before a worker is started again after `failures` lives in a row that ended
+/// How long to wait before a worker is started again after `failures` processes in a row that ended
 /// before it was ready.
 fn pause(failures: u32) -> Duration {
     match failures.checked_sub(RESPAWNS_AT_ONCE) {

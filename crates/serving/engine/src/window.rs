@@ -1,6 +1,6 @@
 //! The last minute: requests by how they ended, their latencies, and how idle the workers were.
 //!
-//! Time is cut into [`SPANS`] spans; the oldest is forgotten as a whole when a new one begins, so
+//! Time is split into [`SPANS`] spans; the oldest is forgotten as a whole when a new one begins, so
 //! the window is between 55 and 60 seconds long, or as long as the server runs.
 
 use albacore_batching::Nanos;

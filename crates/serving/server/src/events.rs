@@ -87,7 +87,7 @@ impl From<EngineEvent> for Line {
     fn from(event: EngineEvent) -> Self {
         match event {
             EngineEvent::WorkerStarted { worker, pid } => Self::WorkerStarted { worker, pid },
-            EngineEvent::WorkerDied { worker, pid, cause } => {
+            EngineEvent::WorkerExited { worker, pid, cause } => {
                 Self::WorkerDied { worker, pid, cause }
             }
         }
@@ -118,7 +118,7 @@ mod tests {
             text(Line::Listening { http, grpc }),
             r#"{"event":"listening","http":"127.0.0.1:8080","grpc":"127.0.0.1:8081"}"#
         );
-        let died = EngineEvent::WorkerDied {
+        let died = EngineEvent::WorkerExited {
             worker: 0,
             pid: 7,
             cause: "signal 9".into(),

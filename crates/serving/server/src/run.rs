@@ -15,7 +15,7 @@ use crate::limits::FRONT_THREADS;
 use crate::live::{Board, InForce, Live, Notice, Posted};
 use crate::told::{Desk, Objectives};
 use crate::{front, live, told};
-use albacore_engine::{Engine, Gatherer, LoadedModel, Observer, Rules, StartError};
+use albacore_engine::{Engine, FlushHandle, LoadedModel, Observer, Rules, StartError};
 
 /// Runs the server until a signal ends it.
 #[must_use]
@@ -66,8 +66,8 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
             Plan::Live(file.clone(), Box::new(read?))
         }
     };
-    let gatherer = Arc::new(OnceLock::<Gatherer>::new());
-    let asleep = Arc::clone(&gatherer);
+    let flush_handle = Arc::new(OnceLock::<FlushHandle>::new());
+    let asleep = Arc::clone(&flush_handle);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(FRONT_THREADS)
         .thread_name("albf.io")
@@ -76,14 +76,14 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
             albacore_os::shorten_slice();
         })
         .on_thread_park(move || {
-            if let Some(gatherer) = asleep.get() {
-                gatherer.release();
+            if let Some(flush_handle) = asleep.get() {
+                flush_handle.flush();
             }
         })
         .enable_all()
         .build()
         .context("the front's threads cannot be started")?;
-    runtime.block_on(serve((settings, plan), (storage, &gatherer)))
+    runtime.block_on(serve((settings, plan), (storage, &flush_handle)))
 }
 
 /// What is to be served, read.
@@ -146,7 +146,7 @@ fn follow_params(settings: &Settings, desk: &Arc<Desk>) -> Option<JoinHandle<()>
 
 async fn serve(
     (settings, plan): (Settings, Plan),
-    (storage, gatherer): (Storage, &OnceLock<Gatherer>),
+    (storage, flush_handle): (Storage, &OnceLock<FlushHandle>),
 ) -> anyhow::Result<ExitCode> {
     let http = listen("--http", settings.http).await?;
     let grpc = listen("--grpc", settings.grpc).await?;
@@ -162,7 +162,7 @@ async fn serve(
         live,
     } = start_engine(&settings, plan, storage)?;
     let told = follow_params(&settings, &desk);
-    gatherer.get_or_init(|| engine.gatherer());
+    flush_handle.get_or_init(|| engine.flush_handle());
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let shutdown = async move {
         // An error means that the sender is gone: that is an end, too.

@@ -275,9 +275,13 @@ fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
     // behind it can be answered sooner. What is due at 12 ms might overtake it, for all that is
     // known before its rows are read.
     (0..10).for_each(|_| drop(driver.arrive(0, 10)));
-    let knock = |ms| driver.scheduler.knock(Nanos(ms * MS), Nanos(MS));
-    assert_eq!((knock(12), knock(11)), (Err(Nanos(MS)), Ok(())));
-    assert_eq!((knock(5), knock(4)), (Ok(()), Err(Nanos(MS))), "two run");
+    let admit_early = |ms| driver.scheduler.admit_early(Nanos(ms * MS), Nanos(MS));
+    assert_eq!((admit_early(12), admit_early(11)), (Err(Nanos(MS)), Ok(())));
+    assert_eq!(
+        (admit_early(5), admit_early(4)),
+        (Ok(()), Err(Nanos(MS))),
+        "two run"
+    );
     let free = Ok(());
     let other = (QueueIndex(1), 1);
     let other = driver
@@ -307,8 +311,8 @@ fn the_door_does_not_count_what_is_due_later_in_another_queue() {
     // 6 ms run, 15 ms wait and are due in a second.
     assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
     assert_eq!(admit(1, 1000), Ok(()));
-    let knock = |ms| driver.scheduler.knock(Nanos(ms * MS), Nanos(0));
-    assert_eq!((knock(6), knock(5)), (Ok(()), Err(Nanos(MS))));
+    let admit_early = |ms| driver.scheduler.admit_early(Nanos(ms * MS), Nanos(0));
+    assert_eq!((admit_early(6), admit_early(5)), (Ok(()), Err(Nanos(MS))));
     // Who is due after them comes after them.
     assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(21 * MS));
     let needed = |ms| {

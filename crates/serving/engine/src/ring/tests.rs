@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Hands a batch over as the front does.
+/// ThreadContext a batch over as the front does.
 fn handed(front: &Ring, sequence: u32, segments: &[Segment], terms: (usize, Duration)) {
     if front.submit(sequence, segments, terms) {
         front.wake();
@@ -36,7 +36,7 @@ fn a_batch_crosses_the_ring_and_its_states_come_back() {
         &[segment(1), segment(2)],
         (3, Duration::ZERO),
     );
-    assert_eq!(worker.next_call(0), Call::Run(sequence));
+    assert_eq!(worker.wait_for_signal(0), Signal::Run(sequence));
     let mut segments = Vec::new();
     assert!(worker.read(&mut segments));
     assert_eq!(segments, [segment(1), segment(2)]);
@@ -60,23 +60,23 @@ fn a_batch_crosses_the_ring_and_its_states_come_back() {
         (9, "why".to_owned())
     );
     front.stop();
-    assert_eq!(worker.next_call(sequence), Call::Stop);
+    assert_eq!(worker.wait_for_signal(sequence), Signal::Stop);
 }
 
 #[test]
 fn orders_cross_the_ring_as_a_batch_without_rows() {
     let front = Ring::create("test").unwrap();
     let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
-    front.submit_orders(1);
+    front.submit_command(1);
     assert_eq!(
-        (worker.next_call(0), worker.is_orders()),
-        (Call::Run(1), true)
+        (worker.wait_for_signal(0), worker.is_command()),
+        (Signal::Run(1), true)
     );
     let mut segments = Vec::new();
     assert!(worker.read(&mut segments) && segments.is_empty());
     worker.finish(1, 1, Duration::ZERO);
     assert_eq!(front.state(0), SegmentState::Done);
-    front.submit_orders(2);
+    front.submit_command(2);
     worker.fail(0, "no");
     worker.finish(2, 1, Duration::ZERO);
     assert_eq!(
@@ -84,7 +84,7 @@ fn orders_cross_the_ring_as_a_batch_without_rows() {
         (SegmentState::Failed, "no".to_owned())
     );
     handed(&front, 3, &[segment(1)], (1, Duration::ZERO));
-    assert!(!worker.is_orders());
+    assert!(!worker.is_command());
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn sequence_numbers_skip_the_two_that_mean_something_else() {
 fn a_sleeping_worker_is_woken() {
     let front = Ring::create("test").unwrap();
     let worker = Ring::open(front.fd().try_clone_to_owned().unwrap()).unwrap();
-    let sleeper = std::thread::spawn(move || worker.next_call(0));
+    let sleeper = std::thread::spawn(move || worker.wait_for_signal(0));
     while front.futex(WAITING).load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
     handed(&front, 1, &[], (1, Duration::ZERO));
-    assert_eq!(sleeper.join().unwrap(), Call::Run(1));
+    assert_eq!(sleeper.join().unwrap(), Signal::Run(1));
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
         let mut was_asleep = Vec::new();
         for sequence in (1..20).step_by(2) {
             handed(&front, sequence, &[segment(1)], (1, spin));
-            assert_eq!(worker.next_call(sequence - 1), Call::Run(sequence));
+            assert_eq!(worker.wait_for_signal(sequence - 1), Signal::Run(sequence));
             std::thread::scope(|scope| {
-                let next = scope.spawn(|| worker.next_call(sequence));
+                let next = scope.spawn(|| worker.wait_for_signal(sequence));
                 if sleeps {
                     while !is_asleep() {
                         std::thread::yield_now();
@@ -137,7 +137,7 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
                 }
                 was_asleep.push(is_asleep());
                 handed(&front, sequence + 1, &[segment(1)], (1, spin));
-                assert_eq!(next.join().unwrap(), Call::Run(sequence + 1));
+                assert_eq!(next.join().unwrap(), Signal::Run(sequence + 1));
             });
         }
         // A thread that begins late on a busy machine finds the next one there, which is no sleep

@@ -7,7 +7,7 @@
 
 use albacore_batching::{Ahead, Event, Nanos, QueueIndex, RequestKey};
 
-use super::{Outbox, Part, Pending, State};
+use super::{Outbox, Pending, RequestPart, State};
 use crate::Priority;
 use crate::limits::HEAD_START;
 use crate::queues::queue_of;
@@ -25,7 +25,7 @@ pub(in super::super) fn ahead_of(priority: Priority) -> Ahead {
 
 /// How one request is told to the scheduler.
 #[derive(Clone, Copy)]
-enum Order {
+enum QueuePosition {
     Within(Option<Nanos>),
     Ahead(Nanos),
     Behind,
@@ -42,7 +42,7 @@ impl State {
         let id = self.next_key;
         let (model, rows) = (pending.model, pending.rows);
         let queue = queue_of(model, pending.kinds);
-        let order = self.order_of(queue, &pending, now);
+        let order = self.queue_position(queue, &pending, now);
         let parts = rows.div_ceil(self.batch_rows_max);
         self.next_key += parts as u64;
         self.counters.submitted(model, rows);
@@ -56,7 +56,7 @@ impl State {
         for (index, first_row) in (0..rows).step_by(self.batch_rows_max).enumerate() {
             let rows = self.batch_rows_max.min(rows - first_row);
             let key = RequestKey(id + index as u64);
-            let part = Part {
+            let part = RequestPart {
                 request: id,
                 first_row,
                 rows,
@@ -64,33 +64,33 @@ impl State {
             };
             self.parts.insert(key.0, part);
             let event = match order {
-                Order::Within(within) => Event::Arrived {
+                QueuePosition::Within(within) => Event::Arrived {
                     queue,
                     key,
                     rows,
                     within,
                 },
-                Order::Ahead(head_start) => Event::ArrivedAhead {
+                QueuePosition::Ahead(head_start) => Event::ArrivedAhead {
                     queue,
                     key,
                     rows,
                     head_start,
                 },
-                Order::Behind => Event::ArrivedBehind { queue, key, rows },
+                QueuePosition::Behind => Event::ArrivedBehind { queue, key, rows },
             };
             self.arrive(event, (queue, rows), (now, out));
         }
         (id, parts as u64)
     }
 
-    fn order_of(&self, queue: QueueIndex, pending: &Pending, now: Nanos) -> Order {
+    fn queue_position(&self, queue: QueueIndex, pending: &Pending, now: Nanos) -> QueuePosition {
         match pending.priority {
-            Priority::Normal => Order::Within(pending.within),
-            Priority::Low => Order::Behind,
+            Priority::Normal => QueuePosition::Within(pending.within),
+            Priority::Low => QueuePosition::Behind,
             Priority::High => {
                 let profile = self.scheduler.profile(queue);
                 let Some(objective) = profile.objective.filter(|_| profile.has_deadlines()) else {
-                    return Order::Ahead(HEAD_START);
+                    return QueuePosition::Ahead(HEAD_START);
                 };
                 let time = pending
                     .within
@@ -100,7 +100,7 @@ impl State {
                     .scheduler
                     .needed((queue, pending.rows), after, time, now);
                 let time = Nanos(time.0 / 2).max(needed.min(time));
-                Order::Ahead(objective.saturating_sub(time))
+                QueuePosition::Ahead(objective.saturating_sub(time))
             }
         }
     }

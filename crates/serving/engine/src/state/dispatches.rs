@@ -8,19 +8,19 @@ use albacore_batching::{Dispatch, Event, Nanos, RequestKey};
 
 use super::super::cpus;
 use super::super::queues::slot_of;
-use super::super::{Kind, KindSet, Left};
-use super::{Outbox, Running, State};
+use super::super::{DispatchReason, Kind, KindSet};
+use super::{Outbox, RunningBatch, State};
 use crate::limits::BATCH_REQUESTS_MAX;
 use crate::ring::{Ring, Segment};
 
 /// For how long some worker was free, since the start.
 #[derive(Debug, Default)]
-pub(super) struct FreeTime {
+pub(super) struct IdleTime {
     before: Nanos,
     since: Option<Nanos>,
 }
 
-impl FreeTime {
+impl IdleTime {
     pub(super) fn until(&self, now: Nanos) -> Nanos {
         let present = self.since.map(|since| now.saturating_sub(since));
         self.before.saturating_add(present.unwrap_or(Nanos(0)))
@@ -43,13 +43,13 @@ impl State {
         out: &mut Outbox,
     ) {
         let worker = dispatch.worker.0;
-        let terms = self.terms_of_one();
+        let terms = self.compute_limits();
         let free = self.free.until(now);
-        let patience = self.patience(dispatch.queue, dispatch.rows, dispatch.losses, now);
-        let Some(seat) = self.seats.get_mut(worker) else {
+        let hang_timer = self.hang_timer(dispatch.queue, dispatch.rows, dispatch.losses, now);
+        let Some(worker_slot) = self.worker_slots.get_mut(worker) else {
             return;
         };
-        seat.members.clear();
+        worker_slot.members.clear();
         self.segments.clear();
         let slot = slot_of(dispatch.queue);
         let current = self.catalog.current_of(slot);
@@ -68,7 +68,7 @@ impl State {
                 pending.first_dispatch = Some(now);
                 pending.deferred = free.saturating_sub(pending.free_before);
             }
-            seat.members.push(key.0);
+            worker_slot.members.push(key.0);
             kinds = kinds.union(pending.kinds);
             is_current &= Some(pending.edition) == current;
             self.segments.push(Segment {
@@ -83,8 +83,8 @@ impl State {
             });
         }
         let kind = kinds.costliest().unwrap_or(Kind::Value);
-        seat.patience = Some(patience);
-        seat.batch = Some(Running {
+        worker_slot.hang_timer = Some(hang_timer);
+        worker_slot.batch = Some(RunningBatch {
             dispatched: now,
             rows: dispatch.rows,
             queue: dispatch.queue,
@@ -92,39 +92,46 @@ impl State {
             is_first: dispatch.losses == 0,
             is_current,
         });
-        seat.sequence = Ring::next_sequence(seat.sequence);
-        // A seat without a life is not free, so nothing is dispatched to it.
-        if let Some(life) = &seat.life {
-            let sleeps = life.ring.submit(seat.sequence, &self.segments, terms);
-            out.wakes.extend(sleeps.then(|| Arc::clone(life)));
+        worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
+        // A worker_slot without a incarnation is not free, so nothing is dispatched to it.
+        if let Some(incarnation) = &worker_slot.incarnation {
+            let sleeps = incarnation
+                .ring
+                .submit(worker_slot.sequence, &self.segments, terms);
+            out.wakes.extend(sleeps.then(|| Arc::clone(incarnation)));
         }
-        let left = self.why_it_left(dispatch, keys.len(), event);
+        let left = self.dispatch_reason(dispatch, keys.len(), event);
         self.counters.dispatched(slot, kind, dispatch.rows, left);
     }
 
-    fn why_it_left(&self, dispatch: &Dispatch, requests: usize, event: Event) -> Left {
+    fn dispatch_reason(
+        &self,
+        dispatch: &Dispatch,
+        requests: usize,
+        event: Event,
+    ) -> DispatchReason {
         let is_full = dispatch.rows >= self.batch_rows_max || requests >= BATCH_REQUESTS_MAX;
         match event {
-            _ if dispatch.losses > 0 => Left::Replay,
-            _ if is_full => Left::Full,
+            _ if dispatch.losses > 0 => DispatchReason::Replay,
+            _ if is_full => DispatchReason::Full,
             Event::Arrived { .. } | Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
-                Left::Arrival
+                DispatchReason::Arrival
             }
             Event::WorkerReady { .. }
             | Event::BatchDone { .. }
             | Event::WorkerHeld { .. }
-            | Event::WorkerLost { .. } => Left::Worker,
-            Event::Timer if self.gathering.is_releasing() => Left::Arrival,
-            Event::Withdrawn { .. } | Event::Timer => Left::Due,
+            | Event::WorkerLost { .. } => DispatchReason::Worker,
+            Event::Timer if self.coalescer.is_flushing() => DispatchReason::Arrival,
+            Event::Withdrawn { .. } | Event::Timer => DispatchReason::Due,
         }
     }
 
     /// How many threads may compute the batch that is dispatched now, and for how long its worker
     /// looks for the next one.
-    fn terms_of_one(&self) -> (usize, Duration) {
+    fn compute_limits(&self) -> (usize, Duration) {
         let busy = self.scheduler.busy_workers();
         let threads = cpus::threads_for_one(self.cpus, busy, self.threads);
-        let of_all = self.seats.len() * self.threads;
+        let of_all = self.worker_slots.len() * self.threads;
         (threads, cpus::spin_time(self.cpus, of_all))
     }
 }

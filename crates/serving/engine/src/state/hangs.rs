@@ -1,24 +1,24 @@
-//! Which workers hang: they have a batch, or orders, or are to come up, and take far longer than
+//! Which workers hang: they have a batch, or command, or are to come up, and take far longer than
 //! that takes.
 //!
 //! **Problem.** A worker that is stopped, loops, or waits for what never comes is not dead: nobody
 //! tells the front. Its batch must run elsewhere, and it must be gone before its memory is used
 //! again, for it may wake at any time. A worker whose cpu others use looks the same by the clock.
 //!
-//! **Approach.** Each batch gets a patience when it is dispatched: some times what such batches
+//! **Approach.** Each batch gets a hang_timer when it is dispatched: some times what such batches
 //! take, twice that each time that it runs again, so that a batch which is only slower than
 //! anything known is done in the end. Once half of it is over the worker is suspect, and what the
 //! scheduler says of its threads is read at each look. Time in which one of its threads waited for
 //! a cpu, or in the kernel for a page, is not counted: a worker that loops runs, one that is
 //! stopped or waits for what never comes does neither. Nor is time in which the thread that looks
-//! was itself kept waiting: then the machine stood still. Who outlives its patience is killed; all
+//! was itself kept waiting: then the machine stood still. Who outlives its hang_timer is killed; all
 //! else is as with any death: the batch runs again, and one that hangs again and again is to blame.
 //!
-//! **Bounds.** A worker that is stopped is found after its patience and three looks. One that loops
-//! on a share s of a cpu is found after half its patience and half divided by s. One that gets no
+//! **Bounds.** A worker that is stopped is found after its hang_timer and three looks. One that loops
+//! on a share s of a cpu is found after half its hang_timer and half divided by s. One that gets no
 //! cpu at all for [`HANG_STARVED_MAX`] is judged by the clock: its batch may find a better cpu.
 //!
-//! **Limits.** Until the costs of a queue are known the patience is long. Time that a hypervisor
+//! **Limits.** Until the costs of a queue are known the hang_timer is long. Time that a hypervisor
 //! takes from a running thread counts as used. Where the kernel does not count waiting times, the
 //! clock alone counts.
 
@@ -28,25 +28,25 @@ use std::time::Duration;
 use albacore_batching::{Nanos, QueueIndex};
 use albacore_os::ThreadTimes;
 
-use super::{Outbox, Seat, State};
+use super::{Outbox, State, WorkerSlot};
 use crate::limits::{
-    HANG_FACTOR, HANG_PATIENCE_MIN, HANG_PATIENCE_UNKNOWN, HANG_STARVED_MAX, INSTALL_DEADLINE,
+    HANG_FACTOR, HANG_STARVED_MAX, HANG_TIMEOUT_DEFAULT, HANG_TIMEOUT_MIN, INSTALL_DEADLINE,
     STARTUP_DEADLINE,
 };
 
 /// How long a worker may be at what it does.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct HangTimer {
     since: Nanos,
     lasts: Nanos,
     /// Time since then that does not count.
     excused: Nanos,
     /// What was last read of the threads; `None` while the worker is not suspect.
-    reading: Option<Reading>,
+    reading: Option<ThreadSample>,
 }
 
 #[derive(Debug)]
-struct Reading {
+struct ThreadSample {
     at: Nanos,
     /// When a thread was last seen to have run.
     ran: Nanos,
@@ -65,14 +65,14 @@ pub(in super::super) struct Suspect {
 
 /// How long a worker was at what it did, when that was too long.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) struct Hang {
+pub(in super::super) struct HangReport {
     /// Time that it could use.
     pub(in super::super) used: Duration,
     /// Time in which it had no cpu.
     pub(in super::super) excused: Duration,
 }
 
-impl Patience {
+impl HangTimer {
     pub(super) fn new(since: Nanos, lasts: Duration) -> Self {
         Self {
             since,
@@ -113,12 +113,12 @@ impl Patience {
         };
         let mut ran = at;
         if before.is_none() {
-            // However late the first look came, it has half of its patience from here on.
+            // However late the first look came, it has half of its hang_timer from here on.
             let late = self.used(at).0.saturating_sub(self.lasts.0 / 2);
             self.excused = self.excused.saturating_add(Nanos(late));
         }
         if let Some(before) = before {
-            let change = Change::between(&before, &threads, at);
+            let change = ThreadActivity::between(&before, &threads, at);
             if !change.has_run {
                 ran = before.ran.saturating_add(stalled);
             }
@@ -130,7 +130,7 @@ impl Patience {
                 self.excused = Nanos(0);
             }
         }
-        self.reading = Some(Reading {
+        self.reading = Some(ThreadSample {
             at,
             ran,
             stalled: Nanos(0),
@@ -141,7 +141,7 @@ impl Patience {
 
 /// What happened to the threads of a worker between two readings.
 #[derive(Debug, PartialEq, Eq)]
-struct Change {
+struct ThreadActivity {
     has_run: bool,
     /// For how long the worker could do nothing, because one of its threads had no cpu: any other
     /// may wait for that one.
@@ -150,8 +150,8 @@ struct Change {
     untold: Nanos,
 }
 
-impl Change {
-    fn between(before: &Reading, threads: &[ThreadTimes], at: Nanos) -> Self {
+impl ThreadActivity {
+    fn between(before: &ThreadSample, threads: &[ThreadTimes], at: Nanos) -> Self {
         let time = at.saturating_sub(before.at);
         let mut change = Self {
             has_run: false,
@@ -185,43 +185,43 @@ fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-impl Seat {
-    /// Notes that its worker begins to open images, or to come up.
-    pub(in super::super) fn expect_opened(&mut self, now: Nanos) {
-        self.patience = Some(Patience::new(now, INSTALL_DEADLINE));
+impl WorkerSlot {
+    /// PartialResults that its worker begins to open images, or to come up.
+    pub(in super::super) fn start_open_timer(&mut self, now: Nanos) {
+        self.hang_timer = Some(HangTimer::new(now, INSTALL_DEADLINE));
     }
 
-    pub(super) fn expect_up(&mut self, now: Nanos) {
-        self.patience = Some(Patience::new(now, STARTUP_DEADLINE));
+    pub(super) fn start_startup_timer(&mut self, now: Nanos) {
+        self.hang_timer = Some(HangTimer::new(now, STARTUP_DEADLINE));
     }
 
     fn is_at_work(&self) -> bool {
-        let is_at_work = self.batch.is_some() || self.orders.is_some() || !self.is_ready;
-        self.life.is_some() && is_at_work && !self.is_hung
+        let is_at_work = self.batch.is_some() || self.command.is_some() || !self.is_ready;
+        self.incarnation.is_some() && is_at_work && !self.is_hung
     }
 }
 
 impl State {
-    /// The patience with a batch that is dispatched now and was so often before.
-    pub(super) fn patience(
+    /// The hang_timer with a batch that is dispatched now and was so often before.
+    pub(super) fn hang_timer(
         &self,
         queue: QueueIndex,
         rows: usize,
         losses: u32,
         now: Nanos,
-    ) -> Patience {
+    ) -> HangTimer {
         let base = match self.queues.longest(queue, rows, &self.scheduler) {
-            None => nanos(HANG_PATIENCE_UNKNOWN),
+            None => nanos(HANG_TIMEOUT_DEFAULT),
             Some(longest) => {
                 let longest = longest.0.saturating_mul(HANG_FACTOR);
-                nanos(HANG_PATIENCE_MIN).max(Nanos(longest))
+                nanos(HANG_TIMEOUT_MIN).max(Nanos(longest))
             }
         };
         let lasts = base.0.saturating_mul(1 << losses.min(16));
-        Patience::new(now, Duration::from_nanos(lasts))
+        HangTimer::new(now, Duration::from_nanos(lasts))
     }
 
-    /// The workers whose threads are to be read: [`State::judge`] follows. `stalled` is how much
+    /// The workers whose threads are to be read: [`State::check_suspect`] follows. `stalled` is how much
     /// later than planned this look comes.
     pub(in super::super) fn suspects(
         &mut self,
@@ -232,24 +232,24 @@ impl State {
         // What is done is not hung, though nobody has looked at it yet.
         self.collect_all(now, out);
         let mut suspects = Vec::new();
-        for (worker, seat) in self.seats.iter_mut().enumerate() {
-            if !seat.is_at_work() {
+        for (worker, worker_slot) in self.worker_slots.iter_mut().enumerate() {
+            if !worker_slot.is_at_work() {
                 continue;
             }
-            let Some(patience) = &mut seat.patience else {
+            let Some(hang_timer) = &mut worker_slot.hang_timer else {
                 continue;
             };
-            patience.stall(stalled);
-            if !patience.is_suspect(now) {
+            hang_timer.stall(stalled);
+            if !hang_timer.is_suspect(now) {
                 continue;
             }
-            let since = patience.since;
+            let since = hang_timer.since;
             suspects.push(Suspect { worker, since });
             // The thread that handed over its batch may have no cpu to wake it on.
-            if let Some(life) = &seat.life
-                && !life.ring.is_begun(seat.sequence)
+            if let Some(incarnation) = &worker_slot.incarnation
+                && !incarnation.ring.is_begun(worker_slot.sequence)
             {
-                out.wakes.push(Arc::clone(life));
+                out.wakes.push(Arc::clone(incarnation));
             }
         }
         suspects
@@ -257,30 +257,30 @@ impl State {
 
     /// Whether a suspect hangs, by what was read `at` this time of its threads; `None` where that
     /// cannot be read. Who hangs is said to once.
-    pub(in super::super) fn judge(
+    pub(in super::super) fn check_suspect(
         &mut self,
         suspect: &Suspect,
         (threads, at): (Option<Vec<ThreadTimes>>, Nanos),
         now: Nanos,
         out: &mut Outbox,
-    ) -> Option<Hang> {
+    ) -> Option<HangReport> {
         // It may be done, or at its next batch.
         self.collect(suspect.worker, now, out);
-        let seat = self.seats.get_mut(suspect.worker)?;
-        if !seat.is_at_work() {
+        let worker_slot = self.worker_slots.get_mut(suspect.worker)?;
+        if !worker_slot.is_at_work() {
             return None;
         }
-        let is_same = |patience: &&mut Patience| patience.since == suspect.since;
-        let patience = seat.patience.as_mut().filter(is_same)?;
-        patience.read(threads, at);
-        if !patience.is_over(at) {
+        let is_same = |hang_timer: &&mut HangTimer| hang_timer.since == suspect.since;
+        let hang_timer = worker_slot.hang_timer.as_mut().filter(is_same)?;
+        hang_timer.read(threads, at);
+        if !hang_timer.is_over(at) {
             return None;
         }
-        seat.is_hung = true;
+        worker_slot.is_hung = true;
         self.counters.worker_hangs_total += 1;
-        Some(Hang {
-            used: Duration::from_nanos(patience.used(at).0),
-            excused: Duration::from_nanos(patience.excused.0),
+        Some(HangReport {
+            used: Duration::from_nanos(hang_timer.used(at).0),
+            excused: Duration::from_nanos(hang_timer.excused.0),
         })
     }
 }

@@ -15,8 +15,8 @@ pub(super) struct Inherited {
     pub(super) ring: Ring,
     pub(super) done: Wake,
     pub(super) rows: ReadMapping,
-    /// Where orders come from.
-    pub(super) orders: Channel,
+    /// Where command come from.
+    pub(super) command: Channel,
     results: SharedMemory,
 }
 
@@ -50,14 +50,14 @@ impl Inherited {
         let done = Wake::inherited(open(number()?)?);
         let rows = map_read(number()?)?;
         let results = memory(number()?)?;
-        let orders = Channel::inherited(open(number()?)?);
+        let command = Channel::inherited(open(number()?)?);
         Ok(Self {
             worker,
             threads,
             ring,
             done,
             rows,
-            orders,
+            command,
             results,
         })
     }

@@ -1,27 +1,27 @@
 //! What a worker process runs: T named threads that compute the batches of one ring.
 //!
 //! The process has nothing else: no runtime, no logger, no listener. It starts by mapping what it
-//! inherited, says that it is ready, and sleeps on its doorbell. Models come by orders of the front
+//! inherited, says that it is ready, and sleeps on its doorbell. Models come by command of the front
 //! between two batches. Its rows and models are mapped read-only. Any panic ends it: the front runs
 //! its batch elsewhere.
 
-mod compute;
-mod cut;
+mod batch_split;
 mod inherited;
 mod models;
-mod notes;
+mod partial_results;
 mod team;
+mod thread_context;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use albacore_os::set_thread_name;
 
-use crate::ring::{Call, Ring};
-use compute::Hands;
+use crate::ring::{Ring, Signal};
 use inherited::Inherited;
 use models::Models;
 use team::Team;
+use thread_context::ThreadContext;
 
 pub(crate) use inherited::arguments;
 
@@ -51,53 +51,53 @@ fn run(inherited: &Inherited) -> Result<(), String> {
     let models = Models::default();
     let ring = &inherited.ring;
     let rows = inherited.rows.as_slice();
-    let mut hands = Hands::new(rows, inherited.map_results()?);
+    let mut context = ThreadContext::new(rows, inherited.map_results()?);
     let team = Team::new(inherited.threads);
     std::thread::scope(|scope| {
         for rank in 1..inherited.threads {
-            let mut hands = Hands::new(rows, inherited.map_results()?);
+            let mut context = ThreadContext::new(rows, inherited.map_results()?);
             let (team, models) = (&team, &models);
-            let peer = move || team.follow(ring, models, &mut hands);
+            let peer = move || team.follow(ring, models, &mut context);
             let spawned = std::thread::Builder::new()
                 .name(name(rank))
                 .spawn_scoped(scope, peer);
             if let Err(error) = spawned {
-                team.dismiss();
+                team.shut_down();
                 return Err(format!("thread {} cannot be started: {error}", name(rank)));
             }
         }
         // Whoever looks at the threads of a ready worker finds every name.
-        team.assemble();
-        team.drill();
-        lead(inherited, &models, &team, &mut hands);
-        team.dismiss();
+        team.wait_for_peers();
+        team.measure_wake_latency();
+        lead(inherited, &models, &team, &mut context);
+        team.shut_down();
         Ok(())
     })
 }
 
 /// What rank 0 does until it is told to stop.
-fn lead(inherited: &Inherited, models: &Models, team: &Team, hands: &mut Hands<'_>) {
+fn lead(inherited: &Inherited, models: &Models, team: &Team, context: &mut ThreadContext<'_>) {
     let (ring, done) = (&inherited.ring, &inherited.done);
     let mut last = 0;
     ring.set_ready();
     done.wake();
-    while let Call::Run(sequence) = ring.next_call(last) {
+    while let Signal::Run(sequence) = ring.wait_for_signal(last) {
         last = sequence;
         ring.begin(sequence);
         let start = Instant::now();
-        let segments = if ring.is_orders() {
+        let segments = if ring.is_command() {
             follow(ring, models, inherited)
         } else {
-            team.lead(ring, &models.table(), hands)
+            team.lead(ring, &models.table(), context)
         };
         ring.finish(sequence, segments, start.elapsed());
         done.wake();
     }
 }
 
-/// Follows orders; they take the place of a batch of one segment.
+/// Follows command; they take the place of a batch of one segment.
 fn follow(ring: &Ring, models: &Models, inherited: &Inherited) -> usize {
-    if let Err(reason) = models.follow(&inherited.orders) {
+    if let Err(reason) = models.follow(&inherited.command) {
         ring.fail(0, &reason);
     }
     1

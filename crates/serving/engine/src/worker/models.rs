@@ -6,21 +6,21 @@ use albacore_os::{Channel, ReadMapping, SharedMemory};
 use albacore_trees::Predictor;
 use self_cell::self_cell;
 
+use crate::command::{Command, EditionId};
 use crate::layout::outputs_of;
-use crate::orders::{EditionId, Orders};
 use crate::{KindSet, OutputInfo};
 
-pub(super) struct Served<'a> {
+pub(super) struct OpenModel<'a> {
     pub(super) predictor: Predictor<'a>,
     pub(super) outputs: Vec<OutputInfo>,
 }
 
 self_cell!(
     /// A mapping and the model that borrows from it.
-    struct Open {
+    struct ModelMapping {
         owner: ReadMapping,
         #[covariant]
-        dependent: Served,
+        dependent: OpenModel,
     }
 );
 
@@ -31,7 +31,7 @@ pub(super) struct Models(RwLock<Table>);
 
 /// The images, ascending by edition.
 #[derive(Default)]
-pub(super) struct Table(Vec<(EditionId, Open)>);
+pub(super) struct Table(Vec<(EditionId, ModelMapping)>);
 
 impl Models {
     /// The images, for one batch.
@@ -39,19 +39,19 @@ impl Models {
         self.0.read().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Follows the orders that wait in `channel`.
+    /// Follows the command that wait in `channel`.
     pub(super) fn follow(&self, channel: &Channel) -> Result<(), String> {
         let message = channel.receive().map_err(|error| error.to_string())?;
-        let message = message.ok_or("no orders came")?;
-        let orders = Orders::decode(&message.bytes).ok_or("the orders cannot be read")?;
+        let message = message.ok_or("no command came")?;
+        let command = Command::decode(&message.bytes).ok_or("the command cannot be read")?;
         {
             let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
-            table.0.retain(|(id, _)| !orders.closes.contains(id));
+            table.0.retain(|(id, _)| !command.closes.contains(id));
         }
-        let Some((id, kinds)) = orders.opens else {
+        let Some((id, kinds)) = command.opens else {
             return Ok(());
         };
-        let fd = message.fd.ok_or("no image came with the orders")?;
+        let fd = message.fd.ok_or("no image came with the command")?;
         let open = open(fd, KindSet::from_bits(kinds))?;
         let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
         table.0.retain(|(known, _)| *known != id);
@@ -63,18 +63,18 @@ impl Models {
 
 impl Table {
     /// The model of an edition.
-    pub(super) fn get(&self, id: EditionId) -> Option<&Served<'_>> {
+    pub(super) fn get(&self, id: EditionId) -> Option<&OpenModel<'_>> {
         let place = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         self.0.get(place).map(|(_, open)| open.borrow_dependent())
     }
 }
 
-fn open(fd: std::os::fd::OwnedFd, kinds: KindSet) -> Result<Open, String> {
+fn open(fd: std::os::fd::OwnedFd, kinds: KindSet) -> Result<ModelMapping, String> {
     let memory = SharedMemory::open(fd).map_err(|error| error.to_string())?;
     let mapping = memory.map_read().map_err(|error| error.to_string())?;
-    Open::try_new(mapping, |mapping| {
+    ModelMapping::try_new(mapping, |mapping| {
         let predictor = Predictor::open(mapping.as_slice()).map_err(|error| error.to_string())?;
-        Ok(Served {
+        Ok(OpenModel {
             outputs: outputs_of(&predictor, kinds),
             predictor,
         })

@@ -8,7 +8,9 @@ use super::datatype::Datatype;
 use super::limits::TEXT_PER_BYTE;
 use super::refused::{Cause, Refused};
 use albacore_connections::limits::REPLY_BYTES_MAX;
-use albacore_engine::{Absent, Engine, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo};
+use albacore_engine::{
+    Engine, Kind, KindSet, ModelHandle, ModelInfo, ModelLookupError, OutputInfo,
+};
 
 /// The name of the only input tensor in metadata; a request may give it any.
 pub(super) const INPUT: &str = "input";
@@ -37,11 +39,11 @@ pub(super) fn input_datatype(model: &ModelInfo) -> Datatype {
 /// The model of this name and version; an empty version is any.
 pub(super) fn find(engine: &Engine, name: &str, version: &str) -> Result<ModelHandle, Refused> {
     let model = engine.model(name).map_err(|absent| match absent {
-        Absent::NotLoaded => {
+        ModelLookupError::NotLoaded => {
             let message = format!("model {name:?} is not loaded yet: send the request again later");
             Refused::new(Cause::Unavailable, message)
         }
-        Absent::Unknown => {
+        ModelLookupError::Unknown => {
             let (name, names) = (brief(name), engine.names());
             let message = format!("model {name:?} is not served here; there is {names:?}");
             Refused::new(Cause::NotFound, message)

@@ -24,8 +24,8 @@ use crate::told::Desk;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_connections::LimitMetrics;
 use albacore_engine::{
-    Engine, Histogram, KindSet, KindStats, Left, Load, ModelStats, Sharing, Stats, WorkerStats,
-    kind_name,
+    DispatchReason, Engine, Histogram, KindSet, KindStats, Load, ModelStats, Sharing, Stats,
+    WorkerStats, kind_name,
 };
 
 /// Buckets of a request's duration, seconds: fine where a single row lands, coarse up to the
@@ -443,7 +443,7 @@ fn per_kind(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resul
             encode_histogram(family.encode_family(&labels)?, histogram(of), per_unit)?;
         }
     }
-    let left = Left::ALL.map(Left::name);
+    let left = DispatchReason::ALL.map(DispatchReason::name);
     let help =
         "Batches by why they left: full, a request arrived, due, a worker became free, replay";
     by_label(

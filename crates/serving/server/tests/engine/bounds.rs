@@ -1,6 +1,6 @@
 //! Refusals, backpressure, draining.
 
-use albacore_engine::{Absent, Refusal};
+use albacore_engine::{ModelLookupError, Refusal};
 
 use super::*;
 
@@ -106,7 +106,10 @@ async fn requests_that_make_no_sense_are_refused() {
     .await;
     let reserve =
         |model, rows, element, kinds| started.reserve(model, rows, element, kinds).unwrap_err();
-    assert_eq!(started.engine.model("other").unwrap_err(), Absent::Unknown);
+    assert_eq!(
+        started.engine.model("other").unwrap_err(),
+        ModelLookupError::Unknown
+    );
     assert!(matches!(
         reserve(0, 0, ElementType::F32, value()),
         Refusal::Invalid(_)

@@ -109,7 +109,7 @@ async fn a_batch_that_crashes_two_workers_fails_and_the_next_one_runs() {
     assert_eq!(
         failure,
         Failure::Poisonous {
-            deaths: 2,
+            crashes: 2,
             cause: "signal 6".to_owned()
         }
     );

@@ -41,7 +41,7 @@ async fn stopping_workers_under_load_loses_and_doubles_nothing() {
     assert!(stats.worker_hangs_total >= STOPS, "{stats:?}");
     assert!(stats.replayed_batches_total >= 1, "{stats:?}");
     let events = started.events.lock().unwrap();
-    let is_told = |event: &EngineEvent| matches!(event, EngineEvent::WorkerDied { cause, .. } if cause.contains("hung"));
+    let is_told = |event: &EngineEvent| matches!(event, EngineEvent::WorkerExited { cause, .. } if cause.contains("hung"));
     assert!(events.iter().any(is_told), "{events:?}");
 }
 

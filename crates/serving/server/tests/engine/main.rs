@@ -3,8 +3,8 @@
 
 mod bounds;
 mod clients;
+mod coalescing;
 mod deaths;
-mod gathering;
 mod hangs;
 mod objectives;
 mod processes;
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
 use albacore_engine::{
-    ElementType, Engine, EngineConfig, EngineEvent, Failure, Gatherer, Iterations, Kind, KindSet,
-    LoadedModel, ModelHandle, Observer, Refusal, Reply, Reservation,
+    ElementType, Engine, EngineConfig, EngineEvent, Failure, FlushHandle, Iterations, Kind,
+    KindSet, LoadedModel, ModelHandle, Observer, Refusal, Reply, Reservation,
 };
 use albacore_trees::{Image, Model, OutputMut, Predictor, Rows, Scratch};
 

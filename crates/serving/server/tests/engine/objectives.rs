@@ -66,15 +66,15 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
     let refusal = within(Duration::from_millis(20)).unwrap_err();
     assert!(matches!(refusal, Refusal::Late { .. }), "{refusal}");
     drop(within(Duration::from_secs(3600)).unwrap());
-    let knock = |seconds| {
+    let admit_early = |seconds| {
         started
             .model(0)
             .within(Duration::from_secs(seconds))
-            .knock()
+            .admit_early()
     };
-    assert_eq!(knock(3600), Ok(()));
+    assert_eq!(admit_early(3600), Ok(()));
     let soon = started.model(0).within(Duration::from_millis(1));
-    let refusal = soon.knock().unwrap_err();
+    let refusal = soon.admit_early().unwrap_err();
     assert!(matches!(refusal, Refusal::Late { .. }), "{refusal}");
     started
         .reserve(0, 1000, ElementType::F32, kinds)
@@ -226,7 +226,7 @@ async fn contributions_and_interactions_have_objectives_of_their_own() {
         assert_eq!(late(), is_late, "{kind}");
     }
     assert_eq!(
-        started.model(0).knock(),
+        started.model(0).admit_early(),
         Ok(()),
         "it may ask for interactions"
     );
@@ -270,14 +270,14 @@ async fn while_replies_take_long_to_be_written_less_is_let_in() {
     for _ in 0..CROWD {
         crowd.push(started.submit(0, value(), &row).await.unwrap());
     }
-    assert_eq!(started.model(0).knock(), Ok(()));
+    assert_eq!(started.model(0).admit_early(), Ok(()));
     tokio::time::sleep(Duration::from_secs(4)).await;
     drop(reply);
-    let refused = started.model(0).knock().unwrap_err();
+    let refused = started.model(0).admit_early().unwrap_err();
     assert!(matches!(refused, Refusal::Late { .. }), "{refused}");
     // It is forgotten soon.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(started.model(0).knock(), Ok(()));
+    assert_eq!(started.model(0).admit_early(), Ok(()));
     drop(crowd);
 }
 
@@ -288,6 +288,6 @@ async fn a_single_reply_that_took_long_keeps_nobody_out() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let other = started.submit(0, value(), &row).await.unwrap();
     drop(stalled);
-    assert_eq!(started.model(0).knock(), Ok(()));
+    assert_eq!(started.model(0).admit_early(), Ok(()));
     drop(other);
 }

@@ -135,5 +135,5 @@ async fn timeout_gathers_requests_into_one_batch() {
         (of.kind, of.defer_nanos.sum),
         (Kind::Value, of.queue_nanos.sum)
     );
-    assert_eq!(of.left[albacore_engine::Left::Due as usize], 1);
+    assert_eq!(of.left[albacore_engine::DispatchReason::Due as usize], 1);
 }

@@ -1,4 +1,4 @@
-//! Patience with workers whose threads are described by values: no clock, no process.
+//! HangTimer with workers whose threads are described by values: no clock, no process.
 
 use albacore_os::Tid;
 
@@ -16,16 +16,16 @@ fn thread(tid: i32, state: u8, running: u64, waiting: u64) -> ThreadTimes {
     }
 }
 
-/// When a worker with a patience of 250 ms is found to hang, in milliseconds, if its threads are so
+/// When a worker with a hang_timer of 250 ms is found to hang, in milliseconds, if its threads are so
 /// at each time; `None` if it is not within ten minutes.
 fn found(threads: impl Fn(u64) -> Option<Vec<ThreadTimes>>) -> Option<u64> {
-    let mut patience = Patience::new(Nanos(0), HANG_PATIENCE_MIN);
+    let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     (0..600_000).step_by(LOOK as usize).find(|&milli| {
         let at = Nanos(milli * MILLI);
-        if patience.is_suspect(at) {
-            patience.read(threads(milli), at);
+        if hang_timer.is_suspect(at) {
+            hang_timer.read(threads(milli), at);
         }
-        patience.is_over(at)
+        hang_timer.is_over(at)
     })
 }
 
@@ -74,14 +74,14 @@ fn time_without_a_cpu_does_not_count() {
 
 #[test]
 fn half_of_the_patience_is_left_however_late_the_first_look_comes() {
-    let mut patience = Patience::new(Nanos(0), HANG_PATIENCE_MIN);
+    let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     let thread_at = |ran| Some(vec![thread(7, b'R', ran, 0)]);
-    patience.read(thread_at(10), Nanos(240 * MILLI));
+    hang_timer.read(thread_at(10), Nanos(240 * MILLI));
     // It has run for 30 of 300 ms.
-    patience.read(thread_at(40), Nanos(540 * MILLI));
-    assert!(!patience.is_over(Nanos(540 * MILLI)), "{patience:?}");
-    patience.read(thread_at(140), Nanos(1_540 * MILLI));
-    assert!(patience.is_over(Nanos(1_540 * MILLI)), "{patience:?}");
+    hang_timer.read(thread_at(40), Nanos(540 * MILLI));
+    assert!(!hang_timer.is_over(Nanos(540 * MILLI)), "{hang_timer:?}");
+    hang_timer.read(thread_at(140), Nanos(1_540 * MILLI));
+    assert!(hang_timer.is_over(Nanos(1_540 * MILLI)), "{hang_timer:?}");
 }
 
 #[test]
@@ -103,20 +103,20 @@ fn one_that_gets_no_cpu_at_all_is_judged_by_the_clock_in_the_end() {
 
 #[test]
 fn time_in_which_the_machine_stood_still_does_not_count() {
-    let mut patience = Patience::new(Nanos(0), HANG_PATIENCE_MIN);
+    let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     let stopped = || Some(vec![thread(7, b'T', 5, 9)]);
     // Before it is suspect, and after.
-    patience.stall(Nanos(60_000 * MILLI));
+    hang_timer.stall(Nanos(60_000 * MILLI));
     let mut now = 60_000;
-    assert!(!patience.is_suspect(Nanos(now * MILLI)));
+    assert!(!hang_timer.is_suspect(Nanos(now * MILLI)));
     now += 150;
-    assert!(patience.is_suspect(Nanos(now * MILLI)));
-    patience.read(stopped(), Nanos(now * MILLI));
+    assert!(hang_timer.is_suspect(Nanos(now * MILLI)));
+    hang_timer.read(stopped(), Nanos(now * MILLI));
     now += 60_000;
-    patience.stall(Nanos(60_000 * MILLI));
-    patience.read(stopped(), Nanos(now * MILLI));
-    assert!(!patience.is_over(Nanos(now * MILLI)), "{patience:?}");
+    hang_timer.stall(Nanos(60_000 * MILLI));
+    hang_timer.read(stopped(), Nanos(now * MILLI));
+    assert!(!hang_timer.is_over(Nanos(now * MILLI)), "{hang_timer:?}");
     now += 150;
-    patience.read(stopped(), Nanos(now * MILLI));
-    assert!(patience.is_over(Nanos(now * MILLI)), "{patience:?}");
+    hang_timer.read(stopped(), Nanos(now * MILLI));
+    assert!(hang_timer.is_over(Nanos(now * MILLI)), "{hang_timer:?}");
 }

@@ -1,4 +1,4 @@
-//! Who claims pieces; what waking a peer takes.
+//! Who claims pieces; what wake_latency a peer takes.
 
 use super::*;
 
@@ -9,15 +9,15 @@ fn a_machine_that_is_busy_while_a_worker_starts_says_nothing_of_what_waking_cost
     let mut times = std::iter::repeat_n(None, 9)
         .chain(std::iter::repeat_n(Some(micros(900)), 9))
         .chain(std::iter::repeat(Some(micros(30))));
-    assert_eq!(shortest_of_drills(|| times.next().unwrap()), micros(30));
+    assert_eq!(shortest_wake_latency(|| times.next().unwrap()), micros(30));
     let mut count = 0;
     let mut quiet = || {
         count += 1;
         Some(micros(20 + count))
     };
-    assert_eq!(shortest_of_drills(&mut quiet), micros(21));
-    assert_eq!(count, DRILLS as u64);
-    assert_eq!(shortest_of_drills(|| None), DRILL_PATIENCE);
+    assert_eq!(shortest_wake_latency(&mut quiet), micros(21));
+    assert_eq!(count, WAKE_PROBES as u64);
+    assert_eq!(shortest_wake_latency(|| None), WAKE_PROBE_TIMEOUT);
 }
 
 #[test]
@@ -29,10 +29,10 @@ fn waking_a_peer_is_measured_and_no_answer_is_taken_for_a_piece() {
             futex::wake(Reach::Process, &team.present, 1);
             let mut seen = 0;
             // bound: one pass for each drill.
-            while seen != DISMISSED {
+            while seen != SHUT_DOWN {
                 futex::wait(Reach::Process, &team.generation, seen, None);
                 let generation = team.generation.load(Ordering::Acquire);
-                if generation != seen && generation != DISMISSED {
+                if generation != seen && generation != SHUT_DOWN {
                     team.answers.store(generation, Ordering::Release);
                     futex::wake(Reach::Process, &team.answers, 1);
                 }
@@ -40,14 +40,14 @@ fn waking_a_peer_is_measured_and_no_answer_is_taken_for_a_piece() {
             }
         };
         scope.spawn(peer);
-        team.assemble();
-        team.drill();
-        team.dismiss();
+        team.wait_for_peers();
+        team.measure_wake_latency();
+        team.shut_down();
     });
-    let waking = team.waking.load(Ordering::Acquire);
+    let wake_latency = team.wake_latency.load(Ordering::Acquire);
     assert!(
-        waking > 0 && waking <= DRILL_PATIENCE.as_nanos() as u64,
-        "{waking}"
+        wake_latency > 0 && wake_latency <= WAKE_PROBE_TIMEOUT.as_nanos() as u64,
+        "{wake_latency}"
     );
     assert_eq!(team.finished.load(Ordering::Acquire), 0);
 }

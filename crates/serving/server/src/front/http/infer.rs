@@ -67,7 +67,7 @@ impl Http {
             let (json_bytes, terms) = (json_bytes(headers)?, Terms::of(start, headers)?);
             known.model = name.clone().into_owned();
             // Before the body is read: that is most of what a refusal would cost.
-            terms.applied_to(model).knock()?;
+            terms.applied_to(model).admit_early()?;
             Ok((json_bytes, terms))
         });
         let (json_bytes, mut terms) = match head {

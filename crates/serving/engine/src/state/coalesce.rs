@@ -1,24 +1,24 @@
-//! Requests that cost less than waking a worker wait until the front's thread has read whatever
+//! Requests that cost less than wake_latency a worker wait until the front's thread has read whatever
 //! else is there.
 //!
 //! **Problem.** With thousands of small requests a second, handing each to an idle worker at once
 //! costs more than computing it: a system call here, a wake there, and a word back.
 //!
 //! **Approach.** A thread of the front takes all connections that are readable, then sleeps. What
-//! came meanwhile is decided together when it is about to ([`crate::Gatherer`]), so a lone request
+//! came meanwhile is decided together when it is about to ([`crate::FlushHandle`]), so a lone request
 //! waits for nothing. What has work for a worker does not wait for others: computing is divided
 //! among workers by handing it out one by one.
 
 use albacore_batching::{Event, Nanos, QueueIndex};
 
 use super::{Outbox, State};
-use crate::limits::{GATHERED_COMPUTE_MAX, GATHERING_MAX};
+use crate::limits::{COALESCE_DELAY_MAX, COALESCED_COMPUTE_MAX};
 
 /// The weight of the last batch in what a row takes: one of so many.
 const NEWEST: u64 = 8;
 
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
+pub(super) struct Coalescer {
     /// Somebody says when it is over.
     is_on: bool,
     /// Since when requests wait for the others.
@@ -28,10 +28,10 @@ pub(super) struct Gathering {
     /// By queue: what computing a row takes, in nanoseconds; 0 where it is not known.
     of_row: Vec<u64>,
     /// What is dispatched now had been gathered.
-    is_releasing: bool,
+    is_flushing: bool,
 }
 
-impl Gathering {
+impl Coalescer {
     /// Computing so many rows took so long.
     pub(super) fn note(&mut self, queue: QueueIndex, rows: usize, compute_nanos: u64) {
         if self.of_row.len() <= queue.0 {
@@ -58,7 +58,7 @@ impl Gathering {
     fn takes(&mut self, queue: QueueIndex, rows: usize, now: Nanos) -> bool {
         let row = self.of_row.get(queue.0).copied().unwrap_or_default();
         let compute = self.compute.saturating_add(row.saturating_mul(rows as u64));
-        if !self.is_on || row == 0 || compute > GATHERED_COMPUTE_MAX.as_nanos() as u64 {
+        if !self.is_on || row == 0 || compute > COALESCED_COMPUTE_MAX.as_nanos() as u64 {
             return false;
         }
         self.compute = compute;
@@ -67,24 +67,24 @@ impl Gathering {
     }
 
     /// All that waits is decided.
-    pub(super) fn decided(&mut self) {
+    pub(super) fn reset(&mut self) {
         (self.since, self.compute) = (None, 0);
     }
 
-    pub(super) fn is_releasing(&self) -> bool {
-        self.is_releasing
+    pub(super) fn is_flushing(&self) -> bool {
+        self.is_flushing
     }
 }
 
 impl State {
-    /// From now on somebody says when nothing more is to be gathered: [`State::release`].
+    /// From now on somebody says when nothing more is to be gathered: [`State::flush`].
     pub(in super::super) fn gather(&mut self) {
-        self.gathering.is_on = true;
+        self.coalescer.is_on = true;
     }
 
     /// Whether requests wait for others.
-    pub(in super::super) fn has_gathered(&self) -> bool {
-        self.gathering.since.is_some()
+    pub(in super::super) fn has_coalesced(&self) -> bool {
+        self.coalescer.since.is_some()
     }
 
     /// A request arrived: it is decided now, or with others.
@@ -95,7 +95,7 @@ impl State {
         (now, out): (Nanos, &mut Outbox),
     ) {
         // Where all are busy it waits anyway.
-        if self.scheduler.idle_workers() > 0 && self.gathering.takes(queue, rows, now) {
+        if self.scheduler.idle_workers() > 0 && self.coalescer.takes(queue, rows, now) {
             self.scheduler.gather(event, now);
         } else {
             self.step(event, now, out);
@@ -103,20 +103,20 @@ impl State {
     }
 
     /// What was gathered is decided.
-    pub(in super::super) fn release(&mut self, now: Nanos, out: &mut Outbox) {
-        if self.has_gathered() {
-            self.gathering.is_releasing = true;
+    pub(in super::super) fn flush(&mut self, now: Nanos, out: &mut Outbox) {
+        if self.has_coalesced() {
+            self.coalescer.is_flushing = true;
             self.step(Event::Timer, now, out);
-            self.gathering.is_releasing = false;
+            self.coalescer.is_flushing = false;
         }
     }
 
-    /// As [`State::release`], if it has waited for too long: the thread that gathered has much to
+    /// As [`State::flush`], if it has waited for too long: the thread that gathered has much to
     /// do.
-    pub(in super::super) fn release_stale(&mut self, now: Nanos, out: &mut Outbox) {
-        let waited = self.gathering.since.map(|since| now.saturating_sub(since));
-        if waited.is_some_and(|waited| waited.0 >= GATHERING_MAX.as_nanos() as u64) {
-            self.release(now, out);
+    pub(in super::super) fn flush_stale(&mut self, now: Nanos, out: &mut Outbox) {
+        let waited = self.coalescer.since.map(|since| now.saturating_sub(since));
+        if waited.is_some_and(|waited| waited.0 >= COALESCE_DELAY_MAX.as_nanos() as u64) {
+            self.flush(now, out);
         }
     }
 }
@@ -128,22 +128,22 @@ mod tests {
     #[test]
     fn only_what_is_known_to_be_small_waits_and_a_new_model_is_not_known() {
         let (queue, now) = (QueueIndex(3), Nanos(7));
-        let mut gathering = Gathering {
+        let mut coalescer = Coalescer {
             is_on: true,
-            ..Gathering::default()
+            ..Coalescer::default()
         };
-        assert!(!gathering.takes(queue, 1, now), "nothing is known");
-        gathering.note(queue, 10, 50_000);
-        assert_eq!(gathering.of_row[3], 5_001);
-        assert!(gathering.takes(queue, 3, now));
-        assert_eq!(gathering.since, Some(now));
-        assert!(!gathering.takes(queue, 1, now), "more than 20 us in all");
-        gathering.decided();
-        assert!(gathering.takes(queue, 1, now));
-        gathering.forget([QueueIndex(3), QueueIndex(99)].into_iter());
-        gathering.decided();
-        assert!(!gathering.takes(queue, 1, now));
-        gathering.note(queue, 1, 1_000_000);
-        assert!(!gathering.takes(queue, 1, now), "it is not small");
+        assert!(!coalescer.takes(queue, 1, now), "nothing is known");
+        coalescer.note(queue, 10, 50_000);
+        assert_eq!(coalescer.of_row[3], 5_001);
+        assert!(coalescer.takes(queue, 3, now));
+        assert_eq!(coalescer.since, Some(now));
+        assert!(!coalescer.takes(queue, 1, now), "more than 20 us in all");
+        coalescer.reset();
+        assert!(coalescer.takes(queue, 1, now));
+        coalescer.forget([QueueIndex(3), QueueIndex(99)].into_iter());
+        coalescer.reset();
+        assert!(!coalescer.takes(queue, 1, now));
+        coalescer.note(queue, 1, 1_000_000);
+        assert!(!coalescer.takes(queue, 1, now), "it is not small");
     }
 }

@@ -9,14 +9,14 @@ pub(crate) struct EditionId(pub(crate) u64);
 
 /// One message. Closing comes first, so that the memory is there to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Orders {
+pub(crate) struct Command {
     /// Images that no request needs any more.
     pub(crate) closes: Vec<EditionId>,
     /// The image that comes with the message, and the bits of the outputs that it gives.
     pub(crate) opens: Option<(EditionId, u8)>,
 }
 
-impl Orders {
+impl Command {
     /// As bytes: whether something is opened, what, its outputs, and what is closed.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
@@ -26,7 +26,7 @@ impl Orders {
         words.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// From bytes; `None` if they are no orders.
+    /// From bytes; `None` if they are no command.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else {
             return None;
@@ -49,16 +49,16 @@ mod tests {
     fn orders_are_read_as_they_were_written() {
         let closes = vec![EditionId(3), EditionId(u64::MAX)];
         for opens in [None, Some((EditionId(7), 31))] {
-            let orders = Orders {
+            let command = Command {
                 closes: closes.clone(),
                 opens,
             };
-            assert_eq!(Orders::decode(&orders.encode()), Some(orders));
+            assert_eq!(Command::decode(&command.encode()), Some(command));
         }
         for bytes in [&[][..], &[0; 8], &[0; 23], &[255; 24]] {
-            assert_eq!(Orders::decode(bytes), None, "{bytes:?}");
+            assert_eq!(Command::decode(bytes), None, "{bytes:?}");
         }
-        let many = Orders {
+        let many = Command {
             closes: vec![EditionId(1); 9999],
             opens: None,
         };

@@ -1,4 +1,4 @@
-//! Whether the threads of a worker share a batch, and how they cut it: by rows or, where there are
+//! Whether the threads of a worker share a batch, and how they split it: by rows or, where there are
 //! few, by trees.
 //!
 //! It is a matter of times: what rows of the model took when it was loaded, how much of that cannot
@@ -13,9 +13,9 @@ use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARIN
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
 use crate::ring::{Segment, Sharing};
 
-/// How a batch is cut.
+/// How a batch is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum BatchSplit {
     /// Pieces of so many rows, counted over all segments.
     Rows { rows: usize, pieces: u32 },
     /// Each job in so many parts of its model's trees.
@@ -35,13 +35,13 @@ pub(super) fn jobs(segments: &[Segment]) -> impl Iterator<Item = (usize, Kind)> 
 }
 
 /// What is known of the time of a batch.
-pub(super) struct Times<'a> {
+pub(super) struct TimeEstimates<'a> {
     pub(super) models: &'a Table,
     /// How long it takes to wake a peer, in nanoseconds.
-    pub(super) waking: f64,
+    pub(super) wake_latency: f64,
 }
 
-impl Times<'_> {
+impl TimeEstimates<'_> {
     /// Of a row of a segment if so many come together, in nanoseconds; `None` where a kind was not
     /// measured.
     fn row(&self, segment: &Segment, together: usize) -> Option<f64> {
@@ -84,9 +84,13 @@ impl Times<'_> {
     }
 }
 
-impl Cut {
+impl BatchSplit {
     /// `None`: not worth sharing.
-    pub(super) fn new(segments: &[Segment], threads: usize, times: &Times<'_>) -> Option<Self> {
+    pub(super) fn new(
+        segments: &[Segment],
+        threads: usize,
+        times: &TimeEstimates<'_>,
+    ) -> Option<Self> {
         let total: usize = segments.iter().fold(0, |sum, s| sum.saturating_add(s.rows));
         if threads < 2 || total == 0 {
             return None;
@@ -101,17 +105,17 @@ impl Cut {
         match Self::best(
             alone,
             each.map(|time| time.unwrap_or(f64::INFINITY)),
-            times.waking,
+            times.wake_latency,
         ) {
             Sharing::Alone => None,
-            Sharing::Rows => Self::by_rows(total, threads, alone, times.waking),
+            Sharing::Rows => Self::by_rows(total, threads, alone, times.wake_latency),
             Sharing::Trees => Self::by_trees(jobs(segments).count(), threads),
         }
     }
 
     /// The fastest way, from the time of one thread alone, and of each if they share rows or trees.
-    pub(super) fn best(alone: f64, [by_rows, by_trees]: [f64; 2], waking: f64) -> Sharing {
-        if alone < SHARING_PAYS * waking || alone <= by_rows.min(by_trees) + waking {
+    pub(super) fn best(alone: f64, [by_rows, by_trees]: [f64; 2], wake_latency: f64) -> Sharing {
+        if alone < SHARING_PAYS * wake_latency || alone <= by_rows.min(by_trees) + wake_latency {
             Sharing::Alone
         } else if by_rows <= by_trees {
             Sharing::Rows
@@ -121,9 +125,14 @@ impl Cut {
     }
 
     /// A batch of `total` rows that takes so many nanoseconds.
-    pub(super) fn by_rows(total: usize, threads: usize, time: f64, waking: f64) -> Option<Self> {
+    pub(super) fn by_rows(
+        total: usize,
+        threads: usize,
+        time: f64,
+        wake_latency: f64,
+    ) -> Option<Self> {
         // No piece is shorter than it takes to wake somebody for it.
-        let pieces = (time / waking.max(1.0)) as usize;
+        let pieces = (time / wake_latency.max(1.0)) as usize;
         let pieces = pieces.clamp(threads, threads * PIECES_PER_THREAD);
         Self::of(total.div_ceil(pieces), total)
     }

@@ -9,29 +9,29 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ring::Segment;
-use crate::state::{Answer, Life, Pending};
+use crate::state::{Answer, Incarnation, Pending};
 use crate::{Kind, KindSet, ModelInfo};
 
 /// A worker as the test plays it.
-struct Player {
+struct FakeWorker {
     ring: Ring,
     channel: Channel,
     has: BTreeSet<EditionId>,
     sequence: u32,
 }
 
-impl Player {
+impl FakeWorker {
     /// Does what the front asks for, if it asks for something; `can_open` as the test wants it.
     fn act(&mut self, asked: u32, can_open: bool) {
         if asked == self.sequence {
             return;
         }
         self.sequence = asked;
-        if self.ring.is_orders() {
+        if self.ring.is_command() {
             let message = self.channel.receive().unwrap().unwrap();
-            let orders = Orders::decode(&message.bytes).unwrap();
-            self.has.retain(|id| !orders.closes.contains(id));
-            match orders.opens {
+            let command = Command::decode(&message.bytes).unwrap();
+            self.has.retain(|id| !command.closes.contains(id));
+            match command.opens {
                 Some((id, _)) if can_open => {
                     assert!(message.fd.is_some());
                     self.has.insert(id);
@@ -53,17 +53,17 @@ impl Player {
     }
 }
 
-/// A state, its players, and the requests that wait.
-struct Stage {
+/// A state, its fakes, and the requests that wait.
+struct Harness {
     state: State,
-    players: Vec<Option<Player>>,
+    fakes: Vec<Option<FakeWorker>>,
     memory: Option<Extent>,
     answers: Vec<oneshot::Receiver<Answer>>,
     installs: Vec<oneshot::Receiver<Installed>>,
     now: u64,
 }
 
-impl Stage {
+impl Harness {
     fn new(workers: usize) -> Self {
         let config = Config {
             queues: 0,
@@ -76,18 +76,18 @@ impl Stage {
         let mut state = State::new(config, 1);
         assert_eq!(state.declare("m", None), Ok(0));
         let memory = SharedMemory::create("test", 1 << 20).unwrap();
-        let mut stage = Self {
+        let mut harness = Self {
             state,
-            players: (0..workers).map(|_| None).collect(),
+            fakes: (0..workers).map(|_| None).collect(),
             memory: Some(memory.map_extent().unwrap()),
             answers: Vec::new(),
             installs: Vec::new(),
             now: 0,
         };
-        stage.propose();
-        stage.change(|state, _, out| state.promote(out));
-        assert_eq!(stage.installs[0].try_recv(), Ok(Ok(())));
-        stage
+        harness.propose();
+        harness.change(|state, _, out| state.promote(out));
+        assert_eq!(harness.installs[0].try_recv(), Ok(Ok(())));
+        harness
     }
 
     /// As the engine does: a change, then what follows from it.
@@ -95,7 +95,7 @@ impl Stage {
         self.now += 1;
         let (now, mut out) = (Nanos(self.now), Outbox::default());
         change(&mut self.state, now, &mut out);
-        self.state.tend(now, &mut out);
+        self.state.advance_rollout(now, &mut out);
         for (reply, answer) in out.answers {
             let _ = reply.send(answer);
         }
@@ -127,34 +127,34 @@ impl Stage {
     }
 
     fn start(&mut self, worker: usize) {
-        if self.players[worker].is_some() {
+        if self.fakes[worker].is_some() {
             return;
         }
         let ring = Ring::create("test").unwrap();
         let theirs = Ring::open(ring.fd().try_clone_to_owned().unwrap()).unwrap();
         let (channel, their_channel) = Channel::pair().unwrap();
-        let life = Arc::new(Life { ring, channel });
+        let incarnation = Arc::new(Incarnation { ring, channel });
         theirs.set_ready();
-        self.players[worker] = Some(Player {
+        self.fakes[worker] = Some(FakeWorker {
             ring: theirs,
             channel: their_channel,
             has: BTreeSet::new(),
             sequence: 0,
         });
         self.change(|state, now, out| {
-            state.worker_started(worker, life, Nanos(0));
+            state.worker_started(worker, incarnation, Nanos(0));
             state.collect_all(now, out);
         });
     }
 
     fn act(&mut self, worker: usize, can_open: bool) {
-        let asked = self.state.seats[worker].sequence;
-        // A life that the front has given up is told to stop.
-        let is_stopped = self.state.seats[worker].life.is_none();
-        match &mut self.players[worker] {
+        let asked = self.state.worker_slots[worker].sequence;
+        // A incarnation that the front has given up is told to stop.
+        let is_stopped = self.state.worker_slots[worker].incarnation.is_none();
+        match &mut self.fakes[worker] {
             Some(_) if is_stopped => self.kill(worker),
-            Some(player) => {
-                player.act(asked, can_open);
+            Some(fake) => {
+                fake.act(asked, can_open);
                 self.collect();
             }
             None => {}
@@ -162,7 +162,7 @@ impl Stage {
     }
 
     fn kill(&mut self, worker: usize) {
-        if self.players[worker].take().is_some() {
+        if self.fakes[worker].take().is_some() {
             let exit = Exit::Signal(9);
             self.change(|state, now, out| {
                 state.worker_ended(worker, exit, now, out);
@@ -210,7 +210,7 @@ impl Stage {
     /// Everybody works until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..200 {
-            for worker in 0..self.players.len() {
+            for worker in 0..self.fakes.len() {
                 self.start(worker);
                 self.act(worker, true);
             }
@@ -218,80 +218,93 @@ impl Stage {
     }
 
     fn has(&self, worker: usize) -> Vec<EditionId> {
-        let player = self.players[worker].as_ref();
-        player.map_or_else(Vec::new, |player| player.has.iter().copied().collect())
+        let fake = self.fakes[worker].as_ref();
+        fake.map_or_else(Vec::new, |fake| fake.has.iter().copied().collect())
     }
 }
 
 #[test]
 fn a_candidate_is_promoted_when_every_serving_worker_has_it_and_the_old_one_is_closed() {
-    let mut stage = Stage::new(2);
-    stage.settle();
-    assert_eq!(stage.state.ready_workers(), 2);
-    let old = stage.has(0);
-    stage.propose();
-    stage.act(0, true);
-    assert_eq!(stage.has(0).len(), 2, "both");
+    let mut harness = Harness::new(2);
+    harness.settle();
+    assert_eq!(harness.state.ready_workers(), 2);
+    let old = harness.has(0);
+    harness.propose();
+    harness.act(0, true);
+    assert_eq!(harness.has(0).len(), 2, "both");
     assert!(
-        stage.installs[1].try_recv().is_err(),
+        harness.installs[1].try_recv().is_err(),
         "the other worker lacks it"
     );
-    assert_eq!(stage.state.scheduler.present_workers(), 1, "one at a time");
-    stage.act(1, true);
-    assert_eq!(stage.installs[1].try_recv(), Ok(Ok(())));
-    stage.settle();
-    assert!(stage.has(0) == stage.has(1) && stage.has(0).len() == 1 && stage.has(0) != old);
-    assert_eq!(stage.state.scheduler.present_workers(), 2);
+    assert_eq!(
+        harness.state.scheduler.present_workers(),
+        1,
+        "one at a time"
+    );
+    harness.act(1, true);
+    assert_eq!(harness.installs[1].try_recv(), Ok(Ok(())));
+    harness.settle();
+    assert!(harness.has(0) == harness.has(1) && harness.has(0).len() == 1 && harness.has(0) != old);
+    assert_eq!(harness.state.scheduler.present_workers(), 2);
 }
 
 #[test]
 fn a_candidate_that_cannot_be_opened_changes_nothing() {
-    let mut stage = Stage::new(2);
-    stage.settle();
-    let old = stage.has(1);
-    stage.propose();
-    stage.act(0, true);
-    stage.act(1, false);
+    let mut harness = Harness::new(2);
+    harness.settle();
+    let old = harness.has(1);
+    harness.propose();
+    harness.act(0, true);
+    harness.act(1, false);
     let reason = "worker 1 cannot open it: no memory".to_owned();
-    assert_eq!(stage.installs[1].try_recv(), Ok(Err(reason)));
-    stage.settle();
+    assert_eq!(harness.installs[1].try_recv(), Ok(Err(reason)));
+    harness.settle();
     assert_eq!(
-        (stage.has(0), stage.has(1)),
+        (harness.has(0), harness.has(1)),
         (old.clone(), old),
         "closed again"
     );
-    assert_eq!(stage.state.ready_workers(), 2);
+    assert_eq!(harness.state.ready_workers(), 2);
 }
 
 #[test]
 fn a_candidate_that_kills_workers_is_given_up() {
-    let mut stage = Stage::new(1);
-    stage.settle();
-    stage.propose();
-    for death in 1..=OPEN_DEATHS_MAX {
-        assert!(stage.installs[1].try_recv().is_err(), "{death}");
-        stage.kill(0);
-        stage.start(0);
+    let mut harness = Harness::new(1);
+    harness.settle();
+    harness.propose();
+    for death in 1..=OPEN_CRASHES_MAX {
+        assert!(harness.installs[1].try_recv().is_err(), "{death}");
+        harness.kill(0);
+        harness.start(0);
         // It opens what is promoted, serves, and is held for the candidate.
-        stage.act(0, true);
+        harness.act(0, true);
     }
     let reason = "3 workers died while they opened it, last with signal 9".to_owned();
-    assert_eq!(stage.installs[1].try_recv(), Ok(Err(reason)));
-    stage.settle();
-    assert_eq!((stage.state.ready_workers(), stage.has(0).len()), (1, 1));
+    assert_eq!(harness.installs[1].try_recv(), Ok(Err(reason)));
+    harness.settle();
+    assert_eq!(
+        (harness.state.ready_workers(), harness.has(0).len()),
+        (1, 1)
+    );
 }
 
 #[test]
 fn a_worker_that_cannot_open_what_is_served_is_started_again_and_counted() {
-    let mut stage = Stage::new(1);
-    stage.start(0);
-    stage.act(0, false);
-    assert!(stage.state.seats[0].life.is_none(), "it is told to stop");
-    stage.kill(0);
-    assert_eq!(stage.state.worst_start().0, 1);
-    stage.settle();
+    let mut harness = Harness::new(1);
+    harness.start(0);
+    harness.act(0, false);
+    assert!(
+        harness.state.worker_slots[0].incarnation.is_none(),
+        "it is told to stop"
+    );
+    harness.kill(0);
+    assert_eq!(harness.state.most_failed_start().0, 1);
+    harness.settle();
     assert_eq!(
-        (stage.state.ready_workers(), stage.state.worst_start().0),
+        (
+            harness.state.ready_workers(),
+            harness.state.most_failed_start().0
+        ),
         (1, 0)
     );
 }
@@ -303,27 +316,27 @@ proptest! {
     fn whatever_happens_requests_are_answered_by_what_they_were_taken_for(
         acts in proptest::collection::vec((0..12_u8, 0..3_usize, 1..10_usize), 0..120)
     ) {
-        let mut stage = Stage::new(3);
+        let mut harness = Harness::new(3);
         for (act, worker, rows) in acts {
             match act {
-                0..=3 => stage.act(worker, true),
-                4 => stage.act(worker, false),
-                5 | 6 => stage.start(worker),
-                7 => stage.kill(worker),
-                8 => stage.propose(),
-                9 => stage.collect(),
-                _ => stage.request(rows),
+                0..=3 => harness.act(worker, true),
+                4 => harness.act(worker, false),
+                5 | 6 => harness.start(worker),
+                7 => harness.kill(worker),
+                8 => harness.propose(),
+                9 => harness.collect(),
+                _ => harness.request(rows),
             }
         }
-        stage.settle();
+        harness.settle();
         // Poison is another matter: a batch on which many workers died fails.
-        prop_assert_eq!(stage.state.pending(), 0);
-        let mut finished = stage.installs.iter_mut().skip(1);
+        prop_assert_eq!(harness.state.pending(), 0);
+        let mut finished = harness.installs.iter_mut().skip(1);
         prop_assert!(finished.all(|install| install.try_recv().is_ok()), "each install ends");
-        let current = vec![stage.state.catalog.current_of(0).unwrap().id];
+        let current = vec![harness.state.catalog.current_of(0).unwrap().id];
         for worker in 0..3 {
-            prop_assert_eq!(stage.has(worker), current.clone(), "old images are closed");
+            prop_assert_eq!(harness.has(worker), current.clone(), "old images are closed");
         }
-        prop_assert_eq!(stage.state.scheduler.present_workers(), 3);
+        prop_assert_eq!(harness.state.scheduler.present_workers(), 3);
     }
 }

@@ -3,14 +3,14 @@
 use albacore_os::Extent;
 use albacore_trees::{ElementType, Kind, OutputMut, Portion, PredictError, Rows, Scratch, Total};
 
-use super::models::{Served, Table};
+use super::models::{OpenModel, Table};
 use crate::layout::Layout;
 use crate::ring::Segment;
 use crate::{KindSet, OutputInfo};
 
 /// What one thread computes with. Each thread maps the results for itself, so that each has an
 /// exclusive view; threads and workers write disjoint bytes.
-pub(super) struct Hands<'a> {
+pub(super) struct ThreadContext<'a> {
     rows: &'a [u8],
     results: Extent,
     scratch: Scratch,
@@ -20,7 +20,7 @@ pub(super) struct Hands<'a> {
     pub(super) segments: Vec<Segment>,
 }
 
-impl<'a> Hands<'a> {
+impl<'a> ThreadContext<'a> {
     pub(super) fn new(rows: &'a [u8], results: Extent) -> Self {
         Self {
             rows,
@@ -39,14 +39,14 @@ impl<'a> Hands<'a> {
         from: usize,
         to: usize,
     ) -> Result<(), String> {
-        let served = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let model = models.get(segment.edition).ok_or(NO_MODEL)?;
         let kinds = KindSet::from_bits(segment.kinds);
         let place = (segment.first_row + from, to - from);
-        let rows = input(self.rows, served, segment, place)?;
-        let outputs = served.outputs.iter();
+        let rows = input(self.rows, model, segment, place)?;
+        let outputs = model.outputs.iter();
         for output in outputs.filter(|output| kinds.contains(output.kind)) {
-            let out = results(&mut self.results, served, segment, (output, place))?;
-            served
+            let out = results(&mut self.results, model, segment, (output, place))?;
+            model
                 .predictor
                 .predict(output.kind, rows, out, &mut self.scratch)
                 .map_err(|error| error.to_string())?;
@@ -54,7 +54,7 @@ impl<'a> Hands<'a> {
         Ok(())
     }
 
-    /// Notes what a part of the trees adds to one output of a segment.
+    /// PartialResults what a part of the trees adds to one output of a segment.
     pub(super) fn note(
         &mut self,
         models: &Table,
@@ -62,16 +62,11 @@ impl<'a> Hands<'a> {
         (part, parts): (u32, u32),
         portion: &mut Portion,
     ) -> Result<(), String> {
-        let served = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let rows = input(
-            self.rows,
-            served,
-            segment,
-            (segment.first_row, segment.rows),
-        )?;
-        let units = served.predictor.units(kind, segment.rows);
+        let model = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let rows = input(self.rows, model, segment, (segment.first_row, segment.rows))?;
+        let units = model.predictor.units(kind, segment.rows);
         let at = |part: u32| units * part as usize / parts as usize;
-        served
+        model
             .predictor
             .note(
                 kind,
@@ -92,8 +87,8 @@ impl<'a> Hands<'a> {
         (part, parts): (u32, u32),
         portion: &Portion,
     ) -> Result<(), String> {
-        let served = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let (predictor, total) = (&served.predictor, &mut self.total);
+        let model = models.get(segment.edition).ok_or(NO_MODEL)?;
+        let (predictor, total) = (&model.predictor, &mut self.total);
         let described = |error: PredictError| error.to_string();
         if part == 0 {
             predictor
@@ -104,10 +99,10 @@ impl<'a> Hands<'a> {
         if part + 1 < parts {
             return Ok(());
         }
-        let output = served.outputs.iter().find(|output| output.kind == kind);
+        let output = model.outputs.iter().find(|output| output.kind == kind);
         let output = output.ok_or("the model does not give this output")?;
         let place = (segment.first_row, segment.rows);
-        let out = results(&mut self.results, served, segment, (output, place))?;
+        let out = results(&mut self.results, model, segment, (output, place))?;
         predictor.finish(total, out).map_err(described)
     }
 }
@@ -121,7 +116,7 @@ fn misaligned<E>(_: E) -> &'static str {
 /// Rows of a request, from the first of so many on.
 fn input<'a>(
     memory: &'a [u8],
-    served: &Served<'_>,
+    model: &OpenModel<'_>,
     segment: &Segment,
     (first, rows): (usize, usize),
 ) -> Result<Rows<'a>, String> {
@@ -129,7 +124,7 @@ fn input<'a>(
         true => ElementType::F64,
         false => ElementType::F32,
     };
-    let row_bytes = served.predictor.features() * element.bytes();
+    let row_bytes = model.predictor.features() * element.bytes();
     let bytes = part(segment.input_offset, first, rows, row_bytes)
         .and_then(|range| memory.get(range))
         .ok_or("the rows are outside of the shared memory")?;
@@ -142,12 +137,12 @@ fn input<'a>(
 /// Where an output of such rows lies.
 fn results<'a>(
     memory: &'a mut Extent,
-    served: &Served<'_>,
+    model: &OpenModel<'_>,
     segment: &Segment,
     (output, (first, rows)): (&OutputInfo, (usize, usize)),
 ) -> Result<OutputMut<'a>, String> {
     let kinds = KindSet::from_bits(segment.kinds);
-    let layout = Layout::new(&served.outputs, kinds, segment.request_rows)
+    let layout = Layout::new(&model.outputs, kinds, segment.request_rows)
         .ok_or("the outputs are too large")?;
     let start = segment
         .results_offset

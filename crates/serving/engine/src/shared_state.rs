@@ -14,51 +14,55 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use super::Observer;
-use super::delivery::Delivery;
-use super::memory::{Files, Memory};
+use super::memory::{ArenaFiles, Memory};
+use super::reply_latency::ReplyLatency;
 use super::state::{Outbox, State};
 
-/// Sizes that do not change while the engine lives.
+/// Parallelism that do not change while the engine lives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub(super) struct Parallelism {
     pub(super) workers: usize,
     pub(super) threads: usize,
 }
 
 /// The engine but for the thread that supervises the workers.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) files: Files,
-    pub(super) sizes: Sizes,
+pub(super) struct SharedState {
+    pub(super) files: ArenaFiles,
+    pub(super) parallelism: Parallelism,
     /// Wakes the completion task; every worker holds it.
     pub(super) done: Wake,
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
     pub(super) changed: Notify,
-    pub(super) delivery: Arc<Delivery>,
+    pub(super) reply_latency: Arc<ReplyLatency>,
     /// The bound of rows reserved or waiting, to be read without the lock.
     queue_rows_max: AtomicUsize,
     /// Requests wait for the front to read what else is there; written under the lock of the state.
-    has_gathered: AtomicBool,
+    has_coalesced: AtomicBool,
     alarm: Alarm,
     state: Mutex<State>,
     memory: Mutex<Memory>,
     epoch: Instant,
 }
 
-impl Shared {
-    pub(super) fn new(sizes: Sizes, state: State, observer: Observer) -> Result<Self, OsError> {
+impl SharedState {
+    pub(super) fn new(
+        parallelism: Parallelism,
+        state: State,
+        observer: Observer,
+    ) -> Result<Self, OsError> {
         let (memory, files) = Memory::create()?;
         Ok(Self {
             files,
-            sizes,
+            parallelism,
             done: Wake::new()?,
             supervise: Wake::new()?,
             observer,
             changed: Notify::new(),
-            delivery: Arc::default(),
+            reply_latency: Arc::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
-            has_gathered: AtomicBool::new(false),
+            has_coalesced: AtomicBool::new(false),
             alarm: Alarm::new()?,
             state: Mutex::new(state),
             memory: Mutex::new(memory),
@@ -96,10 +100,10 @@ impl Shared {
         let result = {
             let mut state = self.state();
             let now = self.now();
-            state.catch_up(now, &mut out);
+            state.poll_completions(now, &mut out);
             let result = change(&mut state, now, &mut out);
-            state.tend(now, &mut out);
-            state.release_stale(now, &mut out);
+            state.advance_rollout(now, &mut out);
+            state.flush_stale(now, &mut out);
             self.leave(&state, now, &out);
             result
         };
@@ -109,8 +113,8 @@ impl Shared {
 
     /// What has to be known before the lock is given back.
     fn leave(&self, state: &State, now: Nanos, out: &Outbox) {
-        self.has_gathered
-            .store(state.has_gathered(), Ordering::Release);
+        self.has_coalesced
+            .store(state.has_coalesced(), Ordering::Release);
         if let Some(at) = out.alarm {
             let delay = Duration::from_nanos(at.saturating_sub(now).0);
             if let Err(error) = self.alarm.set(delay) {
@@ -121,15 +125,15 @@ impl Shared {
 
     /// The front has read what is there for now: what was gathered goes to workers. Answers nobody,
     /// so that a thread of the runtime may do it on its way to sleep.
-    pub(super) fn release(&self) {
-        if !self.has_gathered.load(Ordering::Acquire) {
+    pub(super) fn flush(&self) {
+        if !self.has_coalesced.load(Ordering::Acquire) {
             return;
         }
         let mut out = Outbox::default();
         {
             let mut state = self.state();
             let now = self.now();
-            state.release(now, &mut out);
+            state.flush(now, &mut out);
             self.leave(&state, now, &out);
         }
         self.send(out);
@@ -145,7 +149,7 @@ impl Shared {
             alarm: _,
             is_changed,
         } = out;
-        wakes.iter().for_each(|life| life.ring.wake());
+        wakes.iter().for_each(|incarnation| incarnation.ring.wake());
         // Memory first: who has an answer finds the memory of its rows free.
         if !free_rows.is_empty() || !free_results.is_empty() {
             let mut memory = self.memory();
@@ -191,7 +195,7 @@ impl Shared {
 }
 
 /// Takes in what workers say and the timer, until the engine is dropped.
-pub(super) async fn complete(shared: Arc<Shared>) -> std::io::Result<()> {
+pub(super) async fn complete(shared: Arc<SharedState>) -> std::io::Result<()> {
     let done = readable(shared.done.as_fd().try_clone_to_owned()?)?;
     let alarm = readable(shared.alarm.as_fd().try_clone_to_owned()?)?;
     // bound: one pass for each wake; the task ends with the engine.

@@ -10,20 +10,20 @@
 
 use albacore_batching::Nanos;
 
-use crate::limits::STANDING_INTERVAL;
+use crate::limits::SOJOURN_INTERVAL;
 
 /// The least wait of this interval and of the one before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct SojournTime {
     began: Nanos,
     least: Nanos,
     before: Nanos,
 }
 
-impl Standing {
+impl SojournTime {
     /// A request had waited for so long when it was read; how long all of them do.
     pub(super) fn note(&mut self, waited: Nanos, now: Nanos) -> Nanos {
-        let interval = STANDING_INTERVAL.as_nanos() as u64;
+        let interval = SOJOURN_INTERVAL.as_nanos() as u64;
         let age = now.saturating_sub(self.began).0;
         if age < interval {
             self.least = self.least.min(waited);
@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn only_what_lasts_for_two_intervals_stands() {
-        let interval = STANDING_INTERVAL.as_millis() as u64;
-        let mut standing = Standing::default();
+        let interval = SOJOURN_INTERVAL.as_millis() as u64;
+        let mut sojourn = SojournTime::default();
         let mut note =
-            |at: u64, waited: u64| standing.note(Nanos(waited * MS), Nanos(at * MS)).0 / MS;
+            |at: u64, waited: u64| sojourn.note(Nanos(waited * MS), Nanos(at * MS)).0 / MS;
         assert_eq!(note(interval, 9), 0, "a burst");
         assert_eq!(note(interval + 1, 8), 0);
         assert_eq!(note(2 * interval, 7), 7, "it goes on");

@@ -8,15 +8,15 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use albacore_trees::Portion;
 
-use super::compute::Hands;
-use super::cut::jobs;
-use super::team::Shared;
+use super::batch_split::jobs;
+use super::team::SharedBatch;
+use super::thread_context::ThreadContext;
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
 
 /// A slot for each piece.
-pub(super) struct Notes(Vec<Mutex<Slot>>);
+pub(super) struct PartialResults(Vec<Mutex<PartialSlot>>);
 
-struct Slot {
+struct PartialSlot {
     /// The batch whose piece is here.
     generation: Option<u32>,
     outcome: Result<(), String>,
@@ -25,16 +25,16 @@ struct Slot {
 
 /// How far rank 0 has added up a batch.
 #[derive(Debug, Default)]
-pub(super) struct Joined {
+pub(super) struct ReductionProgress {
     next: u32,
     /// The segment that failed last.
     failed: Option<usize>,
 }
 
-impl Notes {
+impl PartialResults {
     /// Slots for the threads of a worker.
     pub(super) fn new(threads: usize) -> Self {
-        let slot = || Slot {
+        let slot = || PartialSlot {
             generation: None,
             outcome: Ok(()),
             portion: Portion::default(),
@@ -43,12 +43,12 @@ impl Notes {
         Self((0..slots).map(|_| Mutex::new(slot())).collect())
     }
 
-    /// Computes a piece of a batch whose jobs are cut into `parts`.
+    /// Computes a piece of a batch whose jobs are split into `parts`.
     pub(super) fn fill(
         &self,
-        batch: &Shared<'_>,
+        batch: &SharedBatch<'_>,
         (piece, parts): (u32, u32),
-        hands: &mut Hands<'_>,
+        context: &mut ThreadContext<'_>,
     ) {
         let job = jobs(batch.segments).nth((piece / parts) as usize);
         let (Some(slot), Some((index, kind))) = (self.0.get(piece as usize), job) else {
@@ -57,39 +57,39 @@ impl Notes {
         let mut slot = slot.lock().unwrap_or_else(|error| error.into_inner());
         let job = (&batch.segments[index], kind);
         let part = (piece % parts, parts);
-        slot.outcome = hands.note(batch.models, job, part, &mut slot.portion);
+        slot.outcome = context.note(batch.models, job, part, &mut slot.portion);
         slot.generation = Some(batch.generation);
     }
 
     /// Rank 0: adds up what is ready, in order; all of it when every piece is finished.
     pub(super) fn join(
         &self,
-        batch: &Shared<'_>,
+        batch: &SharedBatch<'_>,
         parts: u32,
-        (joined, is_over): (&mut Joined, bool),
-        hands: &mut Hands<'_>,
+        (progress, is_over): (&mut ReductionProgress, bool),
+        context: &mut ThreadContext<'_>,
     ) {
         // bound: one pass for each piece.
-        while joined.next < batch.cut.pieces() {
-            let Some(slot) = self.ready(joined.next, batch.generation) else {
+        while progress.next < batch.split.pieces() {
+            let Some(slot) = self.ready(progress.next, batch.generation) else {
                 break;
             };
-            let part = (joined.next % parts, parts);
-            if let Some((index, kind)) = jobs(batch.segments).nth((joined.next / parts) as usize)
-                && joined.failed != Some(index)
+            let part = (progress.next % parts, parts);
+            if let Some((index, kind)) = jobs(batch.segments).nth((progress.next / parts) as usize)
+                && progress.failed != Some(index)
             {
                 let job = (&batch.segments[index], kind);
                 let outcome = slot.outcome.clone();
                 let outcome =
-                    outcome.and_then(|()| hands.join(batch.models, job, part, &slot.portion));
+                    outcome.and_then(|()| context.join(batch.models, job, part, &slot.portion));
                 if let Err(reason) = outcome {
                     batch.ring.fail(index, &reason);
-                    joined.failed = Some(index);
+                    progress.failed = Some(index);
                 }
             }
-            joined.next += 1;
+            progress.next += 1;
         }
-        if is_over && joined.next < batch.cut.pieces() {
+        if is_over && progress.next < batch.split.pieces() {
             // A piece that nobody computed: nothing of the batch can be trusted.
             for index in 0..batch.segments.len() {
                 batch.ring.fail(index, "a part of the trees is missing");
@@ -98,7 +98,7 @@ impl Notes {
     }
 
     /// The slot of a piece that is computed.
-    fn ready(&self, piece: u32, generation: u32) -> Option<MutexGuard<'_, Slot>> {
+    fn ready(&self, piece: u32, generation: u32) -> Option<MutexGuard<'_, PartialSlot>> {
         let slot = match self.0.get(piece as usize)?.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),

@@ -10,13 +10,13 @@ use albacore_batching::Nanos;
 use crate::limits::{UNREAD_SAMPLE, UNREAD_WINDOW};
 
 #[derive(Clone, Debug)]
-pub(super) struct Least {
+pub(super) struct MinCost {
     costs: [Nanos; UNREAD_WINDOW],
     noted: usize,
     asked: usize,
 }
 
-impl Default for Least {
+impl Default for MinCost {
     fn default() -> Self {
         Self {
             costs: [Nanos(0); UNREAD_WINDOW],
@@ -26,7 +26,7 @@ impl Default for Least {
     }
 }
 
-impl Least {
+impl MinCost {
     /// A request that was read costs so much.
     pub(super) fn note(&mut self, cost: Nanos) {
         self.costs[self.noted % UNREAD_WINDOW] = cost;
@@ -35,7 +35,7 @@ impl Least {
 
     /// What one that was not read is taken to cost: nothing while few were, and each time that one
     /// is to be read to learn from.
-    pub(super) fn of_unread(&mut self) -> Nanos {
+    pub(super) fn estimate(&mut self) -> Nanos {
         self.asked = self.asked.wrapping_add(1);
         if self.asked.is_multiple_of(UNREAD_SAMPLE) {
             return Nanos(0);
@@ -51,9 +51,9 @@ mod tests {
 
     #[test]
     fn the_cheapest_of_the_last_ones_counts_and_some_are_read_all_the_same() {
-        let mut least = Least::default();
-        let seen = |least: &mut Least| -> Vec<u64> {
-            (0..UNREAD_SAMPLE).map(|_| least.of_unread().0).collect()
+        let mut least = MinCost::default();
+        let seen = |least: &mut MinCost| -> Vec<u64> {
+            (0..UNREAD_SAMPLE).map(|_| least.estimate().0).collect()
         };
         assert!(seen(&mut least).iter().all(|&cost| cost == 0));
         (0..UNREAD_WINDOW).for_each(|_| least.note(Nanos(5)));
