@@ -3,14 +3,14 @@
 //! same.
 #![no_main]
 
-use albacore_settings::feed::FeedLine;
+use albacore_settings::agent_stream::NodeSnapshot;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     albacore_server::fuzzed::parameters(bytes);
-    if let Ok(decoded) = FeedLine::decode(bytes) {
+    if let Ok(decoded) = NodeSnapshot::decode(bytes) {
         let line = decoded.snapshot.encode().expect("what is read can be written");
-        let again = FeedLine::decode(line.as_bytes()).expect("what is written can be read");
+        let again = NodeSnapshot::decode(line.as_bytes()).expect("what is written can be read");
         assert_eq!(again.snapshot, decoded.snapshot);
     }
 });

@@ -5,7 +5,7 @@ use albacore_api::{
     IterationRange, Iterations, ModelFile, ModelSource, NamedIterations, Output, ReleaseRule,
     ServerSettings,
 };
-use albacore_settings::feed::{FeedLine, Objective, Parameters, Pod};
+use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use albacore_settings::{Batching, Model, Policy, Queue, Settings, Slo, Source};
 
 /// The settings of the server.
@@ -80,9 +80,13 @@ fn output(output: &Output) -> albacore_settings::Output {
 
 /// The same for the feed: this machine as a node, the server as its one pod. `generation` counts
 /// the edits of the file.
-pub(crate) fn feed_line_of(settings: &Settings, sizes: (u16, u16), generation: u64) -> FeedLine {
+pub(crate) fn feed_line_of(
+    settings: &Settings,
+    sizes: (u16, u16),
+    generation: u64,
+) -> NodeSnapshot {
     let objectives = settings.models.iter().filter_map(|model| {
-        Some(Objective {
+        Some(ModelSlo {
             model: model.name.clone(),
             slo: model.slo?,
         })
@@ -101,7 +105,7 @@ pub(crate) fn feed_line_of(settings: &Settings, sizes: (u16, u16), generation: u
         report: None,
     };
     let name = "albacore-run";
-    let pod = Pod {
+    let pod = ServingPod {
         address: None,
         namespace: name.to_owned(),
         name: name.to_owned(),
@@ -110,7 +114,7 @@ pub(crate) fn feed_line_of(settings: &Settings, sizes: (u16, u16), generation: u
         generation,
         parameters,
     };
-    FeedLine {
+    NodeSnapshot {
         node: name.to_owned(),
         sequence: generation,
         pods: vec![pod],

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, Written};
-use albacore_settings::feed::FeedLine;
+use albacore_settings::agent_stream::NodeSnapshot;
 
 use crate::inbox::Inbox;
 use albacore_command::{Failure, sentence};
@@ -39,7 +39,7 @@ const STOP_TIME: Duration = Duration::from_secs(6);
 
 /// A running child and its feed.
 pub(crate) struct Telling {
-    snapshots: SyncSender<FeedLine>,
+    snapshots: SyncSender<NodeSnapshot>,
     feeding: JoinHandle<()>,
     life: Arc<Life>,
     keeping: JoinHandle<()>,
@@ -70,7 +70,7 @@ impl Telling {
         program: &Path,
         (feed, socket): (&Path, &Path),
         uid: u32,
-        first: FeedLine,
+        first: NodeSnapshot,
         inbox: SyncSender<Inbox>,
     ) -> Result<Self, Failure> {
         let pipe = LineFifo::new(feed).map_err(|e| Failure::Failed(sentence(&e)))?;
@@ -109,7 +109,7 @@ impl Telling {
     }
 
     /// Tells this from now on.
-    pub(crate) fn tell(&self, snapshot: FeedLine) {
+    pub(crate) fn tell(&self, snapshot: NodeSnapshot) {
         // The thread ends after this value alone.
         drop(self.snapshots.send(snapshot));
     }
@@ -184,7 +184,7 @@ fn keep(spawn: &Spawn, life: &Life, inbox: &SyncSender<Inbox>) {
 }
 
 /// Writes the newest snapshot when it comes and every TELL_PERIOD, until there can be no other.
-fn feed_on(mut pipe: LineFifo, mut now: FeedLine, told: &Receiver<FeedLine>) {
+fn feed_on(mut pipe: LineFifo, mut now: NodeSnapshot, told: &Receiver<NodeSnapshot>) {
     let mut is_due = true;
     // bound: one pass each snapshot or period; ends with the sender
     loop {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use albacore_api::{BatchingPolicy, InferenceDeployment};
 use albacore_os::{LineFifo, OsError, Written};
-use albacore_settings::feed::{FeedLine, Objective, Parameters, Pod};
+use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use albacore_settings::{Batching, Policy, Queue, Slo};
 
 use crate::facts::PodFacts;
@@ -19,7 +19,7 @@ use crate::limits::{FEED_LOOK, FEED_PERIOD, FEED_RETRY, REPORT_PERIOD};
 pub(crate) fn pods<'a>(
     facts: &[PodFacts],
     deployment_of: impl Fn(&PodFacts) -> Option<std::sync::Arc<InferenceDeployment>> + 'a,
-) -> Vec<Pod> {
+) -> Vec<ServingPod> {
     let mut owners: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for address in facts.iter().flat_map(addresses) {
         *owners.entry(address).or_default() += 1;
@@ -35,7 +35,7 @@ pub(crate) fn pods<'a>(
             if owners.get(&address) != Some(&1) {
                 continue;
             }
-            let entry = Pod {
+            let entry = ServingPod {
                 address: Some(address),
                 namespace: pod.wish.pod.key.namespace.clone(),
                 name: pod.wish.pod.key.name.clone(),
@@ -69,7 +69,7 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
     let spec = &deployment.spec;
     let objective = |model: &albacore_api::Model| {
         let slo = model.slo?;
-        Some(Objective {
+        Some(ModelSlo {
             model: model.name.clone(),
             slo: Slo {
                 latency: slo.latency.duration(),
@@ -125,7 +125,7 @@ pub(crate) struct Feed {
     pipe: LineFifo,
     node: String,
     sequence: u64,
-    pods: Vec<Pod>,
+    pods: Vec<ServingPod>,
     due: Option<Instant>,
     /// The line that was offered last.
     line: String,
@@ -151,14 +151,14 @@ impl Feed {
 
     /// Whether a line is to be made: something else is known than was written, or the last one is
     /// old.
-    pub(crate) fn wants(&self, pods: &[Pod], now: Instant) -> bool {
+    pub(crate) fn wants(&self, pods: &[ServingPod], now: Instant) -> bool {
         self.sequence == 0 || self.pods != pods || self.due.is_none_or(|due| due <= now)
     }
 
     /// Writes what is known now.
-    pub(crate) fn write(&mut self, pods: Vec<Pod>, metrics: String, now: Instant) {
+    pub(crate) fn write(&mut self, pods: Vec<ServingPod>, metrics: String, now: Instant) {
         self.sequence += 1;
-        let line = FeedLine {
+        let line = NodeSnapshot {
             node: self.node.clone(),
             sequence: self.sequence,
             pods: pods.clone(),

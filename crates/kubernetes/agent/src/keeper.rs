@@ -81,7 +81,7 @@ pub(crate) struct Keeper {
     reporter: Reporter,
     teller: Teller,
     heart: Heartbeat,
-    fed: Vec<albacore_settings::feed::Pod>,
+    fed: Vec<albacore_settings::agent_stream::ServingPod>,
     trials: Trials,
 }
 

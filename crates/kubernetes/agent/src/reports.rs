@@ -10,7 +10,7 @@ use std::path::Path;
 
 use albacore_os::{FifoReader, OsError};
 use albacore_settings::REPORT_LINE_BYTES_MAX;
-use albacore_settings::feed::LatencyReport;
+use albacore_settings::agent_stream::LatencyReport;
 
 use crate::limits::REPORTS_BYTES_MAX;
 use crate::trial::Latency;

@@ -9,19 +9,19 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::FeedLine;
+use albacore_settings::agent_stream::NodeSnapshot;
 use rig::{Rig, wait};
 use serde_json::json;
 
 /// Lines of the feed as they come, until `is_last` has one of them.
-fn read_until(path: &Path, is_last: impl Fn(&FeedLine) -> bool) -> FeedLine {
+fn read_until(path: &Path, is_last: impl Fn(&NodeSnapshot) -> bool) -> NodeSnapshot {
     let pipe = std::fs::File::open(path).unwrap();
     for line in BufReader::new(pipe).split(b'\n') {
         let line = line.unwrap();
         if line.is_empty() {
             continue;
         }
-        let decoded = FeedLine::decode(&line).unwrap();
+        let decoded = NodeSnapshot::decode(&line).unwrap();
         assert_eq!(decoded.unknown_fields, 0);
         if is_last(&decoded.snapshot) {
             return decoded.snapshot;

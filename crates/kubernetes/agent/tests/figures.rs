@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::FeedLine;
+use albacore_settings::agent_stream::NodeSnapshot;
 use rig::{Pod, Rig, wait};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn counter(feed: &Path, name: &str) -> u64 {
     let lines = BufReader::new(fs::File::open(feed).unwrap()).split(b'\n');
     let name = format!("albacore_agent_{name}_total ");
     for line in lines.map(Result::unwrap).filter(|line| !line.is_empty()) {
-        let told = FeedLine::decode(&line).unwrap().snapshot.metrics;
+        let told = NodeSnapshot::decode(&line).unwrap().snapshot.metrics;
         let value = told.lines().find_map(|line| line.strip_prefix(&name));
         if let Some(value) = value {
             return value.parse().unwrap();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use albacore_settings::feed::LatencyReport;
+use albacore_settings::agent_stream::LatencyReport;
 use rig::{Pod, Rig, SetOnDrop, taskset, wait};
 use serde_json::json;
 

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use albacore_settings::{Settings, feed};
+use albacore_settings::{Settings, agent_stream};
 use serde_json::{Value, json};
 
 use rig::{Rig, deployment, wait};
@@ -243,16 +243,16 @@ impl Drop for Params {
 fn line(settings: &Settings, generation: u64) -> String {
     let objectives = settings.models.iter().filter_map(|model| {
         let (model, slo) = (model.name.clone(), model.slo?);
-        Some(feed::Objective { model, slo })
+        Some(agent_stream::ModelSlo { model, slo })
     });
-    let pod = feed::Pod {
+    let pod = agent_stream::ServingPod {
         address: None,
         namespace: "default".to_owned(),
         name: "live".to_owned(),
         uid: "1".to_owned(),
         deployment: "live".to_owned(),
         generation,
-        parameters: feed::Parameters {
+        parameters: agent_stream::Parameters {
             batching: settings.batching,
             queue: settings.queue,
             slo: objectives.collect(),
@@ -264,7 +264,7 @@ fn line(settings: &Settings, generation: u64) -> String {
             report: None,
         },
     };
-    let line = feed::FeedLine {
+    let line = agent_stream::NodeSnapshot {
         node: "n".to_owned(),
         sequence: generation,
         pods: vec![pod],
@@ -290,7 +290,7 @@ fn start_params(folder: &Path) -> (Params, File, String) {
         .spawn();
     let params = Params(child.unwrap());
     let mut agent = OpenOptions::new().write(true).open(&pipe).unwrap();
-    agent.write_all(feed::LINE_START).unwrap();
+    agent.write_all(agent_stream::LINE_TERMINATOR).unwrap();
     (params, agent, format!("unix:{}", socket.display()))
 }
 

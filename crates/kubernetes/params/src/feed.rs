@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use albacore_settings::FEED_LINE_BYTES_MAX;
-use albacore_settings::feed::FeedLine;
+use albacore_settings::SNAPSHOT_LINE_BYTES_MAX;
+use albacore_settings::agent_stream::NodeSnapshot;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
 
@@ -102,7 +102,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 /// Takes a line, or why there is none.
 fn heed(line: Result<&[u8], &str>, known: &Known, counts: &Counts) {
     let read = match line {
-        Ok(line) => FeedLine::decode(line).map_err(|error| error.to_string()),
+        Ok(line) => NodeSnapshot::decode(line).map_err(|error| error.to_string()),
         Err(why) => Err(why.to_owned()),
     };
     match read {
@@ -136,7 +136,7 @@ impl Lines {
         // bound: one pass each piece of `bytes`.
         while let Some(piece) = pieces.next() {
             if !self.is_passed_over {
-                if self.held.len() + piece.len() >= FEED_LINE_BYTES_MAX {
+                if self.held.len() + piece.len() >= SNAPSHOT_LINE_BYTES_MAX {
                     self.is_passed_over = true;
                     self.held = Vec::new();
                     heed(Err("it is longer than a line may be"));
@@ -169,7 +169,7 @@ mod tests {
         let mut lines = Lines::default();
         for piece in pieces {
             lines.take(piece, &mut |line| found.push(line.ok().map(<[u8]>::to_vec)));
-            assert!(lines.held.len() < FEED_LINE_BYTES_MAX);
+            assert!(lines.held.len() < SNAPSHOT_LINE_BYTES_MAX);
         }
         (found, lines.is_torn())
     }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_takes_no_memory_and_spoils_no_other() {
-        let long = vec![b'x'; FEED_LINE_BYTES_MAX / 2 + 1];
+        let long = vec![b'x'; SNAPSHOT_LINE_BYTES_MAX / 2 + 1];
         let (found, is_torn) = lines(&[b"one\n", &long, &long, &long, b"x\ntwo\n"]);
         assert_eq!(
             found,

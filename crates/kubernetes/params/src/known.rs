@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::{FeedLine, Pod};
+use albacore_settings::agent_stream::{NodeSnapshot, ServingPod};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -68,7 +68,7 @@ impl From<Denied> for Status {
 /// Word of the agent that was taken.
 #[derive(Debug)]
 struct Seen {
-    snapshot: FeedLine,
+    snapshot: NodeSnapshot,
     at: Instant,
     /// Index of the pod; `None` where pods of several uids have the address. The key `None` is that
     /// of pods without one.
@@ -92,7 +92,7 @@ impl Known {
     }
 
     /// Word that is newer than all before.
-    pub(crate) fn take(&self, snapshot: FeedLine) {
+    pub(crate) fn take(&self, snapshot: NodeSnapshot) {
         let mut by_address = HashMap::with_capacity(snapshot.pods.len());
         for (index, pod) in snapshot.pods.iter().enumerate() {
             let of = by_address.entry(pod.address).or_insert(Some(index));
@@ -144,7 +144,7 @@ impl News {
     }
 
     /// The pod of a peer in the newest word.
-    pub(crate) fn pod(&mut self, peer: Peer) -> Result<Pod, Denied> {
+    pub(crate) fn pod(&mut self, peer: Peer) -> Result<ServingPod, Denied> {
         let seen = self.0.borrow_and_update();
         let seen = seen.as_ref().ok_or(Denied::NotFed)?;
         let address = match peer {
@@ -166,10 +166,10 @@ mod tests {
         "threads":1,"cpu_share":1,"generation":1}}]}"#;
 
     /// A snapshot of pods, each a uid and an address.
-    fn snapshot(pods: &[(&str, Option<&str>)]) -> FeedLine {
-        let mut snapshot = FeedLine::decode(LINE.as_bytes()).unwrap().snapshot;
+    fn snapshot(pods: &[(&str, Option<&str>)]) -> NodeSnapshot {
+        let mut snapshot = NodeSnapshot::decode(LINE.as_bytes()).unwrap().snapshot;
         let one = snapshot.pods.remove(0);
-        let pods = pods.iter().map(|(uid, address)| Pod {
+        let pods = pods.iter().map(|(uid, address)| ServingPod {
             uid: (*uid).to_owned(),
             address: address.map(|address| address.parse().unwrap()),
             ..one.clone()

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use albacore_proto::params as proto;
-use albacore_settings::FEED_PODS_MAX;
-use albacore_settings::feed::{LatencyReport, Pod};
+use albacore_settings::SNAPSHOT_PODS_MAX;
+use albacore_settings::agent_stream::{LatencyReport, ServingPod};
 use tokio::net::unix::pipe::{OpenOptions, Sender};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -45,7 +45,7 @@ impl Reports {
     /// It is no histogram, comes too soon after the last one, or too many wait for the pipe.
     pub(crate) fn take(
         &self,
-        pod: Pod,
+        pod: ServingPod,
         report: proto::LatencyReport,
         now: Instant,
     ) -> Result<(), Status> {
@@ -81,7 +81,7 @@ impl Reports {
         if last.get(uid).is_some_and(is_recent) {
             return false;
         }
-        if last.len() >= FEED_PODS_MAX {
+        if last.len() >= SNAPSHOT_PODS_MAX {
             last.retain(|_, at| is_recent(at));
         }
         last.insert(uid.to_owned(), now);

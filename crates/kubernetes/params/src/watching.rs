@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use albacore_proto::params::params_server::Params;
 use albacore_proto::params::{LatencyReport, Parameters, ReportReply, WatchRequest};
-use albacore_settings::feed::Pod;
+use albacore_settings::agent_stream::ServingPod;
 use futures_util::stream::{Stream, unfold};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -50,7 +50,7 @@ impl Watching {
     }
 
     /// Who asks, and which pod that is.
-    fn caller(&self, peer: Option<Peer>, news: &mut News) -> Result<(Peer, Pod), Status> {
+    fn caller(&self, peer: Option<Peer>, news: &mut News) -> Result<(Peer, ServingPod), Status> {
         let peer = peer.ok_or_else(|| Status::internal("the connection has no other end"))?;
         if let Peer::User(user) = peer
             && Some(user) != self.uid

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use albacore_proto::params as proto;
 use albacore_settings::Policy;
-use albacore_settings::feed::{Objective, Parameters};
+use albacore_settings::agent_stream::{ModelSlo, Parameters};
 
 /// The message of these parameters.
 pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
@@ -45,7 +45,7 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
     }
 }
 
-fn objective(objective: &Objective) -> proto::Objective {
+fn objective(objective: &ModelSlo) -> proto::Objective {
     proto::Objective {
         model: objective.model.clone(),
         latency_us: micros(objective.slo.latency),

@@ -4,7 +4,7 @@
 
 mod running;
 
-use albacore_settings::FEED_LINE_BYTES_MAX;
+use albacore_settings::SNAPSHOT_LINE_BYTES_MAX;
 use running::{Agent, Params, make_pipe, next, pipe, pod, rows};
 
 const TAKEN: &str = "albacore_params_feed_lines_total{outcome=\"taken\"}";
@@ -20,7 +20,7 @@ async fn rubbish_is_counted_and_passed_over_and_streams_go_on() {
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     assert_eq!(rows(&next(&mut stream).await.unwrap()), 22);
     agent.write(b"rubbish\n{\"node\":7}\n\xff\xfe\x00\n[[[[\n{}\n\n\n");
-    agent.write(&vec![b'['; 3 * FEED_LINE_BYTES_MAX]);
+    agent.write(&vec![b'['; 3 * SNAPSHOT_LINE_BYTES_MAX]);
     agent.write(b"\n");
     // Noise of all bytes: a generator with a fixed seed.
     let mut seed = 7_u64;

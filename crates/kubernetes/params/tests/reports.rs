@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use albacore_proto::params::LatencyReport as Report;
-use albacore_settings::feed::LatencyReport;
+use albacore_settings::agent_stream::LatencyReport;
 use running::{Agent, Params, make_pipe, next, pipe, pod, reporting, rows};
 use tonic::Code;
 

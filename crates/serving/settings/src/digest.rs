@@ -1,9 +1,9 @@
-//! The SHA-256 of a file, as 64 hex digits.
+//! SHA-256 digests of files, as 64 hex digits.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A SHA-256. Printed in lower case; read in either.
+/// A SHA-256 digest. Printed in lower case; parsed in either case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 32]);
 
@@ -11,7 +11,7 @@ impl FromStr for Digest {
     type Err = String;
 
     /// # Errors
-    /// A sentence that says what to write.
+    /// A message that says what to write.
     fn from_str(text: &str) -> Result<Self, String> {
         let nibble = |byte: u8| char::from(byte).to_digit(16);
         let mut bytes = [0; 32];
@@ -28,7 +28,7 @@ impl FromStr for Digest {
         if found == 64 && text.len() == 64 {
             return Ok(Self(bytes));
         }
-        Err("is no SHA-256: write its 64 hex digits, as sha256sum prints them".to_owned())
+        Err("is not a SHA-256 digest: write its 64 hex digits, as sha256sum prints them".to_owned())
     }
 }
 

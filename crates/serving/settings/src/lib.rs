@@ -1,13 +1,13 @@
-//! `settings.yaml` and the feed, the two forms in which a server's settings travel.
+//! The two forms in which the settings of a server are transferred.
 //!
-//! `settings.yaml`: what a server serves and how it batches, in the one file that the controller
-//! writes, a ConfigMap carries and the server reads and watches.
+//! `settings.yaml`: the models of a server and its batching, in one file that the controller writes,
+//! a ConfigMap carries and the server watches.
 //!
-//! [`feed`]: what the agent of a node tells `albacore-params`, line by line, and what that reports
-//! back.
+//! [`agent_stream`]: the lines that the agent of a node sends to `albacore-params`, and the lines
+//! that come back.
 //!
-//! Pure: text in, values out. A [`Settings`] that was read or checked is right in every field; what
-//! is wrong is an [`Invalid`] that names the field, the value and the way out.
+//! Pure: text in, values out. A [`Settings`] that was parsed or checked is valid in every field; a
+//! [`ValidationError`] names the field, the value and what to write instead.
 //!
 //! ```yaml
 //! models:
@@ -22,23 +22,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod check;
+pub mod agent_stream;
 mod digest;
-pub mod feed;
-mod fields;
-mod invalid;
 mod limits;
+mod object_reader;
+mod validate;
+mod validation_error;
 
-mod read;
+mod parse_yaml;
+mod print_yaml;
 mod settings;
 mod timespan;
-mod yaml;
 
 pub use digest::Digest;
-pub use invalid::Invalid;
 pub use limits::{
-    BATCH_ROWS_MAX, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, FILE_BYTES_MAX,
-    MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX,
-    SOURCE_CHARS_MAX,
+    BATCH_ROWS_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX,
+    REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX, SNAPSHOT_METRICS_BYTES_MAX,
+    SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX,
 };
 pub use settings::{Batching, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source};
+pub use validation_error::ValidationError;

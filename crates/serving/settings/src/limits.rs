@@ -1,6 +1,6 @@
-//! Every bound of the file and of the feed, with its reason. Those of single fields are those of
-//! the custom resource (`crates/kubernetes/api/src/limits.rs`), so that what the API server takes
-//! is never refused here.
+//! Every bound of the file and of the agent's stream, with its reason. The bounds of single fields
+//! are those of the custom resource (`crates/kubernetes/api/src/limits.rs`), so that no deployment
+//! that the API server accepts is refused here.
 
 /// Largest file: what etcd takes as one object, as a ConfigMap carries it.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -18,16 +18,16 @@ pub const SOURCE_CHARS_MAX: usize = 2048 + 256;
 /// Most rows that one batch may hold.
 pub const BATCH_ROWS_MAX: u32 = 65_536;
 
-/// Rows of a batch when nothing is said.
+/// Most rows of a batch when the file does not say.
 pub(crate) const BATCH_ROWS_DEFAULT: u32 = 1024;
 
 /// Most rows that may wait.
 pub const QUEUE_ROWS_MAX: u32 = 4_194_304;
 
-/// Rows that may wait when nothing is said.
+/// Most waiting rows when the file does not say.
 pub(crate) const QUEUE_ROWS_DEFAULT: u32 = 65_536;
 
-/// Longest objective or delay: beyond ten minutes it is a wrong unit.
+/// Longest objective or delay: more than ten minutes is a wrong unit.
 pub(crate) const TIMESPAN_MICROS_MAX: u64 = 600_000_000;
 
 /// Lowest percentile of an objective: below the median it says nothing about users.
@@ -36,28 +36,28 @@ pub(crate) const PERCENTILE_MIN: f64 = 50.0;
 /// Highest percentile: needs 10,000 requests to be seen once.
 pub(crate) const PERCENTILE_MAX: f64 = 99.99;
 
-/// Percentile when nothing is said.
+/// Percentile when the file does not say.
 pub(crate) const PERCENTILE_DEFAULT: f64 = 99.0;
 
 /// Deepest nesting; the deepest field of the file lies at depth 4.
 pub(crate) const DEPTH_MAX: usize = 16;
 
-/// Longest piece of a value that a message repeats, in characters.
+/// Longest part of a value that an error message quotes, in characters.
 pub(crate) const QUOTED_CHARS_MAX: usize = 60;
 
-/// Longest line of the feed, its end included: the metrics of a node and its pods, with room to
-/// spare; what a reader keeps while it waits for the end of a line.
-pub const FEED_LINE_BYTES_MAX: usize = 1 << 20;
+/// Longest snapshot line with its terminator, which a reader buffers: the metrics of a node and its
+/// pods, with room to spare.
+pub const SNAPSHOT_LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Most pods of a snapshot: twice what the largest kubelets run, as a pod of two addresses is there
-/// twice. At some 600 bytes each they fill half a line.
-pub const FEED_PODS_MAX: usize = 1024;
+/// Most pods of a snapshot: twice what the largest kubelets run, as a pod with two addresses is
+/// listed twice. At some 600 bytes each they fill half a line.
+pub const SNAPSHOT_PODS_MAX: usize = 1024;
 
-/// Longest text of metrics in a snapshot, in bytes as it is: encoded, it leaves room for the pods.
-pub const FEED_METRICS_BYTES_MAX: usize = 256 << 10;
+/// Longest text of metrics in a snapshot, in bytes before JSON encoding: it leaves room for the pods.
+pub const SNAPSHOT_METRICS_BYTES_MAX: usize = 256 << 10;
 
-/// Longest line of a latency report, its end included: a pipe takes up to 4,096 bytes (PIPE_BUF)
-/// whole or not at all, so no line of a well-behaved writer is ever torn.
+/// Longest line of a latency report with its terminator: writes of up to 4,096 bytes (PIPE_BUF) to a
+/// pipe are atomic, so no line of a correct writer is torn.
 pub const REPORT_LINE_BYTES_MAX: usize = 2048;
 
 /// Most buckets of a latency report. Servers have 16; as many counts of 20 digits fit a line.
@@ -66,8 +66,8 @@ pub const REPORT_BUCKETS_MAX: usize = 32;
 /// Longest name of a node, pod or deployment: that of an object's name in Kubernetes.
 pub(crate) const OBJECT_NAME_CHARS_MAX: usize = 253;
 
-/// Most workers of a server, and most threads of a worker: what a server takes.
+/// Most workers of a server, and most threads of a worker: the limits of the server.
 pub(crate) const COUNT_MAX: u32 = 512;
 
-/// Most cpus: what the largest kernels are built for.
+/// Most CPUs: the limit of the largest kernel builds.
 pub(crate) const CPUS_MAX: f64 = 8192.0;

@@ -1,4 +1,4 @@
-//! The values of the file.
+//! The content of a settings file.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,14 +6,12 @@ use std::time::Duration;
 use crate::digest::Digest;
 use crate::limits::{BATCH_ROWS_DEFAULT, QUEUE_ROWS_DEFAULT};
 
-/// What a server serves and how it batches.
+/// The models that a server serves, and how it batches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     /// The models; at least one, names unique.
     pub models: Vec<Model>,
-    /// When waiting rows are released to a worker.
     pub batching: Batching,
-    /// How much may wait.
     pub queue: Queue,
 }
 
@@ -21,11 +19,10 @@ pub struct Settings {
 pub struct Model {
     /// Its name in request paths and metrics.
     pub name: String,
-    /// Where its file is.
     pub source: Source,
-    /// What its file must be, if that is known.
+    /// The expected digest of its file; `None`: any file is accepted.
     pub sha256: Option<Digest>,
-    /// Boosting iterations that predict; `None`: as the object predicts that saved the file.
+    /// Boosting iterations that predict; `None`: those of the object that saved the file.
     pub iterations: Option<Iterations>,
     /// Its latency objective. Without one, nothing counts as late.
     pub slo: Option<Slo>,
@@ -65,8 +62,8 @@ impl Output {
         }
     }
 
-    /// The output whose tensor has this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// The output with this tensor name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|output| output.name() == name)
     }
 }
@@ -75,7 +72,7 @@ impl Output {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Iterations {
     All,
-    /// Up to the best one by the file's own word.
+    /// Up to the best iteration that the file records.
     Best,
     /// Those from `begin` up to `end`, exclusive; `begin` is below `end`.
     Range {
@@ -86,7 +83,7 @@ pub enum Iterations {
     },
 }
 
-/// Where the file of a model is.
+/// Location of a model file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// An absolute path where the server runs.
@@ -103,23 +100,23 @@ impl fmt::Display for Source {
     }
 }
 
-/// A latency objective: so many percent of the replies within so much time.
+/// A latency objective: `percentile` percent of the replies within `latency`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Slo {
     /// From the arrival of a request to its reply; whole microseconds.
     pub latency: Duration,
     /// Percent of the requests that must keep it.
     pub percentile: f64,
-    /// The same as `latency`, of requests for contributions; `None`: as for values.
+    /// The latency of requests for contributions; `None`: `latency`.
     pub contribs: Option<Duration>,
-    /// The same, of requests for interactions.
+    /// The latency of requests for interactions; `None`: `latency`.
     pub interactions: Option<Duration>,
 }
 
 impl Slo {
-    /// The same time for all requests.
+    /// One latency for all kinds of output.
     #[must_use]
-    pub fn of_all(latency: Duration, percentile: f64) -> Self {
+    pub fn uniform(latency: Duration, percentile: f64) -> Self {
         Self {
             latency,
             percentile,
@@ -128,8 +125,8 @@ impl Slo {
         }
     }
 
-    /// The times of costlier outputs, by the names of their fields.
-    pub(crate) fn costlier(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+    /// The latencies of single outputs by the names of their fields.
+    pub(crate) fn output_latencies(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let named = [
             ("contribs", self.contribs),
             ("interactions", self.interactions),
@@ -140,7 +137,7 @@ impl Slo {
     }
 }
 
-/// When waiting rows are released to a worker.
+/// When waiting rows are dispatched to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batching {
     pub policy: Policy,
@@ -159,7 +156,7 @@ impl Default for Batching {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
-    /// As the server thinks best.
+    /// The server chooses.
     #[default]
     Auto,
     /// As late as the objective allows.
@@ -174,7 +171,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// As files and lines write it.
+    /// The name in files and lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -186,10 +183,10 @@ impl Policy {
     }
 }
 
-/// How much may wait.
+/// Bounds of the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Queue {
-    /// Most rows that wait; not below the most rows of a batch.
+    /// Most rows that wait; at least `Batching::max_rows`.
     pub max_rows: u32,
 }
 

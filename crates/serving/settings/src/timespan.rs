@@ -1,10 +1,10 @@
-//! Times as the custom resource writes them: a whole number and a unit, `25ms`, `2s`, `250us`.
+//! Durations as the custom resource writes them: a whole number and a unit, `25ms`, `2s`, `250us`.
 
 use std::time::Duration;
 
 use crate::limits::TIMESPAN_MICROS_MAX;
 
-/// Reads a time; the error says what to write instead.
+/// Parses a duration; the error says what to write instead.
 pub(crate) fn parse_timespan(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
@@ -16,7 +16,9 @@ pub(crate) fn parse_timespan(text: &str) -> Result<Duration, String> {
     };
     let number = digits.parse::<u64>().ok().filter(|_| digits.len() <= 9);
     let (Some(micros), Some(number)) = (micros, number) else {
-        return Err("is no time: write a whole number of us, ms or s, as in \"25ms\"".to_owned());
+        return Err(
+            "is not a duration: write a whole number of us, ms or s, as in \"25ms\"".to_owned(),
+        );
     };
     let span = Duration::from_micros(number * micros);
     if is_in_bounds(span) {
@@ -26,7 +28,7 @@ pub(crate) fn parse_timespan(text: &str) -> Result<Duration, String> {
     Err(format!("must be longer than 0 and at most {most}s"))
 }
 
-/// Whether a time can be written in the file and read back.
+/// Whether a duration can be printed and parsed again without a loss.
 pub(crate) fn is_in_bounds(span: Duration) -> bool {
     let micros = span.as_micros();
     (1..=u128::from(TIMESPAN_MICROS_MAX)).contains(&micros)

@@ -45,7 +45,10 @@ fn outputs_are_listed_by_name_and_once() {
     assert_eq!(all, OUTPUTS);
     assert_eq!(file("[]").unwrap(), []);
     for (outputs, said) in [
-        ("[value]", "models[0].outputs[0]: \"value\" is no output"),
+        (
+            "[value]",
+            "models[0].outputs[0]: \"value\" is not an output",
+        ),
         (
             "[leaf, leaf]",
             "models[0].outputs[1]: \"leaf\" is listed twice",
@@ -92,13 +95,13 @@ fn what_has_a_default_may_be_left_out() {
 
 /// Texts of whole files.
 const FILES: [(&str, &str); 7] = [
-    ("", "the file: nothing is no set of fields"),
-    ("[]", "the file: a list is no set of fields"),
+    ("", "the file: null is not an object"),
+    ("[]", "the file: a list is not an object"),
     ("models: [", "line "),
     ("a: 1\n---\nb: 2", "line "),
     ("models: []", "models: is empty: name at least one"),
-    ("models: a", "models: \"a\" is no list"),
-    ("models: [1]", "models[0]: 1 is no set of fields"),
+    ("models: a", "models: \"a\" is not a list"),
+    ("models: [1]", "models[0]: 1 is not an object"),
 ];
 
 /// Fields of a second model beside one with the name a.
@@ -111,7 +114,7 @@ const MODELS: [(&str, &str); 28] = [
     ),
     (
         "name: b, path: /b, url: http://b",
-        "models[1].url: stands beside path",
+        "models[1].url: cannot be combined with path",
     ),
     (
         "name: b, url: ftp://b",
@@ -127,21 +130,24 @@ const MODELS: [(&str, &str); 28] = [
     ),
     (
         "name: b, url: 'http://b/ c'",
-        "has characters that no url has",
+        "has characters that are not allowed in a url",
     ),
     ("name: a, path: /b", "models[1].name: \"a\" is used twice"),
-    ("name: a/b, path: /b", "models[1].name: \"a/b\" is no name"),
+    (
+        "name: a/b, path: /b",
+        "models[1].name: \"a/b\" is not a name",
+    ),
     (
         "name: 7, path: /b",
-        "models[1].name: 7 is no text: put it in quotes",
+        "models[1].name: 7 is not a string: put it in quotes",
     ),
     (
         "name: b, path: /b, iterations: Best",
-        "models[1].iterations: \"Best\" are no iterations: write all, best or {begin: 0, end: 100}",
+        "models[1].iterations: \"Best\" is not a range of iterations: write all, best or {begin: 0, end: 100}",
     ),
     (
         "name: b, path: /b, iterations: 7",
-        "models[1].iterations: 7 is neither text nor fields: write all, best or {begin: 0, end: 100}",
+        "models[1].iterations: 7 is neither a string nor an object: write all, best or {begin: 0, end: 100}",
     ),
     (
         "name: b, path: /b, iterations: {begin: 3}",
@@ -161,15 +167,15 @@ const MODELS: [(&str, &str); 28] = [
     ),
     (
         "name: b, path: /b, iterations: {begin: -1, end: 3}",
-        "models[1].iterations.begin: -1 is no whole number",
+        "models[1].iterations.begin: -1 is not a whole number",
     ),
     (
         "name: b, path: /b, iterations: {begin: 0, end: 3, step: 1}",
-        "models[1].iterations.\"step\": is no field",
+        "models[1].iterations.\"step\": is not a known field",
     ),
     (
         "name: b, path: /b, sha256: abc",
-        "models[1].sha256: \"abc\" is no SHA-256",
+        "models[1].sha256: \"abc\" is not a SHA-256 digest",
     ),
     (
         "name: b, path: /b, slo: {}",
@@ -177,11 +183,11 @@ const MODELS: [(&str, &str); 28] = [
     ),
     (
         "name: b, path: /b, slo: 2ms",
-        "models[1].slo: \"2ms\" is no set of fields",
+        "models[1].slo: \"2ms\" is not an object",
     ),
     (
         "name: b, path: /b, slo: {latency: 25}",
-        "slo.latency: 25 is no text",
+        "slo.latency: 25 is not a string",
     ),
     (
         "name: b, path: /b, slo: {latency: 25m}",
@@ -198,7 +204,7 @@ const MODELS: [(&str, &str); 28] = [
     ),
     (
         "name: b, path: /b, slow: 1",
-        "models[1].\"slow\": is no field: known are name,",
+        "models[1].\"slow\": is not a known field; known fields are name,",
     ),
 ];
 
@@ -206,7 +212,7 @@ const MODELS: [(&str, &str); 28] = [
 const REST: [(&str, &str); 10] = [
     (
         "batching: {policy: lazy}",
-        "batching.policy: \"lazy\" is no policy",
+        "batching.policy: \"lazy\" is not a policy",
     ),
     (
         "batching: {policy: timeout}",
@@ -214,7 +220,7 @@ const REST: [(&str, &str); 10] = [
     ),
     (
         "batching: {max_delay: 1ms}",
-        "batching.max_delay: stands beside another",
+        "batching.max_delay: is allowed with policy timeout only",
     ),
     (
         "batching: {policy: timeout, max_delay: 2ms}",
@@ -226,11 +232,11 @@ const REST: [(&str, &str); 10] = [
     ),
     (
         "batching: {max_rows: -1}",
-        "batching.max_rows: -1 is no whole number",
+        "batching.max_rows: -1 is not a whole number",
     ),
     (
         "batching: {max_rows: 1.5}",
-        "batching.max_rows: 1.5 is no whole number",
+        "batching.max_rows: 1.5 is not a whole number",
     ),
     (
         "queue: {max_rows: 1000}",
@@ -242,7 +248,7 @@ const REST: [(&str, &str); 10] = [
     ),
     (
         "queues: {}",
-        "\"queues\": is no field: known are models, batching, queue",
+        "\"queues\": is not a known field; known fields are models, batching, queue",
     ),
 ];
 

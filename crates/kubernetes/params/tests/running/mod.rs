@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use albacore_proto::params::params_client::ParamsClient;
 use albacore_proto::params::{Parameters, WatchRequest};
-use albacore_settings::feed::{FeedLine, LINE_START, Parameters as Fed, Pod};
+use albacore_settings::agent_stream::{
+    LINE_TERMINATOR, NodeSnapshot, Parameters as Fed, ServingPod,
+};
 use albacore_settings::{Batching, Policy, Queue};
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
@@ -156,7 +158,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn start(path: &Path) -> Self {
         let mut file = OpenOptions::new().write(true).open(path).unwrap();
-        file.write_all(LINE_START).unwrap();
+        file.write_all(LINE_TERMINATOR).unwrap();
         Self { file, sequence: 0 }
     }
 
@@ -164,9 +166,9 @@ impl Agent {
         self.file.write_all(bytes).unwrap();
     }
 
-    pub(crate) fn tell(&mut self, pods: &[Pod]) {
+    pub(crate) fn tell(&mut self, pods: &[ServingPod]) {
         self.sequence += 1;
-        let snapshot = FeedLine {
+        let snapshot = NodeSnapshot {
             node: "n1".to_owned(),
             sequence: self.sequence,
             pods: pods.to_vec(),
@@ -177,8 +179,8 @@ impl Agent {
 }
 
 /// A pod with its address in a batch of `rows` rows.
-pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> Pod {
-    Pod {
+pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> ServingPod {
+    ServingPod {
         address: address.map(|address| address.parse().unwrap()),
         namespace: "shop".to_owned(),
         name: name.to_owned(),
@@ -205,7 +207,7 @@ pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> Pod {
 }
 
 /// The same, asked to report its latency.
-pub(crate) fn reporting(name: &str, address: &str) -> Pod {
+pub(crate) fn reporting(name: &str, address: &str) -> ServingPod {
     let mut pod = pod(name, Some(address), 1);
     pod.parameters.report = Some(Duration::from_millis(500));
     pod

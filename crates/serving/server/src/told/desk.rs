@@ -7,7 +7,7 @@ use albacore_engine::{Engine, NoSlot, Objective, Rules};
 use albacore_proto::params::LatencyReport;
 use tokio::sync::Notify;
 
-use albacore_settings::feed::Parameters;
+use albacore_settings::agent_stream::Parameters;
 
 use super::take::Told;
 

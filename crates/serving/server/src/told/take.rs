@@ -6,7 +6,7 @@ use albacore_batching::{Nanos, Policy};
 use albacore_engine::{Objective, Rules};
 use albacore_proto::params as proto;
 use albacore_settings as settings;
-use albacore_settings::feed;
+use albacore_settings::agent_stream;
 
 use crate::live::objective_of;
 
@@ -20,7 +20,7 @@ pub(crate) struct Told {
     /// How often this server reports its latency; `None`: never.
     pub(super) report: Option<Duration>,
     /// As they were told.
-    pub(super) parameters: feed::Parameters,
+    pub(super) parameters: agent_stream::Parameters,
     /// Fields that are right and change nothing here.
     pub(super) unused: Vec<&'static str>,
 }
@@ -66,7 +66,7 @@ pub(crate) fn policy_of(policy: settings::Policy) -> Policy {
 }
 
 /// The message's fields; their values are not looked at.
-fn read(message: &proto::Parameters) -> Result<feed::Parameters, String> {
+fn read(message: &proto::Parameters) -> Result<agent_stream::Parameters, String> {
     // Destructured, so that no field is told and never read (L9).
     let proto::Parameters {
         batching,
@@ -82,7 +82,7 @@ fn read(message: &proto::Parameters) -> Result<feed::Parameters, String> {
     let missing = |field: &str| format!("parameters.{field}: is missing");
     let batching = batching.as_ref().ok_or_else(|| missing("batching"))?;
     let queue = queue.as_ref().ok_or_else(|| missing("queue"))?;
-    Ok(feed::Parameters {
+    Ok(agent_stream::Parameters {
         batching: settings::Batching {
             policy: policy(batching)?,
             max_rows: batching.max_rows,
@@ -123,8 +123,8 @@ fn policy(batching: &proto::Batching) -> Result<settings::Policy, String> {
     }
 }
 
-fn objective(objective: &proto::Objective) -> feed::Objective {
-    feed::Objective {
+fn objective(objective: &proto::Objective) -> agent_stream::ModelSlo {
+    agent_stream::ModelSlo {
         model: objective.model.clone(),
         slo: settings::Slo {
             latency: Duration::from_micros(objective.latency_us),

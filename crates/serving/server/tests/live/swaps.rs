@@ -161,7 +161,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
     );
     assert!(before["load_factor"].as_f64().unwrap() < 1.0, "{before:#}");
     // No reply is that fast.
-    slow.slo = Some(Slo::of_all(Duration::from_micros(1), 99.0));
+    slow.slo = Some(Slo::uniform(Duration::from_micros(1), 99.0));
     let text = settings(vec![slow], Policy::Auto, 4);
     volume.update(&text.replace("max_rows: 65536", "max_rows: 4"));
     let after = until_in_force(&server, &volume);

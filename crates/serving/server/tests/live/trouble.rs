@@ -264,7 +264,7 @@ fn settings_that_are_wrong_at_the_start_end_it_with_a_sentence() {
         ),
         (
             Some("models: [{name: a, path: /a}]\nbatching: {policy: lazy}"),
-            "batching.policy: \"lazy\" is no policy",
+            "batching.policy: \"lazy\" is not a policy",
         ),
         (None, "cannot be opened"),
     ] {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use albacore_settings::feed::{FeedLine, LINE_START, Parameters, Pod};
+use albacore_settings::agent_stream::{LINE_TERMINATOR, NodeSnapshot, Parameters, ServingPod};
 use albacore_settings::{Batching, Policy, Queue};
 
 use crate::running::zoo;
@@ -53,12 +53,12 @@ impl Agent {
     fn start(folder: &Path) -> Self {
         let path = folder.join("feed");
         let mut pipe = OpenOptions::new().write(true).open(path).unwrap();
-        pipe.write_all(LINE_START).unwrap();
+        pipe.write_all(LINE_TERMINATOR).unwrap();
         Self(pipe)
     }
 
     fn tell(&mut self, rows: u32) {
-        let pod = Pod {
+        let pod = ServingPod {
             address: None,
             namespace: "local".to_owned(),
             name: "fraud".to_owned(),
@@ -80,7 +80,7 @@ impl Agent {
                 report: None,
             },
         };
-        let snapshot = FeedLine {
+        let snapshot = NodeSnapshot {
             node: "n".to_owned(),
             sequence: u64::from(rows),
             pods: vec![pod],

@@ -91,7 +91,7 @@ fn other_settings_are_tried_at_once_and_make_the_running_attempt_unwanted() {
     assert!(model.due(now).is_some(), "what is wanted was not tried");
     attempt(&mut model, Ok(Digest([2; 32])), now);
     let mut with_slo = self::model("/b");
-    with_slo.slo = Some(settings::Slo::of_all(Duration::from_millis(1), 99.0));
+    with_slo.slo = Some(settings::Slo::uniform(Duration::from_millis(1), 99.0));
     assert!(!model.change(with_slo), "an objective is no reason to load");
     assert_eq!(model.due(now), None);
     let mut with_iterations = self::model("/b");

@@ -88,7 +88,7 @@ fn what_is_wrong_is_refused_by_name() {
         ),
         (
             |p, _| p.slo = vec![p.slo[0].clone(); 2],
-            "slo[1].model: \"m\" is there twice",
+            "slo[1].model: \"m\" is listed twice",
         ),
         (
             |p, _| p.cpu_share = f64::INFINITY,

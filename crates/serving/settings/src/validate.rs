@@ -1,40 +1,46 @@
-//! What fields must hold, alone and together.
+//! Validates settings: each field alone, then fields that depend on each other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::invalid::{Invalid, quoted};
 use crate::limits::{
     BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
     QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
 };
 use crate::settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};
 use crate::timespan::{is_in_bounds, print_timespan};
+use crate::validation_error::{ValidationError, quoted};
 
 impl Settings {
-    /// Checks values that were not read: [`Settings::read`] has checked what it returns.
+    /// Checks settings that were built in memory; [`Settings::read`] returns checked ones.
     ///
     /// # Errors
-    /// The first thing that is wrong.
-    pub fn check(&self) -> Result<(), Invalid> {
+    /// The first error that is found.
+    pub fn check(&self) -> Result<(), ValidationError> {
         let Self {
             models,
             batching,
             queue,
         } = self;
         if models.is_empty() {
-            return Err(Invalid::of("models", "is empty: name at least one model"));
+            return Err(ValidationError::field(
+                "models",
+                "is empty: name at least one model",
+            ));
         }
         if models.len() > MODELS_MAX {
             let problem = format!("has {} entries, at most {MODELS_MAX}", models.len());
-            return Err(Invalid::of("models", problem));
+            return Err(ValidationError::field("models", problem));
         }
         let mut names = BTreeSet::new();
         for (index, model) in models.iter().enumerate() {
             check_model(&format!("models[{index}]"), model)?;
             if !names.insert(&model.name) {
                 let problem = format!("{} is used twice: names must differ", quoted(&model.name));
-                return Err(Invalid::of(format!("models[{index}].name"), problem));
+                return Err(ValidationError::field(
+                    format!("models[{index}].name"),
+                    problem,
+                ));
             }
         }
         let objectives = models.iter().filter_map(|m| Some((&*m.name, m.slo?)));
@@ -42,38 +48,37 @@ impl Settings {
     }
 }
 
-/// What batching, queue and objectives must hold, alone and together. `at` stands before the names
-/// of their fields.
+/// Checks batching, queue and objectives. `path` is the prefix of their fields in errors.
 pub(crate) fn check_rules<'a>(
-    at: &str,
+    path: &str,
     batching: &Batching,
     queue: &Queue,
     objectives: impl Iterator<Item = (&'a str, Slo)>,
-) -> Result<(), Invalid> {
-    let rows_at = format!("{at}queue.max_rows");
+) -> Result<(), ValidationError> {
+    let queue_path = format!("{path}queue.max_rows");
     check_rows(
-        &format!("{at}batching.max_rows"),
+        &format!("{path}batching.max_rows"),
         batching.max_rows,
         BATCH_ROWS_MAX,
     )?;
-    check_rows(&rows_at, queue.max_rows, QUEUE_ROWS_MAX)?;
+    check_rows(&queue_path, queue.max_rows, QUEUE_ROWS_MAX)?;
     if queue.max_rows < batching.max_rows {
         let problem = format!(
             "{} is below batching.max_rows, {}: a full batch could never wait; raise it or lower \
              batching.max_rows",
             queue.max_rows, batching.max_rows
         );
-        return Err(Invalid::of(rows_at, problem));
+        return Err(ValidationError::field(queue_path, problem));
     }
     match batching.policy {
         Policy::Timeout { delay } => {
-            check_delay(&format!("{at}batching.max_delay"), delay, objectives)
+            check_delay(&format!("{path}batching.max_delay"), delay, objectives)
         }
         Policy::Auto | Policy::Deferred | Policy::Eager => Ok(()),
     }
 }
 
-fn check_model(at: &str, model: &Model) -> Result<(), Invalid> {
+fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
     let Model {
         name,
         source,
@@ -82,34 +87,40 @@ fn check_model(at: &str, model: &Model) -> Result<(), Invalid> {
         slo,
         outputs,
     } = model;
-    check_name(&format!("{at}.name"), name)?;
-    check_source(at, source)?;
+    check_model_name(&format!("{path}.name"), name)?;
+    check_source(path, source)?;
     if let Some(Iterations::Range { begin, end }) = *iterations
         && begin >= end
     {
         let problem = format!("{end} is not above begin, {begin}: no iteration is left");
-        return Err(Invalid::of(format!("{at}.iterations.end"), problem));
+        return Err(ValidationError::field(
+            format!("{path}.iterations.end"),
+            problem,
+        ));
     }
     for (index, output) in outputs.iter().enumerate() {
         if outputs.iter().take(index).any(|other| other == output) {
             let problem = format!("{} is listed twice: list it once", quoted(output.name()));
-            return Err(Invalid::of(format!("{at}.outputs[{index}]"), problem));
+            return Err(ValidationError::field(
+                format!("{path}.outputs[{index}]"),
+                problem,
+            ));
         }
     }
     slo.as_ref()
-        .map_or(Ok(()), |slo| check_slo(&format!("{at}.slo"), slo))
+        .map_or(Ok(()), |slo| check_slo(&format!("{path}.slo"), slo))
 }
 
-pub(crate) fn check_name(at: &str, name: &str) -> Result<(), Invalid> {
+pub(crate) fn check_model_name(path: &str, name: &str) -> Result<(), ValidationError> {
     if is_name(name) {
         return Ok(());
     }
     let problem = format!(
-        "{} is no name: up to {MODEL_NAME_CHARS_MAX} letters, digits, '-', '_' and '.', with a \
+        "{} is not a name: use up to {MODEL_NAME_CHARS_MAX} letters, digits, '-', '_' and '.', with a \
          letter or digit at both ends",
         quoted(name)
     );
-    Err(Invalid::of(at, problem))
+    Err(ValidationError::field(path, problem))
 }
 
 fn is_name(text: &str) -> bool {
@@ -121,7 +132,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(is_inner)
 }
 
-fn check_source(at: &str, source: &Source) -> Result<(), Invalid> {
+fn check_source(path: &str, source: &Source) -> Result<(), ValidationError> {
     let (field, text, form) = match source {
         Source::Path(text) => (
             "path",
@@ -141,7 +152,10 @@ fn check_source(at: &str, source: &Source) -> Result<(), Invalid> {
     let problem = if text.chars().count() > SOURCE_CHARS_MAX {
         format!("is longer than {SOURCE_CHARS_MAX} characters")
     } else if text.contains(|c: char| c.is_control() || is_blank(c)) {
-        format!("{} has characters that no {field} has", quoted(text))
+        format!(
+            "{} has characters that are not allowed in a {field}",
+            quoted(text)
+        )
     } else if !is_right {
         format!("{} is not {form}", quoted(text))
     } else if matches!(source, Source::Url(_)) && text.contains('#') {
@@ -152,13 +166,13 @@ fn check_source(at: &str, source: &Source) -> Result<(), Invalid> {
     } else {
         return Ok(());
     };
-    Err(Invalid::of(format!("{at}.{field}"), problem))
+    Err(ValidationError::field(format!("{path}.{field}"), problem))
 }
 
-pub(crate) fn check_slo(at: &str, slo: &Slo) -> Result<(), Invalid> {
-    check_timespan(&format!("{at}.latency"), slo.latency)?;
-    for (name, span) in slo.costlier() {
-        check_timespan(&format!("{at}.{name}"), span)?;
+pub(crate) fn check_slo(path: &str, slo: &Slo) -> Result<(), ValidationError> {
+    check_timespan(&format!("{path}.latency"), slo.latency)?;
+    for (name, span) in slo.output_latencies() {
+        check_timespan(&format!("{path}.{name}"), span)?;
     }
     if (PERCENTILE_MIN..=PERCENTILE_MAX).contains(&slo.percentile) {
         return Ok(());
@@ -167,30 +181,36 @@ pub(crate) fn check_slo(at: &str, slo: &Slo) -> Result<(), Invalid> {
         "{} is not from {PERCENTILE_MIN} to {PERCENTILE_MAX}",
         slo.percentile
     );
-    Err(Invalid::of(format!("{at}.percentile"), problem))
+    Err(ValidationError::field(
+        format!("{path}.percentile"),
+        problem,
+    ))
 }
 
-pub(crate) fn check_timespan(at: &str, span: Duration) -> Result<(), Invalid> {
+pub(crate) fn check_timespan(path: &str, span: Duration) -> Result<(), ValidationError> {
     if is_in_bounds(span) {
         return Ok(());
     }
     let problem = format!("{span:?} is not a whole number of microseconds from 1us to 600s");
-    Err(Invalid::of(at, problem))
+    Err(ValidationError::field(path, problem))
 }
 
-fn check_rows(at: &str, rows: u32, most: u32) -> Result<(), Invalid> {
+fn check_rows(path: &str, rows: u32, most: u32) -> Result<(), ValidationError> {
     if (1..=most).contains(&rows) {
         return Ok(());
     }
-    Err(Invalid::of(at, format!("{rows} is not from 1 to {most}")))
+    Err(ValidationError::field(
+        path,
+        format!("{rows} is not from 1 to {most}"),
+    ))
 }
 
 fn check_delay<'a>(
-    at: &str,
+    path: &str,
     delay: Duration,
     mut objectives: impl Iterator<Item = (&'a str, Slo)>,
-) -> Result<(), Invalid> {
-    check_timespan(at, delay)?;
+) -> Result<(), ValidationError> {
+    check_timespan(path, delay)?;
     let Some((name, _)) = objectives.find(|(_, slo)| slo.latency <= delay) else {
         return Ok(());
     };
@@ -199,5 +219,5 @@ fn check_delay<'a>(
          would be late",
         print_timespan(delay),
     );
-    Err(Invalid::of(at, problem))
+    Err(ValidationError::field(path, problem))
 }

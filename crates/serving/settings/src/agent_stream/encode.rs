@@ -1,21 +1,21 @@
-//! [`FeedLine`] to a line.
+//! Encodes a [`NodeSnapshot`] as a line.
 
 use serde_json::{Map, Value, json};
 
-use super::{FeedLine, Parameters, Pod};
-use crate::invalid::Invalid;
-use crate::limits::FEED_LINE_BYTES_MAX;
+use super::{NodeSnapshot, Parameters, ServingPod};
+use crate::limits::SNAPSHOT_LINE_BYTES_MAX;
 use crate::settings::{Batching, Policy};
 use crate::timespan::print_timespan;
+use crate::validation_error::ValidationError;
 
-impl FeedLine {
-    /// The line, with its end.
+impl NodeSnapshot {
+    /// The line with its terminator.
     ///
     /// # Errors
-    /// The first value that may not be in a snapshot; or the line is longer than a reader takes.
-    pub fn encode(&self) -> Result<String, Invalid> {
+    /// The first invalid value; or the line is longer than readers accept.
+    pub fn encode(&self) -> Result<String, ValidationError> {
         self.check()?;
-        let pods: Vec<Value> = self.pods.iter().map(pod).collect();
+        let pods: Vec<Value> = self.pods.iter().map(encode_pod).collect();
         let Self {
             node,
             sequence,
@@ -30,15 +30,15 @@ impl FeedLine {
         });
         let mut line = line.to_string();
         line.push('\n');
-        if line.len() > FEED_LINE_BYTES_MAX {
-            return Err(Invalid::TooLong { bytes: line.len() });
+        if line.len() > SNAPSHOT_LINE_BYTES_MAX {
+            return Err(ValidationError::LineTooLong { bytes: line.len() });
         }
         Ok(line)
     }
 }
 
-fn pod(pod: &Pod) -> Value {
-    let Pod {
+fn encode_pod(pod: &ServingPod) -> Value {
+    let ServingPod {
         address,
         namespace,
         name,
@@ -60,11 +60,11 @@ fn pod(pod: &Pod) -> Value {
         fields.insert(field.to_owned(), text.as_str().into());
     }
     fields.insert("generation".to_owned(), (*generation).into());
-    fields.insert("parameters".to_owned(), of_parameters(parameters));
+    fields.insert("parameters".to_owned(), encode_parameters(parameters));
     fields.into()
 }
 
-fn of_parameters(parameters: &Parameters) -> Value {
+fn encode_parameters(parameters: &Parameters) -> Value {
     let Parameters {
         batching,
         queue,
@@ -84,14 +84,14 @@ fn of_parameters(parameters: &Parameters) -> Value {
             let latency = print_timespan(entry.slo.latency);
             fields.insert("latency".to_owned(), latency.into());
             fields.insert("percentile".to_owned(), entry.slo.percentile.into());
-            for (name, span) in entry.slo.costlier() {
+            for (name, span) in entry.slo.output_latencies() {
                 fields.insert(name.to_owned(), print_timespan(span).into());
             }
             fields.into()
         })
         .collect();
     let mut fields = Map::new();
-    fields.insert("batching".to_owned(), of_batching(batching));
+    fields.insert("batching".to_owned(), encode_batching(batching));
     fields.insert("queue".to_owned(), json!({"max_rows": queue.max_rows}));
     fields.insert("slo".to_owned(), slo.into());
     if let Some(window) = window {
@@ -107,7 +107,7 @@ fn of_parameters(parameters: &Parameters) -> Value {
     fields.into()
 }
 
-fn of_batching(batching: &Batching) -> Value {
+fn encode_batching(batching: &Batching) -> Value {
     let Batching { policy, max_rows } = batching;
     match policy {
         Policy::Timeout { delay } => json!({

@@ -1,8 +1,8 @@
-//! [`Settings`] to text.
+//! Prints [`Settings`] as YAML.
 //!
-//! By hand and not by a serializer: equal settings must print as equal bytes in every version, or
-//! an upgrade of the controller would write every ConfigMap again. Texts are quoted as in JSON,
-//! which YAML reads as the same text.
+//! Not by a serializer: equal settings must print as equal bytes in every version, or an upgrade of
+//! the controller would rewrite every ConfigMap. Strings are quoted as in JSON, which YAML parses to
+//! the same string.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::settings::{Iterations, Policy, Settings, Source};
 use crate::timespan::print_timespan;
 
 impl Settings {
-    /// The text of the file; what [`Settings::read`] reads as these settings, if they pass
+    /// The text of the file. [`Settings::read`] parses it to equal settings, if they pass
     /// [`Settings::check`].
     #[must_use]
     pub fn to_yaml(&self) -> String {
@@ -22,9 +22,12 @@ impl Settings {
             };
             line(
                 &mut text,
-                format_args!("- name: {}", in_quotes(&model.name)),
+                format_args!("- name: {}", json_string(&model.name)),
             );
-            line(&mut text, format_args!("  {field}: {}", in_quotes(source)));
+            line(
+                &mut text,
+                format_args!("  {field}: {}", json_string(source)),
+            );
             if let Some(sha256) = model.sha256 {
                 line(&mut text, format_args!("  sha256: \"{sha256}\""));
             }
@@ -38,7 +41,10 @@ impl Settings {
                 ),
             }
             if !model.outputs.is_empty() {
-                let names = model.outputs.iter().map(|output| in_quotes(output.name()));
+                let names = model
+                    .outputs
+                    .iter()
+                    .map(|output| json_string(output.name()));
                 let names = names.collect::<Vec<_>>().join(", ");
                 line(&mut text, format_args!("  outputs: [{names}]"));
             }
@@ -50,7 +56,7 @@ impl Settings {
                     &mut text,
                     format_args!("    percentile: {}", slo.percentile),
                 );
-                for (name, span) in slo.costlier() {
+                for (name, span) in slo.output_latencies() {
                     let span = print_timespan(span);
                     line(&mut text, format_args!("    {name}: \"{span}\""));
                 }
@@ -83,6 +89,6 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{content}");
 }
 
-fn in_quotes(text: &str) -> String {
+fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

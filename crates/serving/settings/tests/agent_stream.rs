@@ -5,18 +5,20 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use albacore_settings::feed::{FeedLine, LINE_START, LatencyReport, Objective, Parameters, Pod};
+use albacore_settings::agent_stream::{
+    LINE_TERMINATOR, LatencyReport, ModelSlo, NodeSnapshot, Parameters, ServingPod,
+};
 use albacore_settings::{
-    Batching, FEED_LINE_BYTES_MAX, FEED_METRICS_BYTES_MAX, FEED_PODS_MAX, Policy, Queue,
-    REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, Slo,
+    Batching, Policy, Queue, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX,
+    SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX, Slo,
 };
 use proptest::prelude::*;
 
 const LINE: &str = r##"{"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x","uid":"6a","deployment":"fraud","generation":3,"parameters":{"batching":{"policy":"timeout","max_rows":512,"max_delay":"2ms"},"queue":{"max_rows":4096},"slo":[{"model":"fraud","latency":"25ms","percentile":99.9}],"window":"5ms","workers":4,"threads":2,"cpu_share":3.5,"generation":3}}],"metrics":"# TYPE a gauge\na 1\n"}
 "##;
 
-fn line() -> FeedLine {
-    FeedLine::decode(LINE.as_bytes()).unwrap().snapshot
+fn line() -> NodeSnapshot {
+    NodeSnapshot::decode(LINE.as_bytes()).unwrap().snapshot
 }
 
 #[test]
@@ -27,7 +29,7 @@ fn a_line_is_read_and_written_as_it_was() {
     assert_eq!(pod.parameters.window, Some(Duration::from_millis(5)));
     assert_eq!(pod.parameters.cpu_share, 3.5);
     assert_eq!(snapshot.encode().unwrap(), LINE);
-    assert!(!LINE_START.iter().any(|byte| *byte != b'\n'));
+    assert!(!LINE_TERMINATOR.iter().any(|byte| *byte != b'\n'));
 }
 
 #[test]
@@ -37,7 +39,7 @@ fn what_another_version_adds_is_passed_over_and_counted() {
         .replace(r#""uid":"#, r#""zone":null,"uid":"#)
         .replace(r#""latency":"#, r#""soft":true,"latency":"#)
         .replace(r#""queue":{"#, r#""queue":{"depth":1,"#);
-    let decoded = FeedLine::decode(more.as_bytes()).unwrap();
+    let decoded = NodeSnapshot::decode(more.as_bytes()).unwrap();
     assert_eq!(decoded.unknown_fields, 4);
     assert_eq!(decoded.snapshot, line());
 }
@@ -46,7 +48,7 @@ fn what_another_version_adds_is_passed_over_and_counted() {
 fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
     let mapped = LINE.replace("10.0.0.7", "::ffff:10.0.0.7");
     assert_eq!(
-        FeedLine::decode(mapped.as_bytes()).unwrap().snapshot,
+        NodeSnapshot::decode(mapped.as_bytes()).unwrap().snapshot,
         line()
     );
     let mut pod = line().pods.remove(0);
@@ -58,22 +60,22 @@ fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
 /// What is replaced in the line, by what, and the words of the refusal.
 const WRONG: [(&str, &str, &str); 23] = [
     ("\"n1\"", "\"\"", "node: \"\" is not 1 to 253"),
-    ("\"n1\"", "7", "node: 7 is no text"),
+    ("\"n1\"", "7", "node: 7 is not a string"),
     ("\"node\":\"n1\",", "", "node: is missing"),
     (
         "\"sequence\":7",
         "\"sequence\":-7",
-        "sequence: -7 is no whole",
+        "sequence: -7 is not a whole",
     ),
     (
         "10.0.0.7",
         "10.0.0.7.8",
-        "pods[0].address: \"10.0.0.7.8\" is no IP address",
+        "pods[0].address: \"10.0.0.7.8\" is not an IP address",
     ),
     (
         "10.0.0.7",
         "0.0.0.0",
-        "pods[0].address: 0.0.0.0 is no address of a pod",
+        "pods[0].address: 0.0.0.0 is not an address of a pod",
     ),
     ("10.0.0.7", "fe80::1%eth0", "pods[0].address: "),
     (
@@ -85,7 +87,7 @@ const WRONG: [(&str, &str, &str); 23] = [
     (
         "\"timeout\"",
         "\"never\"",
-        "pods[0].parameters.batching.policy: \"never\" is no policy",
+        "pods[0].parameters.batching.policy: \"never\" is not a policy",
     ),
     (
         "\"2ms\"",
@@ -95,7 +97,7 @@ const WRONG: [(&str, &str, &str); 23] = [
     (
         "\"2ms\"",
         "2",
-        "pods[0].parameters.batching.max_delay: 2 is no text",
+        "pods[0].parameters.batching.max_delay: 2 is not a string",
     ),
     (
         "4096",
@@ -110,7 +112,7 @@ const WRONG: [(&str, &str, &str); 23] = [
     (
         "512",
         "1e3",
-        "pods[0].parameters.batching.max_rows: 1000.0 is no whole",
+        "pods[0].parameters.batching.max_rows: 1000.0 is not a whole",
     ),
     (
         "99.9",
@@ -120,12 +122,12 @@ const WRONG: [(&str, &str, &str); 23] = [
     (
         "\"model\":\"fraud\"",
         "\"model\":\"-\"",
-        "pods[0].parameters.slo[0].model: \"-\" is no name",
+        "pods[0].parameters.slo[0].model: \"-\" is not a name",
     ),
     (
         "\"window\":\"5ms\"",
         "\"window\":\"5\"",
-        "pods[0].parameters.window: \"5\" is no time",
+        "pods[0].parameters.window: \"5\" is not a duration",
     ),
     (
         "\"workers\":4",
@@ -134,11 +136,7 @@ const WRONG: [(&str, &str, &str); 23] = [
     ),
     ("3.5", "0", "pods[0].parameters.cpu_share: 0 is not above 0"),
     ("3.5", "1e400", "number out of range"),
-    (
-        "\"pods\":[",
-        "\"pods\":[1,",
-        "pods[0]: 1 is no set of fields",
-    ),
+    ("\"pods\":[", "\"pods\":[1,", "pods[0]: 1 is not an object"),
     ("}\n", "", "EOF"),
 ];
 
@@ -147,35 +145,37 @@ fn each_wrong_value_is_named() {
     for (from, to, words) in WRONG {
         let wrong = LINE.replacen(from, to, 1);
         assert_ne!(wrong, LINE, "{from}");
-        let error = FeedLine::decode(wrong.as_bytes()).unwrap_err().to_string();
+        let error = NodeSnapshot::decode(wrong.as_bytes())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(words), "{from} -> {to}: {error}");
     }
     for whole in ["[]", "1", "null", "", "\n", "\u{feff}{}", "{} {}"] {
-        assert!(FeedLine::decode(whole.as_bytes()).is_err(), "{whole:?}");
+        assert!(NodeSnapshot::decode(whole.as_bytes()).is_err(), "{whole:?}");
     }
-    let deep = "[".repeat(FEED_LINE_BYTES_MAX);
-    assert!(FeedLine::decode(deep.as_bytes()).is_err());
+    let deep = "[".repeat(SNAPSHOT_LINE_BYTES_MAX);
+    assert!(NodeSnapshot::decode(deep.as_bytes()).is_err());
 }
 
 #[test]
 fn bounds_hold_for_writers_too() {
     let mut snapshot = line();
-    snapshot.metrics = "a".repeat(FEED_METRICS_BYTES_MAX + 1);
+    snapshot.metrics = "a".repeat(SNAPSHOT_METRICS_BYTES_MAX + 1);
     let error = snapshot.encode().unwrap_err().to_string();
     assert!(error.starts_with("metrics: has 262145 bytes"), "{error}");
-    snapshot.metrics = "\u{1}".repeat(FEED_METRICS_BYTES_MAX);
+    snapshot.metrics = "\u{1}".repeat(SNAPSHOT_METRICS_BYTES_MAX);
     let error = snapshot.encode().unwrap_err().to_string();
-    assert!(error.contains("a line of the feed has at most"), "{error}");
+    assert!(error.contains("a snapshot line has at most"), "{error}");
     snapshot.metrics.clear();
     let pod = snapshot.pods[0].clone();
-    snapshot.pods = vec![pod.clone(); FEED_PODS_MAX];
+    snapshot.pods = vec![pod.clone(); SNAPSHOT_PODS_MAX];
     let full = snapshot.encode().unwrap();
-    assert!(full.len() < FEED_LINE_BYTES_MAX, "{}", full.len());
+    assert!(full.len() < SNAPSHOT_LINE_BYTES_MAX, "{}", full.len());
     snapshot.pods.push(pod);
     let error = snapshot.encode().unwrap_err().to_string();
     assert_eq!(error, "pods: has 1025 entries, at most 1024");
-    let long = vec![b' '; FEED_LINE_BYTES_MAX + 1];
-    assert!(FeedLine::decode(&long).is_err());
+    let long = vec![b' '; SNAPSHOT_LINE_BYTES_MAX + 1];
+    assert!(NodeSnapshot::decode(&long).is_err());
 }
 
 fn slo() -> impl Strategy<Value = Slo> {
@@ -214,7 +214,7 @@ fn parameters() -> impl Strategy<Value = Parameters> {
         queue: Queue { max_rows: rows.1 },
         slo: slo
             .into_iter()
-            .map(|(model, slo)| Objective { model, slo })
+            .map(|(model, slo)| ModelSlo { model, slo })
             .collect(),
         window: window.0.map(Duration::from_micros),
         workers: sizes.0,
@@ -225,7 +225,7 @@ fn parameters() -> impl Strategy<Value = Parameters> {
     })
 }
 
-fn pod() -> impl Strategy<Value = Pod> {
+fn pod() -> impl Strategy<Value = ServingPod> {
     let address = prop::option::of(prop_oneof![
         (1_u32..0xe000_0000).prop_map(|bits| IpAddr::from(bits.to_be_bytes())),
         (1_u64.., any::<u64>()).prop_map(|(high, low)| {
@@ -244,7 +244,7 @@ fn pod() -> impl Strategy<Value = Pod> {
         parameters(),
     )
         .prop_map(
-            |(address, namespace, name, uid, deployment, generation, parameters)| Pod {
+            |(address, namespace, name, uid, deployment, generation, parameters)| ServingPod {
                 address,
                 namespace,
                 name,
@@ -262,8 +262,8 @@ prop_compose! {
         sequence in any::<u64>(),
         pods in prop::collection::vec(pod(), 0..5),
         metrics in any::<String>(),
-    ) -> FeedLine {
-        FeedLine { node, sequence, pods, metrics }
+    ) -> NodeSnapshot {
+        NodeSnapshot { node, sequence, pods, metrics }
     }
 }
 
@@ -272,14 +272,14 @@ proptest! {
     fn what_is_written_is_read_again(snapshot in snapshot()) {
         let line = snapshot.encode().unwrap();
         prop_assert_eq!(line.find('\n'), Some(line.len() - 1), "one line");
-        let decoded = FeedLine::decode(line.as_bytes()).unwrap();
+        let decoded = NodeSnapshot::decode(line.as_bytes()).unwrap();
         prop_assert_eq!(decoded.unknown_fields, 0);
         prop_assert_eq!(decoded.snapshot, snapshot);
     }
 
     #[test]
     fn bytes_of_any_kind_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = FeedLine::decode(&bytes);
+        let _ = NodeSnapshot::decode(&bytes);
     }
 
     #[test]
@@ -296,7 +296,7 @@ proptest! {
                 _ => bytes.insert(at, byte),
             }
         }
-        if let Ok(decoded) = FeedLine::decode(&bytes) {
+        if let Ok(decoded) = NodeSnapshot::decode(&bytes) {
             // What is taken is right in every field, and can be written again.
             decoded.snapshot.encode().unwrap();
         }
@@ -315,7 +315,7 @@ proptest! {
         // The field's name is kept, what stood there goes behind it under another.
         let at = LINE.match_indices("\":").nth(field).map_or(0, |(at, _)| at + 2);
         let text = format!("{}{value},\"other\":{}", &LINE[..at], &LINE[at..]);
-        if let Ok(decoded) = FeedLine::decode(text.as_bytes()) {
+        if let Ok(decoded) = NodeSnapshot::decode(text.as_bytes()) {
             prop_assert_eq!(decoded.unknown_fields, 1);
             decoded.snapshot.encode().unwrap();
         }
@@ -356,7 +356,7 @@ fn what_is_no_report_is_refused_by_name() {
     );
     for (line, words) in [
         ("", "EOF"),
-        ("7", "the report: 7 is no set of fields"),
+        ("7", "the report: 7 is not an object"),
         ("{}", "uid: \"\" is not 1 to 253"),
         (r#"{"uid":"a","counts":[]}"#, "counts: has 0 entries"),
         (
@@ -365,7 +365,7 @@ fn what_is_no_report_is_refused_by_name() {
         ),
         (
             r#"{"uid":"a","counts":[1,-2],"bounds_us":[1]}"#,
-            "counts[1]: -2 is no whole",
+            "counts[1]: -2 is not a whole",
         ),
         (
             r#"{"uid":"a","counts":[1,2,3],"bounds_us":[5,5]}"#,

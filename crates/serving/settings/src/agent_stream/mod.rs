@@ -1,0 +1,120 @@
+//! The stream from the agent of a node to `albacore-params`: the pods of the node and the
+//! parameters of each.
+//!
+//! A named pipe (FIFO) of JSON Lines. Each line is a complete [`NodeSnapshot`], so a reader needs
+//! the newest line only. The agent writes a line on each change and every ten seconds. It creates
+//! the pipe (mode 0644, so that its readers cannot write), and does not wait for a reader.
+//!
+//! ```json
+//! {"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x",
+//! "uid":"6a…","deployment":"fraud","generation":3,"parameters":{"batching":{"policy":"timeout",
+//! "max_rows":512,"max_delay":"2ms"},"queue":{"max_rows":4096},"slo":[{"model":"fraud","latency":
+//! "25ms","percentile":99.0}],"workers":4,"threads":4,"cpu_share":3.5,"generation":3}}],
+//! "metrics":""}
+//! ```
+//!
+//! **Torn lines.** A writer that is killed may leave the beginning of a line in the pipe. A new
+//! writer therefore writes [`LINE_TERMINATOR`] first; a reader skips empty lines and invalid ones.
+//!
+//! **Versions.** Agent and params may differ by a version: unknown fields are ignored and counted
+//! ([`DecodedSnapshot::unknown_fields`]). An unknown value is an error: the previous parameters are
+//! better than a guess.
+
+mod decode;
+mod encode;
+mod report;
+mod validate;
+
+use core::net::IpAddr;
+use std::time::Duration;
+
+pub use report::LatencyReport;
+
+use crate::settings::{Batching, Queue, Settings, Slo};
+
+/// Ends the torn line of a previous writer.
+pub const LINE_TERMINATOR: &[u8] = b"\n";
+
+/// The content of one line: the pods of a node and their parameters at one moment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeSnapshot {
+    pub node: String,
+    /// Counts the snapshots of one agent process, from 1.
+    pub sequence: u64,
+    /// The pods that may have parameters. A pod with two addresses is listed twice.
+    pub pods: Vec<ServingPod>,
+    /// The agent's metrics as OpenMetrics text, without `# EOF`.
+    pub metrics: String,
+}
+
+/// A pod of the node and the parameters of its deployment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServingPod {
+    /// The address that identifies it; never an IPv4-mapped IPv6 address. `None`: it is not
+    /// reached over a network, as under `albacore run`.
+    pub address: Option<IpAddr>,
+    pub namespace: String,
+    pub name: String,
+    /// Its uid: another pod may get its name and address later.
+    pub uid: String,
+    /// The `InferenceDeployment` that it belongs to, in its namespace.
+    pub deployment: String,
+    /// `metadata.generation` of the deployment when the agent observed the pod.
+    pub generation: u64,
+    /// The parameters that the pod receives.
+    pub parameters: Parameters,
+}
+
+/// What can change in a running server.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parameters {
+    /// When waiting rows are dispatched to a worker.
+    pub batching: Batching,
+    pub queue: Queue,
+    /// The latency objectives: of all models that have one.
+    pub slo: Vec<ModelSlo>,
+    /// The longest that rows may be held back for a fuller batch, if the deployment limits it.
+    pub window: Option<Duration>,
+    /// Workers whose threads are placed.
+    pub workers: u32,
+    /// Threads of each worker that can run at once.
+    pub threads: u32,
+    /// CPUs that the container may use at once, by cpuset and quota: 2.5 is two and a half.
+    pub cpu_share: f64,
+    /// `metadata.generation` of the deployment that these parameters are from.
+    pub generation: u64,
+    /// How often the server reports its latency; `None`: never.
+    pub report: Option<Duration>,
+}
+
+impl Settings {
+    /// The effective settings where `parameters` override this file: batching, queue and objectives
+    /// are those of `parameters`, all else is the file's.
+    #[must_use]
+    pub fn overridden_by(&self, parameters: &Parameters) -> Self {
+        let mut settings = self.clone();
+        settings.batching = parameters.batching;
+        settings.queue = parameters.queue;
+        for model in &mut settings.models {
+            let mut slos = parameters.slo.iter();
+            let own = slos.find(|entry| entry.model == model.name);
+            model.slo = own.map(|entry| entry.slo);
+        }
+        settings
+    }
+}
+
+/// The latency objective of a model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ModelSlo {
+    pub model: String,
+    pub slo: Slo,
+}
+
+/// The result of [`NodeSnapshot::decode`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct DecodedSnapshot {
+    pub snapshot: NodeSnapshot,
+    /// Number of its fields that this version does not know.
+    pub unknown_fields: usize,
+}

@@ -1,0 +1,162 @@
+//! Parses the text of a settings file.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::limits::{
+    BATCH_ROWS_DEFAULT, DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, QUEUE_ROWS_DEFAULT,
+};
+use crate::object_reader::{ObjectReader, StringOrObject, UnknownFields};
+use crate::settings::{Batching, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source};
+use crate::timespan::parse_timespan;
+use crate::validation_error::{ValidationError, quoted};
+
+impl Settings {
+    /// Parses and checks the text of a settings file. Fields that have a default may be left out;
+    /// unknown fields are refused.
+    ///
+    /// # Errors
+    /// The first error that is found.
+    pub fn read(text: &str) -> Result<Self, ValidationError> {
+        let yaml = parse(text)?;
+        let mut file = ObjectReader::root("the file", yaml, UnknownFields::Refuse)?;
+        let models = file.objects("models")?;
+        let settings = Self {
+            models: models.into_iter().map(model).collect::<Result<_, _>>()?,
+            batching: batching(file.object("batching")?)?,
+            queue: queue(file.object("queue")?)?,
+        };
+        file.finish()?;
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+fn parse(text: &str) -> Result<Value, ValidationError> {
+    if text.len() > FILE_BYTES_MAX {
+        return Err(ValidationError::FileTooLarge { bytes: text.len() });
+    }
+    let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
+    let options = serde_saphyr::options! { budget: budget, with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let error = error.without_snippet();
+        let line = error.location().map_or(0, |location| location.line());
+        let problem = error.to_string();
+        let problem = problem.lines().next().unwrap_or_default().to_owned();
+        ValidationError::NotYaml { line, problem }
+    })
+}
+
+fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
+    let name = object.string("name")?;
+    let (path, url) = (object.string("path")?, object.string("url")?);
+    let source = match (path, url) {
+        (Some(path), None) => Source::Path(path),
+        (None, Some(url)) => Source::Url(url),
+        (None, None) => return Err(object.missing("path", "write path or url")),
+        (Some(_), Some(_)) => {
+            let problem = "cannot be combined with path: write one of them";
+            return Err(ValidationError::field(object.path_of("url"), problem));
+        }
+    };
+    let model = Model {
+        name: name.ok_or_else(|| object.missing("name", "write the name to serve it under"))?,
+        source,
+        sha256: object.parsed("sha256", str::parse)?,
+        iterations: iterations(&mut object)?,
+        slo: object.object("slo")?.map(slo).transpose()?,
+        outputs: outputs(&mut object)?,
+    };
+    object.finish()?;
+    Ok(model)
+}
+
+fn iterations(model: &mut ObjectReader) -> Result<Option<Iterations>, ValidationError> {
+    const REMEDY: &str = "write all, best or {begin: 0, end: 100}";
+    let mut range = match model.string_or_object("iterations", REMEDY)? {
+        None => return Ok(None),
+        Some(StringOrObject::String(text)) => {
+            return match text.as_str() {
+                "all" => Ok(Some(Iterations::All)),
+                "best" => Ok(Some(Iterations::Best)),
+                other => {
+                    let problem =
+                        format!("{} is not a range of iterations: {REMEDY}", quoted(other));
+                    Err(ValidationError::field(model.path_of("iterations"), problem))
+                }
+            };
+        }
+        Some(StringOrObject::Object(range)) => range,
+    };
+    let (begin, end) = (range.u32("begin")?, range.u32("end")?);
+    let begin = begin.ok_or_else(|| range.missing("begin", "write the first iteration, as 0"))?;
+    let end = end.ok_or_else(|| range.missing("end", "write the number after the last one"))?;
+    range.finish()?;
+    Ok(Some(Iterations::Range { begin, end }))
+}
+
+fn outputs(model: &mut ObjectReader) -> Result<Vec<Output>, ValidationError> {
+    let names = model.strings("outputs")?;
+    let output = |(index, name): (usize, &String)| {
+        Output::from_name(name).ok_or_else(|| {
+            let problem = format!(
+                "{} is not an output: write output, margin, contribs, interactions or leaf",
+                quoted(name)
+            );
+            ValidationError::field(format!("{}[{index}]", model.path_of("outputs")), problem)
+        })
+    };
+    names.iter().enumerate().map(output).collect()
+}
+
+pub(crate) fn slo(mut object: ObjectReader) -> Result<Slo, ValidationError> {
+    let latency = object.parsed("latency", parse_timespan)?;
+    let slo = Slo {
+        latency: latency.ok_or_else(|| object.missing("latency", "write a time as \"25ms\""))?,
+        percentile: object.f64("percentile")?.unwrap_or(PERCENTILE_DEFAULT),
+        contribs: object.parsed("contribs", parse_timespan)?,
+        interactions: object.parsed("interactions", parse_timespan)?,
+    };
+    object.finish()?;
+    Ok(slo)
+}
+
+pub(crate) fn batching(object: Option<ObjectReader>) -> Result<Batching, ValidationError> {
+    let Some(mut object) = object else {
+        return Ok(Batching::default());
+    };
+    let name = object.string("policy")?;
+    let max_rows = object.u32("max_rows")?.unwrap_or(BATCH_ROWS_DEFAULT);
+    let delay: Option<Duration> = object.parsed("max_delay", parse_timespan)?;
+    let policy = match (name.as_deref().unwrap_or("auto"), delay) {
+        ("timeout", Some(delay)) => Policy::Timeout { delay },
+        ("timeout", None) => {
+            return Err(object.missing("max_delay", "policy timeout needs it, as in \"2ms\""));
+        }
+        ("auto", None) => Policy::Auto,
+        ("deferred", None) => Policy::Deferred,
+        ("eager", None) => Policy::Eager,
+        ("auto" | "deferred" | "eager", Some(_)) => {
+            let problem = "is allowed with policy timeout only: leave it out";
+            return Err(ValidationError::field(object.path_of("max_delay"), problem));
+        }
+        (other, _) => {
+            let other = quoted(other);
+            let problem =
+                format!("{other} is not a policy: write auto, deferred, timeout or eager");
+            return Err(ValidationError::field(object.path_of("policy"), problem));
+        }
+    };
+    object.finish()?;
+    Ok(Batching { policy, max_rows })
+}
+
+pub(crate) fn queue(object: Option<ObjectReader>) -> Result<Queue, ValidationError> {
+    let Some(mut object) = object else {
+        return Ok(Queue::default());
+    };
+    let max_rows = object.u32("max_rows")?.unwrap_or(QUEUE_ROWS_DEFAULT);
+    object.finish()?;
+    Ok(Queue { max_rows })
+}
