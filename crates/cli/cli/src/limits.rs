@@ -10,6 +10,17 @@ pub(crate) const PLAN_BUDGET: Duration = Duration::from_secs(2);
 /// than a model.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 30;
 
+/// Longest header of an `.npy` file in bytes: NumPy itself refuses longer ones.
+pub(crate) const NPY_HEADER_BYTES_MAX: usize = 10_000;
+
+/// Opening brackets in the header of an `.npy` file: one for a dictionary, one for a shape, and a
+/// reserve that lets small structured types be named in the error. Bounds the recursion of npyz.
+pub(crate) const NPY_HEADER_NESTING_MAX: usize = 64;
+
+/// Digits in the header of an `.npy` file: axes of 19 digits in all have a product below 10^19,
+/// which fits 64 bits.
+pub(crate) const NPY_HEADER_DIGITS_MAX: usize = 19;
+
 /// Most elements of a predicted array: interactions grow with the square of the features; 4 Gi
 /// doubles are 32 GiB.
 pub(crate) const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;

@@ -1,6 +1,7 @@
 //! `albacore predict`: a model and rows in, predictions out. Rows do not depend on each other, so
 //! that threads share them and the result is the same for any number of threads.
 
+mod npy;
 mod options;
 
 use std::fs::File;
@@ -9,15 +10,16 @@ use std::num::NonZero;
 use std::path::Path;
 use std::thread;
 
-use albacore_npy::{Element, Floats, Table};
 use albacore_trees::{
     ElementType, Image, Iterations, Kind, Model, OutputMut, Predictor, Rows, Scratch,
 };
+use npyz::AutoSerialize;
 
 use crate::args::{self, PredictArgs};
 use crate::limits::{FILE_BYTES_MAX, OUTPUT_ELEMENTS_MAX, PREDICT_THREADS_MAX};
 use albacore_command::Failure;
 
+use npy::{Floats, Table};
 use options::Asked;
 pub(crate) use options::PredictOptions;
 
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let image = compile(&args.model, args.options.iterations())?;
     let predictor = Predictor::open(image.bytes())
         .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?;
-    let table = albacore_npy::read_table(&args.data).map_err(|e| Failure::file(&args.data, &e))?;
+    let table = npy::read_table(&args.data)?;
     if table.columns != predictor.features() {
         return Err(Failure::Failed(format!(
             "{}: rows have {} values, but the model {} takes {} features",
@@ -133,7 +135,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn write<T: Element + Default + Send>(
+    fn write<T: AutoSerialize + Copy + Default + Send>(
         &self,
         output: &Path,
         wrap: for<'x> fn(&'x mut [T]) -> OutputMut<'x>,
@@ -144,11 +146,11 @@ impl Job<'_> {
             Kind::Leaf => shape.push(self.asked.trees),
             kind => shape.extend(self.predictor.output_row_shape(kind)),
         }
-        albacore_npy::write(output, &shape, &elements)
+        npy::write(output, &shape, &elements)
             .map_err(|e| Failure::Failed(format!("cannot write {}: {e}", output.display())))
     }
 
-    fn predict<T: Element + Default + Send>(
+    fn predict<T: Clone + Default + Send>(
         &self,
         wrap: for<'x> fn(&'x mut [T]) -> OutputMut<'x>,
     ) -> Result<Vec<T>, Failure> {

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use albacore_npy::Floats;
 use albacore_trees::{Iterations, Options, Predictor};
 
 use albacore_command::Failure;
+
+use super::npy::{self, Floats};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictOptions {
@@ -88,7 +89,7 @@ impl PredictOptions {
 
 /// Margins from a file, rows x outputs.
 fn margins(path: &Path, rows: usize, outputs: usize) -> Result<Vec<f32>, Failure> {
-    let table = albacore_npy::read_numbers(path).map_err(|e| Failure::file(path, &e))?;
+    let table = npy::read_vector_or_table(path)?;
     if (table.rows, table.columns) != (rows, outputs) {
         return Err(Failure::Failed(format!(
             "{}: {} x {} margins, but {rows} rows of {outputs} outputs need one for each",
