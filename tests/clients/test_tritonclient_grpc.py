@@ -32,7 +32,7 @@ def test_health_and_metadata(client, sample):
     assert metadata.outputs[0].name == "output"
 
 
-def test_margins_have_the_librarys_bits(client, sample):
+def test_margins_have_the_library_bits(client, sample):
     wanted = [triton.InferRequestedOutput(name) for name in ["margin", "leaf"]]
     result = client.infer(sample.model, given(sample), outputs=wanted, request_id="an id")
     assert result.get_response().id == "an id"

@@ -15,7 +15,14 @@ work=$(mktemp -d)
 mount -t tmpfs none "$work"
 mount -t tmpfs none /run
 ip link set lo up
-trap 'code=$?; [ $code = 0 ] || tail -n 15 "$work"/*.log >&2; umount -l "$work"; rmdir "$work"; exit $code' EXIT
+leave() {
+    local code=$?
+    [ $code = 0 ] || tail -n 15 "$work"/*.log >&2
+    umount -l "$work"
+    rmdir "$work"
+    exit $code
+}
+trap leave EXIT
 
 say() { echo "== $*"; }
 fail() { echo "FAILED: $*" >&2; exit 1; }

@@ -7,7 +7,6 @@ folder=${XDG_CACHE_HOME:-$HOME/.cache}/albacore/bench-trees-$(sha256sum "$here/r
 mkdir -p "$folder"
 exec 9>"$folder.lock"
 flock 9
-command -v gcc >/dev/null || { apt-get update -qq >&2 && apt-get install -y -qq gcc libc6-dev >&2; }
 if [ ! -f "$folder/complete" ]; then
     echo "installing the peers of $here/requirements.txt into $folder" >&2
     python3 -m venv "$folder/uv" >&2

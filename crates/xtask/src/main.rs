@@ -5,10 +5,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use albacore_xtask::{bench_placement, crds, demo, images, manifests, proto};
+use albacore_xtask::{crds, images, manifests, proto};
 
-const USAGE: &str =
-    "usage: xtask bench-placement [ONLY] | charts | crds | demo | images | manifests | proto";
+const USAGE: &str = "usage: xtask charts | crds | images | manifests | proto";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -17,12 +16,8 @@ fn main() -> ExitCode {
         .unwrap_or(Path::new("."));
     let task = std::env::args().nth(1).unwrap_or_default();
     let done = match task.as_str() {
-        "bench-placement" => {
-            bench_placement::run(root, &std::env::args().nth(2).unwrap_or_default())
-        }
         "charts" => manifests::package(root),
         "crds" => crds::write(root),
-        "demo" => demo::run(root),
         "images" => images::run(root, &root.join("target/images")),
         "manifests" => manifests::write(root),
         "proto" => proto::write(root),

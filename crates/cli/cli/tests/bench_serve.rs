@@ -11,7 +11,7 @@ mod deployment;
 
 use std::time::Duration;
 
-use albacore_xtask::service::Service;
+use albacore_live_bench::service::Service;
 use command::{Ran, albacore_words, assert_refused};
 use deployment::Folder;
 use serde_json::Value;

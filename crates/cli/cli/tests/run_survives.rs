@@ -11,8 +11,8 @@ mod deployment;
 
 use std::time::Duration;
 
+use albacore_live_bench::service::{Placed, Service};
 use albacore_load::{Load, Request, Sample, Shape, drive, poisson};
-use albacore_xtask::service::{Placed, Service};
 use deployment::Folder;
 
 /// Kills of one test; `make soak` multiplies them.

@@ -72,7 +72,7 @@ pub const RECENT_BAD_MIN: u64 = 10;
 /// How long fewer pods must have been enough before pods are taken away.
 pub const SHRINK_DELAY: Nanos = Nanos(300_000_000_000);
 
-/// Advices closer together than this are kept as one, which bounds what is remembered.
+/// Recommendations closer together than this are kept as one, which bounds what is remembered.
 const MEMORY_STEP: Nanos = Nanos(5_000_000_000);
 
 /// The fewest and the most pods.

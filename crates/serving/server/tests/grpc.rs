@@ -194,7 +194,7 @@ async fn columns_are_described_and_compared() {
 }
 
 #[tokio::test]
-async fn typed_and_raw_tensors_equal_the_librarys_bit_for_bit() {
+async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
     let server = start();
     let mut client = client(&server).await;
     let sample = zoo::sample("main_small_d6");

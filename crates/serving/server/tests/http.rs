@@ -148,7 +148,7 @@ fn a_request_that_names_other_columns_than_the_model_is_refused() {
 }
 
 #[test]
-fn json_values_equal_the_librarys_bit_for_bit() {
+fn json_values_equal_those_of_the_library_bit_for_bit() {
     let server = start();
     for (name, sample) in [("small", "main_small_d6"), ("multi", "xgb_multi_softmax")] {
         let sample = zoo::sample(sample);
@@ -179,7 +179,7 @@ fn json_values_equal_the_librarys_bit_for_bit() {
 }
 
 #[test]
-fn binary_tensors_both_ways_equal_the_librarys() {
+fn binary_tensors_both_ways_equal_those_of_the_library() {
     let server = start();
     let sample = zoo::sample("lgb_binary");
     let (rows, want) = (sample.array("X").unwrap(), sample.array("margin").unwrap());

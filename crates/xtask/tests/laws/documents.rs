@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::tree::{Offence, assert_kept, crate_of, crate_paths, files, root, sources, text_of};
+use crate::tree::{Violation, assert_kept, crate_of, crate_paths, files, root, sources, text_of};
 
 const REVIEW_DAYS_MAX: i64 = 180;
 
@@ -106,7 +106,7 @@ fn every_promise_of_security_names_a_test_that_exists() {
         "it says what is protected, and by which test",
     );
     let names = test_names();
-    let mut offences = Vec::new();
+    let mut violations = Vec::new();
     let mut promises = 0;
     let lines = text
         .lines()
@@ -122,7 +122,7 @@ fn every_promise_of_security_names_a_test_that_exists() {
         promises += 1;
         let place = format!("SECURITY.md:{}", index + 1);
         if quoted(cells[2]).next().is_none() {
-            offences.push(Offence::of(
+            violations.push(Violation::of(
                 &place,
                 "name the test that holds it, in backticks",
             ));
@@ -131,7 +131,7 @@ fn every_promise_of_security_names_a_test_that_exists() {
             let name = test.rsplit("::").next().unwrap_or(test);
             if !names.iter().any(|known| known == name) {
                 let what = format!("no test is called {name}: write it, or name the one that is");
-                offences.push(Offence::of(&place, what));
+                violations.push(Violation::of(&place, what));
             }
         }
     }
@@ -139,7 +139,7 @@ fn every_promise_of_security_names_a_test_that_exists() {
         promises > 0,
         "SECURITY.md has a table of promises and tests under `## Promises`"
     );
-    assert_kept("A promise without a test is none.", offences);
+    assert_kept("A promise without a test is none.", violations);
 }
 
 #[test]
@@ -150,19 +150,22 @@ fn the_architecture_speaks_of_every_crate_and_of_no_file_that_is_gone() {
     );
     let is_named =
         |krate: &str| text.contains(krate) || text.contains(&format!("`{}`", crate_of(krate)));
-    let mut offences: Vec<Offence> = crate_paths()
+    let mut violations: Vec<Violation> = crate_paths()
         .iter()
         .filter(|krate| !is_named(krate))
-        .map(|krate| Offence::of("ARCHITECTURE.md", format!("does not speak of {krate}")))
+        .map(|krate| Violation::of("ARCHITECTURE.md", format!("does not speak of {krate}")))
         .collect();
     for (index, line) in text.lines().enumerate() {
         let paths = quoted(line).filter(|part| part.starts_with("crates/"));
         for path in paths.filter(|path| !root().join(path).exists()) {
             let what = format!("{path} does not exist: name what took its place");
-            offences.push(Offence::of(format!("ARCHITECTURE.md:{}", index + 1), what));
+            violations.push(Violation::of(
+                format!("ARCHITECTURE.md:{}", index + 1),
+                what,
+            ));
         }
     }
-    assert_kept("ARCHITECTURE.md is whole and true.", offences);
+    assert_kept("ARCHITECTURE.md is whole and true.", violations);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::tree::{Offence, assert_kept, crate_of, crate_paths, root};
+use crate::tree::{Violation, assert_kept, crate_of, crate_paths, root};
 
 /// What a dependency lets a crate do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ const fn row(
 }
 
 /// The matrix of ARCHITECTURE.md. What is not here is forbidden.
-const MATRIX: [Row; 31] = [
+const MATRIX: &[Row] = &[
     row("topology", &[], &[]),
     row("mapping", &[Solver], &["topology"]),
     row("explain", &[], &["mapping", "topology"]),
@@ -94,22 +94,17 @@ const MATRIX: [Row; 31] = [
         &["joint", "mapping", "os", "plan", "topology"],
     ),
     row("program", &[Async, CommandLine], &[]),
-    row(
-        "cluster",
-        &[KubeClient, KubeTypes, Async],
-        &["api", "program"],
-    ),
+    row("cluster", &[KubeClient, KubeTypes, Async], &["program"]),
     row(
         "controller",
         &[KubeTypes, Async, CommandLine],
-        &["api", "batching", "cluster", "plan", "program", "settings"],
+        &["api", "batching", "cluster", "program", "settings"],
     ),
     row(
         "agent",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api", "cluster", "joint", "mapping", "os", "placer", "plan", "program", "settings",
-            "topology",
+            "api", "cluster", "os", "placer", "plan", "program", "settings", "topology",
         ],
     ),
     row(
@@ -162,7 +157,8 @@ const MATRIX: [Row; 31] = [
             "topology", "trees",
         ],
     ),
-    row("load", &[Async, CommandLine, Random], &["os"]),
+    row("load", &[Async], &["os"]),
+    row("live-bench", &[], &["load"]),
     row("bench", &[], &["batching", "command", "load", "simulator"]),
 ];
 
@@ -278,21 +274,21 @@ fn direct() -> Vec<Direct> {
 fn every_crate_is_in_the_matrix() {
     let is_known =
         |krate: &str| MATRIX.iter().any(|row| row.krate == krate) || UNRESTRICTED.contains(&krate);
-    let offences = crate_paths()
+    let violations = crate_paths()
         .into_iter()
         .filter(|path| !is_known(crate_of(path)))
         .map(|path| {
             let what = "is not in MATRIX: say there and in ARCHITECTURE.md what it may link";
-            Offence::of(path, what)
+            Violation::of(path, what)
         });
     assert_kept(
         "A crate exists where the permission set changes (L3).",
-        offences,
+        violations,
     );
 }
 
-fn forbidden_links(direct: Vec<Direct>) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn forbidden_links(direct: Vec<Direct>) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for (krate, dependency, features) in direct {
         let Some(row) = MATRIX.iter().find(|row| row.krate == krate) else {
             continue;
@@ -302,7 +298,7 @@ fn forbidden_links(direct: Vec<Direct>) -> Vec<Offence> {
             if !row.knows.contains(&ours) {
                 let what =
                     format!("knows {dependency}, which the matrix forbids: convert at the caller");
-                offences.push(Offence::of(&place, what));
+                violations.push(Violation::of(&place, what));
             }
             continue;
         }
@@ -322,10 +318,10 @@ fn forbidden_links(direct: Vec<Direct>) -> Vec<Offence> {
                 "links {dependency} and so gets {permission:?}, which the matrix \
                                 forbids: use the crate that has it"
             );
-            offences.push(Offence::of(&place, what));
+            violations.push(Violation::of(&place, what));
         }
     }
-    offences
+    violations
 }
 
 #[test]
@@ -358,6 +354,44 @@ fn crates_link_what_the_matrix_permits() {
     );
 }
 
+/// Rights of the matrix that no dependency of the crate needs.
+fn unused_rights(direct: &[Direct]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for row in MATRIX {
+        let of_crate = || direct.iter().filter(|(krate, ..)| krate == row.krate);
+        let uses = |permission: Permission| {
+            of_crate().any(|(_, name, _)| {
+                let mut carriers = CARRIERS.iter();
+                carriers.any(|(pattern, carried)| *carried == permission && matches(pattern, name))
+            })
+        };
+        let unused = row.may.iter().filter(|permission| !uses(**permission));
+        let unused = unused.map(|permission| format!("{permission:?}"));
+        let knows = |other: &str| of_crate().any(|(_, name, _)| folder(name) == Some(other));
+        let unknown = row.knows.iter().filter(|other| !knows(other));
+        for right in unused.chain(unknown.map(|other| (*other).to_owned())) {
+            let what =
+                format!("the matrix permits {right}, which the crate does not use: remove it");
+            violations.push(Violation::of(row.krate, what));
+        }
+    }
+    violations
+}
+
+#[test]
+fn the_matrix_permits_only_what_crates_use() {
+    let without_links = unused_rights(&[]);
+    let is_seen = |krate: &str| without_links.iter().any(|v| v.place == krate);
+    assert!(
+        is_seen("server") && !is_seen("topology"),
+        "the law sees unused rights"
+    );
+    assert_kept(
+        "Each right of the permission matrix is used.",
+        unused_rights(&direct()),
+    );
+}
+
 /// What the agent may not link itself: whatever connects or listens. `cluster` has the one client.
 const AGENT_NEVER: [&str; 12] = [
     "hyper*", "reqwest", "ureq", "axum*", "tower*", "futures*", "tonic*", "h2", "mio", "socket2",
@@ -370,8 +404,8 @@ const SOCKETS: [(&str, &str); 2] = [
     ("albacore-cluster", "listener"),
 ];
 
-fn sockets_of_the_agent(direct: Vec<Direct>) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn sockets_of_the_agent(direct: Vec<Direct>) -> Vec<Violation> {
+    let mut violations = Vec::new();
     let of_agent = direct.into_iter().filter(|(krate, ..)| krate == "agent");
     for (_, dependency, features) in of_agent {
         let is_socket = |(package, feature): &(&str, &str)| {
@@ -383,10 +417,10 @@ fn sockets_of_the_agent(direct: Vec<Direct>) -> Vec<Offence> {
                 "links {dependency} {features:?}: the agent connects to the API server alone, \
                  through albacore-cluster"
             );
-            offences.push(Offence::of("crates/kubernetes/agent/Cargo.toml", what));
+            violations.push(Violation::of("crates/kubernetes/agent/Cargo.toml", what));
         }
     }
-    offences
+    violations
 }
 
 #[test]
@@ -419,9 +453,9 @@ fn wing_of(path: &str) -> Option<usize> {
 }
 
 /// Links from a wing to a later one; `paths` are the folders of all crates.
-fn links_upward(paths: &[String], direct: &[Direct]) -> Vec<Offence> {
+fn links_upward(paths: &[String], direct: &[Direct]) -> Vec<Violation> {
     let path = |krate: &str| paths.iter().find(|path| crate_of(path) == krate);
-    let offences = direct.iter().filter_map(|(krate, dependency, _)| {
+    let violations = direct.iter().filter_map(|(krate, dependency, _)| {
         let (from, to) = (path(krate)?, path(folder(dependency)?)?);
         let (own, other) = (wing_of(from)?, wing_of(to)?);
         let is_laboratory = WINGS[other] == FIRST_UNSHIPPED;
@@ -433,9 +467,9 @@ fn links_upward(paths: &[String], direct: &[Direct]) -> Vec<Offence> {
                 WINGS[other]
             ),
         };
-        (other > own).then(|| Offence::of(format!("{from}/Cargo.toml"), what))
+        (other > own).then(|| Violation::of(format!("{from}/Cargo.toml"), what))
     });
-    offences.collect()
+    violations.collect()
 }
 
 #[test]
@@ -459,7 +493,7 @@ fn no_wing_links_a_later_one_and_no_product_crate_the_laboratory() {
     }
     let paths = crate_paths();
     let unknown = paths.iter().filter(|path| wing_of(path).is_none());
-    let unknown = unknown.map(|path| Offence::of(path, "is in no wing of WINGS"));
+    let unknown = unknown.map(|path| Violation::of(path, "is in no wing of WINGS"));
     assert_kept(
         "Wings link earlier wings alone; product crates never link the laboratory.",
         links_upward(&paths, &direct()).into_iter().chain(unknown),
@@ -469,14 +503,14 @@ fn no_wing_links_a_later_one_and_no_product_crate_the_laboratory() {
 #[test]
 fn every_wing_has_a_short_readme() {
     let wings = WINGS.iter().filter(|wing| **wing != "xtask");
-    let offences = wings.filter_map(|wing| {
+    let violations = wings.filter_map(|wing| {
         let path = format!("crates/{wing}/README.md");
         let lines = crate::tree::text_of(&path, "it says what lives there and where to start");
         let lines = lines.lines().count();
         let what = format!("{lines} lines, at most 30: move what is more to docs/");
-        (lines > 30).then(|| Offence::of(path, what))
+        (lines > 30).then(|| Violation::of(path, what))
     });
-    assert_kept("A wing explains itself in at most 30 lines.", offences);
+    assert_kept("A wing explains itself in at most 30 lines.", violations);
 }
 
 /// What cargo resolves for this machine and for images, which are made for musl.
@@ -489,38 +523,6 @@ static RESOLVED: LazyLock<Value> = LazyLock::new(|| {
     let image = host.replace("-gnu", "-musl");
     metadata(&["--filter-platform", host, "--filter-platform", &image])
 });
-
-/// A package that is built here.
-pub(crate) struct Package {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) license: String,
-    /// The registry; `None` for our own.
-    pub(crate) source: Option<String>,
-}
-
-/// Every package that is built on this machine or for images, ours and foreign.
-pub(crate) fn linked() -> Vec<Package> {
-    let metadata = &*RESOLVED;
-    let nodes = metadata["resolve"]["nodes"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    let built: BTreeSet<&str> = nodes.filter_map(|node| node["id"].as_str()).collect();
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    packages
-        .filter(|package| package["id"].as_str().is_some_and(|id| built.contains(id)))
-        .map(|package| {
-            let text = |field: &str| package[field].as_str().map(str::to_owned);
-            Package {
-                name: text("name").unwrap_or_default(),
-                version: text("version").unwrap_or_default(),
-                license: text("license").unwrap_or_else(|| "none".to_owned()),
-                source: text("source"),
-            }
-        })
-        .collect()
-}
 
 /// Edges of the resolved graph on this platform, without dev-dependencies, by package name. Two
 /// versions of a package count as one.
@@ -552,8 +554,8 @@ fn graph() -> Graph {
     graph
 }
 
-fn breaches(graph: &Graph) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn breaches(graph: &Graph) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for (krate, banned) in NEVER_LINKS {
         let start = format!("albacore-{krate}");
         let mut from = BTreeMap::from([(start.clone(), String::new())]);
@@ -579,10 +581,10 @@ fn breaches(graph: &Graph) -> Vec<Offence> {
             }
             way.reverse();
             let what = format!("links {package} ({})", way.join(" -> "));
-            offences.push(Offence::of(krate, what));
+            violations.push(Violation::of(krate, what));
         }
     }
-    offences
+    violations
 }
 
 #[test]
@@ -603,21 +605,24 @@ fn the_walls_hold_through_the_whole_graph() {
 }
 
 #[test]
-fn packages_are_named_after_their_folder_and_take_the_lints_of_the_house() {
-    let mut offences = Vec::new();
+fn packages_are_named_after_their_folder_and_take_the_lints_of_the_workspace() {
+    let mut violations = Vec::new();
     for folder in crate_paths() {
         let path = format!("{folder}/Cargo.toml");
         let krate = crate_of(&folder);
         let text = crate::tree::text_of(&path, "it was just listed");
         if !text.contains(&format!("name = \"albacore-{krate}\"")) {
-            offences.push(Offence::of(
+            violations.push(Violation::of(
                 &path,
                 format!("name the package albacore-{krate}"),
             ));
         }
         if !text.contains("[lints]\nworkspace = true") {
-            offences.push(Offence::of(&path, "add `[lints]` with `workspace = true`"));
+            violations.push(Violation::of(
+                &path,
+                "add `[lints]` with `workspace = true`",
+            ));
         }
     }
-    assert_kept("Crates follow the house.", offences);
+    assert_kept("Packages follow the rules of the workspace.", violations);
 }

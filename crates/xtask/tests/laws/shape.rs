@@ -1,6 +1,6 @@
 //! Laws on the shape of files: heads, sizes, names.
 
-use crate::tree::{Offence, Source, assert_kept, files, sources};
+use crate::tree::{Source, Violation, assert_kept, files, sources};
 
 const FILE_LINES_MAX: usize = 600;
 const LIB_LINES_MAX: usize = 120;
@@ -31,24 +31,24 @@ fn product_code_lines(source: &Source) -> usize {
 #[test]
 fn every_file_says_what_it_is_for() {
     let has_head = |s: &Source| s.lines.first().is_some_and(|line| line.starts_with("//!"));
-    let offences = sources()
+    let violations = sources()
         .into_iter()
         .filter(|s| s.lines.len() > 40 && !has_head(s))
         .map(|s| {
-            Offence::of(
+            Violation::of(
                 format!("{}:1", s.path),
                 "begin the file with `//!`: what it does and why",
             )
         });
     assert_kept(
         "Every file over 40 lines begins with a `//!` head (L14).",
-        offences,
+        violations,
     );
 }
 
 #[test]
 fn files_are_short() {
-    let offences = own_sources().into_iter().filter_map(|source| {
+    let violations = own_sources().into_iter().filter_map(|source| {
         let name = source.path.rsplit('/').next().unwrap_or_default();
         let is_root = source.path.ends_with(&format!("/src/{name}"));
         let (max, way_out) = match name {
@@ -64,23 +64,23 @@ fn files_are_short() {
         };
         let lines = product_lines(&source);
         let what = format!("{lines} lines without tests, at most {max}; {way_out}");
-        (lines > max).then(|| Offence::of(source.path, what))
+        (lines > max).then(|| Violation::of(source.path, what))
     });
-    assert_kept("Files are short.", offences);
+    assert_kept("Files are short.", violations);
 }
 
 #[test]
 fn long_inline_tests_have_a_file_of_their_own() {
-    let offences = own_sources().into_iter().filter_map(|source| {
+    let violations = own_sources().into_iter().filter_map(|source| {
         let product = product_lines(&source);
         let tests = source.lines.len() - product;
         let what = format!(
             "{tests} lines of tests, at most {INLINE_TEST_LINES_MAX}: move them to \
                             a sibling tests.rs"
         );
-        (product > 0 && tests > INLINE_TEST_LINES_MAX).then(|| Offence::of(source.path, what))
+        (product > 0 && tests > INLINE_TEST_LINES_MAX).then(|| Violation::of(source.path, what))
     });
-    assert_kept("Inline tests are short.", offences);
+    assert_kept("Inline tests are short.", violations);
 }
 
 #[test]
@@ -89,16 +89,16 @@ fn crates_are_small() {
     for source in own_sources() {
         *lines.entry(source.krate.clone()).or_default() += product_code_lines(&source);
     }
-    let offences = lines
+    let violations = lines
         .into_iter()
         .filter(|&(_, lines)| lines > CRATE_LINES_MAX)
         .map(|(k, n)| {
             let what = format!(
                 "{n} lines of code, at most {CRATE_LINES_MAX}: split by permission or by noun"
             );
-            Offence::of(format!("crates/{k}"), what)
+            Violation::of(format!("crates/{k}"), what)
         });
-    assert_kept("Crates are small.", offences);
+    assert_kept("Crates are small.", violations);
 }
 
 /// Widest line of a comment, in columns: rustfmt keeps code as narrow and leaves comments alone.
@@ -126,12 +126,12 @@ fn comments_are_at_most_100_columns_wide() {
     );
     let sample = Source::parse("crates/plan/src/x.rs".to_owned(), &wide);
     assert_eq!(wide_comments(&sample), [0], "the law sees a wide comment");
-    let offences = own_sources().into_iter().flat_map(|source| {
+    let violations = own_sources().into_iter().flat_map(|source| {
         let wide = wide_comments(&source).into_iter();
-        wide.map(|index| Offence::at(&source, index, "a comment over 100 columns: wrap it"))
+        wide.map(|index| Violation::at(&source, index, "a comment over 100 columns: wrap it"))
             .collect::<Vec<_>>()
     });
-    assert_kept("Comments are narrow.", offences);
+    assert_kept("Comments are narrow.", violations);
 }
 
 #[test]
@@ -146,22 +146,22 @@ fn no_file_or_folder_is_named_after_nothing() {
         "misc",
         "lib_utils",
     ];
-    let offences = files("").into_iter().filter_map(|path| {
+    let violations = files("").into_iter().filter_map(|path| {
         let mut parts = path
             .split('/')
             .map(|part| part.split('.').next().unwrap_or(part));
         let found = parts.find(|part| names.contains(part))?.to_owned();
-        Some(Offence::of(
+        Some(Violation::of(
             path,
             format!("\"{found}\" says nothing: name it after its job"),
         ))
     });
-    assert_kept("Names say what a thing does.", offences);
+    assert_kept("Names say what a thing does.", violations);
 }
 
 #[test]
 fn no_build_script_and_no_toolchain_is_hidden() {
-    let offences = files("").into_iter().filter_map(|path| {
+    let violations = files("").into_iter().filter_map(|path| {
         let way_out = match path.rsplit('/').next()? {
             "build.rs" => {
                 "a build runs nothing: write the file by an xtask and compare it in a test"
@@ -169,10 +169,10 @@ fn no_build_script_and_no_toolchain_is_hidden() {
             "rust-toolchain" | "rust-toolchain.toml" => "say rust-version in Cargo.toml instead",
             _ => return None,
         };
-        Some(Offence::of(path, way_out))
+        Some(Violation::of(path, way_out))
     });
     assert_kept(
         "A build runs no code of ours and fetches no toolchain.",
-        offences,
+        violations,
     );
 }

@@ -1,6 +1,6 @@
 //! Laws on what code may say: the walls of the pure crates, unsafe code, bounds, excuses.
 
-use crate::tree::{Offence, Source, assert_kept, sources};
+use crate::tree::{Source, Violation, assert_kept, sources};
 
 /// Crates that see the world as values only.
 const PURE: [&str; 13] = [
@@ -69,23 +69,23 @@ fn reaches_for(line: &str, name: &str) -> bool {
     }
 }
 
-fn pure_crates_reach_for_nothing(sources: &[Source]) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn pure_crates_reach_for_nothing(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in sources.iter().filter(|s| PURE.contains(&s.krate.as_str())) {
         for (index, line) in product(source) {
             for (name, way_out) in IMPURE.iter().filter(|(name, _)| reaches_for(line, name)) {
-                offences.push(Offence::at(source, index, format!("`{name}`: {way_out}")));
+                violations.push(Violation::at(source, index, format!("`{name}`: {way_out}")));
             }
         }
     }
-    offences
+    violations
 }
 
 /// The one place outside `os` where unsafe code may stand: SIMD kernels.
 const SIMD: &str = "crates/models/simd/src";
 
-fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in sources {
         let may = source.krate == "os" || source.path.starts_with(SIMD);
         for (index, line) in source.code.iter().enumerate() {
@@ -94,7 +94,7 @@ fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -
                 continue;
             }
             if !may {
-                offences.push(Offence::at(
+                violations.push(Violation::at(
                     source,
                     index,
                     "unsafe code: move it into crates/ground/os",
@@ -102,7 +102,7 @@ fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -
             } else if !is_explained(source, index, "// SAFETY:", 6)
                 && !is_explained(source, index, "# Safety", 12)
             {
-                offences.push(Offence::at(
+                violations.push(Violation::at(
                     source,
                     index,
                     "write `// SAFETY:` above: why it is sound",
@@ -110,11 +110,11 @@ fn unsafe_code_stands_in_os_alone_and_says_why_it_is_sound(sources: &[Source]) -
             }
         }
     }
-    offences
+    violations
 }
 
-fn every_other_crate_forbids_unsafe_code(sources: &[Source]) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn every_other_crate_forbids_unsafe_code(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in sources {
         let is_root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
         let has_simd = source.krate == "simd" && sources.iter().any(|s| s.path.starts_with(SIMD));
@@ -123,17 +123,17 @@ fn every_other_crate_forbids_unsafe_code(sources: &[Source]) -> Vec<Offence> {
             .iter()
             .any(|l| l.trim() == "#![forbid(unsafe_code)]");
         if is_root && source.krate != "os" && !has_simd && !forbids {
-            offences.push(Offence::of(
+            violations.push(Violation::of(
                 &source.path,
                 "add `#![forbid(unsafe_code)]` after its head",
             ));
         }
     }
-    offences
+    violations
 }
 
-fn every_loop_has_a_written_bound(sources: &[Source]) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn every_loop_has_a_written_bound(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in sources {
         for (index, line) in product(source) {
             let is_open = line.contains("loop {") || line.contains("while true");
@@ -143,37 +143,37 @@ fn every_loop_has_a_written_bound(sources: &[Source]) -> Vec<Offence> {
                 && !is_explained(source, below, "// bound:", 0)
             {
                 let what = "`loop`: write `// bound:` above it: what ends it, and after how much";
-                offences.push(Offence::at(source, index, what));
+                violations.push(Violation::at(source, index, what));
             }
         }
     }
-    offences
+    violations
 }
 
-fn every_queue_has_a_bound(sources: &[Source]) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn every_queue_has_a_bound(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in sources {
         for (index, line) in product(source) {
             if line.contains("unbounded") && words(line).any(|w| w.contains("unbounded")) {
                 let what = "an unbounded queue: give it a bound from limits.rs";
-                offences.push(Offence::at(source, index, what));
+                violations.push(Violation::at(source, index, what));
             }
             if line.contains("mpsc::channel()") {
                 let what = "std's channel() is unbounded: use sync_channel with a bound";
-                offences.push(Offence::at(source, index, what));
+                violations.push(Violation::at(source, index, what));
             }
         }
     }
-    offences
+    violations
 }
 
-fn a_panic_that_is_allowed_says_why_it_cannot_happen(sources: &[Source]) -> Vec<Offence> {
+fn a_panic_that_is_allowed_says_why_it_cannot_happen(sources: &[Source]) -> Vec<Violation> {
     let lints = [
         "clippy::expect_used",
         "clippy::unwrap_used",
         "clippy::panic",
     ];
-    let mut offences = Vec::new();
+    let mut violations = Vec::new();
     for source in sources {
         for (index, line) in product(source) {
             let allows = line.contains("allow(") || line.contains("expect(");
@@ -183,36 +183,40 @@ fn a_panic_that_is_allowed_says_why_it_cannot_happen(sources: &[Source]) -> Vec<
             {
                 let what =
                     "write `// infallible:` above it: why it cannot fail; or return an error";
-                offences.push(Offence::at(source, index, what));
+                violations.push(Violation::at(source, index, what));
             }
         }
     }
-    offences
+    violations
 }
 
-fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Offence> {
+fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Violation> {
     let marks = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
         concat!("XX", "X"),
     ];
     let calls = ["todo", "unimplemented", "dbg"];
-    let mut offences = Vec::new();
+    let mut violations = Vec::new();
     for source in sources {
         for (index, line) in source.lines.iter().enumerate() {
             let code = &source.code[index];
             if words(line).any(|word| marks.contains(&word)) {
-                offences.push(Offence::at(
+                violations.push(Violation::at(
                     source,
                     index,
                     "do it, or say what is missing in the docs",
                 ));
             }
             if calls.iter().any(|call| code.contains(&format!("{call}!("))) {
-                offences.push(Offence::at(source, index, "write the code that is missing"));
+                violations.push(Violation::at(
+                    source,
+                    index,
+                    "write the code that is missing",
+                ));
             }
             if code.contains("#[ignore") {
-                offences.push(Offence::at(
+                violations.push(Violation::at(
                     source,
                     index,
                     "a skipped test is a failed test (L13)",
@@ -220,7 +224,7 @@ fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Offence> {
             }
         }
     }
-    offences
+    violations
 }
 
 /// What the agent is made of, but for the client of the API server.
@@ -250,8 +254,8 @@ const CONNECTS: [&str; 12] = [
     "AF_INET",
 ];
 
-fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Offence> {
-    let mut offences = Vec::new();
+fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     let is_of_agent = |source: &&Source| {
         AGENT.contains(&source.krate.as_str()) && !LISTENER.contains(&source.path.as_str())
     };
@@ -271,16 +275,16 @@ fn the_agent_connects_to_the_api_server_alone(sources: &[Source]) -> Vec<Offence
                     "`{name}`: the process with SYS_NICE and the host's pids talks to the API server alone, \
                      through crates/kubernetes/cluster; what pods tell comes by albacore-params"
                 );
-                offences.push(Offence::at(source, index, what));
+                violations.push(Violation::at(source, index, what));
             }
         }
     }
-    offences
+    violations
 }
 
-type Find = fn(&[Source]) -> Vec<Offence>;
+type Find = fn(&[Source]) -> Vec<Violation>;
 
-/// Checks a law on samples (path and text) that break and keep it, then on the house.
+/// Checks a law on samples (path and text) that break and keep it, then on the repository.
 #[track_caller]
 fn hold(law: &str, find: Find, breaks: &[(&str, &str)], keeps: &[(&str, &str)]) {
     let found = |&(path, text): &(&str, &str)| find(&[Source::parse(path.to_owned(), text)]);

@@ -21,14 +21,14 @@ pub(crate) struct Source {
 }
 
 /// A place that breaks a law, and what to do about it.
-pub(crate) struct Offence {
+pub(crate) struct Violation {
     /// `file:line`, or `file`.
     pub(crate) place: String,
     /// What is wrong and the way out.
     pub(crate) what: String,
 }
 
-impl Offence {
+impl Violation {
     pub(crate) fn at(source: &Source, index: usize, what: impl Into<String>) -> Self {
         Self {
             place: format!("{}:{}", source.path, index + 1),
@@ -44,16 +44,16 @@ impl Offence {
     }
 }
 
-/// Fails with every offence, one a line.
+/// Fails with every violation, one a line.
 #[track_caller]
-pub(crate) fn assert_kept(law: &str, offences: impl IntoIterator<Item = Offence>) {
-    let lines: Vec<String> = offences
+pub(crate) fn assert_kept(law: &str, violations: impl IntoIterator<Item = Violation>) {
+    let lines: Vec<String> = violations
         .into_iter()
         .map(|o| format!("  {}: {}", o.place, o.what))
         .collect();
     assert!(
         lines.is_empty(),
-        "{law}\n{} offences:\n{}\n",
+        "{law}\n{} violations:\n{}\n",
         lines.len(),
         lines.join("\n")
     );

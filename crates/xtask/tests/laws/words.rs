@@ -1,6 +1,6 @@
-//! Laws on words: one word for one thing, one spelling.
+//! Laws on words: one word for one thing. `make lint` checks the spelling (typos.toml).
 
-use crate::tree::{Offence, assert_kept, files, sources, text_of};
+use crate::tree::{Violation, assert_kept, sources};
 
 /// Names of types and functions that the glossary replaces.
 const NEVER: [(&str, &str); 8] = [
@@ -25,7 +25,7 @@ const NEVER_IN_FUNCTIONS: [(&str, &str); 5] = [
 
 #[test]
 fn the_words_of_the_glossary_are_used() {
-    let mut offences = Vec::new();
+    let mut violations = Vec::new();
     for source in sources()
         .iter()
         .filter(|s| !s.is_generated && s.krate != "xtask")
@@ -48,66 +48,9 @@ fn the_words_of_the_glossary_are_used() {
             let found = table.iter().find(|(word, _)| name.contains(word));
             if let Some((word, instead)) = found {
                 let what = format!("\"{word}\" in {name}: the word is {instead}");
-                offences.push(Offence::at(source, index, what));
+                violations.push(Violation::at(source, index, what));
             }
         }
     }
-    assert_kept("One word, one meaning: the glossary is law.", offences);
-}
-
-/// British spellings and the American one.
-const SPELLINGS: [(&str, &str); 17] = [
-    ("colour", "color"),
-    ("behaviour", "behavior"),
-    ("favour", "favor"),
-    ("honour", "honor"),
-    ("neighbour", "neighbor"),
-    ("licence", "license"),
-    ("artefact", "artifact"),
-    ("labelled", "labeled"),
-    ("modelled", "modeled"),
-    ("cancelled", "canceled"),
-    ("recognis", "recogniz"),
-    ("optimis", "optimiz"),
-    ("serialis", "serializ"),
-    ("initialis", "initializ"),
-    ("normalis", "normaliz"),
-    ("minimis", "minimiz"),
-    ("maximis", "maximiz"),
-];
-
-#[test]
-fn spelling_is_american() {
-    let is_text = |path: &String| {
-        [
-            ".rs", ".md", ".toml", ".yaml", ".yml", ".py", ".sh", "Makefile",
-        ]
-        .iter()
-        .any(|end| path.ends_with(end))
-    };
-    // This file holds the list; gRPC's and tokio's own names are not ours to spell.
-    let is_ours = |path: &String| {
-        !path.ends_with("laws/words.rs")
-            && !path.starts_with("crates/serving/proto/")
-            && path != "LICENSE"
-    };
-    let mut offences = Vec::new();
-    for path in files("")
-        .into_iter()
-        .filter(|path| is_text(path) && is_ours(path))
-    {
-        let text = text_of(&path, "it was just listed").to_lowercase();
-        for (index, line) in text.lines().enumerate() {
-            for (british, american) in SPELLINGS {
-                // `Cancelled` is a name of tonic's and tokio's, `.maximise(` one of good_lp's.
-                let is_theirs = path.ends_with(".rs")
-                    && (british == "cancelled" || line.contains(".maximise("));
-                if line.contains(british) && !is_theirs {
-                    let what = format!("\"{british}\": write \"{american}\"");
-                    offences.push(Offence::of(format!("{path}:{}", index + 1), what));
-                }
-            }
-        }
-    }
-    assert_kept("Spelling is American.", offences);
+    assert_kept("One word, one meaning: the glossary is law.", violations);
 }

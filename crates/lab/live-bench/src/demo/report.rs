@@ -3,7 +3,7 @@
 use albacore_load::percentile;
 
 use super::verdict::{births, judge, meanwhile, ms};
-use super::{Findings, SEED, curves};
+use super::{Findings, SEED, charts};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c2430;--dim:#66707f;--page:#fff;--line:#dfe3e9;--k:#c2553a;--a:#1f7a8c}\
@@ -59,8 +59,8 @@ pub(crate) fn html(findings: &Findings) -> String {
         row("kernel", &verdict.kernel),
         row("albacore", &verdict.albacore),
         ratios.join(", "),
-        curves::latency(findings),
-        curves::windows(findings),
+        charts::latency(findings),
+        charts::windows(findings),
         ms(percentile(&births, 0.50)),
         ms(percentile(&births, 0.99)),
         births.len(),

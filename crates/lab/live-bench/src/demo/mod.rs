@@ -5,7 +5,7 @@
 //! workers are killed under load. What is printed is what was measured, also where nothing was
 //! gained.
 
-mod curves;
+mod charts;
 mod load;
 mod report;
 mod verdict;

@@ -1,0 +1,33 @@
+//! `albacore-live-bench`: what `make demo` and `make bench-placement` run.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use albacore_live_bench::{demo, placement};
+
+const USAGE: &str = "usage: albacore-live-bench demo | placement [ONLY]";
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(3)
+        .unwrap_or(Path::new("."));
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let result = match command.as_str() {
+        "demo" => demo::run(root),
+        "placement" => placement::run(root, &std::env::args().nth(2).unwrap_or_default()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("albacore-live-bench {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

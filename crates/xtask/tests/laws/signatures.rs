@@ -1,0 +1,144 @@
+//! The law on signatures: a tuple parameter of unlike values goes round the lint on the number of
+//! arguments. It is a struct without names.
+
+use std::collections::BTreeMap;
+
+use crate::tree::{Source, Violation, assert_kept, sources};
+
+/// Such parameters that older code still has, by crate. Lower a number when you remove one; a crate
+/// that is not here has none.
+const ALLOWED: [(&str, usize); 12] = [
+    ("batching", 2),
+    ("bench", 1),
+    ("cli", 2),
+    ("connections", 1),
+    ("controller", 1),
+    ("engine", 11),
+    ("joint", 8),
+    ("mapping", 13),
+    ("program", 1),
+    ("server", 18),
+    ("simd", 5),
+    ("trees", 18),
+];
+
+/// Position after the bracket that closes the one at `open`. `->` closes nothing.
+fn closing(code: &[u8], open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for at in open..code.len() {
+        match code[at] {
+            b'(' | b'[' | b'<' | b'{' => depth += 1,
+            b'>' if code[at - 1] == b'-' || code[at - 1] == b'=' => {}
+            b')' | b']' | b'>' | b'}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The parts of `list`, which commas outside of brackets separate.
+fn parts(list: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut at) = (Vec::new(), 0, 0);
+    while at < list.len() {
+        match list.as_bytes()[at] {
+            b'(' | b'[' | b'<' | b'{' => {
+                at = closing(list.as_bytes(), at).unwrap_or(list.len());
+                continue;
+            }
+            b',' => {
+                parts.push(list[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    parts.push(list[begin..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Whether a parameter is `(a, b): (A, B)` with unlike types.
+fn is_unlike_tuple(parameter: &str) -> bool {
+    let Some(end) = parameter
+        .starts_with('(')
+        .then(|| closing(parameter.as_bytes(), 0))
+        .flatten()
+    else {
+        return false;
+    };
+    let types = parameter[end..].trim_start().strip_prefix(':');
+    let types = types.map(|types| types.trim().trim_start_matches('&'));
+    let inner = types.and_then(|types| types.strip_prefix('(')?.strip_suffix(')'));
+    let types = parts(inner.unwrap_or_default());
+    types.windows(2).any(|pair| pair[0] != pair[1])
+}
+
+/// Lines of functions outside tests with a tuple parameter of unlike values.
+fn unlike_tuples(source: &Source) -> Vec<usize> {
+    let code = source.code.join("\n");
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        let line = code[..at].matches('\n').count();
+        let is_keyword = at == 0 || code.as_bytes()[at - 1].is_ascii_whitespace();
+        let rest = &code[at + 3..];
+        let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let Some(name) = name.filter(|&length| length > 0 && is_keyword && !source.is_test[line])
+        else {
+            continue;
+        };
+        let mut open = name;
+        if rest.as_bytes()[open] == b'<' {
+            open = closing(rest.as_bytes(), open).unwrap_or(open);
+        }
+        let Some(end) = closing(rest.as_bytes(), open) else {
+            continue;
+        };
+        let parameters = parts(&rest[open + 1..end - 1]);
+        found.extend(
+            parameters
+                .into_iter()
+                .filter(|p| is_unlike_tuple(p))
+                .map(|_| line),
+        );
+    }
+    found
+}
+
+#[test]
+fn no_parameter_is_a_tuple_of_unlike_values() {
+    let sample = "fn f(a: u8, (b, c): (u8, [i64; 2])) {}\nfn g(&self, (b, c): (u8, u8)) {}\n\
+                  fn h<'a, T: Fn(u8) -> u8>(\n    (b, c): &(\n        T,\n        Option<(u8, u8)>,\n    ),\n) {}\n";
+    let sample = Source::parse("crates/placement/plan/src/x.rs".to_owned(), sample);
+    assert_eq!(unlike_tuples(&sample), [0, 2], "the law sees them");
+
+    let mut found = BTreeMap::<String, Vec<Violation>>::new();
+    for source in sources().iter().filter(|source| !source.is_generated) {
+        for index in unlike_tuples(source) {
+            let violation = Violation::at(source, index, "name its values: use a struct");
+            found
+                .entry(source.krate.clone())
+                .or_default()
+                .push(violation);
+        }
+    }
+    let mut violations = Vec::new();
+    for (krate, allowed) in ALLOWED {
+        if found.get(krate).map_or(0, Vec::len) < allowed {
+            let what = format!("{krate} has fewer than {allowed} of them now: lower the number");
+            violations.push(Violation::of("laws/signatures.rs", what));
+        }
+    }
+    for (krate, places) in found {
+        let allowed = ALLOWED.iter().find(|(name, _)| *name == krate);
+        if places.len() > allowed.map_or(0, |(_, number)| *number) {
+            violations.extend(places);
+        }
+    }
+    assert_kept("No parameter is a tuple of unlike values.", violations);
+}
