@@ -3,9 +3,8 @@
 use crate::tree::{Violation, assert_kept, sources};
 
 /// Names of types and functions that the glossary replaces.
-const NEVER: [(&str, &str); 8] = [
+const NEVER: [(&str, &str); 7] = [
     ("Affinity", "mask (of a thread) or cpuset (of a container)"),
-    ("Snapshot", "observation"),
     ("Master", "arbiter, front or main thread"),
     ("Slave", "worker or peer"),
     ("Mismatch", "drift"),
@@ -15,9 +14,8 @@ const NEVER: [(&str, &str); 8] = [
 ];
 
 /// The same in function names.
-const NEVER_IN_FUNCTIONS: [(&str, &str); 5] = [
+const NEVER_IN_FUNCTIONS: [(&str, &str); 4] = [
     ("affinity", "mask"),
-    ("snapshot", "observation"),
     ("master", "arbiter or main"),
     ("bind_thread", "pin"),
     ("qps", "goodput"),
