@@ -15,7 +15,7 @@ mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
 pub use limits::BLAME_MAX;
-pub use policy::{Policy, Profile};
+pub use policy::{BatchingParams, Policy, Profile};
 pub use scaling::{
     ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED,
     GROWTH_PAUSE, GROWTH_PODS_FREE, Load, RECENT_BAD_MIN, RECENT_PAUSE, RECENT_REQUESTS_MIN,

@@ -19,6 +19,16 @@ pub enum Policy {
     },
 }
 
+/// The release rule and the bounds of all queues. May change while the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchingParams {
+    pub policy: Policy,
+    /// Most rows of a batch; a request with more is a batch of its own.
+    pub batch_rows_max: usize,
+    /// Most rows that are reserved or wait.
+    pub queue_rows_max: usize,
+}
+
 /// What is known of the requests of a queue. Only a queue of which both are known has deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {

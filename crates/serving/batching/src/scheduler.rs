@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
 use crate::policy::BatchBounds;
-use crate::{Actions, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex};
+use crate::{Actions, BatchingParams, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex};
 
 /// What does not change while the scheduler lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,14 +38,9 @@ pub struct Config {
     pub queues: usize,
     /// Number of workers; all are absent at first.
     pub workers: usize,
-    /// The release rule of every queue.
-    pub policy: Policy,
-    /// Rows of a batch; a request with more is a batch of its own.
-    pub batch_rows_max: usize,
-    /// Requests of a batch.
+    pub batching: BatchingParams,
+    /// Most requests of a batch.
     pub batch_requests_max: usize,
-    /// Rows reserved or waiting.
-    pub queue_rows_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,17 +191,15 @@ impl Scheduler {
 
     fn bounds(&self) -> BatchBounds {
         BatchBounds {
-            rows_max: self.config.batch_rows_max.max(1) as u64,
+            rows_max: self.config.batching.batch_rows_max.max(1) as u64,
             requests_max: self.config.batch_requests_max.max(1),
         }
     }
 
     /// Another release rule and other bounds from the next step on. What waits stays, also rows
     /// beyond a lower bound and requests beyond a smaller batch, which run as batches of their own.
-    pub fn set_rules(&mut self, policy: Policy, batch_rows_max: usize, queue_rows_max: usize) {
-        self.config.policy = policy;
-        self.config.batch_rows_max = batch_rows_max;
-        self.config.queue_rows_max = queue_rows_max;
+    pub fn set_params(&mut self, params: BatchingParams) {
+        self.config.batching = params;
         for queue in 0..self.profiles.len() {
             self.apply(queue);
         }
@@ -230,7 +223,7 @@ impl Scheduler {
 
     /// Tells the core the rules of a queue.
     fn apply(&mut self, queue: usize) {
-        let (policy, bounds) = (self.config.policy, self.bounds());
+        let (policy, bounds) = (self.config.batching.policy, self.bounds());
         let rules = policy.rules(&self.profiles[queue], bounds);
         self.core
             .set_rules(in_time(queue), rules, self.now, &mut self.said);
@@ -245,7 +238,7 @@ impl Scheduler {
         let profile = Profile::default();
         let bounds = self.bounds();
         self.core
-            .add_queue(self.config.policy.rules(&profile, bounds));
+            .add_queue(self.config.batching.policy.rules(&profile, bounds));
         self.core
             .add_queue(Policy::Eager.rules_without_deadlines(bounds));
         self.profiles.push(profile);
@@ -258,7 +251,7 @@ impl Scheduler {
     /// # Errors
     /// They would exceed the bound; nothing is taken then.
     pub fn reserve(&mut self, rows: usize) -> Result<(), QueueFull> {
-        let rows_max = self.config.queue_rows_max;
+        let rows_max = self.config.batching.queue_rows_max;
         match self.queued_rows.checked_add(rows) {
             Some(sum) if sum <= rows_max => {
                 self.queued_rows = sum;
@@ -328,7 +321,8 @@ impl Scheduler {
     #[must_use]
     pub fn needed(
         &self,
-        (queue, rows): (QueueIndex, usize),
+        queue: QueueIndex,
+        rows: usize,
         after: Ahead,
         time: Nanos,
         now: Nanos,
@@ -373,12 +367,13 @@ impl Scheduler {
     /// They could not; how much sooner the workers would have to be free.
     pub fn admit(
         &self,
-        (queue, rows): (QueueIndex, usize),
+        queue: QueueIndex,
+        rows: usize,
         after: Ahead,
         time: Nanos,
         now: Nanos,
     ) -> Result<(), Nanos> {
-        let needed = self.needed((queue, rows), after, time, now);
+        let needed = self.needed(queue, rows, after, time, now);
         match needed <= time {
             true => Ok(()),
             false => Err(needed.saturating_sub(time)),
@@ -445,7 +440,7 @@ impl Scheduler {
 
     /// Takes an arrival in and decides nothing: more come at the same time, and [`Event::Timer`] is
     /// to be sent once they are in. Whatever event comes first decides for all of them.
-    pub fn gather(&mut self, arrival: Event, now: Nanos) {
+    pub fn enqueue(&mut self, arrival: Event, now: Nanos) {
         self.now = self.now.max(now);
         self.arrive(arrival);
     }

@@ -8,10 +8,12 @@ fn config(policy: Policy) -> Config {
     Config {
         queues: 1,
         workers: 2,
-        policy,
-        batch_rows_max: 8,
+        batching: BatchingParams {
+            policy,
+            batch_rows_max: 8,
+            queue_rows_max: 32,
+        },
         batch_requests_max: 4,
-        queue_rows_max: 32,
     }
 }
 
@@ -23,6 +25,14 @@ struct Driver {
 }
 
 impl Driver {
+    fn set_params(&mut self, policy: Policy, batch_rows_max: usize, queue_rows_max: usize) {
+        self.scheduler.set_params(BatchingParams {
+            policy,
+            batch_rows_max,
+            queue_rows_max,
+        });
+    }
+
     fn new(config: Config) -> Self {
         let scheduler = Scheduler::new(config);
         Self {
@@ -255,7 +265,7 @@ fn rules_change_for_what_waits_and_queues_are_added() {
     let mut driver = Driver::new(config(Policy::Timeout { delay: Nanos(100) }));
     driver.ready(0, 0);
     assert_eq!(driver.arrive(6, 10), []);
-    driver.scheduler.set_rules(Policy::Eager, 4, 5);
+    driver.set_params(Policy::Eager, 4, 5);
     assert_eq!(
         driver.step(Event::Timer, 11),
         [(0, vec![0])],
@@ -420,14 +430,16 @@ impl Twin {
         let mut rows = self.requests[waiting[0]].rows;
         for &i in &waiting[1..] {
             rows += self.requests[i].rows;
-            if rows > self.config.batch_rows_max || prefix.len() == self.config.batch_requests_max {
+            if rows > self.config.batching.batch_rows_max
+                || prefix.len() == self.config.batch_requests_max
+            {
                 break;
             }
             prefix.push(i);
         }
         let rows: usize = prefix.iter().map(|&i| self.requests[i].rows).sum();
         let is_full = prefix.len() < waiting.len()
-            || rows >= self.config.batch_rows_max
+            || rows >= self.config.batching.batch_rows_max
             || prefix.len() == self.config.batch_requests_max;
         let oldest = self.requests[prefix[0]].arrival;
         Some((prefix, is_full, oldest))
@@ -449,7 +461,7 @@ impl Twin {
                     let Some((prefix, is_full, oldest)) = self.prefix(queue) else {
                         continue;
                     };
-                    let exec = match self.config.policy {
+                    let exec = match self.config.batching.policy {
                         Policy::Timeout { delay } if !is_full => oldest + delay.0,
                         _ => oldest,
                     };
@@ -520,12 +532,12 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
         Policy::Timeout { .. } => 1,
         Policy::Auto | Policy::Deferred | Policy::Eager => 2,
     };
-    let config = Config {
-        queues,
-        workers: 3,
-        queue_rows_max: 64,
-        ..config(policy)
-    };
+    let mut config = config(policy);
+    (
+        config.queues,
+        config.workers,
+        config.batching.queue_rows_max,
+    ) = (queues, 3, 64);
     let mut driver = Driver::new(config.clone());
     let mut twin = Twin {
         workers: vec![None; config.workers],
@@ -574,8 +586,8 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
             },
             8 => Event::WorkerHeld { worker },
             9 => {
-                twin.config.batch_rows_max = size;
-                driver.scheduler.set_rules(twin.config.policy, size, 64);
+                twin.config.batching.batch_rows_max = size;
+                driver.set_params(twin.config.batching.policy, size, 64);
                 Event::Timer
             }
             _ => Event::Timer,

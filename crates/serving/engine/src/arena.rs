@@ -1,9 +1,9 @@
-//! Allocation of shared memory, by the front alone.
+//! Allocator of shared memory, used by the front alone.
 //!
-//! Small pieces come in powers of two and are kept in a list for each size, so that the common
-//! request costs no search. Larger ones are taken first-fit from the lowest address, which keeps
-//! the part that was ever touched small; neighbors are joined when freed. If nothing fits, the
-//! lists are given back and joined first.
+//! Small blocks have sizes that are powers of two and are kept in one free list per size, so that
+//! the common request needs no search. Larger blocks are allocated first-fit from the lowest
+//! address, which keeps the part of the memory that was ever touched small; free neighbors are
+//! joined. If nothing fits, the blocks of the free lists are joined first.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use albacore_os::Extent;
 
 use crate::limits::ALIGNMENT;
 
-/// Sizes up to this many bytes are kept in lists.
+/// Blocks of up to this many bytes have free lists.
 const LISTED_BYTES_MAX: usize = 64 << 10;
 const LISTS: usize = (LISTED_BYTES_MAX / ALIGNMENT).trailing_zeros() as usize + 1;
 
 /// Free ranges of one mapping.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// By offset; no two touch.
+    /// By offset; no two are adjacent.
     free: BTreeMap<usize, Extent>,
-    /// Free pieces of `ALIGNMENT << index` bytes.
+    /// Free blocks of `ALIGNMENT << index` bytes.
     lists: [Vec<Extent>; LISTS],
     bytes: usize,
     used: usize,
 }
 
 impl Arena {
-    /// All of `extent` is free.
+    /// An arena of which all is free.
     pub(crate) fn new(extent: Extent) -> Self {
         let bytes = extent.len();
         let free = BTreeMap::from([(extent.offset(), extent)]);
@@ -39,17 +39,16 @@ impl Arena {
         }
     }
 
-    /// Bytes that can be used.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes in use.
+    /// Allocated bytes.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// A piece of at least `bytes`, aligned; `None` if there is no room for it now.
+    /// A block of at least `bytes` bytes, aligned; `None` if there is no room for it now.
     pub(crate) fn allocate(&mut self, bytes: usize) -> Option<Extent> {
         let size = rounded(bytes)?;
         let listed = list_of(size).and_then(|list| self.lists[list].pop());
@@ -64,7 +63,6 @@ impl Arena {
         Some(piece)
     }
 
-    /// Takes a piece back.
     pub(crate) fn free(&mut self, piece: Extent) {
         self.used -= piece.len();
         match list_of(piece.len()) {
@@ -104,7 +102,7 @@ impl Arena {
         self.free.insert(piece.offset(), piece);
     }
 
-    /// Both as one if they touch; else the first goes back among the free and the second is kept.
+    /// Joins adjacent ranges; otherwise the first one stays free and the second is returned.
     fn joined_or_kept(&mut self, first: Extent, second: Extent) -> Extent {
         match first.join(second) {
             Ok(joined) => joined,
@@ -116,7 +114,7 @@ impl Arena {
     }
 }
 
-/// The size that an allocation takes; `None` if it is absurd.
+/// The size of the block for an allocation; `None` if it exceeds the address space.
 fn rounded(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1);
     if bytes <= LISTED_BYTES_MAX {

@@ -1,8 +1,8 @@
 //! The models by name, and the editions of them that requests may still need.
 //!
-//! A model has a slot, which is also its queue, and at most one current edition: the one that new
-//! requests get. An edition is retained while it is current or pinned by a request, so that a request
-//! sees one edition from its first byte to its reply, whatever is installed meanwhile.
+//! A model has a slot, which also determines its queues, and at most one current edition: the one
+//! that new requests get. An edition is retained while it is current or pinned by a request, so
+//! that a request is computed by one edition, whatever is installed meanwhile.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::model::Edition;
 use crate::command::EditionId;
 use crate::limits::SLOTS_MAX;
 
-/// The place of a model.
+/// A place for a model.
 #[derive(Debug)]
 struct ModelSlot {
     name: String,
-    /// Whether the model is to be served; its requests may outlive that.
+    /// False once the model was removed; its requests may still run.
     is_declared: bool,
     current: Option<Arc<Edition>>,
 }
 
-/// An edition that may be named in a batch.
+/// An edition that a batch may name.
 #[derive(Debug)]
 struct RetainedEdition {
     edition: Arc<Edition>,
@@ -27,15 +27,13 @@ struct RetainedEdition {
     pins: usize,
 }
 
-/// What declaring a model led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Declared {
     pub(super) slot: usize,
-    /// The slot had belonged to nobody or to another model.
+    /// The slot was unused or belonged to another model.
     pub(super) is_new: bool,
 }
 
-/// No slot is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("requests of too many removed models are still running: try again when they are done")]
 pub struct NoSlot;
@@ -48,7 +46,7 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// A name for an edition to come.
+    /// The identifier of the next edition.
     pub(super) fn next_id(&mut self) -> EditionId {
         self.last += 1;
         EditionId(self.last)
@@ -59,13 +57,13 @@ impl Catalog {
         self.slots.len()
     }
 
-    /// The slot of a model that is to be served.
+    /// The slot of a declared model.
     pub(super) fn slot_of(&self, name: &str) -> Option<usize> {
         let mut slots = self.slots.iter();
         slots.position(|slot| slot.is_declared && slot.name == name)
     }
 
-    /// Slots of models to be served, with their names.
+    /// Slots and names of declared models.
     pub(super) fn declared(&self) -> impl Iterator<Item = (usize, &str)> {
         let slots = self.slots.iter().enumerate();
         slots
@@ -88,7 +86,7 @@ impl Catalog {
         self.retained.iter().map(|retained| &retained.edition)
     }
 
-    /// A model is to be served from now on.
+    /// Declares a model; a slot is reused once no request names an edition of it.
     pub(super) fn declare(&mut self, name: &str) -> Result<Declared, NoSlot> {
         if let Some(slot) = self.slot_of(name) {
             let is_new = false;
@@ -119,7 +117,7 @@ impl Catalog {
         Ok(Declared { slot, is_new })
     }
 
-    /// Models with other names are not served any more.
+    /// Removes the models with other names.
     pub(super) fn keep_only(&mut self, names: &[&str]) {
         for slot in &mut self.slots {
             if slot.is_declared && !names.contains(&slot.name.as_str()) {
@@ -130,7 +128,7 @@ impl Catalog {
         self.drop_unneeded();
     }
 
-    /// New requests of its model get this edition from now on. False: the model is not served.
+    /// Makes an edition the current one. False if its model was removed.
     pub(super) fn promote(&mut self, edition: Arc<Edition>) -> bool {
         let Some(slot) = self.slots.get_mut(edition.slot) else {
             return false;
@@ -144,7 +142,7 @@ impl Catalog {
         true
     }
 
-    /// A request names this edition; it is current.
+    /// Pins the current edition for a request.
     pub(super) fn pin(&mut self, id: EditionId) {
         if let Some(retained) = self
             .retained
@@ -155,7 +153,7 @@ impl Catalog {
         }
     }
 
-    /// A request that named this edition is over. Whether the edition is, too.
+    /// Releases a request's pin; returns whether the edition is no longer retained.
     pub(super) fn unpin(&mut self, id: EditionId) -> bool {
         let Some(at) = self
             .retained

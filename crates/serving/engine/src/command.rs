@@ -1,13 +1,13 @@
-//! What the front tells a running worker of its models: one message on its channel, with the image
-//! to open as its descriptor. The ring says when to look.
+//! Commands of the front to a running worker about its models: one message on its channel, with the
+//! image to open as its descriptor. The ring says when to read it.
 
 use crate::limits::CLOSES_MAX;
 
-/// Names one compiled state of a model; never used twice by a front.
+/// Identifies one compiled state of a model; never reused by a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EditionId(pub(crate) u64);
 
-/// One message. Closing comes first, so that the memory is there to open.
+/// One message. Images are closed first, so that their memory is free when the next is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Command {
     /// Images that no request needs any more.
@@ -17,7 +17,8 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// As bytes: whether something is opened, what, its outputs, and what is closed.
+    /// Whether an image is opened, which, its outputs, and the images to close, as little-endian
+    /// words.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
         let head = [u64::from(self.opens.is_some()), id.0, u64::from(kinds)];
@@ -26,7 +27,7 @@ impl Command {
         words.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// From bytes; `None` if they are no command.
+    /// `None` if the bytes are not a command.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else {
             return None;

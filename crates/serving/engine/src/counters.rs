@@ -1,12 +1,27 @@
-//! What [`super::state::State`] counts, behind its lock.
+//! What the state of the engine counts for metrics, status and scaling.
 
 use albacore_batching::Nanos;
 
 use super::queues::percentile_of;
+use super::timing::Timing;
 use super::window::{Load, OutcomeWindow, Outcomes, ServerWindow};
 use super::{DispatchReason, Kind, ModelStats, Objective, Sharing, WorkerStats};
 
-/// What is counted of one model.
+/// A request that was answered with results.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    /// The slot of its model.
+    pub(super) model: usize,
+    /// The costliest kind that it asked for.
+    pub(super) kind: Kind,
+    pub(super) timing: Timing,
+    /// From submission to the results.
+    pub(super) total_nanos: u64,
+    /// The request's own deadline had passed.
+    pub(super) is_after_deadline: bool,
+}
+
+/// Counters of one model.
 #[derive(Debug)]
 struct SlotCounters {
     stats: ModelStats,
@@ -14,24 +29,22 @@ struct SlotCounters {
     window: OutcomeWindow,
 }
 
-/// What [`super::state::State`] counts.
 #[derive(Debug)]
 pub(super) struct Counters {
     slots: Vec<SlotCounters>,
     pub(super) window: ServerWindow,
-    /// By worker, as far as they were counted.
+    /// By worker index; workers that have done nothing may be missing.
     pub(super) workers: Vec<WorkerStats>,
     pub(super) worker_restarts_total: u64,
-    /// How the last of those ended.
+    /// How the last restarted worker had ended.
     pub(super) worker_last_end: Option<String>,
     pub(super) worker_hangs_total: u64,
     pub(super) replayed_batches_total: u64,
-    /// Moving average of the time that a row takes on one worker, dispatch to done.
+    /// Moving average of a row's time on one worker, from dispatch to completion.
     nanos_per_row: u64,
 }
 
 impl Counters {
-    /// All zero, of no model.
     pub(super) fn new() -> Self {
         Self {
             slots: Vec::new(),
@@ -45,7 +58,7 @@ impl Counters {
         }
     }
 
-    /// Counts from zero for a model in this slot.
+    /// Starts a slot's counters from zero, for a new model.
     pub(super) fn start_slot(&mut self, slot: usize, name: &str) {
         let counters = SlotCounters {
             stats: ModelStats::new(name.to_owned()),
@@ -58,19 +71,17 @@ impl Counters {
         }
     }
 
-    /// Another objective for the requests that are answered from now on.
     pub(super) fn set_objective(&mut self, slot: usize, objective: Option<Objective>) {
         if let Some(counters) = self.slots.get_mut(slot) {
             counters.objective = objective;
         }
     }
 
-    /// What was counted of one model.
     pub(super) fn model(&self, slot: usize) -> Option<&ModelStats> {
         self.slots.get(slot).map(|counters| &counters.stats)
     }
 
-    /// How loaded the last minute was.
+    /// Load of the last minute.
     pub(super) fn load(&mut self, workers: usize, now: Nanos) -> Load {
         let models = self.slots.iter().map(|slot| {
             let percentile = percentile_of(slot.objective);
@@ -82,7 +93,7 @@ impl Counters {
         load
     }
 
-    /// Counts in one model; an index that is none counts nowhere.
+    /// Updates the counters of one model; an unknown slot is ignored.
     fn count(&mut self, slot: usize, count: impl FnOnce(&mut ModelStats)) {
         if let Some(counters) = self.slots.get_mut(slot) {
             count(&mut counters.stats);
@@ -107,7 +118,7 @@ impl Counters {
         self.outcome(model, now, |outcomes| outcomes.shed += 1);
     }
 
-    /// The client went away; if that was at its own deadline, it was not answered in time.
+    /// The client went away; at or after its own deadline that counts as late.
     pub(super) fn abandoned(&mut self, model: usize, is_late: bool, now: Nanos) {
         self.count(model, |stats| {
             stats.abandoned_total += 1;
@@ -123,16 +134,18 @@ impl Counters {
         self.outcome(model, now, |outcomes| outcomes.failed += 1);
     }
 
-    pub(super) fn answered(
-        &mut self,
-        model: usize,
-        (kind, timing): (Kind, super::Timing),
-        (total_nanos, is_after_its_own): (u64, bool),
-        now: Nanos,
-    ) {
+    pub(super) fn answered(&mut self, answered: &Answered, now: Nanos) {
+        let Answered {
+            model,
+            kind,
+            timing,
+            total_nanos,
+            is_after_deadline,
+        } = *answered;
         let objective = self.slots.get(model).and_then(|slot| slot.objective);
-        let is_after = objective.is_some_and(|slo| total_nanos > nanos(slo.latency_of(kind)));
-        let is_late = is_after || is_after_its_own;
+        let is_after_objective =
+            objective.is_some_and(|slo| total_nanos > nanos(slo.latency_of(kind)));
+        let is_late = is_after_objective || is_after_deadline;
         self.count(model, |stats| {
             stats.answered_total += 1;
             stats.late_total += u64::from(is_late);
@@ -154,23 +167,22 @@ impl Counters {
         model: usize,
         kind: Kind,
         rows: usize,
-        left: DispatchReason,
+        reason: DispatchReason,
     ) {
-        self.replayed_batches_total += u64::from(left == DispatchReason::Replay);
+        self.replayed_batches_total += u64::from(reason == DispatchReason::Replay);
         self.count(model, |stats| {
             stats.batches_total += 1;
             let of = stats.of(kind);
             of.batch_rows.record(rows as u64);
-            of.left[left as usize] += 1;
+            of.dispatch_reasons[reason as usize] += 1;
         });
     }
 
-    /// How the threads of a worker shared a batch that is done.
+    /// Counts how a worker's threads shared a finished batch.
     pub(super) fn shared(&mut self, model: usize, kind: Kind, sharing: Sharing) {
         self.count(model, |stats| stats.of(kind).shared[sharing as usize] += 1);
     }
 
-    /// The counters of a worker.
     fn worker(&mut self, worker: usize) -> &mut WorkerStats {
         if self.workers.len() <= worker {
             self.workers.resize(worker + 1, WorkerStats::default());
@@ -178,23 +190,17 @@ impl Counters {
         &mut self.workers[worker]
     }
 
-    /// A worker died and is started again.
+    /// A worker was lost and is started again.
     pub(super) fn restarted(&mut self, worker: usize) {
         self.worker_restarts_total += 1;
         self.worker(worker).restarts_total += 1;
     }
 
-    /// A batch of `rows` rows is done.
-    pub(super) fn batch_done(
-        &mut self,
-        (worker, model): (usize, usize),
-        rows: usize,
-        (elapsed_nanos, compute_nanos): (u64, u64),
-    ) {
+    /// A worker finished a batch of `rows` rows `elapsed_nanos` after its dispatch.
+    pub(super) fn worker_done(&mut self, worker: usize, rows: usize, elapsed_nanos: u64) {
         let of = self.worker(worker);
         of.batches_total += 1;
         of.busy_nanos_total += elapsed_nanos;
-        self.count(model, |stats| stats.batch_done(rows, compute_nanos));
         let sample = elapsed_nanos / (rows as u64).max(1);
         let average = self.nanos_per_row;
         self.nanos_per_row = if average == 0 {
@@ -204,7 +210,12 @@ impl Counters {
         };
     }
 
-    /// How long `rows` rows take on `workers` workers, by what was seen so far.
+    /// A batch of a model is done.
+    pub(super) fn batch_done(&mut self, model: usize, rows: usize, compute_nanos: u64) {
+        self.count(model, |stats| stats.batch_done(rows, compute_nanos));
+    }
+
+    /// Estimated time for `rows` rows on `workers` workers, nanoseconds.
     pub(super) fn nanos_for(&self, rows: usize, workers: usize) -> u64 {
         self.nanos_per_row.saturating_mul(rows as u64) / (workers as u64).max(1)
     }

@@ -1,8 +1,8 @@
-//! How many cpus this process may use, and how many threads of a worker that leaves for one batch.
+//! How many cpus this process may use, and how many threads of a worker may compute one batch.
 //!
-//! A worker has T threads, but W workers with T threads each may have fewer cpus than W times T: a
-//! batch is computed by all of its worker's threads while the neighbors are idle, and by one where
-//! all of them are busy. More threads than cpus would only take them from each other.
+//! W workers with T threads each may have fewer than W times T cpus. A batch is computed by all
+//! threads of its worker while the other workers are idle, and by one thread where all of them are
+//! busy: more threads than cpus would only preempt each other.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,14 @@ use albacore_os::{HostRoot, Pid};
 
 use crate::limits::{CPUS_POLL_PERIOD, SPIN_TIME};
 
-/// Threads for one batch while `busy` workers (this one among them) compute on so many cpus.
+/// Threads for one batch while `busy` workers (this one included) compute on so many cpus.
 pub(super) fn threads_for_one(cpus: usize, busy: usize, threads: usize) -> usize {
     (cpus / busy.max(1)).clamp(1, threads.max(1))
 }
 
-/// For how long a worker looks for its next batch before it sleeps: only where there are more cpus
-/// than the threads of all workers, so that it takes its cpu from nobody, the front among them.
+/// How long a worker spins for its next batch before it sleeps. Zero unless there are more cpus
+/// than threads of all workers: spinning must not take a cpu from another thread, the front's
+/// included.
 pub(super) fn spin_time(cpus: usize, threads_of_all: usize) -> Duration {
     match cpus {
         usize::MAX => Duration::ZERO,
@@ -25,32 +26,31 @@ pub(super) fn spin_time(cpus: usize, threads_of_all: usize) -> Duration {
     }
 }
 
-/// How many cpus this process may use: those of its cgroup, or of its quota of cpu time where that
-/// is less. Masks say nothing here: threads are pinned to where they are, not to where the process
-/// may be.
+/// Reads how many cpus this process may use: those of its cgroup, or its cpu quota where that is
+/// less. Affinity masks are not considered: threads are pinned to one cpu of the many that the
+/// process may use.
 #[derive(Debug)]
 pub(super) struct Cpus {
     host: HostRoot,
-    looked: Option<Instant>,
+    polled_at: Option<Instant>,
 }
 
 impl Cpus {
-    /// Of the machine this runs on.
     pub(super) fn new() -> Self {
         Self {
             host: HostRoot::live(),
-            looked: None,
+            polled_at: None,
         }
     }
 
-    /// As many as there are now, at most every [`CPUS_POLL_PERIOD`]. What cannot be read does not
-    /// bound.
-    pub(super) fn look(&mut self) -> Option<usize> {
-        let due = |looked: Instant| looked.elapsed() >= CPUS_POLL_PERIOD;
-        if !self.looked.is_none_or(due) {
+    /// The present number, at most once every [`CPUS_POLL_PERIOD`]. A limit that cannot be read
+    /// does not count.
+    pub(super) fn poll(&mut self) -> Option<usize> {
+        let due = |polled_at: Instant| polled_at.elapsed() >= CPUS_POLL_PERIOD;
+        if !self.polled_at.is_none_or(due) {
             return None;
         }
-        self.looked = Some(Instant::now());
+        self.polled_at = Some(Instant::now());
         Some(self.read().unwrap_or(usize::MAX))
     }
 
@@ -92,11 +92,11 @@ mod tests {
     fn the_cpus_of_this_machine_are_counted_and_not_again_at_once() {
         let mut cpus = Cpus::new();
         let online = std::thread::available_parallelism().unwrap().get();
-        let seen = cpus.look().unwrap();
+        let seen = cpus.poll().unwrap();
         assert!(
             seen >= 1 && (seen == usize::MAX || seen >= online),
             "{seen}"
         );
-        assert_eq!(cpus.look(), None);
+        assert_eq!(cpus.poll(), None);
     }
 }

@@ -1,8 +1,8 @@
-//! What a request asks of a model: kinds of output, element types, and how urgent it is.
+//! What a request asks of a model: kinds of output, element types, and its priority.
 
 pub use albacore_trees::{ElementType, Kind};
 
-/// What a kind is called in metrics and in the server's state.
+/// The name of a kind in metrics and in the server's state.
 #[must_use]
 pub const fn kind_name(kind: Kind) -> &'static str {
     match kind {
@@ -14,15 +14,15 @@ pub const fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Which requests run first. Nobody starves: a high one overtakes only those that came shortly
+/// Which requests run first. None starves: a high one overtakes only requests that arrived shortly
 /// before it, and a low one that has waited for a second gets its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
-    /// Before those that came up to half of an objective earlier.
+    /// Before requests that arrived up to half of an objective earlier.
     High,
     #[default]
     Normal,
-    /// After those that can be in time; those who wait like this keep no other one out at the door.
+    /// After requests that can be in time; low requests do not count in the admission of others.
     Low,
 }
 
@@ -39,41 +39,37 @@ impl KindSet {
         Self(1 << kind as u8)
     }
 
-    /// This set and `kind`.
     #[must_use]
     pub const fn with(self, kind: Kind) -> Self {
         Self(self.0 | 1 << kind as u8)
     }
 
-    /// What is in this set or the other.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether `kind` is in the set.
     #[must_use]
     pub const fn contains(self, kind: Kind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }
 
-    /// Whether no kind is in the set.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The set as bits, as it crosses the ring.
+    /// The set as bits, as it is written to the ring.
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set with these bits; those that mean nothing are never asked about.
+    /// The set with these bits; unknown bits are ignored.
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The kind that costs most, on which the time of a request depends.
+    /// The kind that costs most, which determines the queue of a request.
     #[must_use]
     pub fn costliest(self) -> Option<Kind> {
         const BY_COST: [Kind; 5] = [
@@ -86,7 +82,7 @@ impl KindSet {
         BY_COST.into_iter().find(|&kind| self.contains(kind))
     }
 
-    /// The kinds of the set in memory order.
+    /// The kinds of the set in the order of their outputs in memory.
     pub fn iter(self) -> impl Iterator<Item = Kind> {
         Kind::ALL
             .into_iter()

@@ -10,7 +10,7 @@ use crate::{KindSet, OutputInfo};
 /// Offsets of the outputs of one request, bytes from the start of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// By `Kind as usize`; only those asked for mean something.
+    /// By `Kind as usize`; meaningful only for kinds that were asked for.
     offsets: [usize; Kind::ALL.len()],
     /// Bytes of all outputs.
     pub(crate) bytes: usize,
@@ -49,7 +49,7 @@ pub(crate) fn outputs_of(predictor: &Predictor<'_>, wanted: KindSet) -> Vec<Outp
         .collect()
 }
 
-/// Whether a model can give `kind`: it says so when asked for no rows.
+/// Whether a model can give `kind`: predicts zero rows and looks at the error.
 fn is_supported(predictor: &Predictor<'_>, kind: Kind) -> bool {
     let out = match predictor.output_element(kind) {
         ElementType::F32 => OutputMut::F32(&mut []),

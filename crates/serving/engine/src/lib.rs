@@ -1,22 +1,27 @@
-//! From rows in shared memory to results in shared memory, through W supervised worker processes.
+//! Computes requests in W supervised worker processes, from rows in shared memory to results in
+//! shared memory.
 //!
-//! A request finds its model, reserves memory, is filled by its parser, and is submitted: `state`
-//! context it to the scheduler of crate `batching` and what that decides to the ring of a worker.
-//! `shared_state::complete` hears from the workers, `supervisor` keeps them alive. The front owns every
-//! request until it is answered, and all memory: a worker that dies takes nothing with it. Models
-//! come and go while all of this runs: `catalog` knows them, `tend` brings them to the workers.
+//! A request looks up its model, is admitted, gets memory for its rows, is filled by the front's
+//! parser, and is submitted (`request`): `state` passes it to the scheduler of crate `batching` and
+//! writes the scheduler's batches to the rings of workers. `shared_state::run_completions` collects
+//! what workers finish, `supervisor` keeps the processes alive. The front owns every request until
+//! it is answered, and all memory: a worker that crashes loses nothing. Models are replaced while
+//! requests run: `catalog` lists their editions, `model_rollout` brings them to the workers.
 //!
-//! [`worker`] is what a worker process runs. `ring`, `command` and `layout` are what the two
-//! processes must agree on.
+//! [`worker`] is what a worker process runs. The two processes share the formats of `ring`,
+//! `command` and `layout`.
 #![forbid(unsafe_code)]
 
 mod arena;
+mod candidate;
 mod catalog;
 mod columns;
 mod command;
 mod counters;
 mod cpus;
 mod engine;
+mod error;
+mod event;
 mod histogram;
 mod kind;
 mod layout;
@@ -28,6 +33,7 @@ mod model;
 mod model_rollout;
 mod queues;
 mod refusal;
+mod reply;
 mod reply_latency;
 mod request;
 mod ring;
@@ -36,22 +42,25 @@ mod sojourn;
 mod state;
 mod stats;
 mod supervisor;
+mod timing;
 mod window;
 pub mod worker;
 
+pub use albacore_batching::{BatchingParams, Policy};
 pub use albacore_trees::{IterationRange, Iterations};
 pub use catalog::NoSlot;
 pub use columns::{ColumnError, Columns};
-pub use engine::{
-    Engine, EngineConfig, EngineEvent, FlushHandle, InstallError, ModelLookupError, Observer,
-    Rules, StartError,
-};
+pub use engine::{Engine, EngineConfig, FlushHandle};
+pub use error::{InstallError, ModelLookupError, StartError};
+pub use event::{EngineEvent, Observer};
 pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name};
 pub use load::LoadedModel;
 pub use model::{Edition, KernelChoice, Kernels, ModelInfo, Objective, OutputInfo};
 pub use refusal::{Failure, Refusal};
-pub use request::{ModelHandle, Reply, Reservation, Timing};
+pub use reply::Reply;
+pub use request::{ModelHandle, Reservation};
 pub use ring::Sharing;
 pub use stats::{BatchStats, DispatchReason, KindStats, ModelStats, Stats, WorkerStats};
+pub use timing::Timing;
 pub use window::{Load, Outcomes};

@@ -4,201 +4,202 @@ use std::time::Duration;
 
 use albacore_batching::Nanos;
 
-/// Models of one server: each is one descriptor in every worker.
+/// Models of one server: each takes one descriptor in every worker.
 pub const MODELS_MAX: usize = 64;
 
-/// Slots of models: those that are served, and as many that are removed while requests still run.
+/// Slots of models: those that are served, and as many that were removed while requests still run.
 pub const SLOTS_MAX: usize = 2 * MODELS_MAX;
 
-/// Images that one message tells a worker to close; the rest wait for the next.
+/// Images that one command closes; the rest wait for the next command.
 pub const CLOSES_MAX: usize = 256;
 
-/// Deaths of workers while they open a new image, after which it is given up: the first ones may be
-/// anybody's kills.
+/// Crashes of workers while they open a candidate, after which it is rejected: the first ones may
+/// have other causes.
 pub const OPEN_CRASHES_MAX: u32 = 3;
 
-/// How long the workers may take to open a new image. Opening validates it, about a second for each
-/// GiB, after the batch that each of them runs.
+/// How long the workers may take to open a candidate. Opening validates the image, about a second
+/// for each GiB, and waits for the batch that the worker runs.
 pub const INSTALL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Requests in one batch: the size of a worker's ring, which holds one descriptor for each.
 pub const BATCH_REQUESTS_MAX: usize = 1024;
 
-/// Shared memory for rows. Only what is touched costs memory: rows that wait are bounded by
-/// `--queue-rows`, this bounds the widest ones.
+/// Shared memory for rows. Only touched pages cost memory: queued rows are bounded by
+/// `--queue-rows`, this bounds the bytes of wide ones.
 pub const ROWS_ARENA_BYTES: usize = 1 << 30;
 
-/// Shared memory for results, likewise. Interactions of 155 features take 97 KiB a row.
+/// Shared memory for results, with the same reason. Interactions of 155 features take 97 KiB a row.
 pub const RESULTS_ARENA_BYTES: usize = 1 << 30;
 
-/// Results of at least this many bytes give their pages back to the kernel when freed; smaller ones
-/// keep them, because they are used again at once.
+/// Results of at least this many bytes return their pages to the kernel when freed; smaller ones
+/// keep them, because they are reused at once.
 pub const RELEASE_BYTES_MIN: usize = 4 << 20;
 
 /// Alignment of everything in shared memory: a cache line, so that no two requests share one.
 pub const ALIGNMENT: usize = 64;
 
-/// Bytes of the reason that a worker can give for a request that it could not compute.
+/// Bytes of the message in which a worker says why it could not compute a request.
 pub const REASON_BYTES_MAX: usize = 256;
 
 /// How long the workers may take to come up at the start before the server gives up. Opening a
 /// model validates it, which takes about a second for each GiB.
 pub const STARTUP_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Lives of a worker that may end before it was ever ready, in a row, before the start fails.
+/// Consecutive incarnations of a worker that may end before it is ready before the start fails.
 pub const STARTUP_FAILURES_MAX: u32 = 3;
 
-/// A worker is started again at once after its first crashes ...
+/// A worker is started again at once after its first failures ...
 pub const RESPAWNS_AT_ONCE: u32 = 3;
 
-/// ... and with a pause that doubles from this after more lives in a row that ended before the
-/// worker was ready, because such a loop would only burn the cpus that others need ...
+/// ... and with a pause that doubles from this after more consecutive failures: a crash loop would
+/// burn the cpus that other workers need ...
 pub const RESPAWN_PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// ... up to this.
 pub const RESPAWN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Blame of a batch for a crash of its worker while it ran: the second one ends it.
+/// Blame of a batch for a crash of its worker: the second crash reaches the maximum.
 pub const CRASH_BLAME: u32 = albacore_batching::BLAME_MAX / 2;
 
 /// Blame for a SIGKILL: the kernel may have sent it because the batch took too much memory, but
-/// more often somebody else did.
+/// more often the batch is not the cause.
 pub const KILL_BLAME: u32 = albacore_batching::BLAME_MAX / 8;
 
-/// Blame for a hang: the fourth one ends a batch, because others than the batch may be the cause: a
-/// debugger, or whoever stopped the worker.
+/// Blame for a hang: the fourth one reaches the maximum, because there may be other causes: a
+/// debugger, or a signal that stopped the worker.
 pub const HANG_BLAME: u32 = albacore_batching::BLAME_MAX / 4;
 
-/// A worker hangs when its batch takes this many times as long as such batches do ...
+/// A worker hangs when its batch takes this many times as long as such batches usually do ...
 pub const HANG_FACTOR: u64 = 10;
 
-/// ... but at least this, not counting time in which it had no cpu: nobody is helped by ending it
-/// sooner ...
+/// ... but at least this long, not counting time in which it had no cpu: killing it sooner gains
+/// nothing ...
 pub const HANG_TIMEOUT_MIN: Duration = Duration::from_millis(250);
 
-/// ... and this where nothing is known of its costs: interactions of a large model take long.
+/// ... and this where the costs are not known: interactions of a large model take long.
 pub const HANG_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// How often the supervisor looks for workers that hang: the looks themselves cost some
-/// microseconds.
+/// How often the supervisor checks for hung workers: a check takes some microseconds.
 pub const HANG_CHECK_PERIOD: Duration = Duration::from_millis(50);
 
-/// A worker that gets no cpu at all for so long is judged by the clock: a thread of real-time
+/// A worker that gets no cpu at all for this long is judged by elapsed time: a thread of real-time
 /// priority may keep its cpu for good. Sharing a cpu with a hundred others is far from it.
 pub const HANG_STARVED_MAX: Duration = Duration::from_secs(30);
 
-/// ThreadSample the threads of suspects, some 20 us each, takes at most one part of so many of the
+/// Sampling the threads of suspects, some 20 us each, takes at most one part in so many of the
 /// supervisor's time.
 pub const HANG_SAMPLING_SHARE: u32 = 10;
 
-/// For how long a worker with a cpu to itself looks for its next batch before it sleeps: some times
-/// what wake_latency it takes, so that under load nobody pays for that, and without load little is burnt.
+/// How long a worker with a cpu to itself spins for its next batch before it sleeps: several times
+/// the latency of a wake, so that under load no batch waits for one, and without load little cpu
+/// time is burnt.
 pub const SPIN_TIME: Duration = Duration::from_micros(50);
 
-/// The longest that a worker believes.
+/// The longest spin time that a worker accepts from the ring.
 pub const SPIN_TIME_MAX: Duration = Duration::from_millis(10);
 
-/// How often it is looked how many cpus the process may use: cpusets change seldom.
+/// How often the number of usable cpus is read again: cpusets change seldom.
 pub const CPUS_POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long workers may take to end once told to; they are idle then.
 pub const WORKER_STOP_DEADLINE: Duration = Duration::from_secs(2);
 
-/// The longest time that a refused client is told to wait.
+/// The longest `Retry-After`.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// The shortest, and the one given while nothing is known about the speed.
+/// The shortest `Retry-After`, and the one given while the speed of the model is not known.
 pub const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
 
 /// Where a model was not measured, predictions of at least this many rows are shared by the threads
-/// of a worker: wake_latency a thread costs about as much as a few dozen rows.
+/// of a worker: waking a thread costs about as much as a few dozen rows.
 pub const PARALLEL_ROWS: usize = 64;
 
-/// As above where SHAP values are asked for: a row costs a hundred times as much.
+/// The same for SHAP values: a row costs a hundred times as much.
 pub const PARALLEL_SHAP_ROWS: usize = 2;
 
-/// Pieces that each thread finds of a batch that is shared: more than one, so that a thread that
-/// comes late leaves its share to the others.
+/// Pieces per thread of a batch that is shared by rows: more than one, so that the others take over
+/// the share of a thread that starts late.
 pub const PIECES_PER_THREAD: usize = 4;
 
-/// A batch is shared when one thread would take this many times as long as wake_latency another: sooner,
-/// both would be done at about the time at which one is.
+/// A batch is shared when one thread would take this many times the wake latency: below that, two
+/// threads would finish at about the time at which one does.
 pub const SHARING_PAYS: f64 = 3.0;
 
-/// Where trees are divided, each thread finds this many parts of them: each part makes the rows
-/// ready for itself, so fewer than of rows.
+/// Pieces per thread of a batch that is shared by trees: fewer than of rows, since each piece
+/// prepares all rows again.
 pub const TREE_PARTS_PER_THREAD: usize = 2;
 
-/// Outputs of requests in a batch whose trees are divided: more of them are rows enough.
+/// Outputs of requests in a batch that is shared by trees: with more outputs there are enough rows.
 pub const TREE_JOBS_MAX: usize = 8;
 
-/// How often a worker measures at its start how long wake_latency a thread takes; the shortest counts ...
+/// How often a worker measures its wake latency at its start; the shortest time counts ...
 pub const WAKE_PROBES: usize = 5;
 
-/// ... if it is at most this: wake_latency takes some 5 to 60 us. More is what threads wait for a cpu,
-/// which is over some day, but what was measured is believed for the worker's whole incarnation; so it
-/// goes on ...
+/// ... if it is at most this: a wake takes some 5 to 60 us. A longer time means that the thread
+/// waited for a cpu, which passes, but the measurement is used for the whole incarnation; so it is
+/// repeated ...
 pub const WAKE_LATENCY_PLAUSIBLE: Duration = Duration::from_micros(150);
 
 /// ... up to so many times, 0.1 s of a start at most ...
 pub const WAKE_PROBES_MAX: usize = 50;
 
-/// ... after a pause in which the thread falls asleep ...
+/// ... after a pause in which the thread goes to sleep ...
 pub const WAKE_PROBE_PAUSE: Duration = Duration::from_micros(300);
 
-/// ... waiting no longer than this for its answer.
+/// ... with this timeout.
 pub const WAKE_PROBE_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// By how much a request of high priority overtakes where no objective says what is urgent: far
-/// more than a batch takes, and nobody waits noticeably longer for it.
+/// By how much a request of high priority overtakes where no objective is known: far more than a
+/// batch takes, and others do not wait noticeably longer for it.
 pub const HEAD_START: Nanos = Nanos(100_000_000);
 
-/// After so long without a reply half of what replies took is forgotten: about the time in which a
-/// crowd of requests is answered or refused.
+/// After so long without a reply the estimate of the reply latency is halved: about the time in
+/// which a crowd of requests is answered or refused.
 pub const REPLY_LATENCY_HALF_LIFE: Duration = Duration::from_millis(25);
 
-/// Of so many requests of a model, the last ones that were read, the cheapest says what one costs
-/// that was not read ...
+/// Of the last so many requests of a model whose bodies were read, the cheapest is the estimate for
+/// one that was not read ...
 pub const UNREAD_WINDOW: usize = 32;
 
-/// ... but one of so many is read whatever they say.
+/// ... but one in so many is read in any case, so that cheaper requests are noticed.
 pub const UNREAD_SAMPLE: usize = 8;
 
-/// A request that has waited for the front for less than this has its model's whole objective: most
-/// have, and a queue of requests with one objective is in order by itself.
+/// A request that has waited for the front for less than this gets the whole objective: most have,
+/// and requests with equal objectives are then queued in order of arrival.
 pub const WAITED_MIN: Duration = Duration::from_micros(500);
 
-/// Requests queue up before the front if none of the last interval and the one before ...
+/// Requests queue up before the front if none of this interval and the one before ...
 pub const SOJOURN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// ... had waited for less than one part of so many of its time, where replies are printed fast and
-/// where they are not ([`SLOW_SERIALIZATION_MIN`]).
+/// ... had waited for less than one part in so many of its time: the first number where replies are
+/// serialized fast, the second where they are not ([`SLOW_SERIALIZATION_MIN`]).
 pub const SOJOURN_SHARES: [u64; 2] = [8, 16];
 
-/// So many requests on their way are a crowd: fewer are printed within a millisecond or two.
+/// So many requests in flight are a crowd: fewer are serialized within a millisecond or two.
 pub const CROWDED_REQUESTS_MIN: usize = 16;
 
-/// The front is crowded if it takes more than one part of so many of a request's time, likewise:
-/// what its connections wait for replies, their clients wait to send.
+/// The front is overloaded if it takes more than one part in so many of a request's time, likewise:
+/// the time that its connections wait for replies, their clients wait to send.
 pub const FRONT_SHARES: [u64; 2] = [3, 4];
 
-/// Printing a reply takes long from this on: reading a request and refusing it takes about half of
-/// it.
+/// Serializing a reply is slow from this on: reading a request and refusing it takes about half as
+/// long.
 pub const SLOW_SERIALIZATION_MIN: Duration = Duration::from_micros(20);
 
-/// Requests are gathered while computing all of them takes less than this: about what handing over
-/// a batch, wake_latency its worker and hearing of its end cost. Above it workers had better begin, each
-/// with its own.
+/// Requests are coalesced while computing all of them takes less than this: about the cost of
+/// handing over a batch, waking its worker and collecting its results. Above it each worker had
+/// better begin with its own batch.
 pub const COALESCED_COMPUTE_MAX: Duration = Duration::from_micros(20);
 
-/// Who has waited so long for others does not wait on: whoever enters the engine next sees to it,
-/// at the latest the supervisor ([`HANG_CHECK_PERIOD`]).
+/// Coalesced requests wait no longer than this: the next thread that enters the engine flushes
+/// them, at the latest the supervisor ([`HANG_CHECK_PERIOD`]).
 pub const COALESCE_DELAY_MAX: Duration = Duration::from_micros(100);
 
-/// ThreadSample rows of at least so many bytes takes as long: what was gathered goes before.
+/// Reading a body of at least so many bytes takes as long as that: coalesced requests are flushed
+/// before.
 pub const LONG_READ_BYTES: usize = 4 << 10;
 
-/// Whoever enters the engine looks what workers say if nobody has for so long. The task that is
-/// told of it comes sooner unless many connections are readable at once; and what comes meanwhile
-/// makes one batch.
+/// A thread that enters the engine polls the rings of all workers if that was not done for so long.
+/// The completion task is notified sooner unless many connections are readable at once; requests
+/// that arrive meanwhile make one batch.
 pub const COMPLETION_POLL_PERIOD: Duration = Duration::from_millis(1);

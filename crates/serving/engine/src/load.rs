@@ -1,4 +1,4 @@
-//! Makes models: bytes of a file -> compiled image in sealed memory, and what the front may know.
+//! Loads models: bytes of a file -> compiled image in sealed memory, and its metadata.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,9 +25,8 @@ impl LoadedModel {
     /// Checks and compiles the bytes of a model file. Only the chosen iterations are kept.
     ///
     /// # Errors
-    /// A sentence: the bytes are no model, damaged, of a model that is not supported, or do not
-    /// hold
-    /// the iterations.
+    /// A sentence: the bytes are not a model, are damaged, are of an unsupported model, or do not
+    /// hold the iterations.
     pub fn compile(name: &str, bytes: &[u8], iterations: Iterations) -> Result<Self, String> {
         let model = Model::parse(bytes).map_err(|error| error.to_string())?;
         for notice in model.notices() {
@@ -43,7 +42,7 @@ impl LoadedModel {
         };
         let start = Instant::now();
         let mut clock = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        // Measured here, once: the workers find the choices in the image.
+        // Tuned here, once: the workers find the chosen kernels in the image.
         let image = Image::compile(&model).tuned(&mut clock);
         let columns = Columns {
             names: model.feature_names().to_vec(),
@@ -76,26 +75,23 @@ impl LoadedModel {
         })
     }
 
-    /// The same model with an objective, for an engine that starts with it.
+    /// Sets the objective, for an engine that starts with this model.
     #[must_use]
     pub fn with_objective(self, objective: Option<Objective>) -> Self {
         Self { objective, ..self }
     }
 
-    /// What the front may know of it.
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    /// How it is computed on this cpu.
     #[must_use]
     pub fn kernels(&self) -> &Kernels {
         &self.kernels
     }
 
-    /// As an edition of the model in this slot.
-    pub(super) fn at(self, id: EditionId, slot: usize) -> Arc<Edition> {
+    pub(super) fn into_edition(self, id: EditionId, slot: usize) -> Arc<Edition> {
         Arc::new(Edition {
             id,
             slot,

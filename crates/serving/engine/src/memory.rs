@@ -1,4 +1,4 @@
-//! The shared memory of the requests: rows, which only the front can write, and results.
+//! The shared memory of requests: rows, which only the front can write, and results.
 
 use albacore_os::{Extent, OsError, SharedMemory};
 
@@ -12,7 +12,7 @@ pub(super) struct Memory {
     results_file: SharedMemory,
 }
 
-/// The files behind the arenas, as the workers inherit them.
+/// The files behind the arenas, which the workers inherit.
 #[derive(Debug)]
 pub(super) struct ArenaFiles {
     pub(super) rows: SharedMemory,
@@ -23,7 +23,7 @@ impl Memory {
     pub(super) fn create() -> Result<(Self, ArenaFiles), OsError> {
         let rows = SharedMemory::create("albacore-rows", ROWS_ARENA_BYTES)?;
         let rows_arena = Arena::new(rows.map_extent()?);
-        // The front's mapping stays writable; workers can only read what they replay or share.
+        // The front's mapping stays writable; workers map the file read-only.
         rows.seal_future_writes()?;
         let results = SharedMemory::create("albacore-results", RESULTS_ARENA_BYTES)?;
         let results_arena = Arena::new(results.map_extent()?);
@@ -36,7 +36,7 @@ impl Memory {
         Ok((memory, ArenaFiles { rows, results }))
     }
 
-    /// Room for rows and results of a request, both or none.
+    /// Memory for rows and results of a request, both or none.
     pub(super) fn allocate(&mut self, rows: usize, results: usize) -> Option<(Extent, Extent)> {
         let rows = self.rows.allocate(rows)?;
         match self.results.allocate(results) {
@@ -48,25 +48,22 @@ impl Memory {
         }
     }
 
-    /// Takes rows back.
     pub(super) fn free_rows(&mut self, extent: Extent) {
         self.rows.free(extent);
     }
 
     pub(super) fn free_results(&mut self, mut extent: Extent) {
         if extent.len() >= RELEASE_BYTES_MIN {
-            // If the kernel refuses, the pages stay and are used again: nothing else changes.
+            // If the kernel refuses, the pages stay allocated and are used again.
             let _ = self.results_file.release(&mut extent);
         }
         self.results.free(extent);
     }
 
-    /// Bytes in use.
     pub(super) fn used(&self) -> usize {
         self.rows.used() + self.results.used()
     }
 
-    /// Bytes that can be used.
     pub(super) fn bytes(&self) -> usize {
         self.rows.bytes() + self.results.bytes()
     }

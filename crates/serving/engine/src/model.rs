@@ -1,4 +1,4 @@
-//! What the front may know about a loaded model.
+//! Metadata of a loaded model.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::command::EditionId;
 #[derive(Debug)]
 pub struct Edition {
     pub(crate) id: EditionId,
-    /// The model's place, and the number of its queue.
+    /// The model's place in the catalog, which determines its queues.
     pub(super) slot: usize,
     pub(super) info: ModelInfo,
     pub(super) kernels: Kernels,
@@ -21,44 +21,41 @@ pub struct Edition {
 }
 
 impl Edition {
-    /// What the front may know of it.
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    /// How it is computed on this cpu.
     #[must_use]
     pub fn kernels(&self) -> &Kernels {
         &self.kernels
     }
 }
 
-/// How a model is computed on this cpu, as it was found out when the model was loaded.
+/// The kernels that compute a model on this cpu, as measured when it was loaded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kernels {
-    /// Which kernel takes how many rows of predictions, ascending.
+    /// The kernel by number of rows, ascending.
     pub choices: Vec<KernelChoice>,
-    /// Kernels that this cpu or this model does not allow.
+    /// Kernels that this cpu or this model does not support.
     pub refused: Vec<&'static str>,
-    /// What contributions of one row took, in nanoseconds, if that was measured.
+    /// Measured time for the contributions of one row, in nanoseconds.
     pub contribs_nanoseconds: Option<f64>,
 }
 
 /// The kernel for a number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelChoice {
-    /// Up to this many rows, and above the number of the choice before; the last one has no end.
+    /// The largest number of rows of this choice; the last choice has no limit.
     pub rows: usize,
     pub kernel: &'static str,
-    /// What a row took, in nanoseconds: it was the fastest. `None`: chosen by rule.
+    /// Measured time for a row, in nanoseconds. `None`: chosen by rule.
     pub nanoseconds: Option<f64>,
-    /// Bytes of the model that it reads, and of what it makes of the rows.
+    /// Bytes of the model that the kernel reads, and of the rows as it prepares them.
     pub reads_bytes: usize,
 }
 
 impl Kernels {
-    /// What a predictor says.
     pub(super) fn of(predictor: &Predictor<'_>) -> Self {
         let choices = predictor.choices().iter().map(|choice| KernelChoice {
             rows: choice.rows,
@@ -76,21 +73,20 @@ impl Kernels {
     }
 }
 
-/// A latency objective: so many percent of the replies within so much time.
+/// A latency objective: at least a percentile of the replies arrive within the latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     /// From the arrival of a request to its reply.
     pub latency: Duration,
-    /// Percent of the requests that must keep it.
+    /// Percent of the requests that must meet it.
     pub percentile: f64,
-    /// As `latency`, of requests for contributions; `None`: as for values.
+    /// `latency` of requests for contributions; `None`: as for values.
     pub contribs: Option<Duration>,
-    /// The same, of requests for interactions.
+    /// `latency` of requests for interactions; `None`: as for values.
     pub interactions: Option<Duration>,
 }
 
 impl Objective {
-    /// The same time for all requests.
     #[must_use]
     pub fn of_all(latency: Duration, percentile: f64) -> Self {
         Self {
@@ -101,7 +97,7 @@ impl Objective {
         }
     }
 
-    /// The time of requests whose costliest output is of this kind.
+    /// The latency for requests whose costliest output is of this kind.
     #[must_use]
     pub fn latency_of(&self, kind: Kind) -> Duration {
         let own = match kind {
@@ -123,13 +119,11 @@ pub struct OutputInfo {
 }
 
 impl OutputInfo {
-    /// Elements of one row's output.
     #[must_use]
     pub fn row_elements(&self) -> usize {
         self.row_shape.iter().product()
     }
 
-    /// Bytes of one row's output.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.row_elements() * self.element.bytes()
@@ -143,27 +137,25 @@ pub struct ModelInfo {
     pub name: String,
     /// Library and format, for example `xgboost_ubj`.
     pub platform: String,
-    /// Columns of a row.
+    /// Number of columns.
     pub features: usize,
-    /// What the file says of them.
+    /// Names and types of the columns.
     pub columns: Columns,
     /// The boosting iterations that predict, of those in the file.
     pub iterations: IterationRange,
-    /// Which ones are used and how to choose others, where nothing was chosen and the file's best
-    /// iteration leaves a choice.
+    /// Says which iterations are used and how to choose others, where none were chosen and the
+    /// file's best iteration leaves a choice.
     pub iterations_notice: Option<String>,
-    /// The outputs that this model gives; [`Kind::Value`] is first.
+    /// The outputs of the model; [`Kind::Value`] is first.
     pub outputs: Vec<OutputInfo>,
 }
 
 impl ModelInfo {
-    /// The output of `kind`, if this model gives it.
     #[must_use]
     pub fn output(&self, kind: Kind) -> Option<&OutputInfo> {
         self.outputs.iter().find(|output| output.kind == kind)
     }
 
-    /// The kinds of output that this model gives.
     #[must_use]
     pub fn kinds(&self) -> KindSet {
         self.outputs.iter().map(|output| output.kind).collect()

@@ -1,20 +1,20 @@
-//! How running workers come to hold the images that batches may name, and no others.
+//! Rollout of models: makes sure that running workers have the images open that batches may name.
 //!
-//! **Problem.** Models come and go while requests run. A worker may be dispatched a batch only if
-//! it has every image that the batch names; opening one takes it a while; it may die at any time;
-//! and an image that cannot be opened must change nothing.
+//! **Problem.** Models are installed and removed while requests run. A worker may get a batch only
+//! if it has every image that the batch names; opening an image takes time; a worker may crash at
+//! any time; and an image that cannot be opened must change nothing.
 //!
 //! **Approach.** A new image is first a candidate: no request can name it. Workers are held one at
-//! a time (they end their batch and get no other), told by command what to close and open, and
-//! welcomed back. When every worker that serves has the candidate it is promoted, in one step of
-//! the state: requests from then on get it, those before keep theirs. A worker that starts has
-//! nothing; it serves once it has what is promoted.
+//! a time (they finish their batch and get no other), get a command that says what to close and
+//! open, and become ready again. When every serving worker has the candidate open it is promoted,
+//! in one step of the state: later requests get it, earlier ones keep theirs. A worker that starts
+//! has no image; it serves once it has all promoted ones.
 //!
-//! **Proof sketch.** A worker is present to the scheduler only between a welcome, where it has
-//! every promoted image, and its next hold or death. An image is promoted only when all welcomed
-//! workers have it, and closed only when no request names it. So no batch names an image that its
-//! worker lacks. Each pass of [`State::advance_rollout`] welcomes or holds one more worker or leaves nothing
-//! to do.
+//! **Proof sketch.** A worker is present to the scheduler only from the time it becomes ready, when
+//! it has every promoted image, to its next hold or loss. An image is promoted only when all
+//! present workers have it, and closed only when no request names it. So no batch names an image
+//! that its worker lacks. Each pass of [`State::advance_rollout`] readies or holds one more worker,
+//! or leaves nothing to do.
 //!
 //! **Limits.** One candidate at a time. With one worker, requests wait while it opens an image.
 
@@ -24,23 +24,12 @@ use albacore_batching::{Event, Nanos, WorkerIndex};
 use albacore_os::Exit;
 use tokio::sync::oneshot;
 
+use super::candidate::{Candidate, Installed};
 use super::model::Edition;
 use super::state::{Outbox, Phase, State, WorkerSlot};
 use crate::command::{Command, EditionId};
 use crate::limits::{CLOSES_MAX, OPEN_CRASHES_MAX};
 use crate::ring::{Ring, SegmentState};
-
-/// Whether a candidate was promoted, or why not.
-pub(super) type Installed = Result<(), String>;
-
-/// An edition that waits until every worker has it.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    edition: Arc<Edition>,
-    reply: oneshot::Sender<Installed>,
-    /// Workers that died while they opened it.
-    crashes: u32,
-}
 
 impl State {
     /// Makes an edition the candidate. The caller proposes one at a time.
@@ -51,60 +40,61 @@ impl State {
         out: &mut Outbox,
     ) {
         self.reject("another one came", out);
-        self.candidate = Some(Candidate {
+        self.rollout.candidate = Some(Candidate {
             edition,
             reply,
             crashes: 0,
         });
-        self.needs_rollout = true;
+        self.rollout.is_pending = true;
     }
 
-    /// Gives the candidate up; the workers that have it close it.
+    /// Rejects the candidate; the workers that have it close it.
     pub(super) fn reject(&mut self, reason: &str, out: &mut Outbox) {
-        if let Some(candidate) = self.candidate.take() {
+        if let Some(candidate) = self.rollout.candidate.take() {
             out.installed
                 .push((candidate.reply, Err(reason.to_owned())));
-            self.needs_rollout = true;
+            self.rollout.is_pending = true;
         }
     }
 
-    /// Brings every worker nearer to having what it should. Called after each change of the state,
-    /// and cheap while there is nothing to do.
+    /// Advances the rollout as far as possible. Called after each change of the state; cheap while
+    /// there is nothing to do.
     pub(super) fn advance_rollout(&mut self, now: Nanos, out: &mut Outbox) {
         if self.phase >= Phase::Stopping {
-            // The doorbells say so, and must go on saying so.
+            // The doorbells hold the stop signal, which must not be overwritten.
             return;
         }
-        // bound: each pass but the last welcomes or holds a worker, or promotes the candidate.
-        while std::mem::take(&mut self.needs_rollout) {
-            for worker in 0..self.worker_slots.len() {
+        // bound: each pass but the last readies or holds a worker, or promotes the candidate.
+        while std::mem::take(&mut self.rollout.is_pending) {
+            for worker in 0..self.workers.slots.len() {
                 self.advance_worker(worker, now, out);
             }
             self.promote_if_open_everywhere(out);
             let is_busy =
                 |worker_slot: &WorkerSlot| worker_slot.is_held || worker_slot.command.is_some();
             if self
-                .worker_slots
+                .workers
+                .slots
                 .iter()
                 .any(|worker_slot| worker_slot.is_ready && is_busy(worker_slot))
             {
                 continue;
             }
-            let stale = (0..self.worker_slots.len()).find(|&worker| {
-                self.worker_slots[worker].is_ready && self.next_command(worker).is_some()
+            let stale = (0..self.workers.slots.len()).find(|&worker| {
+                self.workers.slots[worker].is_ready && self.next_command(worker).is_some()
             });
             if let Some(worker) = stale {
-                self.worker_slots[worker].is_held = true;
-                self.needs_rollout = true;
+                self.workers.slots[worker].is_held = true;
+                self.rollout.is_pending = true;
                 let worker = WorkerIndex(worker);
                 self.step(Event::WorkerHeld { worker }, now, out);
             }
         }
     }
 
-    /// Gives an idle worker that does not serve its next command, or lets it serve.
+    /// Sends an idle worker that does not serve its next command, or lets it serve.
     fn advance_worker(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
-        let Some(worker_slot) = self.worker_slots.get(worker) else {
+        let Some(worker_slot) = self.workers.slots.get(worker) else {
             return;
         };
         let is_up = worker_slot
@@ -117,24 +107,29 @@ impl State {
         }
         if let Some((command, edition)) = self.next_command(worker) {
             self.send_command(worker, command, edition.as_deref());
-            self.worker_slots[worker].start_open_timer(now);
+            self.workers.slots[worker].start_open_timer(now);
             return;
         }
-        let worker_slot = &mut self.worker_slots[worker];
+        let worker_slot = &mut self.workers.slots[worker];
         worker_slot.is_ready = true;
         worker_slot.is_held = false;
         worker_slot.failures = 0;
         out.is_changed = true;
-        self.needs_rollout = true;
+        self.rollout.is_pending = true;
         let worker = WorkerIndex(worker);
         self.step(Event::WorkerReady { worker }, now, out);
     }
 
-    /// What a worker should close and open next; `None` if it has what it should. One that does not
-    /// serve yet is not asked to open the candidate: if that kills it, it should have served.
+    /// What a worker should close and open next; `None` if it has what it should. A worker that
+    /// does not serve yet is not asked to open the candidate: if that crashes it, it can still
+    /// serve.
     fn next_command(&self, worker: usize) -> Option<(Command, Option<Arc<Edition>>)> {
-        let worker_slot = self.worker_slots.get(worker)?;
-        let candidate = self.candidate.as_ref().map(|candidate| &candidate.edition);
+        let worker_slot = self.workers.slots.get(worker)?;
+        let candidate = self
+            .rollout
+            .candidate
+            .as_ref()
+            .map(|candidate| &candidate.edition);
         let candidate = candidate.filter(|_| worker_slot.is_ready);
         let wanted = || self.catalog.retained().chain(candidate);
         let opens = wanted().find(|edition| !worker_slot.open_editions.contains(&edition.id));
@@ -157,23 +152,23 @@ impl State {
 
     fn send_command(&mut self, worker: usize, command: Command, edition: Option<&Edition>) {
         use std::os::fd::AsFd as _;
-        let worker_slot = &mut self.worker_slots[worker];
+        let worker_slot = &mut self.workers.slots[worker];
         let Some(incarnation) = &worker_slot.incarnation else {
             return;
         };
         let image = edition.map(|edition| edition.image.as_fd());
         if let Err(error) = incarnation.channel.send(&command.encode(), image) {
-            // A worker that is gone is missed soon; one that lives says that no command came.
-            tracing::debug!(worker, %error, "a worker cannot be told its models");
+            // A worker that is gone is reported soon; one that runs reports that no command came.
+            tracing::debug!(worker, %error, "a command cannot be sent to a worker");
         }
         worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
         worker_slot.command = Some(command);
         incarnation.ring.submit_command(worker_slot.sequence);
     }
 
-    /// Takes in what became of command, if a worker is done with them.
+    /// Collects the outcome of a command, if the worker has executed it.
     pub(super) fn collect_command(&mut self, worker: usize, out: &mut Outbox) {
-        let Some(worker_slot) = self.worker_slots.get_mut(worker) else {
+        let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return;
         };
         let Some(incarnation) = &worker_slot.incarnation else {
@@ -183,7 +178,7 @@ impl State {
         let Some(command) = worker_slot.command.take_if(|_| is_done) else {
             return;
         };
-        self.needs_rollout = true;
+        self.rollout.is_pending = true;
         let is_followed = incarnation.ring.state(0) == SegmentState::Done;
         let opened = command.opens.map(|(id, _)| id);
         worker_slot
@@ -199,45 +194,52 @@ impl State {
             return;
         }
         tracing::error!(worker, %reason, "a worker cannot open a model and is started again");
-        let worker_slot = &mut self.worker_slots[worker];
-        // It counts as a failed start, so that it does not happen again and again at once.
+        let worker_slot = &mut self.workers.slots[worker];
+        // This counts as a failed start, so that a repeated failure is slowed down.
         worker_slot.is_ready = false;
-        // Nothing more is said to it: the doorbell must stay as it is.
+        // Nothing more is sent to it: the doorbell must keep the stop signal.
         if let Some(incarnation) = worker_slot.incarnation.take() {
             incarnation.ring.stop();
         }
     }
 
-    /// A worker died: if it was opening the candidate, that may be why.
-    pub(super) fn count_candidate_exit(&mut self, command: &Command, exit: Exit, out: &mut Outbox) {
+    /// A worker was lost: if it was opening the candidate, the candidate may be the cause.
+    pub(super) fn count_candidate_crash(
+        &mut self,
+        command: &Command,
+        exit: Exit,
+        out: &mut Outbox,
+    ) {
         if !self.is_candidate(command.opens.map(|(id, _)| id)) {
             return;
         }
-        let Some(candidate) = &mut self.candidate else {
+        let Some(candidate) = &mut self.rollout.candidate else {
             return;
         };
         candidate.crashes += 1;
         let crashes = candidate.crashes;
         if crashes >= OPEN_CRASHES_MAX {
-            let reason = format!("{crashes} workers died while they opened it, last with {exit}");
+            let reason =
+                format!("{crashes} workers crashed while they opened it, last with {exit}");
             self.reject(&reason, out);
         }
     }
 
     fn is_candidate(&self, id: Option<EditionId>) -> bool {
-        let candidate = self.candidate.as_ref();
+        let candidate = self.rollout.candidate.as_ref();
         candidate.is_some_and(|candidate| Some(candidate.edition.id) == id)
     }
 
-    /// Promotes the candidate once every worker that serves has it. While none serves nothing is
-    /// known of it: it may be what ended them.
+    /// Promotes the candidate once every serving worker has it open. While none serves, the
+    /// candidate may be what crashed them.
     fn promote_if_open_everywhere(&mut self, out: &mut Outbox) {
-        let Some(candidate) = &self.candidate else {
+        let Some(candidate) = &self.rollout.candidate else {
             return;
         };
         let id = candidate.edition.id;
         let mut serving = self
-            .worker_slots
+            .workers
+            .slots
             .iter()
             .filter(|worker_slot| worker_slot.is_ready)
             .peekable();
@@ -248,12 +250,13 @@ impl State {
         }
     }
 
-    /// Promotes the candidate: for an engine that starts, whose workers open it before they serve.
+    /// Promotes the candidate at once: for an engine that starts, whose workers open it before they
+    /// serve.
     pub(super) fn promote(&mut self, out: &mut Outbox) {
-        let Some(Candidate { edition, reply, .. }) = self.candidate.take() else {
+        let Some(Candidate { edition, reply, .. }) = self.rollout.candidate.take() else {
             return;
         };
-        self.needs_rollout = true;
+        self.rollout.is_pending = true;
         out.is_changed = true;
         let slot = edition.slot;
         let installed = if self.catalog.promote(edition) {

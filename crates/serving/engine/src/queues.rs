@@ -1,9 +1,9 @@
-//! The queues of the scheduler: for each slot of a model one for each class of outputs, and what is
-//! learned of the costs of their batches.
+//! The queues of the scheduler, one for each class of outputs of each model, and the learned costs
+//! of their batches.
 //!
-//! Contributions cost a hundred times what predictions do. In one queue the ones would wait for the
-//! others and a batch of both would cost what nobody can foresee; in queues of their own each has
-//! its own costs, and the scheduler weighs their deadlines against each other.
+//! Contributions cost a hundred times what predictions do. In one queue predictions would wait for
+//! contributions, and the cost of a batch of both could not be predicted. With a queue of its own
+//! each class has its own costs, and the scheduler compares their deadlines.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use super::{Kind, KindSet, Objective};
 /// Classes of outputs: predictions, contributions, interactions.
 const CLASSES: usize = 3;
 
-/// Batches after which a queue's costs are believed: before, the first ones may be slow by chance.
+/// Batches before the learned costs of a queue are used: the first ones may be slow by chance.
 const SAMPLES_MIN: u64 = 8;
 
-/// The scheduler is told what was learned after so many batches more.
+/// The scheduler gets the learned costs again after so many batches more.
 const PROFILE_UPDATE_PERIOD: u64 = 16;
 
-/// The percentile of an objective; 99 where there is none.
+/// The percentile of an objective; 99 without one.
 pub(super) fn percentile_of(objective: Option<Objective>) -> f64 {
     objective.map_or(99.0, |objective| objective.percentile)
 }
 
-/// What is known of one queue.
+/// Learned costs and objective of one queue.
 #[derive(Debug)]
-struct QueueState {
+struct LearnedQueue {
     learner: CostLearner,
-    /// Rows of the largest batch that was learned from.
+    /// Rows of the largest batch that was observed.
     largest: usize,
     objective: Option<Objective>,
-    /// Whose time of the objective it has.
+    /// Selects the latency of the objective.
     kind: Kind,
 }
 
-impl QueueState {
+impl LearnedQueue {
     fn new(kind: Kind, objective: Option<Objective>) -> Self {
         Self {
             learner: CostLearner::new(percentile_of(objective) / 100.0),
@@ -49,9 +49,9 @@ impl QueueState {
 
     fn profile(&self) -> Profile {
         let estimate = self.learner.estimate();
-        let believed = estimate.filter(|estimate| estimate.samples >= SAMPLES_MIN);
+        let trusted = estimate.filter(|estimate| estimate.samples >= SAMPLES_MIN);
         Profile {
-            cost: believed.map(|estimate| estimate.safe),
+            cost: trusted.map(|estimate| estimate.safe),
             objective: self.objective.map(|slo| nanos(slo.latency_of(self.kind))),
         }
     }
@@ -61,7 +61,7 @@ fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The costliest kinds of the classes.
+/// The costliest kind of each class.
 const COSTLIEST: [Kind; CLASSES] = [Kind::Value, Kind::Contribs, Kind::Interactions];
 
 /// The queues of a slot.
@@ -69,7 +69,7 @@ pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> {
     (0..CLASSES).map(move |class| QueueIndex(slot * CLASSES + class))
 }
 
-/// The queue of requests of a model for these outputs.
+/// The queue of a model's requests for these outputs.
 pub(super) fn queue_of(slot: usize, kinds: KindSet) -> QueueIndex {
     let class = match kinds.costliest() {
         Some(Kind::Interactions) => 2,
@@ -84,29 +84,29 @@ pub(super) fn slot_of(queue: QueueIndex) -> usize {
     queue.0 / CLASSES
 }
 
-/// What is known of all queues.
+/// The learned costs of all queues.
 #[derive(Debug, Default)]
-pub(super) struct Queues(Vec<QueueState>);
+pub(super) struct QueueCosts(Vec<LearnedQueue>);
 
-impl Queues {
-    /// Makes the queues of so many slots.
+impl QueueCosts {
+    /// Adds the queues of new slots.
     pub(super) fn grow_to(&mut self, slots: usize, scheduler: &mut Scheduler) {
         // bound: the queues of each slot are made once.
         while self.0.len() < slots * CLASSES {
             let kind = COSTLIEST[self.0.len() % CLASSES];
-            self.0.push(QueueState::new(kind, None));
+            self.0.push(LearnedQueue::new(kind, None));
             scheduler.add_queue();
         }
     }
 
-    fn of_slot(&mut self, slot: usize) -> impl Iterator<Item = (QueueIndex, &mut QueueState)> {
+    fn of_slot(&mut self, slot: usize) -> impl Iterator<Item = (QueueIndex, &mut LearnedQueue)> {
         let queues = self.0.iter_mut().enumerate().skip(slot * CLASSES);
         queues
             .take(CLASSES)
             .map(|(queue, known)| (QueueIndex(queue), known))
     }
 
-    /// Another objective. What was learned stays, unless it was learned for another percentile.
+    /// Sets the objective. The learned costs are kept unless the percentile changes.
     pub(super) fn set_objective(
         &mut self,
         slot: usize,
@@ -116,31 +116,30 @@ impl Queues {
         for (queue, known) in self.of_slot(slot) {
             match percentile_of(known.objective) == percentile_of(objective) {
                 true => known.objective = objective,
-                false => *known = QueueState::new(known.kind, objective),
+                false => *known = LearnedQueue::new(known.kind, objective),
             }
             scheduler.set_profile(queue, known.profile());
         }
     }
 
-    /// Another edition costs something else.
+    /// Forgets the learned costs: another edition costs something else.
     pub(super) fn forget(&mut self, slot: usize, scheduler: &mut Scheduler) {
         for (queue, known) in self.of_slot(slot) {
-            *known = QueueState::new(known.kind, known.objective);
+            *known = LearnedQueue::new(known.kind, known.objective);
             scheduler.set_profile(queue, known.profile());
         }
     }
 
-    /// What batches of a slot cost, by the costliest kind of their class, of the classes that were
-    /// seen.
+    /// The learned costs of a slot's classes that were used, by the costliest kind of the class.
     pub(super) fn learned(&self, slot: usize) -> Vec<(Kind, CostEstimate)> {
         let known = self.0.iter().skip(slot * CLASSES).take(CLASSES);
         let learned = known.map(|known| Some((known.kind, known.learner.estimate()?)));
         learned.flatten().collect()
     }
 
-    /// How long a batch of so many rows takes at most by what was seen; `None` while nothing is
-    /// believed. What is known of small batches may say nothing of the rows of large ones: beyond
-    /// the largest that was seen, it is as if more of those ran one after the other.
+    /// The longest expected time for a batch of so many rows; `None` while the costs are not known.
+    /// The learned line says little about batches larger than those observed: such a batch is taken
+    /// to cost as much as several of the largest one.
     pub(super) fn longest(
         &self,
         queue: QueueIndex,
@@ -154,7 +153,7 @@ impl Queues {
         Some(Nanos(one.0.saturating_mul(times)))
     }
 
-    /// A batch is done.
+    /// A batch of `rows` rows took so long.
     pub(super) fn observe(
         &mut self,
         queue: QueueIndex,

@@ -1,4 +1,4 @@
-//! Why the engine did not take a request, and why a request that it took failed.
+//! Why the engine refused a request, and why a request that it accepted failed.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use albacore_batching::Nanos;
 use super::Kind;
 use crate::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 
-/// The engine does not take the request; nothing was kept.
+/// The engine does not accept the request; nothing is kept of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The queue is full: HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
@@ -27,12 +27,12 @@ pub enum Refusal {
         objective.as_secs_f64() * 1e3
     )]
     Late {
-        /// When to try again: so much sooner the workers would have to be free.
+        /// When to try again: by so much the workers would have to be free sooner.
         retry_after: Duration,
-        /// Within which it was to be answered.
+        /// The time in which it was to be answered.
         objective: Duration,
     },
-    /// The request's own time was over before its rows had come: HTTP 504, gRPC
+    /// The request's own deadline passed before its rows had arrived: HTTP 504, gRPC
     /// `DEADLINE_EXCEEDED`.
     #[error("the time that the request gave was over before all of it had arrived: give it more")]
     Expired,
@@ -47,22 +47,22 @@ pub enum Refusal {
         /// Rows of the request.
         rows: usize,
     },
-    /// The request can never be run: HTTP 413, gRPC `INVALID_ARGUMENT`.
+    /// The request exceeds a bound and can never be accepted: HTTP 413, gRPC `INVALID_ARGUMENT`.
     #[error("{rows} rows are more than the {rows_max} that one request may hold: send fewer rows")]
     TooLarge {
         /// Rows of the request.
         rows: usize,
-        /// Rows that would be taken.
+        /// Rows that would be accepted.
         rows_max: usize,
     },
     /// The model does not give this output: HTTP 400.
     #[error("model {model:?} gives no output {kind:?}")]
     NoSuchOutput {
         model: String,
-        /// What was asked for.
+        /// The output that was asked for.
         kind: Kind,
     },
-    /// The request has no row, asks for no output or brings rows that are not floats: HTTP 400.
+    /// The request has no row, asks for no output or has rows that are not floats: HTTP 400.
     #[error("{0}")]
     Invalid(&'static str),
     /// The server is shutting down: HTTP 503, gRPC `UNAVAILABLE`.
@@ -77,8 +77,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A request could not be answered within so much time: the workers are free too late by
-    /// `over`.
+    /// The workers would have to be free sooner by `over` to answer within `time`.
     pub(super) fn late(over: Nanos, time: Nanos) -> Self {
         Self::Late {
             retry_after: Duration::from_nanos(over.0).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
@@ -90,18 +89,18 @@ impl Refusal {
 /// An accepted request that could not be answered: HTTP 500, gRPC `INTERNAL`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The batch that held the request ended the worker that ran it, each time.
+    /// Every worker that ran the batch with this request crashed.
     #[error("the rows of this request, or of one run with it, ended {crashes} workers ({cause})")]
     Poisonous {
-        /// Workers that died of it.
+        /// Workers that crashed.
         crashes: u32,
-        /// How the last of them died, for example `signal 11`.
+        /// How the last of them ended, for example `signal 11`.
         cause: String,
     },
     /// The worker could not compute the request.
     #[error("the worker could not compute the request: {reason}")]
     Compute {
-        /// What the worker said.
+        /// The worker's message.
         reason: String,
     },
     /// The server stopped before the request was run: HTTP 503, gRPC `UNAVAILABLE`.

@@ -1,18 +1,19 @@
-//! What the front adds to the time of a request: from the moment when the engine has its results
-//! until the reply is written.
+//! Estimates the time that the front adds to a request: from when the engine has its results until
+//! the reply is written.
 //!
-//! **Problem.** The door knows what workers have to do. Where replies are long, or many requests
-//! come that are refused, not the workers are busy but the front, and what is let in is answered
-//! late.
+//! **Problem.** The scheduler knows the work of the workers. Where replies are long, or many
+//! requests are refused, the front is the bottleneck, and requests that the workers could serve in
+//! time are answered late.
 //!
-//! **Approach.** Each reply says how long it took from the workers to its text. The estimate
-//! follows longer times at once by half, as one may be a stall, and forgets them soon: while
-//! everything is refused nothing teaches it that the crowd is gone. While few requests are on their
-//! way a long time was a stall, not a crowd, and says nothing of the next one.
+//! **Approach.** Each reply reports its time from the workers to its text. The estimate follows
+//! longer times by half at once, as one of them may be a stall, and decays soon: while everything
+//! is refused, no reply shows that the crowd is gone. While few requests are in flight a long time
+//! was a stall, not a crowd, and predicts nothing.
 //!
-//! How early the front has to refuse depends on what a refusal saves. Where a reply is printed as
-//! fast as a refusal is, that is nothing: what could still be in time had better be answered. Where
-//! it is ten times as long, each one that is let in keeps many others from being refused in time.
+//! How early the front has to refuse depends on what a refusal saves. Where a reply is serialized
+//! as fast as a refusal, it saves nothing: requests that may be in time had better be answered.
+//! Where a reply takes ten times as long, each accepted request keeps many others from being
+//! refused in time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,24 +22,24 @@ use albacore_batching::Nanos;
 
 use crate::limits::{CROWDED_REQUESTS_MIN, REPLY_LATENCY_HALF_LIFE, SLOW_SERIALIZATION_MIN};
 
-/// The share of a shorter time in the estimate: one of so many.
+/// The weight of a shorter time in the estimate: one part in so many.
 const SHORTER: u64 = 16;
 
-/// By such a part of itself the usual time of printing moves with each reply.
+/// Each reply moves the estimated serialization time by one part in so many.
 const SERIALIZATION_STEP: u64 = 16;
 
-/// The estimate. Written without a lock: of two threads that write at once one is not heard.
+/// Written without a lock: of two concurrent updates one may be lost.
 #[derive(Debug, Default)]
 pub(super) struct ReplyLatency {
     nanos: AtomicU64,
     at: AtomicU64,
-    /// How long printing a reply takes: about as many took longer as took less.
+    /// Median time to serialize a reply, nanoseconds: equally many take longer and shorter.
     serialization: AtomicU64,
-    /// Requests that were let in and whose reply is not written.
+    /// Requests that were admitted and whose replies are not written.
     in_flight: AtomicUsize,
 }
 
-/// A request from the moment when it was let in until its reply is written.
+/// Counts a request as in flight until it is dropped, when the reply is written.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<ReplyLatency>);
 
@@ -49,19 +50,19 @@ impl Drop for InFlight {
 }
 
 impl ReplyLatency {
-    /// A request is let in.
+    /// A request is admitted.
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(Arc::clone(self))
     }
 
-    /// Whether so many requests are on their way that they could be in each other's.
+    /// Whether so many requests are in flight that they may delay each other.
     pub(super) fn is_crowded(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) >= CROWDED_REQUESTS_MIN
     }
 
-    /// A reply took so long.
-    pub(super) fn note(&self, took: Nanos, now: Nanos) {
+    /// A reply took so long from the workers to its text.
+    pub(super) fn record(&self, took: Nanos, now: Nanos) {
         let known = self.expected(now).0;
         let next = match took.0.checked_sub(known) {
             Some(longer) => known + longer / 2,
@@ -71,8 +72,8 @@ impl ReplyLatency {
         self.at.store(now.0, Ordering::Relaxed);
     }
 
-    /// Printing a reply took so long. One in which the thread lost its cpu counts as any longer
-    /// one.
+    /// Serializing a reply took so long. A time in which the thread lost its cpu counts like any
+    /// longer one.
     pub(super) fn record_serialization(&self, took: Nanos) {
         let known = self.serialization.load(Ordering::Relaxed);
         let step = known / SERIALIZATION_STEP + 1;
@@ -83,12 +84,12 @@ impl ReplyLatency {
         self.serialization.store(next, Ordering::Relaxed);
     }
 
-    /// Whether printing a reply takes the front much longer than a refusal.
+    /// Whether serializing a reply takes much longer than a refusal.
     pub(super) fn is_serialization_slow(&self) -> bool {
         self.serialization.load(Ordering::Relaxed) >= SLOW_SERIALIZATION_MIN.as_nanos() as u64
     }
 
-    /// How long a reply of now should take.
+    /// The expected latency of a reply that begins now.
     pub(super) fn expected(&self, now: Nanos) -> Nanos {
         let nanos = self.nanos.load(Ordering::Relaxed);
         let age = now.0.saturating_sub(self.at.load(Ordering::Relaxed));
@@ -97,7 +98,7 @@ impl ReplyLatency {
         if halves >= u64::from(u64::BITS) {
             return Nanos(0);
         }
-        // Between two halves a straight line.
+        // Linear between two half-lives.
         let whole = nanos >> halves;
         let part = whole / 2 * (age % half_life) / half_life;
         Nanos(whole - part)
@@ -116,7 +117,7 @@ mod tests {
         let at = |ms| reply_latency.expected(Nanos(ms * MS)).0;
         assert_eq!(at(0), 0);
         for _ in 0..5 {
-            reply_latency.note(Nanos(8 * MS), Nanos(MS));
+            reply_latency.record(Nanos(8 * MS), Nanos(MS));
         }
         assert_eq!(at(1), 7_750_000);
         let half_life = REPLY_LATENCY_HALF_LIFE.as_millis() as u64;
@@ -143,7 +144,7 @@ mod tests {
         let reply_latency = ReplyLatency::default();
         let long = Nanos(SLOW_SERIALIZATION_MIN.as_nanos() as u64 * 2);
         for stall in 0..1000 {
-            // One of ten had lost its cpu.
+            // One in ten had lost its cpu.
             let took = if stall % 10 == 0 {
                 Nanos(4 * MS)
             } else {
@@ -161,9 +162,9 @@ mod tests {
     #[test]
     fn short_replies_bring_it_down_slowly() {
         let reply_latency = ReplyLatency::default();
-        reply_latency.note(Nanos(16 * MS), Nanos(0));
+        reply_latency.record(Nanos(16 * MS), Nanos(0));
         let before = reply_latency.expected(Nanos(0)).0;
-        reply_latency.note(Nanos(0), Nanos(0));
+        reply_latency.record(Nanos(0), Nanos(0));
         assert_eq!(before, 8 * MS);
         assert_eq!(
             reply_latency.expected(Nanos(0)).0,

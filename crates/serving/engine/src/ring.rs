@@ -1,10 +1,10 @@
-//! The words that the front and one incarnation of one worker share: one batch at a time, handed over by
-//! a sequence number.
+//! The shared words through which the front and one incarnation of a worker exchange one batch at a
+//! time, by sequence number.
 //!
 //! Each word has one writer at a time. The front writes the batch, then the doorbell; the worker
-//! writes results and states, then `finished`. No lock is held over a death: whatever a dying
-//! worker leaves behind, the front looks at `finished` alone, and each incarnation of a worker has a ring
-//! of its own, so that nothing of one incarnation can be taken for another's. The front believes no word:
+//! writes results and states, then `finished`. No lock is held across a crash: whatever a crashed
+//! worker leaves behind, the front reads `finished` alone, and each incarnation has a ring of its
+//! own, so that words of one are never taken for another's. The front does not trust the words:
 //! states that are not exactly "done" are failures, numbers are clamped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 use crate::command::EditionId;
 use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
 
-/// The doorbell's value that ends the worker. Sequence numbers stay below.
+/// The doorbell's value that ends the worker; sequence numbers are smaller.
 const STOP: u32 = u32::MAX;
 
 /// 32-bit words, each on a cache line of its own.
@@ -40,13 +40,13 @@ const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
 const SEGMENT_WORDS: usize = 8;
 const WORDS: usize = FIRST_SEGMENT + BATCH_REQUESTS_MAX * SEGMENT_WORDS;
 
-/// Where the state of a segment lies among its words.
+/// Index of a segment's state among its words.
 const SEGMENT_STATE: usize = 7;
 
-/// Rows of one request that a batch holds, and where they and their results are.
+/// The rows of one request that are in a batch, and where they and their results are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Which image computes it.
+    /// Selects the image that computes it.
     pub(crate) edition: EditionId,
     /// Bits of the kinds of output.
     pub(crate) kinds: u8,
@@ -56,7 +56,7 @@ pub(crate) struct Segment {
     pub(crate) first_row: usize,
     /// Rows in this batch.
     pub(crate) rows: usize,
-    /// Rows of the whole request, which decide where its outputs lie.
+    /// Rows of the whole request, which determine where its outputs are.
     pub(crate) request_rows: usize,
     /// Where the request's rows start.
     pub(crate) input_offset: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Segment {
     pub(crate) results_offset: usize,
 }
 
-/// What a worker says of a segment.
+/// State of a segment, as the worker reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentState {
     Pending,
@@ -94,7 +94,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// Every way, in the order of their words.
+    /// In the order of their words.
     pub const ALL: [Self; 3] = [Self::Alone, Self::Rows, Self::Trees];
 
     /// Its name in metrics.
@@ -108,14 +108,22 @@ impl Sharing {
     }
 }
 
-/// What the worker is told.
+/// How a worker may use cpus for a batch and after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ComputeLimits {
+    /// Threads that may compute the batch.
+    pub(crate) threads: usize,
+    /// How long the worker spins for the next batch before it sleeps.
+    pub(crate) spin: Duration,
+}
+
+/// What the front asks of a waiting worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Run(u32),
     Stop,
 }
 
-/// The ring of one incarnation of one worker.
 #[derive(Debug)]
 pub(crate) struct Ring {
     memory: SharedMemory,
@@ -163,17 +171,16 @@ impl Ring {
         }
     }
 
-    // The front's side.
+    // Methods of the front.
 
-    /// ThreadContext a batch over: at most [`BATCH_REQUESTS_MAX`] segments, more are split off. At most so
-    /// many threads of the worker are to compute it, and for so long it looks for the next one
-    /// before it sleeps. Whether it sleeps now: then [`Ring::wake`] has to follow.
+    /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, further ones are ignored.
+    /// Returns whether the worker sleeps: then [`Ring::wake`] must follow.
     #[must_use]
     pub(crate) fn submit(
         &self,
         sequence: u32,
         segments: &[Segment],
-        (threads, spin): (usize, Duration),
+        limits: ComputeLimits,
     ) -> bool {
         let segments = &segments[..segments.len().min(BATCH_REQUESTS_MAX)];
         for (index, segment) in segments.iter().enumerate() {
@@ -194,13 +201,16 @@ impl Ring {
             }
         }
         let store = |word: usize, value: u64| self.word(word).store(value, Ordering::Relaxed);
-        store(THREADS, threads as u64);
-        store(SPIN_NANOS, u64::try_from(spin.as_nanos()).unwrap_or(0));
+        store(THREADS, limits.threads as u64);
+        store(
+            SPIN_NANOS,
+            u64::try_from(limits.spin.as_nanos()).unwrap_or(0),
+        );
         store(SHARING, Sharing::Alone as u64);
         self.hand_over(sequence, segments.len(), false)
     }
 
-    /// Says that command lie in the channel. What becomes of them is the state of segment 0.
+    /// Announces a command in the channel. Its outcome is the state of segment 0.
     pub(crate) fn submit_command(&self, sequence: u32) {
         self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
         if self.hand_over(sequence, 0, true) {
@@ -224,10 +234,11 @@ impl Ring {
         }
     }
 
-    /// Whether the worker sleeps.
+    /// Returns whether the worker sleeps.
     fn ring_doorbell(&self, value: u32) -> bool {
-        // The order of "doorbell, then waiting" here and "waiting, then doorbell" in `wait_for_signal`
-        // lets at least one side see the other: no wake is lost, and none is sent to nobody.
+        // The front writes the doorbell and then reads `waiting`; the worker writes `waiting` and
+        // then reads the doorbell (`wait_for_signal`). So at least one side sees the other: no wake
+        // is lost.
         self.futex(DOORBELL).store(value, Ordering::SeqCst);
         self.futex(WAITING).load(Ordering::SeqCst) != 0
     }
@@ -237,7 +248,7 @@ impl Ring {
         futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
     }
 
-    /// Whether the worker says that it is ready.
+    /// Whether the worker has reported that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
         self.futex(STATE).load(Ordering::Acquire) == 1
     }
@@ -252,7 +263,7 @@ impl Ring {
         self.futex(FINISHED).load(Ordering::Acquire) == sequence
     }
 
-    /// What the worker says of a segment of a finished batch.
+    /// The reported state of a segment of a finished batch.
     pub(crate) fn state(&self, segment: usize) -> SegmentState {
         let word = self.segment(segment)[SEGMENT_STATE].load(Ordering::Relaxed);
         [SegmentState::Done, SegmentState::Pending]
@@ -261,12 +272,12 @@ impl Ring {
             .unwrap_or(SegmentState::Failed)
     }
 
-    /// How long the worker says that the batch took.
+    /// The reported compute time of the batch.
     pub(crate) fn compute_nanos(&self) -> u64 {
         self.word(COMPUTE_NANOS).load(Ordering::Relaxed)
     }
 
-    /// How the worker says that its threads shared the batch.
+    /// The reported way in which threads shared the batch.
     pub(crate) fn sharing(&self) -> Sharing {
         let word = self.word(SHARING).load(Ordering::Relaxed);
         let known = usize::try_from(word).ok();
@@ -274,7 +285,7 @@ impl Ring {
         known.unwrap_or(Sharing::Alone)
     }
 
-    /// Why the worker says that a segment failed.
+    /// The reported reason why a segment failed.
     pub(crate) fn reason(&self) -> String {
         let bytes = self.word(REASON_BYTES).load(Ordering::Relaxed);
         let bytes = usize::try_from(bytes)
@@ -289,15 +300,15 @@ impl Ring {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    // The worker's side.
+    // Methods of the worker.
 
-    /// Says that the worker takes batches.
+    /// Reports that the worker takes batches.
     pub(crate) fn set_ready(&self) {
         self.futex(STATE).store(1, Ordering::Release);
     }
 
-    /// Looks for a while whether the doorbell rings: who rings it then needs no system call, and
-    /// who hears it need not be woken.
+    /// Polls the doorbell for a while: the front then needs no system call, and the worker need not
+    /// be woken.
     fn spin(&self, last: u32) {
         let nanos = self.word(SPIN_NANOS).load(Ordering::Relaxed);
         let (start, time) = (
@@ -310,7 +321,7 @@ impl Ring {
         }
     }
 
-    /// Waits for the batch after `last`, or for the end.
+    /// Waits for the batch or command after `last`, or for the end.
     pub(crate) fn wait_for_signal(&self, last: u32) -> Signal {
         let doorbell = self.futex(DOORBELL);
         self.spin(last);
@@ -329,7 +340,7 @@ impl Ring {
         }
     }
 
-    /// Whether command were handed over, not a batch.
+    /// Whether a command was handed over, not a batch.
     pub(crate) fn is_command(&self) -> bool {
         self.word(IS_COMMAND).load(Ordering::Relaxed) == 1
     }
@@ -340,17 +351,18 @@ impl Ring {
         usize::try_from(threads).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Says how the threads share the batch.
+    /// Reports how the threads share the batch.
     pub(crate) fn set_sharing(&self, sharing: Sharing) {
         self.word(SHARING).store(sharing as u64, Ordering::Relaxed);
     }
 
-    /// Says that the worker begins the batch: if it dies now, the batch may be the cause.
+    /// Reports that the worker begins the batch: if it crashes from now on, the batch may be the
+    /// cause.
     pub(crate) fn begin(&self, sequence: u32) {
         self.futex(BEGUN).store(sequence, Ordering::Release);
     }
 
-    /// Reads the batch; `false` if it is not one.
+    /// Reads the batch; `false` if its size is out of bounds.
     pub(crate) fn read(&self, segments: &mut Vec<Segment>) -> bool {
         segments.clear();
         let count = self.word(SEGMENTS).load(Ordering::Relaxed);
@@ -375,7 +387,7 @@ impl Ring {
         true
     }
 
-    /// PartialResults that a segment could not be computed; the last reason stays.
+    /// Reports that a segment could not be computed; only the last reason is kept.
     pub(crate) fn fail(&self, segment: usize, reason: &str) {
         self.segment(segment)[SEGMENT_STATE].store(SegmentState::Failed.word(), Ordering::Relaxed);
         let bytes = &reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)];
@@ -389,7 +401,7 @@ impl Ring {
             .store(bytes.len() as u64, Ordering::Relaxed);
     }
 
-    /// Says that the batch is computed: segments that did not fail are done.
+    /// Reports that the batch is computed: segments that did not fail are done.
     pub(crate) fn finish(&self, sequence: u32, segments: usize, compute: Duration) {
         for index in 0..segments {
             // A failed segment stays failed.

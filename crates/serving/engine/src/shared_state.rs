@@ -1,5 +1,5 @@
-//! What every request, the completion task and the supervisor hold: the state and the memory, each
-//! behind its mutex, and the descriptors that wake.
+//! What requests, the completion task and the supervisor share: the state and the memory, each
+//! behind its mutex, and the descriptors that wake them.
 //!
 //! Lock order: state, then memory; neither is held while answers are sent.
 
@@ -13,19 +13,19 @@ use albacore_os::{Alarm, Extent, OsError, Wake};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-use super::Observer;
+use super::event::Observer;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
 use super::state::{Outbox, State};
 
-/// Parallelism that do not change while the engine lives.
+/// Sizes that do not change while the engine lives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parallelism {
     pub(super) workers: usize,
     pub(super) threads: usize,
 }
 
-/// The engine but for the thread that supervises the workers.
+/// The engine without the thread that supervises the workers.
 #[derive(Debug)]
 pub(super) struct SharedState {
     pub(super) files: ArenaFiles,
@@ -36,9 +36,9 @@ pub(super) struct SharedState {
     pub(super) observer: Observer,
     pub(super) changed: Notify,
     pub(super) reply_latency: Arc<ReplyLatency>,
-    /// The bound of rows reserved or waiting, to be read without the lock.
+    /// The bound of rows reserved or waiting, readable without the lock.
     queue_rows_max: AtomicUsize,
-    /// Requests wait for the front to read what else is there; written under the lock of the state.
+    /// Requests wait for a flush; written under the lock of the state.
     has_coalesced: AtomicBool,
     alarm: Alarm,
     state: Mutex<State>,
@@ -82,8 +82,8 @@ impl SharedState {
         Nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The state, to look at. A panic of another holder is no reason to fail this one: every method
-    /// of the state leaves it whole.
+    /// The state, to read or for changes without consequences. A panic of another holder does not
+    /// poison it: every method leaves the state consistent.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,27 +92,27 @@ impl SharedState {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, then does what follows from it outside of the lock. What workers are done
-    /// with and what is due is taken in before: while requests crowd the front's threads, the task
-    /// that waits for it has to wait behind them, and a worker would be idle for so long.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T) -> T {
+    /// Changes the state, then carries out the consequences outside of the lock. Finished batches
+    /// and expired timers are collected first: while requests keep the front's threads busy, the
+    /// completion task has to wait behind them, and a worker would be idle for that time.
+    pub(super) fn update<T>(&self, update: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T) -> T {
         let mut out = Outbox::default();
         let result = {
             let mut state = self.state();
             let now = self.now();
             state.poll_completions(now, &mut out);
-            let result = change(&mut state, now, &mut out);
+            let result = update(&mut state, now, &mut out);
             state.advance_rollout(now, &mut out);
             state.flush_stale(now, &mut out);
-            self.leave(&state, now, &out);
+            self.publish(&state, now, &out);
             result
         };
-        self.send(out);
+        self.carry_out(out);
         result
     }
 
-    /// What has to be known before the lock is given back.
-    fn leave(&self, state: &State, now: Nanos, out: &Outbox) {
+    /// Publishes what must be visible before the lock is released.
+    fn publish(&self, state: &State, now: Nanos, out: &Outbox) {
         self.has_coalesced
             .store(state.has_coalesced(), Ordering::Release);
         if let Some(at) = out.alarm {
@@ -123,8 +123,8 @@ impl SharedState {
         }
     }
 
-    /// The front has read what is there for now: what was gathered goes to workers. Answers nobody,
-    /// so that a thread of the runtime may do it on its way to sleep.
+    /// Schedules the coalesced requests. Wakes no task, so that a thread of the runtime may call it
+    /// before it sleeps.
     pub(super) fn flush(&self) {
         if !self.has_coalesced.load(Ordering::Acquire) {
             return;
@@ -134,12 +134,12 @@ impl SharedState {
             let mut state = self.state();
             let now = self.now();
             state.flush(now, &mut out);
-            self.leave(&state, now, &out);
+            self.publish(&state, now, &out);
         }
-        self.send(out);
+        self.carry_out(out);
     }
 
-    fn send(&self, out: Outbox) {
+    fn carry_out(&self, out: Outbox) {
         let Outbox {
             wakes,
             answers,
@@ -149,8 +149,8 @@ impl SharedState {
             alarm: _,
             is_changed,
         } = out;
-        wakes.iter().for_each(|incarnation| incarnation.ring.wake());
-        // Memory first: who has an answer finds the memory of its rows free.
+        wakes.iter().for_each(|sleeping| sleeping.ring.wake());
+        // Memory first: a client that has its answer finds the memory of its rows free.
         if !free_rows.is_empty() || !free_results.is_empty() {
             let mut memory = self.memory();
             free_rows
@@ -162,12 +162,12 @@ impl SharedState {
         }
         for (reply, answer) in answers {
             if let Err(Ok((results, ..))) = reply.send(answer) {
-                // The client went away in this very moment.
+                // The client went away meanwhile.
                 self.free_results(results);
             }
         }
         for (reply, installed) in installed {
-            // Nobody may wait for it any more.
+            // The caller may have given up.
             let _ = reply.send(installed);
         }
         if is_changed {
@@ -175,8 +175,8 @@ impl SharedState {
         }
     }
 
-    /// Waits until the state is as wanted.
-    pub(super) async fn until<T>(&self, wanted: impl Fn(&State) -> Option<T>) -> T {
+    /// Waits until `wanted` gives a value.
+    pub(super) async fn wait_until<T>(&self, wanted: impl Fn(&State) -> Option<T>) -> T {
         // bound: one pass for each change; the caller bounds the time.
         loop {
             let changed = self.changed.notified();
@@ -194,22 +194,22 @@ impl SharedState {
     }
 }
 
-/// Takes in what workers say and the timer, until the engine is dropped.
-pub(super) async fn complete(shared: Arc<SharedState>) -> std::io::Result<()> {
+/// Collects finished batches and handles the timer, until the engine is dropped.
+pub(super) async fn run_completions(shared: Arc<SharedState>) -> std::io::Result<()> {
     let done = readable(shared.done.as_fd().try_clone_to_owned()?)?;
     let alarm = readable(shared.alarm.as_fd().try_clone_to_owned()?)?;
     // bound: one pass for each wake; the task ends with the engine.
     loop {
         tokio::select! {
             ready = done.readable() => {
-                // Cleared before the state is looked at: what comes later wakes again.
+                // Cleared before the state is read: what comes later wakes again.
                 ready?.clear_ready();
                 shared.done.clear();
-                shared.change(|state, now, out| state.collect_all(now, out));
+                shared.update(|state, now, out| state.collect_all(now, out));
             }
             ready = alarm.readable() => {
                 ready?.clear_ready();
-                shared.change(|state, now, out| state.timer(now, out));
+                shared.update(|state, now, out| state.timer(now, out));
             }
         }
     }

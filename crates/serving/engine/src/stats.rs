@@ -1,4 +1,4 @@
-//! What `/metrics` shows of the engine.
+//! The statistics that `/metrics` shows of the engine.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use albacore_batching::deadlines::CostEstimate;
 use super::window::Load;
 use super::{Histogram, Kind, Sharing};
 
-/// What happened to one model's requests since the start.
+/// Counts of one model's requests since the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelStats {
     pub name: String,
@@ -21,24 +21,23 @@ pub struct ModelStats {
     pub late_total: u64,
     /// Accepted requests that failed.
     pub failed_total: u64,
-    /// Requests refused because the queue was full.
+    /// Requests refused by admission.
     pub shed_total: u64,
     /// Requests whose client went away before the reply.
     pub abandoned_total: u64,
     /// Batches handed to a worker, replays included.
     pub batches_total: u64,
-    /// Batches that are done by their rows. Of more than 1,024 different sizes, those that
-    /// come later are counted under the next power of two.
+    /// Finished batches by their number of rows. After 1,024 different sizes, new ones are counted
+    /// under the next power of two.
     pub batch_sizes: BTreeMap<usize, BatchStats>,
-    /// Of each kind of output that was asked for, by the costliest of a request or batch.
+    /// For each kind of output, by the costliest kind of a request or batch.
     pub kinds: Vec<KindStats>,
-    /// What batches of the current edition cost, as the scheduler has learned it: of predictions
-    /// (values, margins and leaves, here as values), contributions, and interactions, where there
-    /// were any.
+    /// The learned costs of batches of the current edition: of predictions (values, margins and
+    /// leaves, here as values), contributions, and interactions, where there were any.
     pub latency: Vec<(Kind, CostEstimate)>,
 }
 
-/// Batches of one size that are done.
+/// Finished batches of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchStats {
     pub batches: u64,
@@ -46,54 +45,53 @@ pub struct BatchStats {
     pub compute_nanos: u64,
 }
 
-/// Sizes of batches that are counted by themselves: as many as a batch has rows by default.
+/// Batch sizes that are counted separately: as many as a batch has rows by default.
 pub(super) const BATCH_SIZES_MAX: usize = 1_024;
 
-/// What one worker did since the start, over all its processes.
+/// Counts of one worker since the start, over all incarnations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerStats {
-    /// Batches that are done.
+    /// Finished batches.
     pub batches_total: u64,
-    /// Time with a batch, from its dispatch to the notice that it is done, nanoseconds.
+    /// Time with a batch, from its dispatch to its completion, nanoseconds.
     pub busy_nanos_total: u64,
-    /// Starts after a death.
+    /// Starts after a loss.
     pub restarts_total: u64,
 }
 
-/// What happened to one model's requests for one kind of output, and to its batches.
+/// Counts of one model's requests and batches for one kind of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindStats {
-    /// The costliest kind that they asked for.
+    /// The costliest kind that was asked for.
     pub kind: Kind,
     /// Rows of each batch.
     pub batch_rows: Histogram,
     /// Submit to dispatch, nanoseconds.
     pub queue_nanos: Histogram,
-    /// The part of it in which a worker was free: what the release rule waited on purpose,
-    /// nanoseconds.
+    /// The part of `queue_nanos` in which a worker was free: the batch was deferred on purpose.
     pub defer_nanos: Histogram,
     /// Time in the worker's compute threads, nanoseconds.
     pub compute_nanos: Histogram,
     /// Submit to reply ready, nanoseconds.
     pub total_nanos: Histogram,
-    /// Batches by why they left, in the order of [`DispatchReason::ALL`].
-    pub left: [u64; DispatchReason::ALL.len()],
-    /// Batches that are done by how threads shared them, in the order of [`Sharing::ALL`].
+    /// Batches by the reason of their dispatch, in the order of [`DispatchReason::ALL`].
+    pub dispatch_reasons: [u64; DispatchReason::ALL.len()],
+    /// Finished batches by how threads shared them, in the order of [`Sharing::ALL`].
     pub shared: [u64; Sharing::ALL.len()],
 }
 
-/// Why a batch left its queue when it did.
+/// Why a batch was dispatched when it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchReason {
     /// It had as many rows or requests as a batch may have.
     Full,
-    /// A request arrived, a worker was free, and nothing was gained by waiting longer.
+    /// A request arrived while a worker was free, and waiting would have gained nothing.
     Arrival,
-    /// Its time had come: waiting longer would gain nothing, or be too late.
+    /// Its time was due: waiting longer would gain nothing, or be too late.
     Due,
     /// A worker became free.
     Worker,
-    /// Its worker had died: it runs again.
+    /// Its worker was lost: it runs again.
     Replay,
 }
 
@@ -122,39 +120,38 @@ impl DispatchReason {
 /// A snapshot of the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// Per model to be served, loaded or not.
+    /// Declared models, loaded or not.
     pub models: Vec<ModelStats>,
     /// Rows reserved or waiting for a worker.
     pub queue_rows: usize,
     /// The bound of `queue_rows`.
     pub queue_rows_max: usize,
     pub workers: usize,
-    /// Workers that are up.
+    /// Workers that serve.
     pub workers_ready: usize,
     /// Workers that run a batch now.
     pub workers_busy: usize,
     /// Compute threads of each worker.
     pub threads: usize,
-    /// By worker; of a worker that has done nothing yet, nothing may be here.
+    /// By worker index; workers that have done nothing may be missing.
     pub each_worker: Vec<WorkerStats>,
-    /// Workers started again after a death.
+    /// Restarts of lost workers.
     pub worker_restarts_total: u64,
-    /// How the last of those ended; `None` if none did.
+    /// How the last lost worker ended; `None` if none was lost.
     pub worker_last_end: Option<String>,
-    /// Workers that were ended because they hung.
+    /// Workers that were killed because they hung.
     pub worker_hangs_total: u64,
-    /// Batches run again because their worker died.
+    /// Batches run again because their worker was lost.
     pub replayed_batches_total: u64,
     /// Shared memory in use by reservations and replies, bytes.
     pub arena_used_bytes: usize,
     /// Shared memory that can be used, bytes.
     pub arena_bytes: usize,
-    /// How loaded the last minute was.
+    /// Load of the last minute.
     pub load: Load,
 }
 
 impl ModelStats {
-    /// Nothing has happened yet.
     pub(super) fn new(name: String) -> Self {
         Self {
             name,
@@ -186,7 +183,7 @@ impl ModelStats {
         of.compute_nanos += compute_nanos;
     }
 
-    /// What is known of a kind; made when it is asked for first.
+    /// The counters of a kind, created when they are first needed.
     pub(super) fn of(&mut self, kind: Kind) -> &mut KindStats {
         let known = self.kinds.iter().position(|stats| stats.kind == kind);
         let at = known.unwrap_or(self.kinds.len());
@@ -206,7 +203,7 @@ impl KindStats {
             defer_nanos: Histogram::durations(),
             compute_nanos: Histogram::durations(),
             total_nanos: Histogram::durations(),
-            left: [0; DispatchReason::ALL.len()],
+            dispatch_reasons: [0; DispatchReason::ALL.len()],
             shared: [0; Sharing::ALL.len()],
         }
     }

@@ -1,7 +1,7 @@
-//! Starts the workers, waits for their ends, ends those that hang, and starts them again.
+//! Starts the workers, waits for them to exit, kills those that hang, and starts them again.
 //!
 //! One thread does nothing else. The kernel kills a worker when the thread that started it ends, so
-//! this thread processes until the last worker is gone.
+//! this thread lives until the last worker is gone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use std::os::fd::AsFd as _;
 use albacore_batching::Nanos;
 use albacore_os::{Channel, Child, HostRoot, Key, OsError, Pid, Poll, ThreadTimes};
 
-use super::EngineEvent;
 use super::cpus::Cpus;
+use super::event::EngineEvent;
 use super::shared_state::SharedState;
 use super::state::{Incarnation, Phase};
 use crate::limits::{
@@ -26,7 +26,7 @@ use crate::worker;
 /// The key of the engine's own wakes; workers have their index.
 const WAKE_KEY: Key = Key(u64::MAX);
 
-/// A worker between two looks.
+/// A worker process between two passes of the supervisor.
 enum ProcessState {
     Running(Child, Arc<Incarnation>),
     /// To be started at this time.
@@ -42,11 +42,11 @@ pub(super) struct Supervisor {
     processes: Vec<ProcessState>,
     /// Set once the workers are told to stop: when those that still run are killed.
     kill_at: Option<Instant>,
-    /// When it was last checked_at for workers that hang.
+    /// When the workers were last checked for hangs.
     checked_at: Instant,
-    /// When the threads of suspects may be read again.
+    /// When the threads of suspects may be sampled again.
     next_sample_at: Instant,
-    /// Whether it was said that the kernel does not count for how long threads wait.
+    /// Whether it was logged that the kernel does not count waiting times.
     is_read_error_logged: bool,
     cpus: Cpus,
 }
@@ -74,11 +74,11 @@ impl Supervisor {
 
     /// Runs until the engine stops and the last worker is gone.
     pub(super) fn run(mut self) -> Result<(), OsError> {
-        // bound: one pass for each end of a worker, each due start, each wake, and each look.
+        // bound: one pass for each exit of a worker, each due start, each wake, and each check.
         loop {
-            // Before the first workers are up: batches are shared by what is known of the cpus.
-            if let Some(cpus) = self.cpus.look() {
-                self.shared.state().set_cpus(cpus);
+            // Before the first workers are up: the threads of a batch depend on the number of cpus.
+            if let Some(cpus) = self.cpus.poll() {
+                self.shared.state().workers.set_cpus(cpus);
             }
             self.start_due_workers();
             if self
@@ -116,8 +116,8 @@ impl Supervisor {
         due.unwrap_or(HANG_CHECK_PERIOD).min(HANG_CHECK_PERIOD)
     }
 
-    /// Looks at most every [`HANG_CHECK_PERIOD`] for workers that hang, and ends them. That they are
-    /// gone is then told by the kernel, as with any other death.
+    /// Checks for hung workers, at most every [`HANG_CHECK_PERIOD`], and kills them. Their exits
+    /// are then reported by the kernel like any other.
     fn kill_hung_workers(&mut self) {
         let since = self.checked_at.elapsed();
         if since < HANG_CHECK_PERIOD {
@@ -128,7 +128,7 @@ impl Supervisor {
         let stalled = Nanos(u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX));
         let suspects = self
             .shared
-            .change(|state, now, out| state.suspects(stalled, now, out));
+            .update(|state, now, out| state.suspects(stalled, now, out));
         if suspects.is_empty() || self.checked_at < self.next_sample_at {
             return;
         }
@@ -142,7 +142,7 @@ impl Supervisor {
             let threads = self.read_threads(pid);
             let hang = self
                 .shared
-                .change(|state, now, out| state.check_suspect(&suspect, (threads, at), now, out));
+                .update(|state, now, out| state.check_suspect(&suspect, threads, at, now, out));
             if let (Some(hang), Some(ProcessState::Running(child, _))) =
                 (hang, self.processes.get_mut(worker))
             {
@@ -160,8 +160,8 @@ impl Supervisor {
         self.next_sample_at = Instant::now() + self.checked_at.elapsed() * HANG_SAMPLING_SHARE;
     }
 
-    /// What the scheduler says of the threads of a worker; `None` if it is gone, or the kernel does
-    /// not say it.
+    /// Scheduler times of the threads of a worker; `None` if it is gone or the kernel does not
+    /// count them.
     fn read_threads(&mut self, pid: Pid) -> Option<Vec<ThreadTimes>> {
         match albacore_os::read_thread_times(&HostRoot::live(), pid) {
             Ok(threads) => Some(threads),
@@ -192,7 +192,7 @@ impl Supervisor {
                     Err(error) => {
                         let cause = super::load::describe(&error);
                         tracing::error!(worker = index, %cause, "a worker cannot be started");
-                        let failures = self.shared.change(|state, _, out| {
+                        let failures = self.shared.update(|state, _, out| {
                             out.is_changed = true;
                             state.worker_not_started(index, &cause)
                         });
@@ -216,14 +216,14 @@ impl Supervisor {
             theirs.as_fd(),
         ];
         let arguments = worker::arguments(index, shared.parallelism.threads, fds);
-        // The worker may be ready before it is known here: it is checked_at at again below.
+        // The worker may be ready before the state knows it: its ring is checked below.
         let child = Child::start(&self.program, &arguments, &fds)?;
         self.poll.add(&child, Key(index as u64))?;
         (shared.observer.0)(EngineEvent::WorkerStarted {
             worker: index,
             pid: child.pid().0,
         });
-        shared.change(|state, now, out| {
+        shared.update(|state, now, out| {
             state.worker_started(index, Arc::clone(&incarnation), now);
             state.collect_all(now, out);
         });
@@ -239,9 +239,9 @@ impl Supervisor {
         };
         let pid = child.pid().0;
         self.poll.remove(child)?;
-        let (failures, ended, is_stopping) = self.shared.change(|state, now, out| {
+        let (failures, ended, is_stopping) = self.shared.update(|state, now, out| {
             let failures = state.worker_ended(index, exit, now, out);
-            let ended = state.last_end(index).to_owned();
+            let ended = state.workers.last_exit(index).to_owned();
             let is_stopping = state.phase >= Phase::Stopping;
             if !is_stopping {
                 state.counters.restarted(index);
@@ -263,7 +263,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells every worker to end, and kills those that did not in time.
+    /// Tells every worker to end, and kills those that have not after the deadline.
     fn stop(&mut self) {
         let now = Instant::now();
         let kill_at = *self.kill_at.get_or_insert_with(|| {
@@ -284,7 +284,7 @@ impl Supervisor {
     }
 }
 
-/// How long to wait before a worker is started again after `failures` processes in a row that ended
+/// The pause before a worker is started again after `failures` consecutive incarnations that ended
 /// before it was ready.
 fn pause(failures: u32) -> Duration {
     match failures.checked_sub(RESPAWNS_AT_ONCE) {

@@ -1,6 +1,6 @@
-//! The last minute: requests by how they ended, their latencies, and how idle the workers were.
+//! Statistics of the last minute: outcomes of requests, latencies, and idle time of workers.
 //!
-//! Time is split into [`SPANS`] spans; the oldest is forgotten as a whole when a new one begins, so
+//! Time is divided into [`SPANS`] spans; the oldest is dropped as a whole when a new one begins, so
 //! the window is between 55 and 60 seconds long, or as long as the server runs.
 
 use albacore_batching::Nanos;
@@ -8,22 +8,22 @@ use albacore_batching::Nanos;
 /// Spans of the window.
 const SPANS: usize = 12;
 
-/// Spans of its newest part, besides that which goes on.
+/// Spans of the newest part of the window, besides the current one.
 const NEWEST: usize = 3;
 
 /// Nanoseconds of a span.
 const SPAN_NANOS: u64 = 5_000_000_000;
 
-/// Latency buckets of one doubling: each ends 9 % above the one before.
+/// Latency buckets per doubling: each bound is 9 % above the one before.
 const STEPS: f64 = 8.0;
 
-/// Where the first latency bucket ends, nanoseconds.
+/// The bound of the first latency bucket, nanoseconds.
 const FIRST_NANOS: f64 = 10_000.0;
 
-/// Latency buckets; the last one has no end: 10 us times 2^27 are 22 minutes.
+/// Latency buckets; the last one has no bound: 10 us times 2^27 are 22 minutes.
 const BUCKETS: usize = 27 * 8;
 
-/// Values of the spans, and which span each of them is of.
+/// A ring of values by span, with the number of the span of each value.
 #[derive(Clone, Debug)]
 struct Spans<T> {
     numbers: [u64; SPANS],
@@ -46,7 +46,7 @@ impl<T: Default> Spans<T> {
         }
     }
 
-    /// The value of span `number`.
+    /// The value of span `number`, started anew if the place held an older span.
     fn of(&mut self, number: u64) -> &mut T {
         let at = place(number);
         if self.numbers[at] < number {
@@ -61,7 +61,7 @@ impl<T: Default> Spans<T> {
         self.last(SPANS, now)
     }
 
-    /// The values of so many spans up to now.
+    /// The values of the last `count` spans.
     fn last(&self, count: usize, now: Nanos) -> impl Iterator<Item = &T> {
         let now = number(now);
         let spans = self.numbers.iter().zip(&self.values);
@@ -71,13 +71,13 @@ impl<T: Default> Spans<T> {
     }
 }
 
-/// Requests by how they ended.
+/// Requests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     pub good: u64,
     /// Answered after the objective.
     pub late: u64,
-    /// Refused at the door.
+    /// Refused by admission.
     pub shed: u64,
     /// Accepted and not answered.
     pub failed: u64,
@@ -97,7 +97,7 @@ impl Outcomes {
         self.late + self.shed + self.failed
     }
 
-    /// The same, of all; 0 of none.
+    /// [`Outcomes::bad`] as a share of all; 0 of none.
     #[must_use]
     pub fn bad_rate(&self) -> f64 {
         let bad = self.bad();
@@ -105,7 +105,6 @@ impl Outcomes {
     }
 }
 
-/// Outcomes of one model.
 #[derive(Clone, Debug)]
 pub(super) struct OutcomeWindow(Spans<Outcomes>);
 
@@ -114,7 +113,7 @@ impl OutcomeWindow {
         Self(Spans::new())
     }
 
-    /// Those of now, to count in.
+    /// The current span, to count in.
     pub(super) fn now(&mut self, now: Nanos) -> &mut Outcomes {
         self.0.of(number(now))
     }
@@ -134,7 +133,6 @@ impl OutcomeWindow {
     }
 }
 
-/// How many latencies fell into each bucket.
 #[derive(Clone, Debug)]
 struct Latencies([u32; BUCKETS]);
 
@@ -144,13 +142,13 @@ impl Default for Latencies {
     }
 }
 
-/// What concerns all models.
+/// Latencies and idle time over all models.
 #[derive(Debug)]
 pub(super) struct ServerWindow {
     latencies: Spans<Latencies>,
-    /// Worker nanoseconds that nobody used.
+    /// Worker nanoseconds without a batch.
     idle: Spans<u64>,
-    /// How many workers are idle, and since when that is so.
+    /// Idle workers, since `since`.
     idle_workers: usize,
     since: Nanos,
 }
@@ -165,10 +163,10 @@ impl ServerWindow {
         }
     }
 
-    /// A request was answered after so long.
+    /// A request was answered after `latency` nanoseconds.
     pub(super) fn answered(&mut self, latency: u64, now: Nanos) {
         let steps = (latency as f64 / FIRST_NANOS).log2() * STEPS;
-        // A float below 0 becomes 0.
+        // A negative float becomes 0.
         let bucket = (steps.ceil() as usize).min(BUCKETS - 1);
         self.latencies.of(number(now)).0[bucket] += 1;
     }
@@ -181,10 +179,10 @@ impl ServerWindow {
         }
     }
 
-    /// Counts the idle time up to now.
+    /// Adds the idle time up to now.
     fn settle(&mut self, now: Nanos) {
         let (first, last) = (number(self.since), number(now));
-        // What lies before the window is forgotten anyway.
+        // Spans before the window are dropped anyway.
         let first = first.max(last.saturating_sub(SPANS as u64));
         for span in first..=last {
             let from = self.since.0.max(span * SPAN_NANOS);
@@ -194,8 +192,8 @@ impl ServerWindow {
         self.since = self.since.max(now);
     }
 
-    /// How loaded the server was, by the outcomes of its models and the share of bad requests that
-    /// the objective of each allows.
+    /// The load, from each model's outcomes and the share of bad requests that its objective
+    /// allows.
     pub(super) fn load(
         &mut self,
         workers: usize,
@@ -245,7 +243,7 @@ impl ServerWindow {
     }
 }
 
-/// By what the number of pods should be multiplied.
+/// The factor by which the number of pods should be multiplied.
 fn factor(outcomes: &Outcomes, is_overloaded: bool, idle_share: f64) -> f64 {
     let bad = outcomes.bad();
     albacore_batching::load_factor(&albacore_batching::Load {
@@ -255,30 +253,31 @@ fn factor(outcomes: &Outcomes, is_overloaded: bool, idle_share: f64) -> f64 {
         recent_requests: 0,
         recent_bad: 0,
         idle_share,
-        // What the objectives allow was compared model by model.
+        // The allowed shares were compared model by model.
         bad_rate_allowed: if is_overloaded { 0.0 } else { 1.0 },
     })
 }
 
-/// How loaded the server was in the window.
+/// Load of the server in the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// How long the window is.
+    /// Length of the window.
     pub window_seconds: f64,
     /// All requests by how they ended.
     pub outcomes: Outcomes,
-    /// Those of the last 15 to 20 s.
+    /// Outcomes of the last 15 to 20 s.
     pub newest: Outcomes,
     /// Requests answered in time, per second.
     pub goodput_per_second: f64,
-    /// Late, shed and failed requests, of all.
+    /// Late, shed and failed requests as a share of all.
     pub bad_rate: f64,
-    /// Idle time of workers, of the time of all workers.
+    /// Idle time of workers as a share of the time of all workers.
     pub idle_share: f64,
-    /// 1/(1-r) with r = `bad_rate` if that is above 0, else 1-f with f = `idle_share`: by what the
-    /// number of pods should be multiplied.
+    /// The factor by which the number of pods should be multiplied: 1/(1-r) with r = `bad_rate` if
+    /// that is above 0, else 1-f with f = `idle_share`.
     pub factor: f64,
-    /// Median from submit to reply, nanoseconds, at most 9 % too high; `None` without a reply.
+    /// Median time from submission to reply, nanoseconds, at most 9 % too high; `None` without a
+    /// reply.
     pub latency_p50_nanos: Option<f64>,
     /// The 99th percentile, likewise.
     pub latency_p99_nanos: Option<f64>,

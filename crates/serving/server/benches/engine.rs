@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
 use albacore_engine::{
-    ElementType, Engine, EngineConfig, EngineEvent, Iterations, Kind, KindSet, LoadedModel,
-    Observer,
+    BatchingParams, ElementType, Engine, EngineConfig, EngineEvent, Iterations, Kind, KindSet,
+    LoadedModel, Observer,
 };
 
 /// Calls that warm caches and the kernel's idle governor.
@@ -53,9 +53,11 @@ fn config(workers: usize, threads: usize) -> EngineConfig {
     EngineConfig {
         workers,
         threads,
-        policy: Policy::Auto,
-        batch_rows_max: 1024,
-        queue_rows_max: 65536,
+        batching: BatchingParams {
+            policy: Policy::Auto,
+            batch_rows_max: 1024,
+            queue_rows_max: 65536,
+        },
         program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
     }
 }

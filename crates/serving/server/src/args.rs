@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use albacore_batching::{Nanos, Policy};
 use albacore_engine::limits::MODELS_MAX;
-use albacore_engine::{EngineConfig, Rules};
+use albacore_engine::{BatchingParams, EngineConfig};
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
@@ -117,7 +117,7 @@ pub enum Served {
         /// The models, names unique.
         models: Vec<ModelConfig>,
         /// When a batch leaves, and how much may wait.
-        rules: Rules,
+        rules: BatchingParams,
     },
     /// By a file that is watched.
     Live(PathBuf),
@@ -172,7 +172,7 @@ impl Args {
         })
     }
 
-    fn rules(&self) -> Result<Rules, String> {
+    fn rules(&self) -> Result<BatchingParams, String> {
         let policy = match (self.policy, self.max_delay) {
             (PolicyName::Timeout, Some(delay)) => Policy::Timeout {
                 delay: nanos(delay),
@@ -189,7 +189,7 @@ impl Args {
             (PolicyName::Deferred, None) => Policy::Deferred,
             (PolicyName::Eager, None) => Policy::Eager,
         };
-        Ok(Rules {
+        Ok(BatchingParams {
             policy,
             batch_rows_max: self.max_rows,
             queue_rows_max: self.queue_rows,
@@ -200,13 +200,11 @@ impl Args {
 impl Settings {
     /// The engine's part.
     #[must_use]
-    pub fn engine(&self, rules: Rules) -> EngineConfig {
+    pub fn engine(&self, batching: BatchingParams) -> EngineConfig {
         EngineConfig {
             workers: self.workers,
             threads: self.threads,
-            policy: rules.policy,
-            batch_rows_max: rules.batch_rows_max,
-            queue_rows_max: rules.queue_rows_max,
+            batching,
             program: PathBuf::from(PROGRAM),
         }
     }

@@ -15,7 +15,7 @@ use crate::limits::FRONT_THREADS;
 use crate::live::{Board, InForce, Live, Notice, Posted};
 use crate::told::{Desk, Objectives};
 use crate::{front, live, told};
-use albacore_engine::{Engine, FlushHandle, LoadedModel, Observer, Rules, StartError};
+use albacore_engine::{BatchingParams, Engine, FlushHandle, LoadedModel, Observer, StartError};
 
 /// Runs the server until a signal ends it.
 #[must_use]
@@ -88,7 +88,7 @@ fn start(settings: Settings) -> anyhow::Result<ExitCode> {
 
 /// What is to be served, read.
 enum Plan {
-    Fixed(Vec<LoadedModel>, Vec<Notice>, (Rules, Objectives)),
+    Fixed(Vec<LoadedModel>, Vec<Notice>, (BatchingParams, Objectives)),
     Live(PathBuf, Box<InForce>),
 }
 

@@ -11,10 +11,12 @@ fn scheduler(policy: Policy, workers: usize) -> Scheduler {
     let mut scheduler = Scheduler::new(Config {
         queues: 2,
         workers,
-        policy,
-        batch_rows_max: 64,
+        batching: BatchingParams {
+            policy,
+            batch_rows_max: 64,
+            queue_rows_max: 1000,
+        },
         batch_requests_max: 16,
-        queue_rows_max: 1000,
     });
     let profile = Profile {
         cost: Some(Cost::new(MS as f64, 5.0 * MS as f64)),
@@ -142,7 +144,7 @@ fn what_is_gathered_leaves_as_one_batch_once_it_is_said() {
                 rows: 1,
                 within: None,
             };
-            driver.scheduler.gather(arrival, Nanos(0));
+            driver.scheduler.enqueue(arrival, Nanos(0));
         }
         assert_eq!(driver.scheduler.busy_workers(), 0);
         assert_eq!(driver.step(event, 1), [(0, vec![1, 2, 3])]);
@@ -252,14 +254,14 @@ fn what_is_late_runs_behind_what_can_be_in_time() {
 }
 
 #[test]
-fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
+fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     let mut driver = Driver::new(Policy::Eager, 2);
     let admit = |driver: &Driver, rows, ms| {
         let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
         let now = Nanos(ms * MS);
         driver
             .scheduler
-            .admit((queue, rows), Ahead::InTime, time, now)
+            .admit(queue, rows, Ahead::InTime, time, now)
     };
     assert_eq!(admit(&driver, 100, 0), Ok(()), "nothing is known for sure");
     driver.arrive(0, 0);
@@ -283,15 +285,14 @@ fn the_door_refuses_what_could_not_be_in_time_and_never_the_only_one() {
         "two run"
     );
     let free = Ok(());
-    let other = (QueueIndex(1), 1);
     let other = driver
         .scheduler
-        .admit(other, Ahead::All, Nanos(1), Nanos(0));
+        .admit(QueueIndex(1), 1, Ahead::All, Nanos(1), Nanos(0));
     assert_eq!(other, free, "nothing is known of its costs");
 }
 
 #[test]
-fn the_door_does_not_count_what_is_due_later_in_another_queue() {
+fn admission_does_not_count_requests_of_another_queue_that_are_due_later() {
     let mut driver = Driver::new(Policy::Eager, 1);
     let objective = Some(Nanos(1000 * MS));
     let profile = Profile {
@@ -304,9 +305,14 @@ fn the_door_does_not_count_what_is_due_later_in_another_queue() {
         driver.arrive(1, 0);
     }
     let admit = |queue, ms| {
-        let asked = (QueueIndex(queue), 1);
         let scheduler = &driver.scheduler;
-        scheduler.admit(asked, Ahead::InTime, Nanos(ms * MS), Nanos(0))
+        scheduler.admit(
+            QueueIndex(queue),
+            1,
+            Ahead::InTime,
+            Nanos(ms * MS),
+            Nanos(0),
+        )
     };
     // 6 ms run, 15 ms wait and are due in a second.
     assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
@@ -316,9 +322,8 @@ fn the_door_does_not_count_what_is_due_later_in_another_queue() {
     // Who is due after them comes after them.
     assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(21 * MS));
     let needed = |ms| {
-        let asked = (QueueIndex(0), 1);
         let scheduler = &driver.scheduler;
-        scheduler.needed(asked, Ahead::InTime, Nanos(ms * MS), Nanos(0))
+        scheduler.needed(QueueIndex(0), 1, Ahead::InTime, Nanos(ms * MS), Nanos(0))
     };
     assert_eq!(
         (needed(999), needed(1000)),
@@ -330,7 +335,11 @@ fn the_door_does_not_count_what_is_due_later_in_another_queue() {
 fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
     for queue in [0, 1] {
         let mut driver = Driver::new(Policy::Eager, 1);
-        driver.scheduler.set_rules(Policy::Eager, 1, 1000);
+        driver.scheduler.set_params(BatchingParams {
+            policy: Policy::Eager,
+            batch_rows_max: 1,
+            queue_rows_max: 1000,
+        });
         driver.arrive(queue, 0);
         driver.arrive(queue, 10);
         driver.arrive(queue, 40);
@@ -351,7 +360,7 @@ fn a_request_behind_yields_to_all_in_time_keeps_no_other_out_and_gets_its_turn()
         driver.behind(1);
     }
     let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
-    let admit = |after| driver.scheduler.admit((queue, 1), after, time, Nanos(0));
+    let admit = |after| driver.scheduler.admit(queue, 1, after, time, Nanos(0));
     assert_eq!(admit(Ahead::InTime), Ok(()));
     assert!(admit(Ahead::All).is_err(), "its like wait before it");
     let key = RequestKey(2);

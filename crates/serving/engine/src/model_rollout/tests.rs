@@ -1,18 +1,18 @@
-//! The state with workers that are played by the test: over real rings and channels, in any order
-//! of acts, no batch names an image that its worker lacks.
+//! The state with simulated workers over real rings and channels: in any order of events, no batch
+//! names an image that its worker lacks.
 
 use std::collections::BTreeSet;
 
-use albacore_batching::{Config, Policy};
+use albacore_batching::{BatchingParams, Config, Policy};
 use albacore_os::{Channel, Extent, SharedMemory};
 use proptest::prelude::*;
 
 use super::*;
 use crate::ring::Segment;
-use crate::state::{Answer, Incarnation, Pending};
+use crate::state::{Answer, Incarnation, NewRequest};
 use crate::{Kind, KindSet, ModelInfo};
 
-/// A worker as the test plays it.
+/// A worker that the test simulates.
 struct FakeWorker {
     ring: Ring,
     channel: Channel,
@@ -21,7 +21,7 @@ struct FakeWorker {
 }
 
 impl FakeWorker {
-    /// Does what the front asks for, if it asks for something; `can_open` as the test wants it.
+    /// Executes what the front asked for, if anything; a command to open fails unless `can_open`.
     fn act(&mut self, asked: u32, can_open: bool) {
         if asked == self.sequence {
             return;
@@ -53,7 +53,7 @@ impl FakeWorker {
     }
 }
 
-/// A state, its fakes, and the requests that wait.
+/// A state, its simulated workers, and the requests that wait.
 struct Harness {
     state: State,
     fakes: Vec<Option<FakeWorker>>,
@@ -68,10 +68,12 @@ impl Harness {
         let config = Config {
             queues: 0,
             workers,
-            policy: Policy::Eager,
-            batch_rows_max: 4,
+            batching: BatchingParams {
+                policy: Policy::Eager,
+                batch_rows_max: 4,
+                queue_rows_max: 64,
+            },
             batch_requests_max: 8,
-            queue_rows_max: 64,
         };
         let mut state = State::new(config, 1);
         assert_eq!(state.declare("m", None), Ok(0));
@@ -90,7 +92,7 @@ impl Harness {
         harness
     }
 
-    /// As the engine does: a change, then what follows from it.
+    /// Like `SharedState::update`.
     fn change(&mut self, change: impl FnOnce(&mut State, Nanos, &mut Outbox)) {
         self.now += 1;
         let (now, mut out) = (Nanos(self.now), Outbox::default());
@@ -148,9 +150,9 @@ impl Harness {
     }
 
     fn act(&mut self, worker: usize, can_open: bool) {
-        let asked = self.state.worker_slots[worker].sequence;
-        // A incarnation that the front has given up is told to stop.
-        let is_stopped = self.state.worker_slots[worker].incarnation.is_none();
+        let asked = self.state.workers.slots[worker].sequence;
+        // An incarnation that the front has given up was told to stop.
+        let is_stopped = self.state.workers.slots[worker].incarnation.is_none();
         match &mut self.fakes[worker] {
             Some(_) if is_stopped => self.kill(worker),
             Some(fake) => {
@@ -183,7 +185,7 @@ impl Harness {
                 return;
             }
             state.catalog.pin(current);
-            let pending = Pending {
+            let request = NewRequest {
                 model: 0,
                 edition: current,
                 kinds: KindSet::only(Kind::Value),
@@ -192,22 +194,14 @@ impl Harness {
                 input,
                 results,
                 reply,
-                submitted: now,
-                first_dispatch: None,
-                free_before: Nanos(0),
-                deferred: Nanos(0),
-                compute_nanos: 0,
-                failure: None,
                 within: None,
                 priority: crate::Priority::Normal,
-                parts: 0,
-                is_wanted: true,
             };
-            state.submit(pending, now, out);
+            state.submit(request, now, out);
         });
     }
 
-    /// Everybody works until nothing is left to do.
+    /// Every worker acts until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..200 {
             for worker in 0..self.fakes.len() {
@@ -227,7 +221,7 @@ impl Harness {
 fn a_candidate_is_promoted_when_every_serving_worker_has_it_and_the_old_one_is_closed() {
     let mut harness = Harness::new(2);
     harness.settle();
-    assert_eq!(harness.state.ready_workers(), 2);
+    assert_eq!(harness.state.workers.ready(), 2);
     let old = harness.has(0);
     harness.propose();
     harness.act(0, true);
@@ -264,7 +258,7 @@ fn a_candidate_that_cannot_be_opened_changes_nothing() {
         (old.clone(), old),
         "closed again"
     );
-    assert_eq!(harness.state.ready_workers(), 2);
+    assert_eq!(harness.state.workers.ready(), 2);
 }
 
 #[test]
@@ -276,14 +270,14 @@ fn a_candidate_that_kills_workers_is_given_up() {
         assert!(harness.installs[1].try_recv().is_err(), "{death}");
         harness.kill(0);
         harness.start(0);
-        // It opens what is promoted, serves, and is held for the candidate.
+        // It opens the promoted image, serves, and is held for the candidate.
         harness.act(0, true);
     }
-    let reason = "3 workers died while they opened it, last with signal 9".to_owned();
+    let reason = "3 workers crashed while they opened it, last with signal 9".to_owned();
     assert_eq!(harness.installs[1].try_recv(), Ok(Err(reason)));
     harness.settle();
     assert_eq!(
-        (harness.state.ready_workers(), harness.has(0).len()),
+        (harness.state.workers.ready(), harness.has(0).len()),
         (1, 1)
     );
 }
@@ -294,16 +288,16 @@ fn a_worker_that_cannot_open_what_is_served_is_started_again_and_counted() {
     harness.start(0);
     harness.act(0, false);
     assert!(
-        harness.state.worker_slots[0].incarnation.is_none(),
+        harness.state.workers.slots[0].incarnation.is_none(),
         "it is told to stop"
     );
     harness.kill(0);
-    assert_eq!(harness.state.most_failed_start().0, 1);
+    assert_eq!(harness.state.workers.most_failed_start().0, 1);
     harness.settle();
     assert_eq!(
         (
-            harness.state.ready_workers(),
-            harness.state.most_failed_start().0
+            harness.state.workers.ready(),
+            harness.state.workers.most_failed_start().0
         ),
         (1, 0)
     );
@@ -329,7 +323,7 @@ proptest! {
             }
         }
         harness.settle();
-        // Poison is another matter: a batch on which many workers died fails.
+        // A request that crashed many workers fails instead.
         prop_assert_eq!(harness.state.pending(), 0);
         let mut finished = harness.installs.iter_mut().skip(1);
         prop_assert!(finished.all(|install| install.try_recv().is_ok()), "each install ends");

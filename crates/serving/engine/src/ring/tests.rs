@@ -2,9 +2,15 @@
 
 use super::*;
 
-/// ThreadContext a batch over as the front does.
-fn handed(front: &Ring, sequence: u32, segments: &[Segment], terms: (usize, Duration)) {
-    if front.submit(sequence, segments, terms) {
+/// Hands a batch over as the front does.
+fn hand_over(
+    front: &Ring,
+    sequence: u32,
+    segments: &[Segment],
+    (threads, spin): (usize, Duration),
+) {
+    let limits = ComputeLimits { threads, spin };
+    if front.submit(sequence, segments, limits) {
         front.wake();
     }
 }
@@ -30,7 +36,7 @@ fn a_batch_crosses_the_ring_and_its_states_come_back() {
     worker.set_ready();
     assert!(front.is_ready());
     let sequence = Ring::next_sequence(0);
-    handed(
+    hand_over(
         &front,
         sequence,
         &[segment(1), segment(2)],
@@ -83,14 +89,14 @@ fn orders_cross_the_ring_as_a_batch_without_rows() {
         (front.state(0), front.reason()),
         (SegmentState::Failed, "no".to_owned())
     );
-    handed(&front, 3, &[segment(1)], (1, Duration::ZERO));
+    hand_over(&front, 3, &[segment(1)], (1, Duration::ZERO));
     assert!(!worker.is_command());
 }
 
 #[test]
 fn words_of_a_worker_that_went_mad_do_no_harm() {
     let front = Ring::create("test").unwrap();
-    handed(&front, 1, &[segment(1)], (1, Duration::ZERO));
+    hand_over(&front, 1, &[segment(1)], (1, Duration::ZERO));
     for word in front.words.words() {
         word.store(u64::MAX, Ordering::Relaxed);
     }
@@ -114,7 +120,7 @@ fn a_sleeping_worker_is_woken() {
     while front.futex(WAITING).load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
-    handed(&front, 1, &[], (1, Duration::ZERO));
+    hand_over(&front, 1, &[], (1, Duration::ZERO));
     assert_eq!(sleeper.join().unwrap(), Signal::Run(1));
 }
 
@@ -126,7 +132,7 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
     for (spin, sleeps) in [(SPIN_TIME_MAX, false), (Duration::ZERO, true)] {
         let mut was_asleep = Vec::new();
         for sequence in (1..20).step_by(2) {
-            handed(&front, sequence, &[segment(1)], (1, spin));
+            hand_over(&front, sequence, &[segment(1)], (1, spin));
             assert_eq!(worker.wait_for_signal(sequence - 1), Signal::Run(sequence));
             std::thread::scope(|scope| {
                 let next = scope.spawn(|| worker.wait_for_signal(sequence));
@@ -136,12 +142,12 @@ fn a_worker_that_spins_is_not_woken_and_one_that_sleeps_is() {
                     }
                 }
                 was_asleep.push(is_asleep());
-                handed(&front, sequence + 1, &[segment(1)], (1, spin));
+                hand_over(&front, sequence + 1, &[segment(1)], (1, spin));
                 assert_eq!(next.join().unwrap(), Signal::Run(sequence + 1));
             });
         }
-        // A thread that begins late on a busy machine finds the next one there, which is no sleep
-        // either.
+        // A thread that begins late on a busy machine finds the next batch at once and does not
+        // sleep.
         assert!(was_asleep.contains(&sleeps), "{spin:?}");
     }
 }

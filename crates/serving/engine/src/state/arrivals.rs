@@ -1,138 +1,128 @@
-//! How requests come, in parts of at most a batch, and how they go before they are answered.
+//! How requests enter the queues, in parts of at most a batch, and how they are withdrawn.
 //!
-//! Of requests that wait the one with the earliest deadline runs first. A request of high priority
-//! runs as if it had arrived up to half of its objective earlier, but never so much that it could
-//! not be in time behind what waits: it would count as late, and wait for all others. One of low
-//! priority waits behind all that can be in time, and as everything that is late gets its turn.
+//! Of the requests that wait, the one with the earliest deadline runs first. A request of high
+//! priority runs as if it had arrived up to half of its objective earlier, but never so much earlier
+//! that it would be late behind what is queued: a late request waits behind all others. One of low
+//! priority waits behind all that can be in time; like late ones it gets its turn.
 
-use albacore_batching::{Ahead, Event, Nanos, QueueIndex, RequestKey};
+use albacore_batching::{Event, Nanos, QueueIndex, RequestKey};
 
-use super::{Outbox, Pending, RequestPart, State};
+use super::requests::{NewRequest, RequestPart};
+use super::{Outbox, RequestId, RequestTerms, State};
 use crate::Priority;
 use crate::limits::HEAD_START;
 use crate::queues::queue_of;
 
 /// A client that gives up at its own deadline may do so a little before it by this clock.
-const CLOCK_GRAIN: Nanos = Nanos(1_000_000);
+const CLOCK_TOLERANCE: Nanos = Nanos(1_000_000);
 
-/// What of the requests that wait runs before one of this priority.
-pub(in super::super) fn ahead_of(priority: Priority) -> Ahead {
-    match priority {
-        Priority::High | Priority::Normal => Ahead::InTime,
-        Priority::Low => Ahead::All,
-    }
-}
-
-/// How one request is told to the scheduler.
+/// Where in its queue a request waits.
 #[derive(Clone, Copy)]
 enum QueuePosition {
-    Within(Option<Nanos>),
+    /// By its deadline; its own time where that is less than the objective.
+    ByDeadline(Option<Nanos>),
+    /// As if it had arrived so much earlier.
     Ahead(Nanos),
+    /// Behind all that can be in time.
     Behind,
 }
 
+impl QueuePosition {
+    fn event(self, queue: QueueIndex, key: RequestKey, rows: usize) -> Event {
+        match self {
+            Self::ByDeadline(within) => Event::Arrived {
+                queue,
+                key,
+                rows,
+                within,
+            },
+            Self::Ahead(head_start) => Event::ArrivedAhead {
+                queue,
+                key,
+                rows,
+                head_start,
+            },
+            Self::Behind => Event::ArrivedBehind { queue, key, rows },
+        }
+    }
+}
+
 impl State {
-    /// Queues a request; its id and number of parts, which name it to [`State::withdraw`].
-    pub(in super::super) fn submit(
+    /// Queues a request.
+    pub(crate) fn submit(
         &mut self,
-        pending: Pending,
+        request: NewRequest,
         now: Nanos,
         out: &mut Outbox,
-    ) -> (u64, u64) {
-        let id = self.next_key;
-        let (model, rows) = (pending.model, pending.rows);
-        let queue = queue_of(model, pending.kinds);
-        let order = self.queue_position(queue, &pending, now);
-        let parts = rows.div_ceil(self.batch_rows_max);
-        self.next_key += parts as u64;
+    ) -> RequestId {
+        let (model, rows) = (request.model, request.rows);
+        let queue = queue_of(model, request.kinds);
+        let position = self.queue_position(queue, &request, now);
+        let part_rows_max = self.dispatcher.batch_rows_max;
         self.counters.submitted(model, rows);
-        let free_before = self.free.until(now);
-        let pending = Pending {
-            parts,
-            free_before,
-            ..pending
-        };
-        self.pending.insert(id, pending);
-        for (index, first_row) in (0..rows).step_by(self.batch_rows_max).enumerate() {
-            let rows = self.batch_rows_max.min(rows - first_row);
-            let key = RequestKey(id + index as u64);
+        let idle_before = self.idle_time.until(now);
+        let id = self
+            .requests
+            .insert(request, part_rows_max, now, idle_before);
+        for (index, first_row) in (0..rows).step_by(part_rows_max).enumerate() {
+            let rows = part_rows_max.min(rows - first_row);
+            let key = RequestKey(id.first_key + index as u64);
             let part = RequestPart {
-                request: id,
+                request: id.first_key,
                 first_row,
                 rows,
                 is_running: false,
             };
-            self.parts.insert(key.0, part);
-            let event = match order {
-                QueuePosition::Within(within) => Event::Arrived {
-                    queue,
-                    key,
-                    rows,
-                    within,
-                },
-                QueuePosition::Ahead(head_start) => Event::ArrivedAhead {
-                    queue,
-                    key,
-                    rows,
-                    head_start,
-                },
-                QueuePosition::Behind => Event::ArrivedBehind { queue, key, rows },
-            };
-            self.arrive(event, (queue, rows), (now, out));
+            self.requests.insert_part(key.0, part);
+            self.enqueue(queue, rows, position.event(queue, key, rows), now, out);
         }
-        (id, parts as u64)
+        id
     }
 
-    fn queue_position(&self, queue: QueueIndex, pending: &Pending, now: Nanos) -> QueuePosition {
-        match pending.priority {
-            Priority::Normal => QueuePosition::Within(pending.within),
+    fn queue_position(&self, queue: QueueIndex, request: &NewRequest, now: Nanos) -> QueuePosition {
+        match request.priority {
+            Priority::Normal => QueuePosition::ByDeadline(request.within),
             Priority::Low => QueuePosition::Behind,
-            Priority::High => {
-                let profile = self.scheduler.profile(queue);
-                let Some(objective) = profile.objective.filter(|_| profile.has_deadlines()) else {
-                    return QueuePosition::Ahead(HEAD_START);
-                };
-                let time = pending
-                    .within
-                    .map_or(objective, |within| within.min(objective));
-                let after = ahead_of(pending.priority);
-                let needed = self
-                    .scheduler
-                    .needed((queue, pending.rows), after, time, now);
-                let time = Nanos(time.0 / 2).max(needed.min(time));
-                QueuePosition::Ahead(objective.saturating_sub(time))
-            }
+            Priority::High => QueuePosition::Ahead(self.head_start(queue, request, now)),
         }
+    }
+
+    /// By how much a request of high priority overtakes.
+    fn head_start(&self, queue: QueueIndex, request: &NewRequest, now: Nanos) -> Nanos {
+        let profile = self.scheduler.profile(queue);
+        let Some(objective) = profile.objective.filter(|_| profile.has_deadlines()) else {
+            return HEAD_START;
+        };
+        let within = request.within.unwrap_or(objective).min(objective);
+        let ahead = RequestTerms::ahead(request.priority);
+        let needed = self
+            .scheduler
+            .needed(queue, request.rows, ahead, within, now);
+        let within = Nanos(within.0 / 2).max(needed.min(within));
+        objective.saturating_sub(within)
     }
 
     /// The client of a request went away.
-    pub(in super::super) fn withdraw(
-        &mut self,
-        (id, parts): (u64, u64),
-        now: Nanos,
-        out: &mut Outbox,
-    ) {
-        let Some(pending) = self.pending.get_mut(&id) else {
+    pub(crate) fn withdraw(&mut self, id: RequestId, now: Nanos, out: &mut Outbox) {
+        let Some(pending) = self.requests.get_mut(id) else {
             return;
         };
         pending.is_wanted = false;
-        let queue = queue_of(pending.model, pending.kinds);
+        let (submitted, request) = (pending.submitted, &pending.request);
+        let queue = queue_of(request.model, request.kinds);
         let waited = now
-            .saturating_sub(pending.submitted)
-            .saturating_add(CLOCK_GRAIN);
-        let is_late = pending.within.is_some_and(|within| waited >= within);
-        self.counters.abandoned(pending.model, is_late, now);
-        for key in id..id + parts {
-            self.step(
-                Event::Withdrawn {
-                    queue,
-                    key: RequestKey(key),
-                },
-                now,
-                out,
-            );
-            // What runs keeps its memory until the worker is done with it or dead.
-            if self.parts.get(&key).is_some_and(|part| !part.is_running) {
+            .saturating_sub(submitted)
+            .saturating_add(CLOCK_TOLERANCE);
+        let is_late = request.within.is_some_and(|within| waited >= within);
+        self.counters.abandoned(request.model, is_late, now);
+        for key in id.first_key..id.first_key + id.parts {
+            let withdrawn = Event::Withdrawn {
+                queue,
+                key: RequestKey(key),
+            };
+            self.step(withdrawn, now, out);
+            // A running part keeps its memory until the worker has finished or ended.
+            if self.requests.is_waiting(key) {
                 self.end_part(key, None, now, out);
             }
         }

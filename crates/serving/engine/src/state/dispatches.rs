@@ -1,19 +1,19 @@
-//! What the scheduler decides goes to a worker, and is counted: why now, and how long it was waited
-//! on purpose.
+//! Hands the batches that the scheduler decides to workers, and counts why each was dispatched and
+//! how long it was deferred.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use albacore_batching::{Dispatch, Event, Nanos, RequestKey};
 
-use super::super::cpus;
-use super::super::queues::slot_of;
-use super::super::{DispatchReason, Kind, KindSet};
-use super::{Outbox, RunningBatch, State};
+use super::workers::RunningBatch;
+use super::{Outbox, State};
+use crate::cpus;
 use crate::limits::BATCH_REQUESTS_MAX;
-use crate::ring::{Ring, Segment};
+use crate::queues::slot_of;
+use crate::ring::{ComputeLimits, Ring, Segment};
+use crate::{DispatchReason, Kind, KindSet};
 
-/// For how long some worker was free, since the start.
+/// For how long at least one worker was free, since the start.
 #[derive(Debug, Default)]
 pub(super) struct IdleTime {
     before: Nanos,
@@ -26,12 +26,19 @@ impl IdleTime {
         self.before.saturating_add(present.unwrap_or(Nanos(0)))
     }
 
-    pub(super) fn set(&mut self, is_free: bool, now: Nanos) {
-        if is_free != self.since.is_some() {
+    pub(super) fn set(&mut self, is_idle: bool, now: Nanos) {
+        if is_idle != self.since.is_some() {
             self.before = self.until(now);
-            self.since = is_free.then_some(now);
+            self.since = is_idle.then_some(now);
         }
     }
+}
+
+/// What the requests of a batch have in common.
+struct BatchContents {
+    kinds: KindSet,
+    /// Every request is for the model's current edition.
+    is_current: bool,
 }
 
 impl State {
@@ -39,50 +46,20 @@ impl State {
         &mut self,
         dispatch: &Dispatch,
         keys: &[RequestKey],
-        (event, now): (Event, Nanos),
+        event: Event,
+        now: Nanos,
         out: &mut Outbox,
     ) {
         let worker = dispatch.worker.0;
-        let terms = self.compute_limits();
-        let free = self.free.until(now);
+        let limits = self.compute_limits();
         let hang_timer = self.hang_timer(dispatch.queue, dispatch.rows, dispatch.losses, now);
-        let Some(worker_slot) = self.worker_slots.get_mut(worker) else {
+        if worker >= self.workers.slots.len() {
             return;
-        };
-        worker_slot.members.clear();
-        self.segments.clear();
-        let slot = slot_of(dispatch.queue);
-        let current = self.catalog.current_of(slot);
-        let current = current.map(|edition| edition.id);
-        let mut kinds = KindSet::EMPTY;
-        let mut is_current = true;
-        for key in keys {
-            let Some(part) = self.parts.get_mut(&key.0) else {
-                continue;
-            };
-            let Some(pending) = self.pending.get_mut(&part.request) else {
-                continue;
-            };
-            part.is_running = true;
-            if pending.first_dispatch.is_none() {
-                pending.first_dispatch = Some(now);
-                pending.deferred = free.saturating_sub(pending.free_before);
-            }
-            worker_slot.members.push(key.0);
-            kinds = kinds.union(pending.kinds);
-            is_current &= Some(pending.edition) == current;
-            self.segments.push(Segment {
-                edition: pending.edition,
-                kinds: pending.kinds.bits(),
-                is_double: pending.is_double,
-                first_row: part.first_row,
-                rows: part.rows,
-                request_rows: pending.rows,
-                input_offset: pending.input.offset(),
-                results_offset: pending.results.offset(),
-            });
         }
-        let kind = kinds.costliest().unwrap_or(Kind::Value);
+        let slot = slot_of(dispatch.queue);
+        let contents = self.fill_segments(worker, slot, keys, now);
+        let kind = contents.kinds.costliest().unwrap_or(Kind::Value);
+        let worker_slot = &mut self.workers.slots[worker];
         worker_slot.hang_timer = Some(hang_timer);
         worker_slot.batch = Some(RunningBatch {
             dispatched: now,
@@ -90,18 +67,63 @@ impl State {
             queue: dispatch.queue,
             kind,
             is_first: dispatch.losses == 0,
-            is_current,
+            is_current: contents.is_current,
         });
         worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
-        // A worker_slot without a incarnation is not free, so nothing is dispatched to it.
+        // Without an incarnation a worker is not free, so nothing is dispatched to it.
         if let Some(incarnation) = &worker_slot.incarnation {
-            let sleeps = incarnation
+            let segments = &self.dispatcher.segments;
+            let is_asleep = incarnation
                 .ring
-                .submit(worker_slot.sequence, &self.segments, terms);
-            out.wakes.extend(sleeps.then(|| Arc::clone(incarnation)));
+                .submit(worker_slot.sequence, segments, limits);
+            out.wakes.extend(is_asleep.then(|| Arc::clone(incarnation)));
         }
-        let left = self.dispatch_reason(dispatch, keys.len(), event);
-        self.counters.dispatched(slot, kind, dispatch.rows, left);
+        let reason = self.dispatch_reason(dispatch, keys.len(), event);
+        self.counters.dispatched(slot, kind, dispatch.rows, reason);
+    }
+
+    /// Lists the parts of a batch as its worker's members and as segments for the ring.
+    fn fill_segments(
+        &mut self,
+        worker: usize,
+        slot: usize,
+        keys: &[RequestKey],
+        now: Nanos,
+    ) -> BatchContents {
+        let idle_time = self.idle_time.until(now);
+        let current = self.catalog.current_of(slot).map(|edition| edition.id);
+        let worker_slot = &mut self.workers.slots[worker];
+        worker_slot.members.clear();
+        self.dispatcher.segments.clear();
+        let mut contents = BatchContents {
+            kinds: KindSet::EMPTY,
+            is_current: true,
+        };
+        for key in keys {
+            let Some((part, pending)) = self.requests.part_mut(key.0) else {
+                continue;
+            };
+            part.is_running = true;
+            if pending.first_dispatch.is_none() {
+                pending.first_dispatch = Some(now);
+                pending.deferred = idle_time.saturating_sub(pending.idle_before);
+            }
+            let request = &pending.request;
+            worker_slot.members.push(key.0);
+            contents.kinds = contents.kinds.union(request.kinds);
+            contents.is_current &= Some(request.edition) == current;
+            self.dispatcher.segments.push(Segment {
+                edition: request.edition,
+                kinds: request.kinds.bits(),
+                is_double: request.is_double,
+                first_row: part.first_row,
+                rows: part.rows,
+                request_rows: request.rows,
+                input_offset: request.input.offset(),
+                results_offset: request.results.offset(),
+            });
+        }
+        contents
     }
 
     fn dispatch_reason(
@@ -110,7 +132,8 @@ impl State {
         requests: usize,
         event: Event,
     ) -> DispatchReason {
-        let is_full = dispatch.rows >= self.batch_rows_max || requests >= BATCH_REQUESTS_MAX;
+        let is_full =
+            dispatch.rows >= self.dispatcher.batch_rows_max || requests >= BATCH_REQUESTS_MAX;
         match event {
             _ if dispatch.losses > 0 => DispatchReason::Replay,
             _ if is_full => DispatchReason::Full,
@@ -126,12 +149,13 @@ impl State {
         }
     }
 
-    /// How many threads may compute the batch that is dispatched now, and for how long its worker
-    /// looks for the next one.
-    fn compute_limits(&self) -> (usize, Duration) {
-        let busy = self.scheduler.busy_workers();
-        let threads = cpus::threads_for_one(self.cpus, busy, self.threads);
-        let of_all = self.worker_slots.len() * self.threads;
-        (threads, cpus::spin_time(self.cpus, of_all))
+    /// The limits of the batch that is dispatched now, by how many workers are busy.
+    fn compute_limits(&self) -> ComputeLimits {
+        let (busy, pool) = (self.scheduler.busy_workers(), &self.workers);
+        let all_threads = pool.slots.len() * pool.threads;
+        ComputeLimits {
+            threads: cpus::threads_for_one(pool.cpus, busy, pool.threads),
+            spin: cpus::spin_time(pool.cpus, all_threads),
+        }
     }
 }

@@ -1,26 +1,27 @@
-//! Which workers hang: they have a batch, or command, or are to come up, and take far longer than
-//! that takes.
+//! Detects hung workers: those whose batch, command or start takes far longer than it should.
 //!
-//! **Problem.** A worker that is stopped, loops, or waits for what never comes is not dead: nobody
-//! tells the front. Its batch must run elsewhere, and it must be gone before its memory is used
-//! again, for it may wake at any time. A worker whose cpu others use looks the same by the clock.
+//! **Problem.** A worker that is stopped, loops, or waits forever has not exited, so the kernel
+//! reports nothing. Its batch must run elsewhere, and its process must be gone before its memory is
+//! reused, because it may continue at any time. By elapsed time alone it cannot be told from a
+//! worker whose cpu is used by others.
 //!
-//! **Approach.** Each batch gets a hang_timer when it is dispatched: some times what such batches
-//! take, twice that each time that it runs again, so that a batch which is only slower than
-//! anything known is done in the end. Once half of it is over the worker is suspect, and what the
-//! scheduler says of its threads is read at each look. Time in which one of its threads waited for
-//! a cpu, or in the kernel for a page, is not counted: a worker that loops runs, one that is
-//! stopped or waits for what never comes does neither. Nor is time in which the thread that looks
-//! was itself kept waiting: then the machine stood still. Who outlives its hang_timer is killed; all
-//! else is as with any death: the batch runs again, and one that hangs again and again is to blame.
+//! **Approach.** Each batch gets a timeout when it is dispatched: a multiple of the usual time of
+//! such batches, doubled each time the batch runs again, so that a batch which is merely slow
+//! finishes in the end. Once half of the timeout has passed the worker is a suspect, and the
+//! scheduler's times of its threads are sampled at each check. Time in which one of its threads
+//! waited for a cpu, or in the kernel for a page, is excused: a worker that loops runs, one that is
+//! stopped or waits forever does neither. Time in which the supervisor itself was delayed is
+//! excused, too: then the whole machine was stalled. A worker that exceeds its timeout is killed.
+//! From then on it is handled like any lost worker: the batch runs again, and a batch that hangs
+//! repeatedly is to blame.
 //!
-//! **Bounds.** A worker that is stopped is found after its hang_timer and three looks. One that loops
-//! on a share s of a cpu is found after half its hang_timer and half divided by s. One that gets no
-//! cpu at all for [`HANG_STARVED_MAX`] is judged by the clock: its batch may find a better cpu.
+//! **Bounds.** A stopped worker is found after its timeout and three checks. A worker that loops on
+//! a share s of a cpu is found after half its timeout plus half its timeout divided by s. One that
+//! gets no cpu at all for [`HANG_STARVED_MAX`] is judged by elapsed time: its batch may find a
+//! better cpu.
 //!
-//! **Limits.** Until the costs of a queue are known the hang_timer is long. Time that a hypervisor
-//! takes from a running thread counts as used. Where the kernel does not count waiting times, the
-//! clock alone counts.
+//! **Limits.** Until the costs of a queue are known the timeout is long. Steal time of a hypervisor
+//! counts as used. Where the kernel does not count waiting times, elapsed time alone counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,15 +35,15 @@ use crate::limits::{
     STARTUP_DEADLINE,
 };
 
-/// How long a worker may be at what it does.
+/// Measures the time of a worker's batch, command or start against a timeout.
 #[derive(Debug)]
 pub(super) struct HangTimer {
     since: Nanos,
-    lasts: Nanos,
+    timeout: Nanos,
     /// Time since then that does not count.
     excused: Nanos,
-    /// What was last read of the threads; `None` while the worker is not suspect.
-    reading: Option<ThreadSample>,
+    /// The last sample of the threads; `None` while the worker is not a suspect.
+    last_sample: Option<ThreadSample>,
 }
 
 #[derive(Debug)]
@@ -50,35 +51,35 @@ struct ThreadSample {
     at: Nanos,
     /// When a thread was last seen to have run.
     ran: Nanos,
-    /// For how long the thread that looks was kept waiting since.
+    /// For how long the supervisor was delayed since.
     stalled: Nanos,
     threads: Vec<ThreadTimes>,
 }
 
-/// A worker that takes long.
+/// A worker of which more than half of the timeout has passed.
 #[derive(Debug)]
 pub(in super::super) struct Suspect {
     pub(in super::super) worker: usize,
-    /// Since when it is at what it does.
+    /// When its batch, command or start began.
     since: Nanos,
 }
 
-/// How long a worker was at what it did, when that was too long.
+/// The times of a worker that exceeded its timeout.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct HangReport {
-    /// Time that it could use.
+    /// Time in which it could have run.
     pub(in super::super) used: Duration,
     /// Time in which it had no cpu.
     pub(in super::super) excused: Duration,
 }
 
 impl HangTimer {
-    pub(super) fn new(since: Nanos, lasts: Duration) -> Self {
+    pub(super) fn new(since: Nanos, timeout: Duration) -> Self {
         Self {
             since,
-            lasts: nanos(lasts),
+            timeout: nanos(timeout),
             excused: Nanos(0),
-            reading: None,
+            last_sample: None,
         }
     }
 
@@ -87,25 +88,25 @@ impl HangTimer {
     }
 
     fn is_suspect(&self, now: Nanos) -> bool {
-        self.reading.is_some() || self.used(now).0 > self.lasts.0 / 2
+        self.last_sample.is_some() || self.used(now).0 > self.timeout.0 / 2
     }
 
-    fn is_over(&self, now: Nanos) -> bool {
-        self.used(now) > self.lasts
+    fn is_expired(&self, now: Nanos) -> bool {
+        self.used(now) > self.timeout
     }
 
-    /// The thread that looks was itself kept waiting.
-    fn stall(&mut self, stalled: Nanos) {
-        let time = match &mut self.reading {
-            Some(reading) => &mut reading.stalled,
+    /// The supervisor was delayed by `stalled`.
+    fn excuse_stall(&mut self, stalled: Nanos) {
+        let time = match &mut self.last_sample {
+            Some(sample) => &mut sample.stalled,
             None => &mut self.excused,
         };
         *time = time.saturating_add(stalled);
     }
 
-    /// Takes in what the scheduler says of the threads; `None` if it says nothing.
-    fn read(&mut self, threads: Option<Vec<ThreadTimes>>, at: Nanos) {
-        let before = self.reading.take();
+    /// Takes a sample of the threads into account; `None` if they cannot be read.
+    fn add_sample(&mut self, threads: Option<Vec<ThreadTimes>>, at: Nanos) {
+        let before = self.last_sample.take();
         let stalled = before.as_ref().map_or(Nanos(0), |before| before.stalled);
         let Some(threads) = threads else {
             self.excused = self.excused.saturating_add(stalled);
@@ -113,8 +114,8 @@ impl HangTimer {
         };
         let mut ran = at;
         if before.is_none() {
-            // However late the first look came, it has half of its hang_timer from here on.
-            let late = self.used(at).0.saturating_sub(self.lasts.0 / 2);
+            // However late the first sample is, half of the timeout is left from here on.
+            let late = self.used(at).0.saturating_sub(self.timeout.0 / 2);
             self.excused = self.excused.saturating_add(Nanos(late));
         }
         if let Some(before) = before {
@@ -125,12 +126,12 @@ impl HangTimer {
             self.excused = self
                 .excused
                 .saturating_add(change.waited.max(stalled))
-                .saturating_sub(change.untold);
+                .saturating_sub(change.reported_late);
             if at.saturating_sub(ran) > nanos(HANG_STARVED_MAX) {
                 self.excused = Nanos(0);
             }
         }
-        self.reading = Some(ThreadSample {
+        self.last_sample = Some(ThreadSample {
             at,
             ran,
             stalled: Nanos(0),
@@ -139,15 +140,14 @@ impl HangTimer {
     }
 }
 
-/// What happened to the threads of a worker between two readings.
+/// What the threads of a worker did between two samples.
 #[derive(Debug, PartialEq, Eq)]
 struct ThreadActivity {
     has_run: bool,
-    /// For how long the worker could do nothing, because one of its threads had no cpu: any other
-    /// may wait for that one.
+    /// The longest wait of a thread for a cpu: any other thread may wait for that one.
     waited: Nanos,
-    /// By how much more a thread ran than there was time: the kernel had not told it before.
-    untold: Nanos,
+    /// By how much a thread's run time exceeds the elapsed time: the kernel reported it late.
+    reported_late: Nanos,
 }
 
 impl ThreadActivity {
@@ -156,7 +156,7 @@ impl ThreadActivity {
         let mut change = Self {
             has_run: false,
             waited: Nanos(0),
-            untold: Nanos(0),
+            reported_late: Nanos(0),
         };
         for thread in threads {
             let earlier = before
@@ -169,13 +169,13 @@ impl ThreadActivity {
             };
             let ran = of(|thread| thread.running_nanos);
             let waited = match thread.state {
-                // It waits now, which is added to its waiting time only afterwards.
+                // The present wait is added to its waiting time only when it ends.
                 b'R' | b'D' => time.saturating_sub(ran),
                 _ => of(|thread| thread.waiting_nanos).min(time),
             };
             change.has_run |= ran.0 > 0;
             change.waited = change.waited.max(waited);
-            change.untold = change.untold.max(ran.saturating_sub(time));
+            change.reported_late = change.reported_late.max(ran.saturating_sub(time));
         }
         change
     }
@@ -186,7 +186,7 @@ fn nanos(time: Duration) -> Nanos {
 }
 
 impl WorkerSlot {
-    /// PartialResults that its worker begins to open images, or to come up.
+    /// Starts the timer of a command, or of a start.
     pub(in super::super) fn start_open_timer(&mut self, now: Nanos) {
         self.hang_timer = Some(HangTimer::new(now, INSTALL_DEADLINE));
     }
@@ -195,14 +195,14 @@ impl WorkerSlot {
         self.hang_timer = Some(HangTimer::new(now, STARTUP_DEADLINE));
     }
 
-    fn is_at_work(&self) -> bool {
-        let is_at_work = self.batch.is_some() || self.command.is_some() || !self.is_ready;
-        self.incarnation.is_some() && is_at_work && !self.is_hung
+    fn is_busy(&self) -> bool {
+        let is_busy = self.batch.is_some() || self.command.is_some() || !self.is_ready;
+        self.incarnation.is_some() && is_busy && !self.is_hung
     }
 }
 
 impl State {
-    /// The hang_timer with a batch that is dispatched now and was so often before.
+    /// The timer of a batch that is dispatched now after `losses` lost workers.
     pub(super) fn hang_timer(
         &self,
         queue: QueueIndex,
@@ -210,42 +210,42 @@ impl State {
         losses: u32,
         now: Nanos,
     ) -> HangTimer {
-        let base = match self.queues.longest(queue, rows, &self.scheduler) {
+        let base = match self.queue_costs.longest(queue, rows, &self.scheduler) {
             None => nanos(HANG_TIMEOUT_DEFAULT),
             Some(longest) => {
                 let longest = longest.0.saturating_mul(HANG_FACTOR);
                 nanos(HANG_TIMEOUT_MIN).max(Nanos(longest))
             }
         };
-        let lasts = base.0.saturating_mul(1 << losses.min(16));
-        HangTimer::new(now, Duration::from_nanos(lasts))
+        let timeout = base.0.saturating_mul(1 << losses.min(16));
+        HangTimer::new(now, Duration::from_nanos(timeout))
     }
 
-    /// The workers whose threads are to be read: [`State::check_suspect`] follows. `stalled` is how much
-    /// later than planned this look comes.
+    /// The workers whose threads are to be sampled; [`State::check_suspect`] follows. `stalled` is
+    /// the delay of this check.
     pub(in super::super) fn suspects(
         &mut self,
         stalled: Nanos,
         now: Nanos,
         out: &mut Outbox,
     ) -> Vec<Suspect> {
-        // What is done is not hung, though nobody has looked at it yet.
+        // A finished worker is not hung, although its completion was not collected yet.
         self.collect_all(now, out);
         let mut suspects = Vec::new();
-        for (worker, worker_slot) in self.worker_slots.iter_mut().enumerate() {
-            if !worker_slot.is_at_work() {
+        for (worker, worker_slot) in self.workers.slots.iter_mut().enumerate() {
+            if !worker_slot.is_busy() {
                 continue;
             }
             let Some(hang_timer) = &mut worker_slot.hang_timer else {
                 continue;
             };
-            hang_timer.stall(stalled);
+            hang_timer.excuse_stall(stalled);
             if !hang_timer.is_suspect(now) {
                 continue;
             }
             let since = hang_timer.since;
             suspects.push(Suspect { worker, since });
-            // The thread that handed over its batch may have no cpu to wake it on.
+            // The thread that handed over the batch may have no cpu to wake the worker on.
             if let Some(incarnation) = &worker_slot.incarnation
                 && !incarnation.ring.is_begun(worker_slot.sequence)
             {
@@ -255,25 +255,26 @@ impl State {
         suspects
     }
 
-    /// Whether a suspect hangs, by what was read `at` this time of its threads; `None` where that
-    /// cannot be read. Who hangs is said to once.
+    /// Whether a suspect hangs, by a sample of its threads taken `at` this time (`None`: they
+    /// cannot be read). A hang is reported once.
     pub(in super::super) fn check_suspect(
         &mut self,
         suspect: &Suspect,
-        (threads, at): (Option<Vec<ThreadTimes>>, Nanos),
+        threads: Option<Vec<ThreadTimes>>,
+        at: Nanos,
         now: Nanos,
         out: &mut Outbox,
     ) -> Option<HangReport> {
-        // It may be done, or at its next batch.
+        // It may have finished, or have begun its next batch.
         self.collect(suspect.worker, now, out);
-        let worker_slot = self.worker_slots.get_mut(suspect.worker)?;
-        if !worker_slot.is_at_work() {
+        let worker_slot = self.workers.slots.get_mut(suspect.worker)?;
+        if !worker_slot.is_busy() {
             return None;
         }
         let is_same = |hang_timer: &&mut HangTimer| hang_timer.since == suspect.since;
         let hang_timer = worker_slot.hang_timer.as_mut().filter(is_same)?;
-        hang_timer.read(threads, at);
-        if !hang_timer.is_over(at) {
+        hang_timer.add_sample(threads, at);
+        if !hang_timer.is_expired(at) {
             return None;
         }
         worker_slot.is_hung = true;

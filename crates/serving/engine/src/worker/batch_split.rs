@@ -1,9 +1,9 @@
-//! Whether the threads of a worker share a batch, and how they split it: by rows or, where there are
-//! few, by trees.
+//! Decides whether the threads of a worker share a batch, and how it is split: by rows or, where
+//! there are few, by trees.
 //!
-//! It is a matter of times: what rows of the model took when it was loaded, how much of that cannot
-//! be divided by trees, and what it takes here until a sleeping peer runs. Whoever has the same
-//! numbers cuts in the same way.
+//! The decision compares times: what rows of the model took when it was loaded, how much of that
+//! cannot be divided by trees, and the latency of waking a peer. It is a pure function of these, so
+//! every thread computes the same split.
 
 use albacore_trees::Kind;
 
@@ -16,13 +16,13 @@ use crate::ring::{Segment, Sharing};
 /// How a batch is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchSplit {
-    /// Pieces of so many rows, counted over all segments.
+    /// Pieces of `rows` rows, counted over all segments.
     Rows { rows: usize, pieces: u32 },
-    /// Each job in so many parts of its model's trees.
+    /// Each job in `parts` parts of its model's trees.
     Trees { parts: u32, pieces: u32 },
 }
 
-/// What is computed on its own where trees are divided: an output of a segment.
+/// The jobs of a batch that is split by trees: one output of one segment each.
 pub(super) fn jobs(segments: &[Segment]) -> impl Iterator<Item = (usize, Kind)> {
     let kinds = |segment: &Segment| KindSet::from_bits(segment.kinds);
     let segments = segments.iter().enumerate();
@@ -34,16 +34,16 @@ pub(super) fn jobs(segments: &[Segment]) -> impl Iterator<Item = (usize, Kind)> 
     })
 }
 
-/// What is known of the time of a batch.
+/// Estimates of the time of a batch, nanoseconds.
 pub(super) struct TimeEstimates<'a> {
     pub(super) models: &'a Table,
-    /// How long it takes to wake a peer, in nanoseconds.
+    /// Latency of waking a peer.
     pub(super) wake_latency: f64,
 }
 
 impl TimeEstimates<'_> {
-    /// Of a row of a segment if so many come together, in nanoseconds; `None` where a kind was not
-    /// measured.
+    /// Time of a row of a segment if `together` rows are computed together; `None` where a kind was
+    /// not measured.
     fn row(&self, segment: &Segment, together: usize) -> Option<f64> {
         let predictor = &self.models.get(segment.edition)?.predictor;
         let kinds = KindSet::from_bits(segment.kinds);
@@ -53,7 +53,7 @@ impl TimeEstimates<'_> {
         times.sum()
     }
 
-    /// Of all segments, if at most so many rows come together.
+    /// Time of all segments, if at most `together` rows are computed together.
     fn batch(&self, segments: &[Segment], together: usize) -> Option<f64> {
         let times = segments.iter().map(|segment| {
             Some(self.row(segment, segment.rows.min(together))? * segment.rows as f64)
@@ -61,13 +61,13 @@ impl TimeEstimates<'_> {
         times.sum()
     }
 
-    /// Of the thread that takes longest, if rows are divided.
+    /// Time of the slowest thread, if rows are divided.
     fn by_rows(&self, segments: &[Segment], total: usize, threads: usize) -> Option<f64> {
         let rows = total.div_ceil(threads);
         Some(self.batch(segments, rows)? * rows as f64 / total as f64)
     }
 
-    /// The same if trees are divided; `None` where they cannot be.
+    /// Time of the slowest thread, if trees are divided; `None` where they cannot be.
     fn by_trees(&self, segments: &[Segment], threads: usize) -> Option<f64> {
         if jobs(segments).count() > TREE_JOBS_MAX {
             return None;
@@ -85,7 +85,7 @@ impl TimeEstimates<'_> {
 }
 
 impl BatchSplit {
-    /// `None`: not worth sharing.
+    /// `None`: sharing does not pay.
     pub(super) fn new(
         segments: &[Segment],
         threads: usize,
@@ -113,7 +113,8 @@ impl BatchSplit {
         }
     }
 
-    /// The fastest way, from the time of one thread alone, and of each if they share rows or trees.
+    /// The fastest way, by the time of one thread alone and of each thread if rows or trees are
+    /// divided.
     pub(super) fn best(alone: f64, [by_rows, by_trees]: [f64; 2], wake_latency: f64) -> Sharing {
         if alone < SHARING_PAYS * wake_latency || alone <= by_rows.min(by_trees) + wake_latency {
             Sharing::Alone
@@ -124,14 +125,14 @@ impl BatchSplit {
         }
     }
 
-    /// A batch of `total` rows that takes so many nanoseconds.
+    /// A batch of `total` rows that takes `time` nanoseconds.
     pub(super) fn by_rows(
         total: usize,
         threads: usize,
         time: f64,
         wake_latency: f64,
     ) -> Option<Self> {
-        // No piece is shorter than it takes to wake somebody for it.
+        // No piece is shorter than the latency of waking a thread for it.
         let pieces = (time / wake_latency.max(1.0)) as usize;
         let pieces = pieces.clamp(threads, threads * PIECES_PER_THREAD);
         Self::of(total.div_ceil(pieces), total)
@@ -145,7 +146,7 @@ impl BatchSplit {
         })
     }
 
-    /// Without measurements: by numbers of rows.
+    /// Without measurements: by the number of rows.
     fn by_rule(segments: &[Segment], threads: usize, total: usize) -> Option<Self> {
         let is_shap = segments
             .iter()
@@ -168,14 +169,12 @@ impl BatchSplit {
         Some(Self::Rows { rows, pieces })
     }
 
-    /// How many pieces there are to claim.
     pub(super) fn pieces(self) -> u32 {
         match self {
             Self::Rows { pieces, .. } | Self::Trees { pieces, .. } => pieces,
         }
     }
 
-    /// What it is called.
     pub(super) fn sharing(self) -> Sharing {
         match self {
             Self::Rows { .. } => Sharing::Rows,

@@ -1,4 +1,4 @@
-//! What a worker gets from the front: numbers and descriptors on its command line.
+//! What a worker inherits from the front: numbers and descriptors on its command line.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -8,14 +8,13 @@ use albacore_os::{Channel, Extent, ReadMapping, SharedMemory, Wake, inherited_fd
 use super::SUBCOMMAND;
 use crate::ring::Ring;
 
-/// Everything that a worker works with.
 pub(super) struct Inherited {
     pub(super) worker: usize,
     pub(super) threads: usize,
     pub(super) ring: Ring,
     pub(super) done: Wake,
     pub(super) rows: ReadMapping,
-    /// Where command come from.
+    /// Carries commands.
     pub(super) command: Channel,
     results: SharedMemory,
 }
@@ -34,7 +33,7 @@ pub(crate) fn arguments(worker: usize, threads: usize, fds: [BorrowedFd<'_>; 5])
 }
 
 impl Inherited {
-    /// Reads what [`arguments`] wrote, without the subcommand.
+    /// Parses what [`arguments`] wrote, without the subcommand.
     pub(super) fn from_arguments(
         mut arguments: impl Iterator<Item = String>,
     ) -> Result<Self, String> {

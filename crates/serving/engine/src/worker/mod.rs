@@ -1,9 +1,9 @@
-//! What a worker process runs: T named threads that compute the batches of one ring.
+//! The program of a worker process: T named threads that compute the batches of one ring.
 //!
-//! The process has nothing else: no runtime, no logger, no listener. It starts by mapping what it
-//! inherited, says that it is ready, and sleeps on its doorbell. Models come by command of the front
-//! between two batches. Its rows and models are mapped read-only. Any panic ends it: the front runs
-//! its batch elsewhere.
+//! The process has no runtime, no logger and no listener. It maps what it inherited, reports that
+//! it is ready, and sleeps on its doorbell. Commands of the front about models arrive between two
+//! batches. Its rows and models are mapped read-only. Any panic aborts it: the front runs its batch
+//! elsewhere.
 
 mod batch_split;
 mod inherited;
@@ -28,7 +28,7 @@ pub(crate) use inherited::arguments;
 /// The subcommand that makes this binary a worker.
 pub const SUBCOMMAND: &str = "worker";
 
-/// Runs a worker with the arguments behind [`SUBCOMMAND`].
+/// Runs a worker with the arguments after [`SUBCOMMAND`].
 #[must_use]
 pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = std::panic::take_hook();
@@ -66,7 +66,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
                 return Err(format!("thread {} cannot be started: {error}", name(rank)));
             }
         }
-        // Whoever looks at the threads of a ready worker finds every name.
+        // A ready worker has named all of its threads.
         team.wait_for_peers();
         team.measure_wake_latency();
         lead(inherited, &models, &team, &mut context);
@@ -75,7 +75,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
     })
 }
 
-/// What rank 0 does until it is told to stop.
+/// The loop of rank 0, until the stop signal.
 fn lead(inherited: &Inherited, models: &Models, team: &Team, context: &mut ThreadContext<'_>) {
     let (ring, done) = (&inherited.ring, &inherited.done);
     let mut last = 0;
@@ -86,7 +86,7 @@ fn lead(inherited: &Inherited, models: &Models, team: &Team, context: &mut Threa
         ring.begin(sequence);
         let start = Instant::now();
         let segments = if ring.is_command() {
-            follow(ring, models, inherited)
+            execute_command(ring, models, inherited)
         } else {
             team.lead(ring, &models.table(), context)
         };
@@ -95,9 +95,9 @@ fn lead(inherited: &Inherited, models: &Models, team: &Team, context: &mut Threa
     }
 }
 
-/// Follows command; they take the place of a batch of one segment.
-fn follow(ring: &Ring, models: &Models, inherited: &Inherited) -> usize {
-    if let Err(reason) = models.follow(&inherited.command) {
+/// Executes a command, which takes the place of a batch of one segment.
+fn execute_command(ring: &Ring, models: &Models, inherited: &Inherited) -> usize {
+    if let Err(reason) = models.execute(&inherited.command) {
         ring.fail(0, &reason);
     }
     1

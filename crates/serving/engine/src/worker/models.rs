@@ -1,4 +1,4 @@
-//! The images that this worker has open, by edition. Each is mapped here and read where it lies.
+//! The images that this worker has open, by edition. Each is mapped and read in place.
 
 use std::sync::{RwLock, RwLockReadGuard};
 
@@ -24,8 +24,8 @@ self_cell!(
     }
 );
 
-/// The models of one worker. Rank 0 changes them between two batches; the lock is taken by the
-/// threads of this process alone, and nobody waits for it while a batch runs.
+/// The models of one worker. Rank 0 changes them between two batches, so the lock is never
+/// contended while a batch runs.
 #[derive(Default)]
 pub(super) struct Models(RwLock<Table>);
 
@@ -39,8 +39,8 @@ impl Models {
         self.0.read().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Follows the command that wait in `channel`.
-    pub(super) fn follow(&self, channel: &Channel) -> Result<(), String> {
+    /// Executes the command that waits in `channel`.
+    pub(super) fn execute(&self, channel: &Channel) -> Result<(), String> {
         let message = channel.receive().map_err(|error| error.to_string())?;
         let message = message.ok_or("no command came")?;
         let command = Command::decode(&message.bytes).ok_or("the command cannot be read")?;
@@ -62,7 +62,6 @@ impl Models {
 }
 
 impl Table {
-    /// The model of an edition.
     pub(super) fn get(&self, id: EditionId) -> Option<&OpenModel<'_>> {
         let place = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         self.0.get(place).map(|(_, open)| open.borrow_dependent())

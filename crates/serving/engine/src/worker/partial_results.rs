@@ -1,8 +1,9 @@
-//! Where threads that divide the trees of a batch leave what their trees add, and how it is added
-//! up.
+//! The reduction of batches that are split by trees: partial sums of the pieces, and their
+//! addition.
 //!
-//! Each piece has a slot of its own, locked by the thread that fills it. Rank 0 adds the pieces up
-//! in their order as they become ready, between its own, and so works on both ends.
+//! Each piece has a slot, locked by the thread that fills it. Rank 0 adds the pieces in their order
+//! as they become ready, between pieces of its own, so that the result does not depend on the
+//! timing.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -17,13 +18,13 @@ use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
 pub(super) struct PartialResults(Vec<Mutex<PartialSlot>>);
 
 struct PartialSlot {
-    /// The batch whose piece is here.
+    /// The batch whose piece is in the slot.
     generation: Option<u32>,
     outcome: Result<(), String>,
     portion: Portion,
 }
 
-/// How far rank 0 has added up a batch.
+/// How far rank 0 has reduced a batch.
 #[derive(Debug, Default)]
 pub(super) struct ReductionProgress {
     next: u32,
@@ -57,12 +58,12 @@ impl PartialResults {
         let mut slot = slot.lock().unwrap_or_else(|error| error.into_inner());
         let job = (&batch.segments[index], kind);
         let part = (piece % parts, parts);
-        slot.outcome = context.note(batch.models, job, part, &mut slot.portion);
+        slot.outcome = context.compute_partial(batch.models, job, part, &mut slot.portion);
         slot.generation = Some(batch.generation);
     }
 
-    /// Rank 0: adds up what is ready, in order; all of it when every piece is finished.
-    pub(super) fn join(
+    /// Rank 0: adds the pieces that are ready, in order; all of them once every piece is finished.
+    pub(super) fn reduce(
         &self,
         batch: &SharedBatch<'_>,
         parts: u32,
@@ -80,8 +81,8 @@ impl PartialResults {
             {
                 let job = (&batch.segments[index], kind);
                 let outcome = slot.outcome.clone();
-                let outcome =
-                    outcome.and_then(|()| context.join(batch.models, job, part, &slot.portion));
+                let outcome = outcome
+                    .and_then(|()| context.add_partial(batch.models, job, part, &slot.portion));
                 if let Err(reason) = outcome {
                     batch.ring.fail(index, &reason);
                     progress.failed = Some(index);
@@ -90,14 +91,14 @@ impl PartialResults {
             progress.next += 1;
         }
         if is_over && progress.next < batch.split.pieces() {
-            // A piece that nobody computed: nothing of the batch can be trusted.
+            // A piece was not computed: no result of the batch can be trusted.
             for index in 0..batch.segments.len() {
                 batch.ring.fail(index, "a part of the trees is missing");
             }
         }
     }
 
-    /// The slot of a piece that is computed.
+    /// The slot of a piece if it is computed.
     fn ready(&self, piece: u32, generation: u32) -> Option<MutexGuard<'_, PartialSlot>> {
         let slot = match self.0.get(piece as usize)?.try_lock() {
             Ok(slot) => slot,

@@ -1,23 +1,24 @@
-//! How the threads of a worker share one batch.
+//! Shares one batch among the threads of a worker.
 //!
-//! **Problem.** Rank 0 has a batch. If it is large the peers help, but none of them can be waited
-//! for before it has begun: it may be asleep, or its cpu busy with something else.
+//! **Problem.** Rank 0 has a batch. If it is large the peers help, but rank 0 must not wait for a
+//! peer that has not begun: it may be asleep, or its cpu busy with something else.
 //!
-//! **Approach.** The batch is split into pieces that threads claim one by one; rank 0 claims too, and
-//! waits at the end only for pieces that somebody has claimed. The claim word holds the generation
-//! of the batch and the next piece, so that a peer which comes late claims nothing.
+//! **Approach.** The batch is split into pieces that threads claim one by one. Rank 0 claims pieces
+//! too, and waits at the end only for claimed ones. The claim word holds the generation of the
+//! batch and the next piece, so that a peer which comes late claims nothing.
 //!
-//! Pieces are rows or, where there are few rows, trees: see `split`. What trees add is added up by
-//! rank 0, see `partial_results`. How long it takes until a sleeping peer runs, rank 0 measures before the
-//! first batch.
+//! Pieces are rows or, where there are few rows, trees: see `batch_split`. Partial sums of trees
+//! are added by rank 0, see `partial_results`. Rank 0 measures the latency of waking a peer before
+//! the first batch.
 //!
 //! **Proof sketch.** A claim succeeds only while the word holds the generation that the peer saw
 //! and a piece below its count. Rank 0 leaves the batch only when all pieces are finished, and
-//! closes the word before it says so; until then the ring holds the batch. So a peer whose claim
-//! succeeds has read a ring that did not change, and rank 0 is still there to wait for its piece.
+//! closes the word before it reports the batch as done; until then the ring holds the batch. So a
+//! peer whose claim succeeds has read a ring that did not change, and rank 0 still waits for its
+//! piece.
 //!
-//! **Limits.** Generations are 32 bits: a peer would have to sleep through 2^32 shared batches
-//! between two instructions to mistake one for another.
+//! **Limits.** Generations have 32 bits: to mistake one for another, a peer would have to sleep
+//! through 2^32 shared batches between two instructions.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -36,30 +37,29 @@ use crate::ring::{Ring, Segment};
 /// No piece can be claimed.
 const CLOSED: u32 = u32::MAX;
 
-/// The generation that sends the peers home.
+/// The generation that ends the peers.
 const SHUT_DOWN: u32 = u32::MAX;
 
-/// What the threads of a worker share.
 pub(super) struct Team {
     threads: usize,
-    /// The number of the last batch that is shared.
+    /// The number of the last shared batch.
     generation: AtomicU32,
     /// Generation, and the next piece to claim.
     claim: AtomicU64,
     /// Pieces that are computed.
     finished: AtomicU32,
-    /// Peers that run, and so bear their names.
-    present: AtomicU32,
-    /// Whether peers are only to answer, and the generation that one of them answered last.
+    /// Peers that run and have set their names.
+    started: AtomicU32,
+    /// Whether peers are only to acknowledge a wake, and the generation that was acknowledged last.
     is_wake_probe: AtomicBool,
-    answers: AtomicU32,
-    /// How long it takes to wake a peer, in nanoseconds.
+    acknowledged: AtomicU32,
+    /// Latency of waking a peer, nanoseconds.
     wake_latency: AtomicU64,
-    /// What pieces add where trees are divided.
+    /// Partial sums where trees are divided.
     partial_results: PartialResults,
 }
 
-/// The batch that threads share, as one of them has read it.
+/// A shared batch, as one thread has read it from the ring.
 pub(super) struct SharedBatch<'a> {
     pub(super) generation: u32,
     pub(super) split: BatchSplit,
@@ -75,15 +75,16 @@ impl Team {
             generation: AtomicU32::new(0),
             claim: AtomicU64::new(u64::from(CLOSED)),
             finished: AtomicU32::new(0),
-            present: AtomicU32::new(0),
+            started: AtomicU32::new(0),
             is_wake_probe: AtomicBool::new(false),
-            answers: AtomicU32::new(0),
+            acknowledged: AtomicU32::new(0),
             wake_latency: AtomicU64::new(0),
             partial_results: PartialResults::new(threads),
         }
     }
 
-    /// How many threads may compute the batch in the ring: the front knows who else is busy.
+    /// How many threads may compute the batch in the ring: the front knows how many workers are
+    /// busy.
     fn threads_for(&self, ring: &Ring) -> usize {
         ring.threads().min(self.threads)
     }
@@ -95,7 +96,7 @@ impl Team {
         }
     }
 
-    /// Rank 0, when every peer runs: how long it takes until a sleeping peer answers.
+    /// Rank 0, once every peer runs: measures the latency of waking a peer.
     pub(super) fn measure_wake_latency(&self) {
         if self.threads < 2 {
             return;
@@ -110,8 +111,8 @@ impl Team {
         self.wake_latency.store(wake_latency, Ordering::Release);
     }
 
-    /// How long it takes until a peer answers; `None` if none does within [`WAKE_PROBE_TIMEOUT`]. An
-    /// answer that comes later is not taken for that of another drill.
+    /// The time until a peer acknowledges a wake; `None` after [`WAKE_PROBE_TIMEOUT`]. A late
+    /// acknowledgement is not taken for that of another probe.
     fn probe_wake_latency(&self) -> Option<Duration> {
         let start = Instant::now();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
@@ -119,13 +120,13 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, self.threads as u32 - 1);
         // bound: WAKE_PROBE_TIMEOUT.
         loop {
-            let answered = self.answers.load(Ordering::Acquire);
+            let answered = self.acknowledged.load(Ordering::Acquire);
             let elapsed = start.elapsed();
             if answered == generation {
                 return Some(elapsed);
             }
             let left = WAKE_PROBE_TIMEOUT.checked_sub(elapsed)?;
-            futex::wait(Reach::Process, &self.answers, answered, Some(left));
+            futex::wait(Reach::Process, &self.acknowledged, answered, Some(left));
         }
     }
 
@@ -133,16 +134,16 @@ impl Team {
     pub(super) fn wait_for_peers(&self) {
         // bound: one pass for each peer.
         loop {
-            let present = self.present.load(Ordering::Acquire);
-            if present as usize + 1 >= self.threads {
+            let started = self.started.load(Ordering::Acquire);
+            if started as usize + 1 >= self.threads {
                 return;
             }
-            futex::wait(Reach::Process, &self.present, present, None);
+            futex::wait(Reach::Process, &self.started, started, None);
         }
     }
 
-    /// Rank 0: computes the batch in the ring, with the peers if it is large; how many segments it
-    /// has.
+    /// Rank 0: computes the batch in the ring, with the peers if it is large; returns its number of
+    /// segments.
     pub(super) fn lead(
         &self,
         ring: &Ring,
@@ -175,10 +176,10 @@ impl Team {
                 };
                 let mut progress = ReductionProgress::default();
                 self.work(&batch, context, |context| {
-                    self.join(&batch, (&mut progress, false), context);
+                    self.reduce(&batch, (&mut progress, false), context);
                 });
                 self.wait_for_pieces(split);
-                self.join(&batch, (&mut progress, true), context);
+                self.reduce(&batch, (&mut progress, true), context);
                 self.claim.store(
                     u64::from(generation) << 32 | u64::from(CLOSED),
                     Ordering::Release,
@@ -190,10 +191,10 @@ impl Team {
         count
     }
 
-    /// A peer: helps with every shared batch until dismissed.
+    /// The loop of a peer: helps with every shared batch until shut down.
     pub(super) fn follow(&self, ring: &Ring, models: &Models, context: &mut ThreadContext<'_>) {
-        self.present.fetch_add(1, Ordering::Release);
-        futex::wake(Reach::Process, &self.present, 1);
+        self.started.fetch_add(1, Ordering::Release);
+        futex::wake(Reach::Process, &self.started, 1);
         let mut seen = 0;
         // bound: one pass for each shared batch; ends with the worker.
         loop {
@@ -207,8 +208,8 @@ impl Team {
             }
             seen = generation;
             if self.is_wake_probe.load(Ordering::Acquire) {
-                self.answers.store(generation, Ordering::Release);
-                futex::wake(Reach::Process, &self.answers, 1);
+                self.acknowledged.store(generation, Ordering::Release);
+                futex::wake(Reach::Process, &self.acknowledged, 1);
                 continue;
             }
             let mut segments = std::mem::take(&mut context.segments);
@@ -233,13 +234,13 @@ impl Team {
         }
     }
 
-    /// Sends the peers home.
+    /// Ends the peers.
     pub(super) fn shut_down(&self) {
         self.generation.store(SHUT_DOWN, Ordering::Release);
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    /// Computes pieces while there are any, and calls `between` after each.
+    /// Computes pieces while any are left, and calls `between` after each.
     fn work<'a>(
         &self,
         batch: &SharedBatch<'_>,
@@ -270,15 +271,15 @@ impl Team {
         }
     }
 
-    /// Adds up what the pieces of divided trees add.
-    fn join(
+    /// Adds partial sums where trees are divided.
+    fn reduce(
         &self,
         batch: &SharedBatch<'_>,
         progress: (&mut ReductionProgress, bool),
         context: &mut ThreadContext<'_>,
     ) {
         if let BatchSplit::Trees { parts, .. } = batch.split {
-            self.partial_results.join(batch, parts, progress, context);
+            self.partial_results.reduce(batch, parts, progress, context);
         }
     }
 
@@ -305,15 +306,15 @@ impl Team {
     }
 }
 
-/// The shortest time of some drills, each of which takes what `drill` says; of more drills while
-/// the times are those of a machine on which the threads have to wait for a cpu.
-fn shortest_wake_latency(mut drill: impl FnMut() -> Option<Duration>) -> Duration {
+/// The shortest of several probes; of more probes while the times suggest that the threads had to
+/// wait for a cpu.
+fn shortest_wake_latency(mut probe: impl FnMut() -> Option<Duration>) -> Duration {
     let mut shortest = WAKE_PROBE_TIMEOUT;
     for count in 0..WAKE_PROBES_MAX {
         if count >= WAKE_PROBES && shortest <= WAKE_LATENCY_PLAUSIBLE {
             break;
         }
-        if let Some(time) = drill() {
+        if let Some(time) = probe() {
             shortest = shortest.min(time);
         }
     }

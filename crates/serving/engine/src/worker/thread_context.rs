@@ -1,4 +1,4 @@
-//! One thread's computing: rows of a batch in, results out, both in place.
+//! What one thread computes: rows of a batch in, results out, both in place.
 
 use albacore_os::Extent;
 use albacore_trees::{ElementType, Kind, OutputMut, Portion, PredictError, Rows, Scratch, Total};
@@ -8,8 +8,8 @@ use crate::layout::Layout;
 use crate::ring::Segment;
 use crate::{KindSet, OutputInfo};
 
-/// What one thread computes with. Each thread maps the results for itself, so that each has an
-/// exclusive view; threads and workers write disjoint bytes.
+/// The memory that one thread computes with. Each thread maps the results for itself, so that each
+/// has an exclusive view; threads and workers write disjoint bytes.
 pub(super) struct ThreadContext<'a> {
     rows: &'a [u8],
     results: Extent,
@@ -54,8 +54,8 @@ impl<'a> ThreadContext<'a> {
         Ok(())
     }
 
-    /// PartialResults what a part of the trees adds to one output of a segment.
-    pub(super) fn note(
+    /// Computes the partial sums that some of the trees add to one output of a segment.
+    pub(super) fn compute_partial(
         &mut self,
         models: &Table,
         (segment, kind): (&Segment, Kind),
@@ -78,9 +78,9 @@ impl<'a> ThreadContext<'a> {
             .map_err(|error| error.to_string())
     }
 
-    /// Adds what a part of the trees adds, in the order of the parts, and with the last one writes
+    /// Adds the partial sums of a piece, in the order of the pieces, and with the last one writes
     /// the output.
-    pub(super) fn join(
+    pub(super) fn add_partial(
         &mut self,
         models: &Table,
         (segment, kind): (&Segment, Kind),
@@ -113,7 +113,7 @@ fn misaligned<E>(_: E) -> &'static str {
     "the shared memory is not aligned"
 }
 
-/// Rows of a request, from the first of so many on.
+/// The input rows of a segment, `rows` rows from row `first` on.
 fn input<'a>(
     memory: &'a [u8],
     model: &OpenModel<'_>,
@@ -134,7 +134,7 @@ fn input<'a>(
     })
 }
 
-/// Where an output of such rows lies.
+/// Where an output of a segment is written.
 fn results<'a>(
     memory: &'a mut Extent,
     model: &OpenModel<'_>,

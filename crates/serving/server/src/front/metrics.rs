@@ -450,7 +450,7 @@ fn per_kind(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resul
         encoder,
         models,
         ("batches_left", help, "cause"),
-        (&left, |of| &of.left),
+        (&left, |of| &of.dispatch_reasons),
     )?;
     let shared = Sharing::ALL.map(Sharing::name);
     let help = "Batches done, by how the threads of their worker shared them";

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::live::{Notice, Posted, Progress};
 use crate::told::Link;
 use albacore_batching::Policy;
-use albacore_engine::{Engine, Kernels, ModelStats, Outcomes, Rules, kind_name};
+use albacore_engine::{BatchingParams, Engine, Kernels, ModelStats, Outcomes, kind_name};
 
 #[derive(Debug, Serialize)]
 pub(super) struct State {
@@ -125,7 +125,7 @@ struct Latency {
 pub(super) fn describe(
     engine: &Engine,
     posted: Posted,
-    (rules, link): (Rules, Option<Link>),
+    (rules, link): (BatchingParams, Option<Link>),
 ) -> State {
     let (stats, editions) = (&engine.stats(), engine.models());
     let load = &stats.load;
@@ -190,7 +190,7 @@ fn requests(outcomes: Outcomes) -> Requests {
     }
 }
 
-fn batching(rules: Rules) -> Batching {
+fn batching(rules: BatchingParams) -> Batching {
     let (policy, delay) = match rules.policy {
         Policy::Auto => ("auto", None),
         Policy::Deferred => ("deferred", None),

@@ -130,7 +130,7 @@ impl Terms {
 
     /// The model with the terms of the request that is made of it.
     pub(super) fn applied_to(&self, model: ModelHandle) -> ModelHandle {
-        let model = model.at(self.priority).since(self.whole);
+        let model = model.with_priority(self.priority).arrived_at(self.whole);
         match self.timeout {
             None => model,
             Some(timeout) => model.within(timeout.saturating_sub(self.arrival.elapsed())),

@@ -2,7 +2,7 @@
 //! messages of gRPC are made here; their JSON has the same fields.
 
 use albacore_batching::Policy;
-use albacore_engine::{Engine, KindSet, ModelInfo, ModelStats, Rules};
+use albacore_engine::{BatchingParams, Engine, KindSet, ModelInfo, ModelStats};
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{
     DataType, InferBatchStatistics, InferStatistics, ModelConfig, ModelDynamicBatching, ModelInput,
@@ -22,7 +22,7 @@ use crate::live::{Posted, Progress};
 pub(super) fn config(
     model: &ModelInfo,
     outputs: KindSet,
-    (workers, rules): (usize, Rules),
+    (workers, rules): (usize, BatchingParams),
 ) -> ModelConfig {
     let data_type = |datatype| match datatype {
         Datatype::Fp32 => DataType::TypeFp32,

@@ -8,14 +8,14 @@ use albacore_settings as settings;
 use albacore_settings::{Digest, FILE_BYTES_MAX};
 
 use crate::told::policy_of;
-use albacore_engine::{Kind, KindSet, Objective, Rules};
+use albacore_engine::{BatchingParams, Kind, KindSet, Objective};
 
 /// What a file says.
 #[derive(Clone, Debug)]
 pub(crate) struct InForce {
     /// SHA-256 of its bytes.
     pub(crate) sha256: Digest,
-    pub(crate) rules: Rules,
+    pub(crate) rules: BatchingParams,
     pub(crate) settings: settings::Settings,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<InForce, String> {
     let policy = policy_of(settings.batching.policy);
     Ok(InForce {
         sha256,
-        rules: Rules {
+        rules: BatchingParams {
             policy,
             batch_rows_max: settings.batching.max_rows as usize,
             queue_rows_max: settings.queue.max_rows as usize,

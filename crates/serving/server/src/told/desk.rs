@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use albacore_engine::{Engine, NoSlot, Objective, Rules};
+use albacore_engine::{BatchingParams, Engine, NoSlot, Objective};
 use albacore_proto::params::LatencyReport;
 use tokio::sync::Notify;
 
@@ -24,7 +24,7 @@ pub(crate) struct Desk {
 
 #[derive(Debug)]
 struct Held {
-    rules: Rules,
+    rules: BatchingParams,
     models: Objectives,
     told: Option<Told>,
     /// `None` without `--params`.
@@ -50,7 +50,7 @@ pub(crate) struct Link {
 
 impl Desk {
     /// A desk for an engine that follows these settings. It is told so by [`Desk::settle`].
-    pub(crate) fn new(engine: Arc<Engine>, rules: Rules, is_told: bool) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, rules: BatchingParams, is_told: bool) -> Self {
         let held = Held {
             rules,
             models: Vec::new(),
@@ -69,7 +69,7 @@ impl Desk {
     ///
     /// # Errors
     /// More models than slots.
-    pub(crate) fn settle(&self, rules: Rules, models: Objectives) -> Result<(), NoSlot> {
+    pub(crate) fn settle(&self, rules: BatchingParams, models: Objectives) -> Result<(), NoSlot> {
         let mut held = self.lock();
         held.rules = rules;
         held.models = models;
@@ -166,7 +166,7 @@ impl Desk {
     }
 
     /// The rules in force, and what is known of the stream, if there is to be one.
-    pub(crate) fn seen(&self) -> (Rules, Option<Link>) {
+    pub(crate) fn seen(&self) -> (BatchingParams, Option<Link>) {
         let held = self.lock();
         let rules = held.told.as_ref().map_or(held.rules, |told| told.rules);
         (rules, held.link.clone())
@@ -186,7 +186,7 @@ impl Desk {
             .collect();
         self.engine.declare(&models)?;
         let rules = held.told.as_ref().map_or(held.rules, |told| told.rules);
-        self.engine.set_rules(&rules);
+        self.engine.set_batching(&rules);
         Ok(())
     }
 

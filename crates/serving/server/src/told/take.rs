@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use albacore_batching::{Nanos, Policy};
-use albacore_engine::{Objective, Rules};
+use albacore_engine::{BatchingParams, Objective};
 use albacore_proto::params as proto;
 use albacore_settings as settings;
 use albacore_settings::agent_stream;
@@ -13,7 +13,7 @@ use crate::live::objective_of;
 /// What this server was told, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
-    pub(super) rules: Rules,
+    pub(super) rules: BatchingParams,
     /// The objectives, by model; others have none.
     pub(super) objectives: Vec<(String, Objective)>,
     pub(super) generation: u64,
@@ -38,7 +38,7 @@ impl Told {
             .iter()
             .map(|entry| (entry.model.clone(), objective_of(&entry.slo)));
         Ok(Self {
-            rules: Rules {
+            rules: BatchingParams {
                 policy: policy_of(parameters.batching.policy),
                 batch_rows_max: parameters.batching.max_rows as usize,
                 queue_rows_max: parameters.queue.max_rows as usize,

@@ -10,7 +10,10 @@ const SMALL: [&str; 1] = ["main_small_d6.ubj"];
 async fn a_full_queue_refuses_and_takes_again_once_it_moves() {
     let started = start(
         EngineConfig {
-            queue_rows_max: 10,
+            batching: BatchingParams {
+                queue_rows_max: 10,
+                ..crate::BATCHING
+            },
             ..config(1, 1)
         },
         &SMALL,
@@ -72,7 +75,10 @@ async fn full_memory_refuses_and_takes_again_once_some_is_free() {
         .row_bytes();
     let rows = albacore_engine::limits::RESULTS_ARENA_BYTES / row_bytes / 2 + 1;
     let config = EngineConfig {
-        queue_rows_max: 4 * rows,
+        batching: BatchingParams {
+            queue_rows_max: 4 * rows,
+            ..crate::BATCHING
+        },
         ..config(1, 1)
     };
     let started = start(config, &SMALL).await;
@@ -98,7 +104,10 @@ async fn full_memory_refuses_and_takes_again_once_some_is_free() {
 async fn requests_that_make_no_sense_are_refused() {
     let started = start(
         EngineConfig {
-            queue_rows_max: 1 << 24,
+            batching: BatchingParams {
+                queue_rows_max: 1 << 24,
+                ..crate::BATCHING
+            },
             ..config(1, 1)
         },
         &SMALL,

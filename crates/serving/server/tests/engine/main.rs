@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Policy;
 use albacore_engine::{
-    ElementType, Engine, EngineConfig, EngineEvent, Failure, FlushHandle, Iterations, Kind,
-    KindSet, LoadedModel, ModelHandle, Observer, Refusal, Reply, Reservation,
+    BatchingParams, ElementType, Engine, EngineConfig, EngineEvent, Failure, FlushHandle,
+    Iterations, Kind, KindSet, LoadedModel, ModelHandle, Observer, Refusal, Reply, Reservation,
 };
 use albacore_trees::{Image, Model, OutputMut, Predictor, Rows, Scratch};
 
@@ -34,13 +34,17 @@ pub(crate) struct Started {
     images: Vec<Image>,
 }
 
+pub(crate) const BATCHING: BatchingParams = BatchingParams {
+    policy: Policy::Auto,
+    batch_rows_max: 1024,
+    queue_rows_max: 65536,
+};
+
 pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
     EngineConfig {
         workers,
         threads,
-        policy: Policy::Auto,
-        batch_rows_max: 1024,
-        queue_rows_max: 65536,
+        batching: BATCHING,
         program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
     }
 }

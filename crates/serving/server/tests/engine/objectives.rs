@@ -35,7 +35,10 @@ async fn promised(config: EngineConfig, objective: Duration) -> (Started, Vec<f3
 async fn deferred_requests_wait_for_others_as_long_as_their_objective_allows() {
     let policy = Policy::Deferred;
     let config = EngineConfig {
-        policy,
+        batching: BatchingParams {
+            policy,
+            ..crate::BATCHING
+        },
         ..config(1, 1)
     };
     // A busy machine teaches that batches take long, which they may up to most of the objective.
@@ -107,7 +110,10 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
         delay: albacore_batching::Nanos(300_000_000),
     };
     let config = EngineConfig {
-        policy,
+        batching: BatchingParams {
+            policy,
+            ..crate::BATCHING
+        },
         ..config(1, 1)
     };
     let started = start(config, &deaths::SLOW).await;
@@ -134,7 +140,10 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
 async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
     // Each request is a batch of its own.
     let config = EngineConfig {
-        batch_rows_max: 1000,
+        batching: BatchingParams {
+            batch_rows_max: 1000,
+            ..crate::BATCHING
+        },
         ..config(1, 1)
     };
     let started = start(config, &SMALL).await;
@@ -151,7 +160,7 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
     let begun = Instant::now();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     let submit = |priority| {
-        let model = started.model(0).at(priority);
+        let model = started.model(0).with_priority(priority);
         let mut reservation = model.reserve(1000, ElementType::F32, value()).unwrap();
         reservation.input_mut().copy_from_slice(&bytes);
         let submitted = begun.elapsed();
@@ -239,7 +248,7 @@ async fn what_has_waited_for_the_front_has_less_time_left() {
     // Nothing has arrived before the engine was there.
     tokio::time::sleep(3 * second).await;
     let reserve = |waited| {
-        let model = started.model(0).since(Instant::now() - waited);
+        let model = started.model(0).arrived_at(Instant::now() - waited);
         model.reserve(1, ElementType::F32, value())
     };
     let old = second * 9 / 10;

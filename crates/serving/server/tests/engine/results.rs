@@ -8,7 +8,10 @@ const FILES: [&str; 3] = ["main_small_d6.ubj", "lgb_binary.txt", "main_medium_d6
 async fn every_kind_of_every_model_is_what_the_model_gives_by_itself() {
     let started = start(
         EngineConfig {
-            batch_rows_max: 100,
+            batching: BatchingParams {
+                batch_rows_max: 100,
+                ..crate::BATCHING
+            },
             ..config(2, 3)
         },
         &FILES,
@@ -67,7 +70,10 @@ async fn concurrent_requests_of_all_sizes_share_batches_and_keep_their_own_resul
     let started = Arc::new(
         start(
             EngineConfig {
-                batch_rows_max: 64,
+                batching: BatchingParams {
+                    batch_rows_max: 64,
+                    ..crate::BATCHING
+                },
                 ..config(2, 2)
             },
             &FILES,
@@ -116,7 +122,10 @@ async fn timeout_gathers_requests_into_one_batch() {
     };
     let started = start(
         EngineConfig {
-            policy,
+            batching: BatchingParams {
+                policy,
+                ..crate::BATCHING
+            },
             ..config(1, 1)
         },
         &FILES[..1],
@@ -135,5 +144,8 @@ async fn timeout_gathers_requests_into_one_batch() {
         (of.kind, of.defer_nanos.sum),
         (Kind::Value, of.queue_nanos.sum)
     );
-    assert_eq!(of.left[albacore_engine::DispatchReason::Due as usize], 1);
+    assert_eq!(
+        of.dispatch_reasons[albacore_engine::DispatchReason::Due as usize],
+        1
+    );
 }

@@ -138,7 +138,10 @@ async fn busy_neighbors_leave_a_batch_one_thread() {
     let workers = cpus.max(2);
     let files = vec![("many".to_owned(), many_trees(300))];
     let engine = EngineConfig {
-        batch_rows_max: 64,
+        batching: BatchingParams {
+            batch_rows_max: 64,
+            ..crate::BATCHING
+        },
         ..config(workers, 2)
     };
     let started = start_with(engine, files).await;

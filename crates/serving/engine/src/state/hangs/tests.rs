@@ -23,9 +23,9 @@ fn found(threads: impl Fn(u64) -> Option<Vec<ThreadTimes>>) -> Option<u64> {
     (0..600_000).step_by(LOOK as usize).find(|&milli| {
         let at = Nanos(milli * MILLI);
         if hang_timer.is_suspect(at) {
-            hang_timer.read(threads(milli), at);
+            hang_timer.add_sample(threads(milli), at);
         }
-        hang_timer.is_over(at)
+        hang_timer.is_expired(at)
     })
 }
 
@@ -76,12 +76,15 @@ fn time_without_a_cpu_does_not_count() {
 fn half_of_the_patience_is_left_however_late_the_first_look_comes() {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     let thread_at = |ran| Some(vec![thread(7, b'R', ran, 0)]);
-    hang_timer.read(thread_at(10), Nanos(240 * MILLI));
+    hang_timer.add_sample(thread_at(10), Nanos(240 * MILLI));
     // It has run for 30 of 300 ms.
-    hang_timer.read(thread_at(40), Nanos(540 * MILLI));
-    assert!(!hang_timer.is_over(Nanos(540 * MILLI)), "{hang_timer:?}");
-    hang_timer.read(thread_at(140), Nanos(1_540 * MILLI));
-    assert!(hang_timer.is_over(Nanos(1_540 * MILLI)), "{hang_timer:?}");
+    hang_timer.add_sample(thread_at(40), Nanos(540 * MILLI));
+    assert!(!hang_timer.is_expired(Nanos(540 * MILLI)), "{hang_timer:?}");
+    hang_timer.add_sample(thread_at(140), Nanos(1_540 * MILLI));
+    assert!(
+        hang_timer.is_expired(Nanos(1_540 * MILLI)),
+        "{hang_timer:?}"
+    );
 }
 
 #[test]
@@ -106,17 +109,17 @@ fn time_in_which_the_machine_stood_still_does_not_count() {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     let stopped = || Some(vec![thread(7, b'T', 5, 9)]);
     // Before it is suspect, and after.
-    hang_timer.stall(Nanos(60_000 * MILLI));
+    hang_timer.excuse_stall(Nanos(60_000 * MILLI));
     let mut now = 60_000;
     assert!(!hang_timer.is_suspect(Nanos(now * MILLI)));
     now += 150;
     assert!(hang_timer.is_suspect(Nanos(now * MILLI)));
-    hang_timer.read(stopped(), Nanos(now * MILLI));
+    hang_timer.add_sample(stopped(), Nanos(now * MILLI));
     now += 60_000;
-    hang_timer.stall(Nanos(60_000 * MILLI));
-    hang_timer.read(stopped(), Nanos(now * MILLI));
-    assert!(!hang_timer.is_over(Nanos(now * MILLI)), "{hang_timer:?}");
+    hang_timer.excuse_stall(Nanos(60_000 * MILLI));
+    hang_timer.add_sample(stopped(), Nanos(now * MILLI));
+    assert!(!hang_timer.is_expired(Nanos(now * MILLI)), "{hang_timer:?}");
     now += 150;
-    hang_timer.read(stopped(), Nanos(now * MILLI));
-    assert!(hang_timer.is_over(Nanos(now * MILLI)), "{hang_timer:?}");
+    hang_timer.add_sample(stopped(), Nanos(now * MILLI));
+    assert!(hang_timer.is_expired(Nanos(now * MILLI)), "{hang_timer:?}");
 }

@@ -16,7 +16,7 @@ fn segment(rows: usize, kind: Kind) -> Segment {
     }
 }
 
-/// Nothing was measured: no model is known.
+/// No model is measured.
 fn split(segments: &[Segment], threads: usize) -> Option<BatchSplit> {
     let times = TimeEstimates {
         models: &Table::default(),
@@ -51,7 +51,7 @@ fn a_batch_is_shared_when_it_takes_longer_than_waking_somebody() {
 #[test]
 fn trees_are_divided_where_rows_leave_threads_without_work() {
     let wake_latency = 20_000.0;
-    // One row: its thread would have all of it.
+    // One row cannot be divided.
     assert_eq!(
         BatchSplit::best(1e6, [1e6, 6e5], wake_latency),
         Sharing::Trees

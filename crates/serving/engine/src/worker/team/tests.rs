@@ -1,11 +1,11 @@
-//! Who claims pieces; what wake_latency a peer takes.
+//! Who claims pieces, and the measurement of the wake latency.
 
 use super::*;
 
 #[test]
 fn a_machine_that_is_busy_while_a_worker_starts_says_nothing_of_what_waking_costs() {
     let micros = Duration::from_micros;
-    // Nobody answers, then late, then as on a machine that is not busy.
+    // No acknowledgement, then late ones, then those of an idle machine.
     let mut times = std::iter::repeat_n(None, 9)
         .chain(std::iter::repeat_n(Some(micros(900)), 9))
         .chain(std::iter::repeat(Some(micros(30))));
@@ -25,16 +25,16 @@ fn waking_a_peer_is_measured_and_no_answer_is_taken_for_a_piece() {
     let team = Team::new(2);
     std::thread::scope(|scope| {
         let peer = || {
-            team.present.fetch_add(1, Ordering::Release);
-            futex::wake(Reach::Process, &team.present, 1);
+            team.started.fetch_add(1, Ordering::Release);
+            futex::wake(Reach::Process, &team.started, 1);
             let mut seen = 0;
-            // bound: one pass for each drill.
+            // bound: one pass for each probe.
             while seen != SHUT_DOWN {
                 futex::wait(Reach::Process, &team.generation, seen, None);
                 let generation = team.generation.load(Ordering::Acquire);
                 if generation != seen && generation != SHUT_DOWN {
-                    team.answers.store(generation, Ordering::Release);
-                    futex::wake(Reach::Process, &team.answers, 1);
+                    team.acknowledged.store(generation, Ordering::Release);
+                    futex::wake(Reach::Process, &team.acknowledged, 1);
                 }
                 seen = generation;
             }

@@ -1,0 +1,47 @@
+//! Why the engine cannot start, find a model, or install one.
+
+use albacore_os::OsError;
+
+use crate::catalog::NoSlot;
+use crate::limits::{INSTALL_DEADLINE, STARTUP_DEADLINE};
+
+/// No model of this name can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelLookupError {
+    /// It is declared, but was not loaded yet.
+    NotLoaded,
+    Unknown,
+}
+
+/// A model could not be installed; the one before it is still served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// The workers cannot open it, or it is no longer declared.
+    #[error("{0}")]
+    Refused(String),
+    /// The workers did not open it in time.
+    #[error("the workers did not open it within {} s", INSTALL_DEADLINE.as_secs())]
+    Slow,
+}
+
+/// The engine cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the workers cannot be set up")]
+    Os(#[from] OsError),
+    /// More models than slots.
+    #[error("there are too many models")]
+    Models(#[from] NoSlot),
+    /// A thread or a descriptor of the front could not be created.
+    #[error("the workers cannot be supervised")]
+    Io(#[from] std::io::Error),
+    /// Workers end before they are ready; their own messages are on the error output.
+    #[error("a worker ended {failures} times before it was ready, last with {cause}")]
+    Workers {
+        /// Consecutive incarnations that ended before they were ready.
+        failures: u32,
+        cause: String,
+    },
+    #[error("the workers were not ready after {} s", STARTUP_DEADLINE.as_secs())]
+    Slow,
+}

@@ -1,0 +1,142 @@
+//! The reply to a submitted request: the future of it, and its results in shared memory.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use albacore_batching::Nanos;
+use albacore_os::Extent;
+use tokio::sync::oneshot;
+
+use super::model::Edition;
+use super::reply_latency::InFlight;
+use super::shared_state::SharedState;
+use super::state::{Answer, RequestId};
+use super::timing::Timing;
+use super::{Failure, Kind, KindSet};
+use crate::layout::Layout;
+
+/// Where the outputs of a request lie among its results.
+#[derive(Clone, Debug)]
+pub(super) struct ReplyShape {
+    pub(super) edition: Arc<Edition>,
+    pub(super) layout: Layout,
+    pub(super) kinds: KindSet,
+    pub(super) rows: usize,
+}
+
+/// The future of a reply. Dropping it withdraws the request.
+pub(super) struct PendingReply {
+    shared: Arc<SharedState>,
+    /// `None` once it is answered.
+    id: Option<RequestId>,
+    receiver: oneshot::Receiver<Answer>,
+    shape: ReplyShape,
+    in_flight: Option<InFlight>,
+}
+
+impl PendingReply {
+    pub(super) fn new(
+        shared: Arc<SharedState>,
+        id: Option<RequestId>,
+        receiver: oneshot::Receiver<Answer>,
+        shape: ReplyShape,
+    ) -> Self {
+        Self {
+            in_flight: Some(shared.reply_latency.begin()),
+            shared,
+            id,
+            receiver,
+            shape,
+        }
+    }
+}
+
+impl Future for PendingReply {
+    type Output = Result<Reply, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) else {
+            return Poll::Pending;
+        };
+        self.id = None;
+        if self.shared.reply_latency.is_serialization_slow() {
+            self.shared.flush();
+        }
+        Poll::Ready(match answer {
+            Ok(Ok((results, timing, answered_at))) => Ok(Reply {
+                shared: Arc::clone(&self.shared),
+                results: Some(results),
+                shape: self.shape.clone(),
+                timing,
+                answered_at,
+                taken_at: self.shared.now(),
+                _in_flight: self.in_flight.take(),
+            }),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(Failure::Stopped),
+        })
+    }
+}
+
+impl Drop for PendingReply {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        self.shared
+            .update(|state, now, out| state.withdraw(id, now, out));
+        self.receiver.close();
+        if let Ok(Ok((results, ..))) = self.receiver.try_recv() {
+            self.shared.free_results(results);
+        }
+    }
+}
+
+/// The results of one request, in shared memory. Dropping it frees the memory and records how long
+/// the reply took to be written, which admission of later requests takes into account.
+#[derive(Debug)]
+pub struct Reply {
+    shared: Arc<SharedState>,
+    results: Option<Extent>,
+    shape: ReplyShape,
+    timing: Timing,
+    /// When the engine had the results.
+    answered_at: Nanos,
+    /// When the future resolved.
+    taken_at: Nanos,
+    _in_flight: Option<InFlight>,
+}
+
+impl Reply {
+    /// The output of `kind`, row-major, little-endian elements as [`super::OutputInfo`] describes;
+    /// `None` if the request did not ask for it.
+    #[must_use]
+    pub fn output(&self, kind: Kind) -> Option<&[u8]> {
+        let shape = &self.shape;
+        if !shape.kinds.contains(kind) {
+            return None;
+        }
+        let output = shape.edition.info.output(kind)?;
+        let start = shape.layout.offset(kind);
+        self.results
+            .as_ref()?
+            .as_slice()
+            .get(start..start + shape.rows * output.row_bytes())
+    }
+
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(results) = self.results.take() {
+            self.shared.free_results(results);
+        }
+        let (now, reply_latency) = (self.shared.now(), &self.shared.reply_latency);
+        reply_latency.record(now.saturating_sub(self.answered_at), now);
+        reply_latency.record_serialization(now.saturating_sub(self.taken_at));
+    }
+}

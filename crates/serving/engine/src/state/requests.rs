@@ -1,0 +1,238 @@
+//! Requests that were submitted and not answered.
+
+use std::collections::HashMap;
+
+use albacore_batching::Nanos;
+use albacore_os::Extent;
+use tokio::sync::oneshot;
+
+use super::{Outbox, State};
+use crate::command::EditionId;
+use crate::counters::Answered;
+use crate::timing::Timing;
+use crate::{Failure, Kind, KindSet, Priority};
+
+/// What a request's future receives: its results, how long its parts took, and when it was done.
+pub(crate) type Answer = Result<(Extent, Timing, Nanos), Failure>;
+
+/// Names a submitted request to [`State::withdraw`]: the key of its first part, and how many it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestId {
+    pub(super) first_key: u64,
+    pub(super) parts: u64,
+}
+
+/// A request whose rows are written.
+#[derive(Debug)]
+pub(crate) struct NewRequest {
+    /// The slot of its model.
+    pub(crate) model: usize,
+    /// Computes it; pinned until the request is over.
+    pub(crate) edition: EditionId,
+    pub(crate) kinds: KindSet,
+    /// The rows are 64-bit floats, not 32-bit ones.
+    pub(crate) is_double: bool,
+    pub(crate) rows: usize,
+    pub(crate) input: Extent,
+    pub(crate) results: Extent,
+    pub(crate) reply: oneshot::Sender<Answer>,
+    /// Time that is left for it, where that is less than the objective.
+    pub(crate) within: Option<Nanos>,
+    pub(crate) priority: Priority,
+}
+
+/// A request that waits or runs.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) request: NewRequest,
+    pub(super) submitted: Nanos,
+    pub(super) first_dispatch: Option<Nanos>,
+    /// [`super::IdleTime`] when it was submitted.
+    pub(super) idle_before: Nanos,
+    /// Time between its submission and its dispatch in which a worker was free.
+    pub(super) deferred: Nanos,
+    compute_nanos: u64,
+    failure: Option<Failure>,
+    /// Parts that are not done.
+    parts: usize,
+    /// False once the client went away.
+    pub(super) is_wanted: bool,
+}
+
+/// Rows of a request that run in one batch. A request larger than a batch has several parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestPart {
+    pub(super) request: u64,
+    pub(super) first_row: usize,
+    pub(super) rows: usize,
+    pub(super) is_running: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RequestTable {
+    /// By the key of their first part.
+    pending: HashMap<u64, Pending>,
+    /// By key, which grows with each part.
+    parts: HashMap<u64, RequestPart>,
+    next_key: u64,
+}
+
+impl RequestTable {
+    /// Adds a request, which is cut into parts of at most `rows_max` rows.
+    pub(super) fn insert(
+        &mut self,
+        request: NewRequest,
+        rows_max: usize,
+        now: Nanos,
+        idle_before: Nanos,
+    ) -> RequestId {
+        let (first_key, rows) = (self.next_key, request.rows);
+        let parts = rows.div_ceil(rows_max);
+        self.next_key += parts as u64;
+        let pending = Pending {
+            request,
+            submitted: now,
+            first_dispatch: None,
+            idle_before,
+            deferred: Nanos(0),
+            compute_nanos: 0,
+            failure: None,
+            parts,
+            is_wanted: true,
+        };
+        self.pending.insert(first_key, pending);
+        RequestId {
+            first_key,
+            parts: parts as u64,
+        }
+    }
+
+    pub(super) fn insert_part(&mut self, key: u64, part: RequestPart) {
+        self.parts.insert(key, part);
+    }
+
+    pub(super) fn get_mut(&mut self, id: RequestId) -> Option<&mut Pending> {
+        self.pending.get_mut(&id.first_key)
+    }
+
+    /// A part and its request.
+    pub(super) fn part_mut(&mut self, key: u64) -> Option<(&mut RequestPart, &mut Pending)> {
+        let part = self.parts.get_mut(&key)?;
+        let pending = self.pending.get_mut(&part.request)?;
+        Some((part, pending))
+    }
+
+    /// Whether a part waits for a worker.
+    pub(super) fn is_waiting(&self, key: u64) -> bool {
+        self.parts.get(&key).is_some_and(|part| !part.is_running)
+    }
+
+    /// A part's batch was lost; returns whether nobody waits for it any more.
+    pub(super) fn stop_running(&mut self, key: u64) -> bool {
+        let Some(part) = self.parts.get_mut(&key) else {
+            return false;
+        };
+        part.is_running = false;
+        let pending = self.pending.get(&part.request);
+        pending.is_none_or(|pending| !pending.is_wanted)
+    }
+
+    /// A part was computed in so much time; the longest of a request's parts counts.
+    pub(super) fn add_compute(&mut self, key: u64, nanos: u64) {
+        if let Some((_, pending)) = self.part_mut(key) {
+            pending.compute_nanos = pending.compute_nanos.max(nanos);
+        }
+    }
+
+    /// Removes a part; returns its request if that was the last one.
+    fn remove_part(&mut self, key: u64, failure: Option<Failure>) -> Option<Pending> {
+        let part = self.parts.remove(&key)?;
+        let pending = self.pending.get_mut(&part.request)?;
+        pending.parts -= 1;
+        if pending.failure.is_none() {
+            pending.failure = failure;
+        }
+        match pending.parts {
+            0 => self.pending.remove(&part.request),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// Requests that are not answered.
+    pub(crate) fn pending(&self) -> usize {
+        self.requests.pending.len()
+    }
+
+    /// Fails every request that is left.
+    pub(crate) fn fail_all(&mut self, now: Nanos, out: &mut Outbox) {
+        let keys: Vec<u64> = self.requests.parts.keys().copied().collect();
+        for key in keys {
+            self.end_part(key, Some(Failure::Stopped), now, out);
+        }
+    }
+
+    /// A part is done, failed or given up. With its last part a request is answered.
+    pub(super) fn end_part(
+        &mut self,
+        key: u64,
+        failure: Option<Failure>,
+        now: Nanos,
+        out: &mut Outbox,
+    ) {
+        let Some(mut pending) = self.requests.remove_part(key, failure) else {
+            return;
+        };
+        out.is_changed |= self.requests.pending.is_empty();
+        self.unpin(pending.request.edition);
+        let failure = pending.failure.take();
+        let timing = pending.timing(now);
+        let is_wanted = pending.is_wanted;
+        if is_wanted {
+            self.count_answer(&pending, failure.is_some(), timing, now);
+        }
+        let NewRequest {
+            input,
+            results,
+            reply,
+            ..
+        } = pending.request;
+        out.free_rows.push(input);
+        match failure {
+            _ if !is_wanted => out.free_results.push(results),
+            None => out.answers.push((reply, Ok((results, timing, now)))),
+            Some(failure) => {
+                out.free_results.push(results);
+                out.answers.push((reply, Err(failure)));
+            }
+        }
+    }
+
+    fn count_answer(&mut self, pending: &Pending, has_failed: bool, timing: Timing, now: Nanos) {
+        let request = &pending.request;
+        if has_failed {
+            return self.counters.failed(request.model, now);
+        }
+        let total = now.saturating_sub(pending.submitted);
+        let answered = Answered {
+            model: request.model,
+            kind: request.kinds.costliest().unwrap_or(Kind::Value),
+            timing,
+            total_nanos: total.0,
+            is_after_deadline: request.within.is_some_and(|within| total > within),
+        };
+        self.counters.answered(&answered, now);
+    }
+}
+
+impl Pending {
+    fn timing(&self, now: Nanos) -> Timing {
+        let dispatched = self.first_dispatch.unwrap_or(now);
+        Timing::new(
+            dispatched.saturating_sub(self.submitted).0,
+            self.deferred.0,
+            self.compute_nanos,
+        )
+    }
+}

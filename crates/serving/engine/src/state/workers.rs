@@ -1,0 +1,317 @@
+//! The worker processes as the state sees them: their batches, and what becomes of them.
+
+use std::sync::Arc;
+
+use albacore_batching::{Event, Nanos, QueueIndex, WorkerIndex};
+use albacore_os::{Channel, Exit};
+
+use super::hangs::HangTimer;
+use super::{Outbox, State};
+use crate::command::{Command, EditionId};
+use crate::limits::{
+    COMPLETION_POLL_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE,
+};
+use crate::queues::slot_of;
+use crate::ring::{Ring, SegmentState};
+use crate::{Failure, Kind};
+
+/// The signal that cannot be caught.
+const SIGKILL: i32 = 9;
+
+/// How the front reaches one incarnation of a worker.
+#[derive(Debug)]
+pub(crate) struct Incarnation {
+    pub(crate) ring: Ring,
+    /// Carries commands.
+    pub(crate) channel: Channel,
+}
+
+/// A batch as it was dispatched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunningBatch {
+    pub(super) dispatched: Nanos,
+    pub(super) rows: usize,
+    pub(super) queue: QueueIndex,
+    /// The costliest kind of its requests.
+    pub(super) kind: Kind,
+    /// It is not a replay: its duration is a sample of what such batches cost.
+    pub(super) is_first: bool,
+    /// Every request is for the model's current edition, whose costs are learned.
+    pub(super) is_current: bool,
+}
+
+/// A worker index with what the front knows of its process, over all incarnations.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerSlot {
+    /// `None` between two incarnations.
+    pub(crate) incarnation: Option<Arc<Incarnation>>,
+    /// It serves, or did in this incarnation before it was held.
+    pub(crate) is_ready: bool,
+    /// It gets no batch until it has executed its command.
+    pub(crate) is_held: bool,
+    /// Sequence number of the last batch or command.
+    pub(crate) sequence: u32,
+    pub(crate) batch: Option<RunningBatch>,
+    /// Keys of the batch's request parts, in the order of its segments.
+    pub(super) members: Vec<u64>,
+    /// Sent and not yet executed.
+    pub(crate) command: Option<Command>,
+    /// Editions that this incarnation has open.
+    pub(crate) open_editions: Vec<EditionId>,
+    /// Consecutive incarnations that ended before they were ready.
+    pub(crate) failures: u32,
+    /// How the last incarnation ended, or why none could be started.
+    pub(super) last_exit: String,
+    pub(super) hang_timer: Option<HangTimer>,
+    /// It hangs, and is to be killed.
+    pub(super) is_hung: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    /// By worker index.
+    pub(crate) slots: Vec<WorkerSlot>,
+    /// Compute threads of each worker.
+    pub(super) threads: usize,
+    /// Cpus that this process may use.
+    pub(super) cpus: usize,
+    /// When the rings of all workers were last checked for finished batches.
+    polled_at: Nanos,
+}
+
+impl WorkerPool {
+    pub(super) fn new(workers: usize, threads: usize) -> Self {
+        Self {
+            slots: (0..workers).map(|_| WorkerSlot::default()).collect(),
+            threads,
+            cpus: usize::MAX,
+            polled_at: Nanos(0),
+        }
+    }
+
+    pub(crate) fn set_cpus(&mut self, cpus: usize) {
+        self.cpus = cpus.max(1);
+    }
+
+    /// Workers that serve.
+    pub(crate) fn ready(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_ready).count()
+    }
+
+    /// The most consecutive failed starts of one worker, and how the last of them ended.
+    pub(crate) fn most_failed_start(&self) -> (u32, &str) {
+        let worst = self.slots.iter().max_by_key(|slot| slot.failures);
+        worst.map_or((0, ""), |slot| (slot.failures, &slot.last_exit))
+    }
+
+    /// How the last incarnation of a worker ended.
+    pub(crate) fn last_exit(&self, worker: usize) -> &str {
+        self.slots.get(worker).map_or("", |slot| &slot.last_exit)
+    }
+
+    /// Whether no worker serves, nor is expected to soon: each failed to start again and again.
+    pub(crate) fn is_crash_looping(&self) -> bool {
+        self.slots
+            .iter()
+            .all(|slot| !slot.is_ready && slot.failures > RESPAWNS_AT_ONCE)
+    }
+}
+
+impl WorkerSlot {
+    /// Whether the ring says that the running batch is done.
+    fn has_finished_batch(&self) -> bool {
+        let ring = self.incarnation.as_ref().map(|current| &current.ring);
+        self.batch.is_some() && ring.is_some_and(|ring| ring.is_finished(self.sequence))
+    }
+
+    /// Records how the incarnation ended; returns how far its batch is to blame.
+    fn end_incarnation(&mut self, exit: Exit) -> u32 {
+        self.failures = if self.is_ready {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
+        self.last_exit = match self.is_hung {
+            true => format!("it hung and was ended by {exit}"),
+            false => exit.to_string(),
+        };
+        self.is_ready = false;
+        self.is_held = false;
+        let ended = self.incarnation.take();
+        let has_begun = ended.is_some_and(|ended| ended.ring.is_begun(self.sequence));
+        match exit {
+            _ if !has_begun => 0,
+            _ if self.is_hung => HANG_BLAME,
+            Exit::Signal(SIGKILL) => KILL_BLAME,
+            Exit::Signal(_) | Exit::Code(_) => CRASH_BLAME,
+        }
+    }
+}
+
+impl State {
+    /// An incarnation of a worker was started.
+    pub(crate) fn worker_started(
+        &mut self,
+        worker: usize,
+        incarnation: Arc<Incarnation>,
+        now: Nanos,
+    ) {
+        if let Some(worker_slot) = self.workers.slots.get_mut(worker) {
+            worker_slot.start_startup_timer(now);
+            worker_slot.is_hung = false;
+            worker_slot.incarnation = Some(incarnation);
+            worker_slot.sequence = 0;
+            worker_slot.open_editions.clear();
+        }
+    }
+
+    /// The process of a worker could not be started; returns its consecutive failures.
+    pub(crate) fn worker_not_started(&mut self, worker: usize, cause: &str) -> u32 {
+        let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
+            return 0;
+        };
+        worker_slot.failures = worker_slot.failures.saturating_add(1);
+        worker_slot.last_exit = cause.to_owned();
+        worker_slot.failures
+    }
+
+    /// The process of a worker has ended, so it writes nothing more: its batch runs again
+    /// elsewhere. Returns its consecutive failures.
+    pub(crate) fn worker_ended(
+        &mut self,
+        worker: usize,
+        exit: Exit,
+        now: Nanos,
+        out: &mut Outbox,
+    ) -> u32 {
+        // A batch that it finished before it ended is done.
+        self.collect(worker, now, out);
+        let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
+            return 0;
+        };
+        out.is_changed = true;
+        let blame = worker_slot.end_incarnation(exit);
+        let failures = worker_slot.failures;
+        let command = worker_slot.command.take();
+        self.rollout.is_pending = true;
+        self.return_batch(worker, now, out);
+        if let Some(command) = command {
+            self.count_candidate_crash(&command, exit, out);
+        }
+        let worker = WorkerIndex(worker);
+        self.step(Event::WorkerLost { worker, blame }, now, out);
+        failures
+    }
+
+    /// The parts of a lost batch wait again; those whose client went away end.
+    fn return_batch(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
+        let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
+            return;
+        };
+        if worker_slot.batch.take().is_none() {
+            return;
+        }
+        let members = std::mem::take(&mut worker_slot.members);
+        for &key in &members {
+            if self.requests.stop_running(key) {
+                self.end_part(key, None, now, out);
+            }
+        }
+        self.reuse_members(worker, members);
+    }
+
+    /// Collects what every worker has finished.
+    pub(crate) fn collect_all(&mut self, now: Nanos, out: &mut Outbox) {
+        self.workers.polled_at = now;
+        for worker in 0..self.workers.slots.len() {
+            self.collect(worker, now, out);
+        }
+    }
+
+    /// Collects finished batches and an expired timer without waiting for their notification. Does
+    /// so at most every [`COMPLETION_POLL_PERIOD`]: more often would only make batches smaller.
+    pub(crate) fn poll_completions(&mut self, now: Nanos, out: &mut Outbox) {
+        if now.saturating_sub(self.workers.polled_at).0 < COMPLETION_POLL_PERIOD.as_nanos() as u64 {
+            return;
+        }
+        self.workers.polled_at = now;
+        for worker in 0..self.workers.slots.len() {
+            if self.workers.slots[worker].has_finished_batch() {
+                self.collect(worker, now, out);
+            }
+        }
+        if self.dispatcher.timer.is_some_and(|due| due <= now) {
+            self.timer(now, out);
+        }
+    }
+
+    /// Collects what one worker has finished: a command or a batch.
+    pub(super) fn collect(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
+        let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
+            return;
+        };
+        let Some(incarnation) = worker_slot.incarnation.clone() else {
+            return;
+        };
+        // A new incarnation may be up, or a held one idle.
+        self.rollout.is_pending |= !worker_slot.is_ready || worker_slot.is_held;
+        if worker_slot.command.is_some() {
+            return self.collect_command(worker, out);
+        }
+        let is_finished = worker_slot.has_finished_batch();
+        let Some(batch) = worker_slot.batch.take_if(|_| is_finished) else {
+            return;
+        };
+        let members = std::mem::take(&mut worker_slot.members);
+        let compute_nanos = self.record_batch(worker, &batch, &incarnation.ring, now);
+        for (index, &key) in members.iter().enumerate() {
+            self.requests.add_compute(key, compute_nanos);
+            let failure = segment_failure(&incarnation.ring, index);
+            self.end_part(key, failure, now, out);
+        }
+        self.reuse_members(worker, members);
+        let worker = WorkerIndex(worker);
+        self.step(Event::BatchDone { worker }, now, out);
+    }
+
+    /// Counts a finished batch and learns its cost; returns its compute time in nanoseconds.
+    fn record_batch(
+        &mut self,
+        worker: usize,
+        batch: &RunningBatch,
+        ring: &Ring,
+        now: Nanos,
+    ) -> u64 {
+        // The worker's own clock is not trusted beyond the time that passed here.
+        let elapsed = now.saturating_sub(batch.dispatched);
+        let compute_nanos = ring.compute_nanos().min(elapsed.0);
+        let slot = slot_of(batch.queue);
+        self.counters.worker_done(worker, batch.rows, elapsed.0);
+        self.counters.batch_done(slot, batch.rows, compute_nanos);
+        self.counters.shared(slot, batch.kind, ring.sharing());
+        self.coalescer
+            .record(batch.queue, batch.rows, compute_nanos);
+        if batch.is_first && batch.is_current {
+            self.queue_costs
+                .observe(batch.queue, batch.rows, elapsed, &mut self.scheduler);
+        }
+        compute_nanos
+    }
+
+    /// Gives the vector of keys back to its worker, so that the steady state does not allocate.
+    fn reuse_members(&mut self, worker: usize, members: Vec<u64>) {
+        if let Some(worker_slot) = self.workers.slots.get_mut(worker) {
+            worker_slot.members = members;
+        }
+    }
+}
+
+/// Why a segment of a finished batch failed; anything but "done" is a failure.
+fn segment_failure(ring: &Ring, segment: usize) -> Option<Failure> {
+    let reason = match ring.state(segment) {
+        SegmentState::Done => return None,
+        SegmentState::Failed => ring.reason(),
+        SegmentState::Pending => "it was left out of its batch".to_owned(),
+    };
+    Some(Failure::Compute { reason })
+}
