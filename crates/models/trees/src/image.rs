@@ -192,6 +192,7 @@ impl Image {
             set_starts: vec![0],
             ..Arrays::default()
         };
+        arrays.reserve(parts.trees.iter().map(|tree| tree.nodes().len()).sum());
         for tree in &parts.trees {
             arrays.push_tree(tree, parts.groups);
         }
@@ -288,6 +289,24 @@ struct Arrays {
 }
 
 impl Arrays {
+    /// Room for so many nodes at once: arrays that grow step by step take up to three times as much
+    /// memory while they are copied.
+    fn reserve(&mut self, nodes: usize) {
+        for array in [&mut self.value, &mut self.share, &mut self.merged] {
+            array.reserve_exact(nodes);
+        }
+        for array in [
+            &mut self.left,
+            &mut self.right,
+            &mut self.feature,
+            &mut self.label,
+            &mut self.previous,
+        ] {
+            array.reserve_exact(nodes);
+        }
+        self.flags.reserve_exact(nodes);
+    }
+
     fn push_tree(&mut self, tree: &Tree, groups: usize) {
         let vectors_before = (self.leaf_vectors.len() / groups) as u32;
         let sets_before = self.set_starts.len() - 1;

@@ -196,22 +196,26 @@ impl Lots {
     /// The form of a model that can be explained in blocks.
     pub(crate) fn build(view: &EnsembleView<'_>) -> Self {
         let mut form = Self::default();
-        let lanes = (0..view.trees()).map(|index| Lane::new(view, index));
-        let mut lanes: Vec<Lane<'_>> = lanes.filter(|lane| lane.sizes[0] > 0).collect();
-        let key = |lane: &Lane<'_>| {
-            let second = lane.children(0).0[1];
-            (
-                points_of(&lane.tree),
-                lane.sizes[0],
-                lane.sizes[second],
-                lane.index,
-            )
+        // Keys alone are kept: the lanes of fifty thousand small trees take more than their image.
+        let key = |index: usize| {
+            let lane = Lane::new(view, index);
+            (lane.sizes[0] > 0).then(|| {
+                let second = lane.children(0).0[1];
+                (
+                    points_of(&lane.tree),
+                    lane.sizes[0],
+                    lane.sizes[second],
+                    index,
+                )
+            })
         };
-        lanes.sort_by_key(key);
+        let mut keys: Vec<(usize, u32, u32, usize)> = (0..view.trees()).filter_map(key).collect();
+        keys.sort_unstable();
         let sets = set_places(view);
-        for lanes in lanes.chunk_by_mut(|a, b| points_of(&a.tree) == points_of(&b.tree)) {
-            for lanes in lanes.chunks_mut(ABREAST) {
-                form.push_lot(view, &sets, lanes);
+        for keys in keys.chunk_by(|a, b| a.0 == b.0) {
+            for keys in keys.chunks(ABREAST) {
+                let lanes = keys.iter().map(|&(.., index)| Lane::new(view, index));
+                form.push_lot(view, &sets, &mut lanes.collect::<Vec<_>>());
             }
         }
         form.push_start(0, 0);
