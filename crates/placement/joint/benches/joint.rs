@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_joint::{
-    Deployment, JointProblem, JointSolution, Standing, check_joint, counted_joint_bound,
+    CachedSolution, Deployment, JointProblem, JointSolution, check_joint, counted_joint_bound,
     solve_joint,
 };
 use albacore_mapping::Mode;
@@ -180,7 +180,7 @@ fn run(name: &str, problem: &JointProblem) {
 
 /// Median of the microseconds until it is known that the answer stands after a respawn.
 fn respawned(problem: &JointProblem, solution: &JointSolution, again: &JointProblem) -> f64 {
-    let standing = Standing::new(problem.clone(), solution.clone());
+    let standing = CachedSolution::new(problem.clone(), solution.clone());
     let mut nanos = Vec::new();
     for _ in 0..RESPAWNS {
         let start = Instant::now();

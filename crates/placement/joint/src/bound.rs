@@ -1,46 +1,51 @@
-//! What no joint placement within the rules can exceed, from counts alone.
+//! Upper bounds of the joint objective, from counts alone.
 //!
-//! **Problem.** As for one deployment: a value needs a limit beside it. **Approach.** The mains of
-//! all together and the pairs within workers are bounded alone. *Mains*: see `flow`. *Within,
-//! scatter*: each worker spread as if it were alone on the cpuset. *Within, compact*: level by
-//! level, each worker packed as if alone into domains that take no more of it than rule (3) and the
-//! loads allow; on cpus and cores also what all compact workers together find: a core of load X
-//! holds at most X/k workers with k threads; where (12+) holds, mains take a place beside a full
-//! core's. **Proof sketch.** Loads as multisets are the same in every placement that keeps (8) and
-//! (8+), so the largest of them limits every worker. The rest is as in `bound` for one deployment.
-//! **Limits.** Which mains may lie where peers are wanted is not asked.
+//! **Problem.** As for one deployment: a value needs a bound beside it. **Approach.** The mains of
+//! all deployments and the pairs within workers are bounded alone. *Mains*: see `min_cost_flow`.
+//! *Within, scatter*: each worker spread as if it were alone on the cpuset. *Within, compact*:
+//! level by level, each worker packed as if alone into domains that take no more of it than rule
+//! (3) and the loads allow; on cpus and cores also what all compact workers together find: a core
+//! of load X holds at most X/k workers with k threads; where (12+) holds, mains take a place beside
+//! a full core's. **Proof sketch.** Loads as multisets are the same in every placement that keeps
+//! (8) and (8+), so the largest of them limits every worker. The rest is as in `bound` for one
+//! deployment. **Limits.** The bound ignores which mains may be where peers are wanted.
 
 use std::collections::BTreeMap;
 
-use super::enumerate::Breaches;
-use super::flow::least_closeness;
+use super::enumerate::RuleExcess;
+use super::instance::{CORE, Instance, LEVELS, Tenant};
+use super::min_cost_flow::least_closeness;
 use super::rules::Rules;
-use super::site::{CORE, LEVELS, Party, Site};
 use super::spread::Spread;
-use super::volume::Volume;
+use super::volumes::Volumes;
 
-/// No placement that breaks no rule on mains further than by these `breaches` is above this.
-pub(super) fn upper_bound(site: &Site, rules: &Rules, volume: &Volume, breaches: Breaches) -> i64 {
-    let mains = least_closeness(site, rules.core_mains + breaches[0]);
-    let core_loads = site.core_loads(&volume.loads);
-    let mut sum = pairs(site.workers as u32) * site.beyond - mains;
+/// No placement that breaks no rule on mains further than by these `violations` is above this.
+pub(super) fn upper_bound(
+    instance: &Instance,
+    rules: &Rules,
+    volume: &Volumes,
+    excess: RuleExcess,
+) -> i64 {
+    let mains = least_closeness(instance, rules.core_mains + excess[0]);
+    let core_loads = instance.core_loads(&volume.loads);
+    let mut sum = pairs(instance.workers as u32) * instance.beyond - mains;
     let mut known: BTreeMap<(&[u16], usize), i64> = BTreeMap::new();
-    for party in &site.parties {
-        let workers = party.workers as i64;
-        let all = workers * site.beyond * pairs(party.threads as u32);
-        sum += party.sign * all;
-        if party.sign > 0 {
-            let alike = (&party.cpus[..], party.threads);
+    for tenant in &instance.tenants {
+        let workers = tenant.workers as i64;
+        let all = workers * instance.beyond * pairs(tenant.threads as u32);
+        sum += tenant.sign * all;
+        if tenant.sign > 0 {
+            let alike = (&tenant.cpus[..], tenant.threads);
             sum -= workers
                 * *known
                     .entry(alike)
-                    .or_insert_with(|| least_alone(site, party));
+                    .or_insert_with(|| least_alone(instance, tenant));
         }
     }
-    let mut compact = packed(site, rules, &core_loads, breaches);
-    compact[0] = compact[0].min(most_together(site, &volume.loads, 0));
-    compact[CORE] = compact[CORE].min(most_together(site, &core_loads, CORE));
-    let at = |level: usize| site.gain[level] * compact[level];
+    let mut compact = packed(instance, rules, &core_loads, excess);
+    compact[0] = compact[0].min(most_together(instance, &volume.loads, 0));
+    compact[CORE] = compact[CORE].min(most_together(instance, &core_loads, CORE));
+    let at = |level: usize| instance.gain[level] * compact[level];
     sum + (0..LEVELS).map(at).sum::<i64>()
 }
 
@@ -49,27 +54,32 @@ type Alone = [(i64, i64); LEVELS];
 
 /// Most pairs of compact workers in domains of each level if each worker were alone. Where (12+)
 /// holds, all but so many workers as it lets through have their main on a core that is not full.
-fn packed(site: &Site, rules: &Rules, core_loads: &[u32], breaches: Breaches) -> [i64; LEVELS] {
+fn packed(
+    instance: &Instance,
+    rules: &Rules,
+    core_loads: &[u32],
+    excess: RuleExcess,
+) -> [i64; LEVELS] {
     let most = core_loads.iter().copied().max().unwrap_or(0);
     let mut known: BTreeMap<(&[u16], usize), Alone> = BTreeMap::new();
     let (mut sums, mut most_more) = ([0; LEVELS], [0; LEVELS]);
     let mut workers = 0;
-    for party in site.parties.iter().filter(|party| party.sign < 0) {
-        workers += party.workers as i64;
+    for tenant in instance.tenants.iter().filter(|tenant| tenant.sign < 0) {
+        workers += tenant.workers as i64;
         let alone = known
-            .entry((&party.cpus, party.threads))
+            .entry((&tenant.cpus, tenant.threads))
             .or_insert_with(|| {
-                std::array::from_fn(|level| most_alone(site, party, level, (most, rules)))
+                std::array::from_fn(|level| most_alone(instance, tenant, level, (most, rules)))
             });
         for (level, &mut (free, bound)) in alone.iter_mut().enumerate() {
-            sums[level] += party.workers as i64 * bound;
+            sums[level] += tenant.workers as i64 * bound;
             most_more[level] = (free - bound).max(most_more[level]);
         }
     }
     // cores that may be full beside mains, times mains on each
     let (_, through) = rules.full_cores.unwrap_or((0, 0));
-    let mains = i64::from(rules.core_mains + breaches[0]);
-    let free = workers.min(i64::from(through + breaches[2]) * mains);
+    let mains = i64::from(rules.core_mains + excess[0]);
+    let free = workers.min(i64::from(through + excess[2]) * mains);
     for (sum, more) in sums.iter_mut().zip(most_more) {
         *sum += free * more;
     }
@@ -82,31 +92,33 @@ fn pairs(x: u32) -> i64 {
 }
 
 /// The least closeness of a worker that is alone on its cpuset.
-fn least_alone(site: &Site, party: &Party) -> i64 {
-    let caps = (party.worker_cap.into(), u32::MAX);
-    Spread::new(site, &party.cpus, caps).place(party.threads)
+fn least_alone(instance: &Instance, tenant: &Tenant) -> i64 {
+    let caps = (tenant.worker_cap.into(), u32::MAX);
+    Spread::new(instance, &tenant.cpus, caps).place(tenant.threads)
 }
 
 /// Most pairs of threads of a worker in one domain of a level, if it is alone on its cpuset and no
 /// core takes more than `most` threads; and the same if its main's core is not full.
 fn most_alone(
-    site: &Site,
-    party: &Party,
+    instance: &Instance,
+    tenant: &Tenant,
     level: usize,
     (most, rules): (u32, &Rules),
 ) -> (i64, i64) {
-    let mut cores = vec![0u32; site.counts[CORE]];
-    for &cpu in &party.cpus {
-        cores[site.core(cpu.into())] += u32::from(party.worker_cap);
+    let mut cores = vec![0u32; instance.counts[CORE]];
+    for &cpu in &tenant.cpus {
+        cores[instance.core(cpu.into())] += u32::from(tenant.worker_cap);
     }
     // of each domain: how many threads it takes, and how many less if the main is there
     let mut rooms: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
     let mut seen = vec![false; cores.len()];
-    for &cpu in &party.cpus {
-        let (cpu, core) = (usize::from(cpu), site.core(cpu.into()));
-        let (room, less) = rooms.entry(site.of[level][cpu]).or_insert((0, u32::MAX));
+    for &cpu in &tenant.cpus {
+        let (cpu, core) = (usize::from(cpu), instance.core(cpu.into()));
+        let (room, less) = rooms
+            .entry(instance.of[level][cpu])
+            .or_insert((0, u32::MAX));
         if level == 0 {
-            (*room, *less) = (*room + u32::from(party.worker_cap), 0);
+            (*room, *less) = (*room + u32::from(tenant.worker_cap), 0);
         } else if !std::mem::replace(&mut seen[core], true) {
             let here = cores[core].min(most);
             let below_full = rules
@@ -115,7 +127,7 @@ fn most_alone(
             (*room, *less) = (*room + here, (*less).min(here - below_full));
         }
     }
-    let threads = party.threads as u32;
+    let threads = tenant.threads as u32;
     let mut rooms: Vec<(u32, u32)> = rooms.into_values().collect();
     rooms.sort_unstable_by(|a, b| b.cmp(a));
     let sizes: Vec<u32> = rooms.iter().map(|&(room, _)| room).collect();
@@ -150,15 +162,15 @@ fn fill(rooms: impl Iterator<Item = u32>, threads: u32) -> i64 {
 }
 
 /// Most pairs of threads of compact workers in units (cpus or cores) with these loads.
-fn most_together(site: &Site, loads: &[u32], level: usize) -> i64 {
+fn most_together(instance: &Instance, loads: &[u32], level: usize) -> i64 {
     let mut of_worker = vec![0u32; loads.len()];
-    for party in site.parties.iter().filter(|party| party.sign < 0) {
+    for tenant in instance.tenants.iter().filter(|tenant| tenant.sign < 0) {
         let mut own = vec![0u32; loads.len()];
-        for &cpu in &party.cpus {
-            own[usize::from(site.of[level][usize::from(cpu)])] += u32::from(party.worker_cap);
+        for &cpu in &tenant.cpus {
+            own[usize::from(instance.of[level][usize::from(cpu)])] += u32::from(tenant.worker_cap);
         }
         for (most, own) in of_worker.iter_mut().zip(own) {
-            *most = (*most).max(own.min(party.threads as u32));
+            *most = (*most).max(own.min(tenant.threads as u32));
         }
     }
     // which unit has which load may differ from placement to placement, the loads as such do not

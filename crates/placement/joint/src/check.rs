@@ -14,10 +14,10 @@
 //! **Limits.** What a search proved is not searched again. That the amounts of relaxed rules are
 //! the smallest is not judged.
 
-mod apart;
 mod balance;
 mod bound;
-mod mains;
+mod main_rules;
+mod mains_bound;
 
 use std::collections::BTreeMap;
 
@@ -188,7 +188,7 @@ pub fn report_joint(
         Some(one) => rules_for_one(problem, one, &mappings[0])?,
         None => {
             rules_together(problem, &placed)?;
-            mains::relaxed(problem, &placed)
+            main_rules::relaxed(problem, &placed)
         }
     };
     Ok(JointReport {

@@ -23,7 +23,7 @@ pub enum JointError {
         /// What is wrong with it.
         error: ProblemError,
     },
-    /// The machine or the distances are wrong for everybody.
+    /// The machine or the distances are invalid for every deployment.
     #[error(transparent)]
     Machine(ProblemError),
     /// A deployment has no cpu.

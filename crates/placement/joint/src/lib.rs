@@ -1,9 +1,9 @@
 //! All deployments of a machine as one problem.
 //!
 //! **Problem.** Several servers share a machine: each has its own W, T, mode and cpuset; their
-//! mains disturb each other, and a cpu that one of them fills is not there for another. What runs
-//! already should not be moved without need. **Meaning.** With X(d,w,c) threads of worker w of
-//! deployment d on cpu c, in this order:
+//! mains disturb each other, and a cpu that one of them fills is not free for another. Threads that
+//! run already should not be moved without need. **Definition.** With X(d,w,c) threads of worker w
+//! of deployment d on cpu c, in this order:
 //! 1. Rules (2) and (3) hold for each deployment on its own cpuset.
 //! 2. (8): the loads (threads of all deployments plus the weights of obstacles) are balanced over
 //!    the cpus that each may use: sorted from the largest, they are lexicographically least. Then
@@ -19,38 +19,39 @@
 //!    the pairs within each worker. From it each moved thread takes `move_cost`; what is left is
 //!    made as large as can be, then moves as few.
 //!
-//! So what the rules force is moved whatever it costs, and everything else only where it gains more
-//! than it moves. **Approach.** One deployment that has the machine to itself is
-//! [`solve()`](albacore_mapping::solve()). Else: threads stay where they are as far as the rules
-//! let them, new ones go where least runs (`volume`), are dealt to workers (`deal`), and exchanged
-//! (`search`, `climb`, `shake`); ranks come last (`label`). Tiny problems are enumerated
-//! (`enumerate`). The bound is counted alone (`bound`); `check` judges the answer and shares no
-//! code with all this. [`Standing`] answers a question that was answered before.
+//! So what the rules force is moved at any cost, and everything else only where it gains more than
+//! it moves. **Approach.** One deployment that has the machine to itself is
+//! [`solve()`](albacore_mapping::solve()). Else: threads stay on their current cpus as far as the
+//! rules let them, new ones go where least runs (`volumes`), are assigned to workers
+//! (`assignment`), and moved (`search_state`, `local_search`, `perturbation`); ranks come last
+//! (`labelling`). Tiny problems are enumerated (`enumerate`). The bound is computed on its own
+//! (`bound`, `min_cost_flow`); `check` judges the answer and shares no code with the solver.
+//! [`CachedSolution`] answers a problem that was solved before.
 #![forbid(unsafe_code)]
 
+mod assignment;
 mod bound;
+mod cached_solution;
 mod check;
-mod climb;
-mod deal;
 mod enumerate;
 mod error;
-mod flow;
-mod label;
+mod fresh_start;
+mod instance;
+mod labelling;
 pub mod limits;
-mod moves;
+mod local_search;
+mod min_cost_flow;
+mod move_bound;
+mod perturbation;
 mod problem;
 mod rules;
-mod search;
-mod shake;
-mod share;
-mod site;
+mod search_state;
 mod solve;
 mod spread;
-mod standing;
-mod volume;
+mod volumes;
 
+pub use cached_solution::CachedSolution;
 pub use check::{JointReport, JointViolation, check_joint, counted_joint_bound, report_joint};
 pub use error::JointError;
 pub use problem::{Deployment, JointProblem, JointSolution, Obstacle};
 pub use solve::solve_joint;
-pub use standing::Standing;

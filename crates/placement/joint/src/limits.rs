@@ -18,9 +18,9 @@ pub(crate) const TINY_MAX: usize = 100_000;
 /// Steps of an enumeration between two questions to the budget: some 20 microseconds.
 pub(crate) const TINY_STEPS: usize = 512;
 
-/// Most work in all rounds of a joint shake, in threads times cpus: some tens of milliseconds, also
-/// where nobody sets a budget.
-pub(crate) const SHAKE_WORK_MAX: usize = 16_000_000;
+/// Most work in all rounds of a joint perturbation, in threads times cpus: some tens of
+/// milliseconds, also without a budget.
+pub(crate) const PERTURBATION_WORK_MAX: usize = 16_000_000;
 
 /// A cost of moves that no gain exceeds, in cycles: one thread gains at most 65,536 pairs times 200
 /// cycles. Its multiple of 65,536 threads and of `CYCLE` still fits an `i64`.
@@ -30,11 +30,11 @@ pub(crate) const FROZEN_COST: i64 = 1 << 29;
 pub(crate) const FLOW_WORK_MAX: usize = 400_000;
 
 /// Most circles of mains that the checker turns: an answer that is proven needs none.
-pub(crate) const CIRCLES_MAX: usize = 400;
+pub(crate) const CYCLES_MAX: usize = 400;
 
-/// Most rounds of shake and climb: beyond, further rounds hardly ever found more (measured on the
-/// table of cases).
-pub(crate) const SHAKES_MAX: usize = 400;
+/// Most rounds of perturbation and local search: further rounds hardly ever found more (measured on
+/// the table of cases).
+pub(crate) const PERTURBATIONS_MAX: usize = 400;
 
 /// Tries to find a legal move that is made without gain.
-pub(crate) const SHAKE_TRIES_MAX: usize = 64;
+pub(crate) const PERTURBATION_TRIES_MAX: usize = 64;

@@ -20,8 +20,8 @@ pub struct Deployment {
     pub current: Option<Mapping>,
 }
 
-/// What somebody else runs on a cpu. The cpu need not be in anybody's cpuset: on a sibling outside,
-/// it weighs on the core.
+/// Load on a cpu that no deployment causes. The cpu need not be in any cpuset: on a sibling
+/// outside, it weighs on the core.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Obstacle {
     /// Where, any cpu of the machine.
@@ -51,13 +51,13 @@ pub struct JointSolution {
     /// How good that is, all together.
     pub certificate: Certificate,
     /// What the deployments that had a valid mapping in force (every thread on a cpu of the cpuset)
-    /// gain among themselves, in cycles of the objective: 0 if nobody moved; below 0 where the
+    /// gain among themselves, in cycles of the objective: 0 if no thread moved; below 0 where the
     /// rules or a newcomer made them worse.
     pub gained: i64,
     /// Threads of deployments with a mapping in force whose cpu is another one now.
     pub moved: u32,
     /// No answer as good moves fewer, so `moved` is the fewest where both are the same: counted
-    /// from what the rules force or, for tiny problems, known because every placement was looked
-    /// at.
+    /// from what the rules force or, for tiny problems, known because every placement was
+    /// enumerated.
     pub moved_least: u32,
 }

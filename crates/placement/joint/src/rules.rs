@@ -1,20 +1,20 @@
-//! The rules on mains in their joint form: mains-per-core, (12), (12+), and how far a state breaks
-//! them.
+//! The rules on mains in their joint form: mains-per-core, (12), (12+), and how far a state
+//! violates them.
 //!
-//! The limit of mains per core is the least largest count of a balanced placement: mains go one by
-//! one to the core with fewest, and chains of mains lower the largest count until none is left that
-//! could (the same argument as for loads in `volume`).
+//! The limit of mains per core is the smallest maximum of a balanced placement: mains go one by one
+//! to the core with fewest, and augmenting chains of mains lower the maximum until none is left
+//! that could (the same argument as for loads in `volumes`).
 
 use std::collections::VecDeque;
 
 use super::JointProblem;
-use super::site::{CORE, Site};
+use super::instance::{CORE, Instance};
 
 /// Right-hand sides of the rules on mains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Rules {
-    /// Mains of each party on each core in a placement that keeps mains-per-core, row by row.
-    pub(super) crowd: Vec<u32>,
+    /// Mains of each tenant on each core in a placement that keeps mains-per-core, row by row.
+    pub(super) crowding: Vec<u32>,
     /// Most mains on a core.
     pub(super) core_mains: u32,
     /// (12): a cpu with so many threads is full; so many full cpus may hold a main.
@@ -25,29 +25,29 @@ pub(super) struct Rules {
 
 impl Rules {
     /// The rules of a problem.
-    pub(super) fn of(problem: &JointProblem, site: &Site) -> Self {
-        let (full_cpus, full_cores) = full(problem, site);
-        let (core_mains, crowd) = least_crowd(site);
+    pub(super) fn of(problem: &JointProblem, instance: &Instance) -> Self {
+        let (full_cpus, full_cores) = full(problem, instance);
+        let (core_mains, crowding) = least_core_mains(instance);
         Self {
-            crowd,
+            crowding,
             core_mains,
             full_cpus,
             full_cores,
         }
     }
 
-    /// Breaches as one number, mains-per-core before (12) before (12+).
-    pub(super) fn breach(&self, crowd: u32, full_cpus: u32, full_cores: u32) -> i64 {
+    /// RuleExcess as one number, mains-per-core before (12) before (12+).
+    pub(super) fn violation(&self, crowding: u32, full_cpus: u32, full_cores: u32) -> i64 {
         let beyond = |count: u32, rule: Option<(u32, u32)>| {
             i64::from(rule.map_or(0, |(_, most)| count.saturating_sub(most)))
         };
-        (i64::from(crowd) << 40)
+        (i64::from(crowding) << 40)
             + (beyond(full_cpus, self.full_cpus) << 20)
             + beyond(full_cores, self.full_cores)
     }
 
     /// By how much a placement with these loads and mains of cpus and of cores breaks each rule.
-    pub(super) fn breaches(
+    pub(super) fn excess(
         &self,
         (loads, mains): (&[u32], &[u32]),
         (core_loads, core_mains): (&[u32], &[u32]),
@@ -84,21 +84,22 @@ impl Rules {
 type Full = Option<(u32, u32)>;
 
 /// (12) and (12+), where all deployments have the same cpus and nothing else runs there.
-fn full(problem: &JointProblem, site: &Site) -> (Full, Full) {
+fn full(problem: &JointProblem, instance: &Instance) -> (Full, Full) {
     let Some(first) = problem.deployments.first() else {
         return (None, None);
     };
     let apart = problem.deployments.iter().any(|d| d.cpuset != first.cpuset);
-    let own = &site.parties[0];
-    let mut cores = vec![false; site.counts[CORE]];
+    let own = &instance.tenants[0];
+    let mut cores = vec![false; instance.counts[CORE]];
     own.cpus
         .iter()
-        .for_each(|&cpu| cores[site.core(cpu.into())] = true);
-    let beside = (0..site.cpus).any(|cpu| site.obstacles[cpu] > 0 && cores[site.core(cpu)]);
+        .for_each(|&cpu| cores[instance.core(cpu.into())] = true);
+    let beside =
+        (0..instance.cpus).any(|cpu| instance.obstacles[cpu] > 0 && cores[instance.core(cpu)]);
     if apart || beside {
         return (None, None);
     }
-    let (slots, workers) = (site.slots as u32, site.workers as u32);
+    let (slots, workers) = (instance.slots as u32, instance.workers as u32);
     let rule = |units: u32| {
         let rest = slots % units;
         let applies = rest > 0 && slots > units && workers <= units;
@@ -113,19 +114,19 @@ fn full(problem: &JointProblem, site: &Site) -> (Full, Full) {
     (rule(own.cpus.len() as u32), rule(used))
 }
 
-/// The least number such that every party can place its mains with at most so many on a core, and
+/// The least number such that every tenant can place its mains with at most so many on a core, and
 /// such a placement.
-fn least_crowd(site: &Site) -> (u32, Vec<u32>) {
-    let cores = site.counts[CORE];
-    let mut room = vec![0u32; site.parties.len() * cores];
-    let mut held = vec![0u32; site.parties.len() * cores];
+fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
+    let cores = instance.counts[CORE];
+    let mut room = vec![0u32; instance.tenants.len() * cores];
+    let mut held = vec![0u32; instance.tenants.len() * cores];
     let mut mains = vec![0u32; cores];
-    for (index, party) in site.parties.iter().enumerate() {
+    for (index, tenant) in instance.tenants.iter().enumerate() {
         let row = index * cores;
-        for &cpu in &party.cpus {
-            room[row + site.core(cpu.into())] += u32::from(party.rank_cap);
+        for &cpu in &tenant.cpus {
+            room[row + instance.core(cpu.into())] += u32::from(tenant.rank_cap);
         }
-        for _ in 0..party.workers {
+        for _ in 0..tenant.workers {
             let counts = held[row..][..cores].iter().zip(&room[row..][..cores]);
             let counts = counts.zip(&mains).zip(0u64..);
             let open = counts.map(|(((held, room), &mains), core)| match held < room {
@@ -153,23 +154,23 @@ fn relieve(cores: usize, room: &[u32], held: &mut [u32], mains: &mut [u32]) -> b
     let mut queue: VecDeque<usize> = (0..cores).filter(|&core| mains[core] == most).collect();
     queue.iter().for_each(|&core| seen[core] = true);
     while let Some(core) = queue.pop_front() {
-        for party in 0..used.len() {
-            if used[party] || held[party * cores + core] == 0 {
+        for tenant in 0..used.len() {
+            if used[tenant] || held[tenant * cores + core] == 0 {
                 continue;
             }
-            used[party] = true;
+            used[tenant] = true;
             for next in 0..cores {
-                let at = party * cores + next;
+                let at = tenant * cores + next;
                 if held[at] >= room[at] || std::mem::replace(&mut seen[next], true) {
                     continue;
                 }
-                before[next] = Some((party, core));
+                before[next] = Some((tenant, core));
                 if mains[next] + 2 <= most {
                     mains[next] += 1;
                     let mut to = next;
-                    while let Some((party, from)) = before[to] {
-                        held[party * cores + to] += 1;
-                        held[party * cores + from] -= 1;
+                    while let Some((tenant, from)) = before[to] {
+                        held[tenant * cores + to] += 1;
+                        held[tenant * cores + from] -= 1;
                         to = from;
                     }
                     mains[to] -= 1;

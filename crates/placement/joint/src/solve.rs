@@ -1,30 +1,33 @@
 //! From a joint problem to certified mappings.
 //!
-//! The steps are in the head of `joint`; what is in force, keeps all rules and meets the bound is
-//! known to be the answer before a search is set up. **Proof sketch.** Optimal is said only where
-//! the value meets the bound, or where every placement was looked at. A climb starts from what the
-//! rules leave of the mappings in force; if it found nothing that is worth its moves once they are
-//! counted with ranks, that start is the answer. **Limits.** The budget is asked between steps of
-//! the search; balancing, dealing and ranks run to their end whatever it says: 6 ms for 3,200
-//! threads on 256 cpus, some 30 ms for the most threads that are taken. Without a budget the rounds
-//! of `shake` end it. With threads that run already the search is local: few moves and a good
-//! value, not proven best except on tiny problems or where the counts say so.
+//! The steps are in the head of the crate. Mappings in force that keep all rules and meet the bound
+//! are recognised as the answer before a search is set up. **Proof sketch.** Optimal is claimed
+//! only where the value meets the bound, or where every placement was enumerated. A local search
+//! starts from what the rules leave of the mappings in force; if it found nothing that is worth its
+//! moves once they are counted with ranks, that start is the answer. **Limits.** The budget is
+//! asked between steps of the search; balancing, assignment and ranks are always completed: 6 ms
+//! for 3,200 threads on 256 cpus, some 30 ms for the most threads that are accepted. Without a
+//! budget the rounds of `perturbation` end it. With threads that run already the search is local:
+//! few moves and a good value, not proven optimal except on tiny problems or where the counts prove
+//! it.
 
+use super::assignment::assign;
 use super::bound::upper_bound;
-use super::climb::{Climber, mend};
-use super::deal::deal;
-use super::enumerate::{Breaches, Key, enumerate};
+use super::enumerate::{Key, RuleExcess, enumerate};
 use super::error::{alone, validate};
-use super::label::{keeps_rank_cap, label};
-use super::moves::{homeless, least_moves};
+use super::instance::{CORE, Instance, LEVELS, NO_CPU, Tenant};
+use super::labelling::{keeps_rank_cap, label};
+use super::local_search::{LocalSearch, repair};
+use super::move_bound::{displaced, least_moves};
+use super::perturbation::perturb;
 use super::rules::Rules;
-use super::search::Search;
-use super::shake::shake;
-use super::site::{CORE, LEVELS, NOWHERE, Party, Site};
-use super::volume::{Volume, balance};
+use super::search_state::SearchState;
+use super::volumes::{Volumes, balance};
 use super::{JointError, JointProblem, JointSolution};
 use crate::limits::FROZEN_COST;
-use albacore_mapping::{Certificate, Mapping, Problem, Proof, Relaxation, Solution, check, solve};
+use albacore_mapping::{
+    Certificate, Mapping, Problem, Proof, ProvenBound, Relaxation, Solution, check, solve,
+};
 
 /// The best mappings for all deployments together that can be found before `out_of_budget` says
 /// true; whatever it says, the answer is valid and its gap to the bound is honest.
@@ -36,87 +39,107 @@ pub fn solve_joint(
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<JointSolution, JointError> {
     validate(problem)?;
-    let site = Site::of(problem);
+    let instance = Instance::of(problem);
     if let [one] = &problem.deployments[..]
-        && site.obstacles.iter().all(|&weight| weight == 0)
+        && instance.obstacles.iter().all(|&weight| weight == 0)
         && let Some(alone) = alone(problem, one)
     {
-        return solve_alone(problem, &site, &alone, out_of_budget);
+        return solve_alone(problem, &instance, &alone, out_of_budget);
     }
-    let rules = Rules::of(problem, &site);
-    let volume = balance(&site);
-    let (best, limits) = settled(&site, &rules, &volume)
-        .unwrap_or_else(|| sought(&site, &rules, &volume, out_of_budget));
-    Ok(answer(problem, &site, best, limits))
+    let rules = Rules::of(problem, &instance);
+    let volume = balance(&instance);
+    let (best, limits) = keep_current(&instance, &rules, &volume)
+        .unwrap_or_else(|| search_best(&instance, &rules, &volume, out_of_budget));
+    Ok(answer(problem, &instance, best, limits))
 }
 
-/// What limits an answer: a bound and what it comes from, and the threads that must move.
-type Limits = ((i64, Proof), u32);
+/// What limits an answer.
+struct Limits {
+    upper: ProvenBound,
+    /// No answer as good moves fewer threads.
+    moved_least: u32,
+}
 
 /// What is in force, if it keeps all rules and meets the bound.
-fn settled(site: &Site, rules: &Rules, volume: &Volume) -> Option<(Placement, Limits)> {
-    let keeps_ranks = |party: &Party| keeps_rank_cap(party, &party.homes);
-    if !volume.is_settled(site) || !site.parties.iter().all(keeps_ranks) {
+fn keep_current(
+    instance: &Instance,
+    rules: &Rules,
+    volume: &Volumes,
+) -> Option<(Placement, Limits)> {
+    let keeps_ranks = |tenant: &Tenant| keeps_rank_cap(tenant, &tenant.current_cpus);
+    if !volume.is_unchanged(instance) || !instance.tenants.iter().all(keeps_ranks) {
         return None;
     }
-    let homes = site.parties.iter().flat_map(|party| &party.homes);
-    let places: Vec<u16> = homes.copied().collect();
-    let mut mains = vec![0; site.cpus];
-    let mut core_mains = vec![0; site.counts[CORE]];
-    let of_parties = site.parties.iter().flat_map(Party::mains);
-    for main in of_parties.map(usize::from) {
+    let current_cpus = instance
+        .tenants
+        .iter()
+        .flat_map(|tenant| &tenant.current_cpus);
+    let places: Vec<u16> = current_cpus.copied().collect();
+    let mut mains = vec![0; instance.cpus];
+    let mut core_mains = vec![0; instance.counts[CORE]];
+    let of_tenants = instance.tenants.iter().flat_map(Tenant::mains);
+    for main in of_tenants.map(usize::from) {
         mains[main] += 1;
-        core_mains[site.core(main)] += 1;
+        core_mains[instance.core(main)] += 1;
     }
-    let cores = site.core_loads(&volume.loads);
-    let breaches = rules.breaches((&volume.loads, &mains), (&cores, &core_mains));
-    let within = |party: &Party| within(site, party, &party.homes);
-    let value = apart(site, &mains) + site.parties.iter().map(within).sum::<i64>();
-    if breaches != [0; 3] || value < upper_bound(site, rules, volume, breaches) {
+    let cores = instance.core_loads(&volume.loads);
+    let excess = rules.excess((&volume.loads, &mains), (&cores, &core_mains));
+    let within = |tenant: &Tenant| worker_distances(instance, tenant, &tenant.current_cpus);
+    let value = mains_distance(instance, &mains) + instance.tenants.iter().map(within).sum::<i64>();
+    if excess != [0; 3] || value < upper_bound(instance, rules, volume, excess) {
         return None;
     }
-    let key = (breaches, -value, 0);
+    let key = (excess, -value, 0);
     let best = Placement { key, value, places };
-    Some((best, ((value, Proof::Bound), 0)))
+    let upper = ProvenBound {
+        bound: value,
+        proof: Proof::Bound,
+    };
+    let limits = Limits {
+        upper,
+        moved_least: 0,
+    };
+    Some((best, limits))
 }
 
 /// The best that is found by search.
-fn sought(
-    site: &Site,
+fn search_best(
+    instance: &Instance,
     rules: &Rules,
-    volume: &Volume,
+    volume: &Volumes,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> (Placement, Limits) {
-    let mut search = dealt(site, rules, volume, out_of_budget);
-    // ranks may cost moves that a climb does not foresee: then its start may be the better answer
-    let is_joined = site.parties.iter().any(|party| party.is_running);
-    let start = is_joined.then(|| Sketch::of(&search));
-    let breaches = search.breaches();
-    let goal = upper_bound(site, rules, volume, breaches);
+    let mut search = first_placement(instance, rules, volume, out_of_budget);
+    // ranks may cost moves that the search does not foresee: then its start may be the better
+    // answer
+    let is_joined = instance.tenants.iter().any(|tenant| tenant.is_running);
+    let start = is_joined.then(|| Outcome::of(&search));
+    let excess = search.excess();
+    let goal = upper_bound(instance, rules, volume, excess);
     find_best(&mut search, goal, out_of_budget);
-    let found = Sketch::of(&search);
+    let found = Outcome::of(&search);
     drop(search);
-    let mut best = found.labeled(site);
+    let mut best = found.labeled(instance);
     if let Some(start) = start.filter(|start| start.value != found.value) {
-        let before = start.labeled(site);
+        let before = start.labeled(instance);
         if before.key <= best.key {
             best = before;
         }
     }
     let (mut bound, mut proof) = (goal, Proof::Bound);
-    if best.key.0 != breaches {
-        bound = upper_bound(site, rules, volume, best.key.0);
+    if best.key.0 != excess {
+        bound = upper_bound(instance, rules, volume, best.key.0);
     }
-    let mut moved_least = least_moves(site, rules, volume, best.key.0);
-    let is_settled = best.value >= bound && best.key.2 == moved_least;
-    let tiny = if is_settled {
+    let mut moved_least = least_moves(instance, rules, volume, best.key.0);
+    let is_unchanged = best.value >= bound && best.key.2 == moved_least;
+    let tiny = if is_unchanged {
         None
     } else {
-        enumerate(site, rules, &volume.loads, out_of_budget)
+        enumerate(instance, rules, &volume.loads, out_of_budget)
     };
     if let Some(tiny) = tiny {
         if let Some((key, places)) = tiny.best.filter(|(key, _)| *key < best.key) {
-            best = Placement::from(site, key, places);
+            best = Placement::from(instance, key, places);
         }
         if tiny.complete {
             moved_least = best.key.2;
@@ -128,37 +151,46 @@ fn sought(
             }
         }
     }
-    (best, ((bound, proof), moved_least))
+    let limits = Limits {
+        upper: ProvenBound { bound, proof },
+        moved_least,
+    };
+    (best, limits)
 }
 
 /// A first placement. Where it crowds mains, another that is led by cores may not.
-fn dealt<'a>(
-    site: &'a Site,
+fn first_placement<'a>(
+    instance: &'a Instance,
     rules: &'a Rules,
-    volume: &Volume,
+    volume: &Volumes,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> Search<'a> {
-    let mut search = Search::new(site, rules, volume);
-    deal(&mut search, volume, false);
-    mend(&mut search, out_of_budget);
-    if search.crowd() > 0 && !out_of_budget() {
-        let mut other = Search::new(site, rules, volume);
-        deal(&mut other, volume, true);
-        mend(&mut other, out_of_budget);
-        if other.breaches() < search.breaches() {
+) -> SearchState<'a> {
+    let mut search = SearchState::new(instance, rules, volume);
+    assign(&mut search, volume, false);
+    repair(&mut search, out_of_budget);
+    if search.crowding() > 0 && !out_of_budget() {
+        let mut other = SearchState::new(instance, rules, volume);
+        assign(&mut other, volume, true);
+        repair(&mut other, out_of_budget);
+        if other.excess() < search.excess() {
             return other;
         }
     }
     search
 }
 
-/// Climbs and shakes: first the newcomers alone, as if moving anybody else cost more than it could
-/// gain, then all, so that each move of a thread that runs pays beside the best without it.
-fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
-    let runs_on = search.kept == search.threads.len() as i64 && search.breach() == 0;
-    let is_joined = search.site.parties.iter().any(|party| party.is_running);
+/// Local search and perturbation: first of new threads alone, as if moving any other cost more than
+/// it could gain, then of all, so that each move of a running thread pays beside the best without
+/// it.
+fn find_best(search: &mut SearchState<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
+    let runs_on = search.unmoved == search.threads.len() as i64 && search.violation() == 0;
+    let is_joined = search
+        .instance
+        .tenants
+        .iter()
+        .any(|tenant| tenant.is_running);
     if runs_on {
-        Climber::new(search).climb(search, goal, out_of_budget);
+        LocalSearch::new(search).climb(search, goal, out_of_budget);
         return;
     }
     let move_cost = search.move_cost;
@@ -169,9 +201,9 @@ fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut()
     };
     for &cost in passes {
         search.move_cost = cost;
-        let mut climber = Climber::new(search);
-        climber.climb(search, goal, out_of_budget);
-        shake(search, &mut climber, goal, out_of_budget);
+        let mut local_search = LocalSearch::new(search);
+        local_search.climb(search, goal, out_of_budget);
+        perturb(search, &mut local_search, goal, out_of_budget);
     }
 }
 
@@ -179,37 +211,37 @@ fn find_best(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut()
 struct Placement {
     key: Key,
     value: i64,
-    /// Position of every slot, party by party.
+    /// Position of every slot, tenant by tenant.
     places: Vec<u16>,
 }
 
 /// A state of the search without its tables.
-struct Sketch {
-    breaches: Breaches,
+struct Outcome {
+    excess: RuleExcess,
     value: i64,
     /// Cpu of each thread, worker by worker, the main first.
     threads: Vec<u16>,
 }
 
-impl Sketch {
-    fn of(search: &Search<'_>) -> Self {
+impl Outcome {
+    fn of(search: &SearchState<'_>) -> Self {
         Self {
-            breaches: search.breaches(),
+            excess: search.excess(),
             value: search.value,
             threads: search.threads.iter().map(|thread| thread.cpu).collect(),
         }
     }
 
-    fn labeled(&self, site: &Site) -> Placement {
-        let mut places = Vec::with_capacity(site.slots);
-        for party in &site.parties {
-            let own = &self.threads[places.len()..][..party.slots()];
-            places.extend(label(party, own));
+    fn labeled(&self, instance: &Instance) -> Placement {
+        let mut places = Vec::with_capacity(instance.slots);
+        for tenant in &instance.tenants {
+            let own = &self.threads[places.len()..][..tenant.slots()];
+            places.extend(label(tenant, own));
         }
-        let moved = moved(site, &places);
-        let worth = self.value - site.move_cost * i64::from(moved);
+        let moved = moved(instance, &places);
+        let worth = self.value - instance.move_cost * i64::from(moved);
         Placement {
-            key: (self.breaches, -worth, moved),
+            key: (self.excess, -worth, moved),
             value: self.value,
             places,
         }
@@ -217,9 +249,9 @@ impl Sketch {
 }
 
 impl Placement {
-    fn from(site: &Site, key: Key, places: Vec<u16>) -> Self {
+    fn from(instance: &Instance, key: Key, places: Vec<u16>) -> Self {
         Self {
-            value: site.move_cost * i64::from(key.2) - key.1,
+            value: instance.move_cost * i64::from(key.2) - key.1,
             key,
             places,
         }
@@ -227,82 +259,93 @@ impl Placement {
 }
 
 /// Slots of mappings in force that have another cpu.
-fn moved(site: &Site, places: &[u16]) -> u32 {
-    let homes = site
-        .parties
+fn moved(instance: &Instance, places: &[u16]) -> u32 {
+    let current_cpus = instance
+        .tenants
         .iter()
-        .flat_map(|party| party.had_cpu.iter().zip(&party.homes));
-    let differs = |((had_cpu, home), place): ((&bool, &u16), &u16)| *had_cpu && home != place;
-    homes.zip(places).filter(|&slot| differs(slot)).count() as u32
+        .flat_map(|tenant| tenant.had_cpu.iter().zip(&tenant.current_cpus));
+    let differs =
+        |((had_cpu, current_cpu), place): ((&bool, &u16), &u16)| *had_cpu && current_cpu != place;
+    current_cpus
+        .zip(places)
+        .filter(|&slot| differs(slot))
+        .count() as u32
 }
 
-/// What the parties that have a valid mapping in force gain among themselves.
-fn gained(site: &Site, places: &[u16]) -> i64 {
+/// What the tenants that have a valid mapping in force gain among themselves.
+fn gained(instance: &Instance, places: &[u16]) -> i64 {
     let mut values = [0; 2];
-    let mut mains = [vec![0; site.cpus], vec![0; site.cpus]];
+    let mut mains = [vec![0; instance.cpus], vec![0; instance.cpus]];
     let mut first = 0;
-    for party in &site.parties {
-        let after = &places[first..first + party.slots()];
-        first += party.slots();
-        if !party.is_running || party.homes.contains(&NOWHERE) {
+    for tenant in &instance.tenants {
+        let after = &places[first..first + tenant.slots()];
+        first += tenant.slots();
+        if !tenant.is_running || tenant.current_cpus.contains(&NO_CPU) {
             continue;
         }
         for ((value, mains), places) in values
             .iter_mut()
             .zip(&mut mains)
-            .zip([&party.homes[..], after])
+            .zip([&tenant.current_cpus[..], after])
         {
-            *value += within(site, party, places);
-            for worker in places.chunks(party.threads) {
+            *value += worker_distances(instance, tenant, places);
+            for worker in places.chunks(tenant.threads) {
                 mains[usize::from(worker[0])] += 1;
             }
         }
     }
-    values[1] + apart(site, &mains[1]) - values[0] - apart(site, &mains[0])
+    values[1] + mains_distance(instance, &mains[1])
+        - values[0]
+        - mains_distance(instance, &mains[0])
 }
 
-/// What the pairs within the workers of a party add to the objective.
-fn within(site: &Site, party: &Party, places: &[u16]) -> i64 {
+/// What the pairs within the workers of a tenant add to the objective.
+fn worker_distances(instance: &Instance, tenant: &Tenant, places: &[u16]) -> i64 {
     let mut sum = 0;
-    for worker in places.chunks(party.threads) {
+    for worker in places.chunks(tenant.threads) {
         for (i, &a) in worker.iter().enumerate() {
-            let distances = site.distances(a.into());
+            let distances = instance.distances(a.into());
             let of = |&b: &u16| i64::from(distances[usize::from(b)]);
             sum += worker[i + 1..].iter().map(of).sum::<i64>();
         }
     }
-    party.sign * sum
+    tenant.sign * sum
 }
 
 /// Distances of all pairs of mains, `held` on each cpu: all of them beyond, less what the domains
 /// of the tree bring them closer.
-fn apart(site: &Site, held: &[u32]) -> i64 {
+fn mains_distance(instance: &Instance, held: &[u32]) -> i64 {
     let pairs = |x: u32| i64::from(x) * (i64::from(x) - 1) / 2;
-    let mut sum = site.beyond * pairs(held.iter().sum());
+    let mut sum = instance.beyond * pairs(held.iter().sum());
     for level in 0..LEVELS {
-        let mut counts = vec![0u32; site.counts[level]];
+        let mut counts = vec![0u32; instance.counts[level]];
         for (cpu, &count) in held.iter().enumerate().filter(|&(_, &count)| count > 0) {
-            counts[usize::from(site.of[level][cpu])] += count;
+            counts[usize::from(instance.of[level][cpu])] += count;
         }
-        sum -= site.gain[level] * counts.into_iter().map(pairs).sum::<i64>();
+        sum -= instance.gain[level] * counts.into_iter().map(pairs).sum::<i64>();
     }
     sum
 }
 
-fn answer(problem: &JointProblem, site: &Site, best: Placement, limits: Limits) -> JointSolution {
+fn answer(
+    problem: &JointProblem,
+    instance: &Instance,
+    best: Placement,
+    limits: Limits,
+) -> JointSolution {
     let ids = problem.topology.cpus();
     let id = |&position: &u16| ids[usize::from(position)].id;
     let mut mappings: Vec<Mapping> = Vec::new();
-    mappings.resize_with(site.parties.len(), || Mapping {
+    mappings.resize_with(instance.tenants.len(), || Mapping {
         threads: 1,
         cpus: Vec::new(),
     });
     let mut first = 0;
-    for party in &site.parties {
-        let places = &best.places[first..first + party.slots()];
-        first += party.slots();
-        mappings[party.original] = Mapping {
-            threads: party.threads as u16,
+    for tenant in &instance.tenants {
+        let places = &best.places[first..first + tenant.slots()];
+        first += tenant.slots();
+        mappings[tenant.original] = Mapping {
+            threads: tenant.threads as u16,
             cpus: places.iter().map(id).collect(),
         };
     }
@@ -313,10 +356,10 @@ fn answer(problem: &JointProblem, site: &Site, best: Placement, limits: Limits) 
         .collect();
     JointSolution {
         mappings,
-        certificate: Certificate::of(best.value, limits.0, relaxed),
-        gained: gained(site, &best.places),
+        certificate: Certificate::of(best.value, limits.upper, relaxed),
+        gained: gained(instance, &best.places),
         moved: best.key.2,
-        moved_least: limits.1,
+        moved_least: limits.moved_least,
     }
 }
 
@@ -324,7 +367,7 @@ fn answer(problem: &JointProblem, site: &Site, best: Placement, limits: Limits) 
 /// than it moves.
 fn solve_alone(
     problem: &JointProblem,
-    site: &Site,
+    instance: &Instance,
     alone: &Problem,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<JointSolution, JointError> {
@@ -333,8 +376,8 @@ fn solve_alone(
         error,
     };
     let mut solution = solve(alone, out_of_budget).map_err(of_first)?;
-    if let Some(kept) = worth_keeping(alone, &solution, problem.move_cost) {
-        solution = kept;
+    if let Some(unmoved) = worth_keeping(alone, &solution, problem.move_cost) {
+        solution = unmoved;
     }
     let positions: Vec<u16> = solution
         .mapping
@@ -345,15 +388,15 @@ fn solve_alone(
                 .topology
                 .cpus()
                 .binary_search_by_key(id, |cpu| cpu.id);
-            position.map_or(NOWHERE, |position| position as u16)
+            position.map_or(NO_CPU, |position| position as u16)
         })
         .collect();
     Ok(JointSolution {
         mappings: vec![solution.mapping],
         certificate: solution.certificate,
-        gained: gained(site, &positions),
-        moved: moved(site, &positions),
-        moved_least: homeless(site),
+        gained: gained(instance, &positions),
+        moved: moved(instance, &positions),
+        moved_least: displaced(instance),
     })
 }
 
@@ -363,13 +406,13 @@ fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Opti
     let current = problem.current.as_ref().filter(|_| move_cost > 0)?;
     let report = check(problem, current).ok()?;
     let found = &solution.certificate;
-    let keeps = |kept: &Relaxation| {
-        let same = |r: &&Relaxation| r.rule == kept.rule;
+    let keeps = |unmoved: &Relaxation| {
+        let same = |r: &&Relaxation| r.rule == unmoved.rule;
         found
             .relaxed
             .iter()
             .find(same)
-            .is_some_and(|r| kept.amount <= r.amount)
+            .is_some_and(|r| unmoved.amount <= r.amount)
     };
     let pairs = current.cpus.iter().zip(&solution.mapping.cpus);
     let moved = pairs.filter(|(before, after)| before != after).count() as i64;
@@ -377,6 +420,13 @@ fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Opti
     let stays = report.relaxed.iter().all(keeps) && gain <= moved * i64::from(move_cost);
     stays.then(|| Solution {
         mapping: current.clone(),
-        certificate: Certificate::of(report.objective, (found.bound, found.proof), report.relaxed),
+        certificate: Certificate::of(
+            report.objective,
+            ProvenBound {
+                bound: found.bound,
+                proof: found.proof,
+            },
+            report.relaxed,
+        ),
     })
 }

@@ -1,20 +1,21 @@
-//! Things that go one by one to the cpu where they are least close to those before.
+//! Maximum dispersion: items placed one by one on the cpu where they are least close to those
+//! before.
 //!
-//! **Problem.** Mains of all deployments, or threads of one scattered worker, shall be as far apart
-//! as can be. **Approach.** The x-th thing in a domain costs x-1 times the domain's gain, so the
-//! cheapest cpu is the cheapest path down the tree; each domain remembers the price of its cheapest
-//! open cpu, and a thing that comes changes that on its own path alone. **Proof sketch.** Costs are
-//! convex and limits nested, so one at a time is a cheapest flow. **Limits.** All things may go to
-//! the same cpus; for supplies with overlapping cpus see `flow`.
+//! **Problem.** Mains of all deployments, or threads of one scattered worker, should be as far
+//! apart as possible. **Approach.** The x-th item in a domain costs x-1 times the domain's gain, so
+//! the cheapest cpu is the cheapest path down the tree; each domain stores the price of its
+//! cheapest open cpu, and a new item changes that on its own path alone. **Proof sketch.** Costs
+//! are convex and limits nested, so one at a time is a cheapest flow. **Limits.** All items may go
+//! to the same cpus; for supplies with overlapping cpus see `min_cost_flow`.
 
-use super::site::{CORE, LEVELS, Site};
+use super::instance::{CORE, Instance, LEVELS};
 
 /// The price of a domain that takes nothing more.
 const CLOSED: i64 = i64::MAX;
 
-/// Counts in a tree with the price of the next thing.
+/// Counts in a tree with the price of the next item.
 pub(super) struct Spread<'a> {
-    site: &'a Site,
+    instance: &'a Instance,
     cpu_cap: u32,
     core_cap: u32,
     counts: [Vec<u32>; LEVELS],
@@ -23,42 +24,46 @@ pub(super) struct Spread<'a> {
 }
 
 impl<'a> Spread<'a> {
-    /// Nothing placed yet: at most so many things on each of the cpus and on a core.
-    pub(super) fn new(site: &'a Site, cpus: &[u16], (cpu_cap, core_cap): (u32, u32)) -> Self {
-        let mut prices = std::array::from_fn(|level| vec![CLOSED; site.counts[level]]);
+    /// Nothing placed yet: at most so many items on each of the cpus and on a core.
+    pub(super) fn new(
+        instance: &'a Instance,
+        cpus: &[u16],
+        (cpu_cap, core_cap): (u32, u32),
+    ) -> Self {
+        let mut prices = std::array::from_fn(|level| vec![CLOSED; instance.counts[level]]);
         for (level, prices) in prices.iter_mut().enumerate() {
             for &cpu in cpus.iter().filter(|_| cpu_cap > 0 && core_cap > 0) {
-                prices[usize::from(site.of[level][usize::from(cpu)])] = 0;
+                prices[usize::from(instance.of[level][usize::from(cpu)])] = 0;
             }
         }
         Self {
-            site,
+            instance,
             cpu_cap,
             core_cap,
-            counts: std::array::from_fn(|level| vec![0; site.counts[level]]),
+            counts: std::array::from_fn(|level| vec![0; instance.counts[level]]),
             prices,
         }
     }
 
-    /// Places so many things; what they cost. One without a place costs nothing.
-    pub(super) fn place(&mut self, things: usize) -> i64 {
-        (0..things).map_while(|_| self.place_one()).sum()
+    /// Places so many items; what they cost. One without a place costs nothing.
+    pub(super) fn place(&mut self, items: usize) -> i64 {
+        (0..items).map_while(|_| self.place_one()).sum()
     }
 
     fn place_one(&mut self) -> Option<i64> {
-        let site = self.site;
+        let instance = self.instance;
         let cheapest = |prices: &[i64], among: &mut dyn Iterator<Item = usize>| {
             among.min_by_key(|&at| prices[at])
         };
         let top = LEVELS - 1;
-        let mut at = cheapest(&self.prices[top], &mut (0..site.counts[top]))?;
+        let mut at = cheapest(&self.prices[top], &mut (0..instance.counts[top]))?;
         let cost = self.prices[top][at];
         if cost == CLOSED {
             return None;
         }
         let mut path = [at; LEVELS];
         for level in (0..top).rev() {
-            let mut inner = site.inner(level + 1, at);
+            let mut inner = instance.inner(level + 1, at);
             at = cheapest(&self.prices[level], &mut inner)?;
             path[level] = at;
         }
@@ -67,7 +72,7 @@ impl<'a> Spread<'a> {
             let cap = [self.cpu_cap, self.core_cap][level.min(CORE)];
             let inner = match level {
                 0 => 0,
-                _ => (site
+                _ => (instance
                     .inner(level, at)
                     .map(|inner| self.prices[level - 1][inner]))
                 .min()
@@ -78,7 +83,7 @@ impl<'a> Spread<'a> {
             self.prices[level][at] = if is_closed {
                 CLOSED
             } else {
-                inner + site.gain[level] * i64::from(held)
+                inner + instance.gain[level] * i64::from(held)
             };
         }
         Some(cost)

@@ -8,7 +8,8 @@
 //! it. [`check`] reports the figures, [`check_solution`] compares them with what a [`Solution`]
 //! admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic in T and W. A
 //! bound that is said to be counted is counted again (`check_bound`) where it is to prove
-//! something; one that was found by prices or by a search is compared with the value only.
+//! something; one that was found by Lagrangian relaxation or by a search is compared with the value
+//! only.
 
 use albacore_topology::{Cpu, CpuId, Distances};
 
@@ -422,7 +423,7 @@ impl Pairs {
         self.same_l3 += alike(|cpu| cpu.l3);
     }
 
-    /// Each pair at the distance of the nearest thing that it shares.
+    /// Each pair at the distance of the nearest item that it shares.
     fn distances(&self, distances: &Distances) -> i64 {
         let Self {
             all,

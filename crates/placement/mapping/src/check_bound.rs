@@ -3,12 +3,12 @@
 //! **Problem.** A certificate is to be believed without trusting the solver. **Approach.** From the
 //! rules and the admitted relaxations: what the mains, one worker alone, and all workers in the
 //! domains of one level could reach at best. Distances are taken pair by pair or level by level; no
-//! tree order, no solver's tables. **Proof sketch.** Distances form a tree, so placing one thing at
+//! tree order, no solver's tables. **Proof sketch.** Distances form a tree, so placing one item at
 //! a time where it is farthest from those placed is best for the sum; a level's pairs of one worker
 //! in one domain are most if whole shares fill it and least if shares are even (convexity); a sum
 //! of bounds bounds the sum. **Limits.** Mappings that relax a rule further than admitted are not
-//! covered. Bounds that were found by prices or by a search are stronger than these counts and are
-//! not recomputed here.
+//! covered. Bounds that were found by Lagrangian relaxation or by a search are stronger than these
+//! counts and are not recomputed here.
 
 use std::collections::BTreeMap;
 
@@ -100,8 +100,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// The greatest sum of distances of so many things with limits on a cpu and on a core.
-    fn spread(&self, things: i64, on_cpu: i64, on_core: i64) -> i64 {
+    /// The greatest sum of distances of so many items with limits on a cpu and on a core.
+    fn spread(&self, items: i64, on_cpu: i64, on_core: i64) -> i64 {
         let cpus = self.problem.topology.cpus();
         let distance =
             |a: &Cpu, b: &Cpu| i64::from(Topology::distance(a, b, &self.problem.distances));
@@ -115,7 +115,7 @@ impl<'a> Rules<'a> {
         let mut cores = vec![0i64; cpus.len()];
         let mut far = vec![0i64; cpus.len()];
         let mut sum = 0;
-        for _ in 0..things {
+        for _ in 0..items {
             let open = |&at: &usize| held[at] < on_cpu && cores[core_of[at]] < on_core;
             let Some(best) = (0..cpus.len()).filter(open).max_by_key(|&at| far[at]) else {
                 break;
@@ -162,8 +162,8 @@ impl<'a> Rules<'a> {
         count.len() == self.problem.topology.core_count()
     }
 
-    fn cpu_rooms(&self) -> Vec<Room> {
-        let room = Room {
+    fn cpu_rooms(&self) -> Vec<Capacity> {
+        let room = Capacity {
             least: self.cpu.0,
             most: self.cpu.1,
             of_worker: self.on_cpu.min(self.cpu.1).min(self.threads),
@@ -172,12 +172,12 @@ impl<'a> Rules<'a> {
     }
 
     /// What each domain may hold: the sum over its cores.
-    fn rooms(&self, key: Key) -> Vec<Room> {
+    fn rooms(&self, key: Key) -> Vec<Capacity> {
         let mut cores: BTreeMap<u32, (u32, i64)> = BTreeMap::new();
         for cpu in self.problem.topology.cpus() {
             cores.entry(cpu.core).or_insert((key(cpu), 0)).1 += 1;
         }
-        let mut rooms: BTreeMap<u32, Room> = BTreeMap::new();
+        let mut rooms: BTreeMap<u32, Capacity> = BTreeMap::new();
         for (domain, cpus) in cores.into_values() {
             let most = (cpus * self.cpu.1).min(self.core.1);
             let room = rooms.entry(domain).or_default();
@@ -185,7 +185,7 @@ impl<'a> Rules<'a> {
             room.most += most;
             room.of_worker += (cpus * self.on_cpu).min(most);
         }
-        let mut rooms: Vec<Room> = rooms.into_values().collect();
+        let mut rooms: Vec<Capacity> = rooms.into_values().collect();
         for room in &mut rooms {
             room.of_worker = room.of_worker.min(self.threads);
         }
@@ -196,7 +196,7 @@ impl<'a> Rules<'a> {
 
 /// Threads of a domain: at least, at most, at most of one worker.
 #[derive(Clone, Copy, Default)]
-struct Room {
+struct Capacity {
     least: i64,
     most: i64,
     of_worker: i64,
@@ -208,7 +208,7 @@ type Key = fn(&Cpu) -> u32;
 /// A level with its rooms, those that take most of a worker first.
 struct Level {
     gain: i64,
-    rooms: Vec<Room>,
+    rooms: Vec<Capacity>,
     cores: bool,
 }
 
@@ -240,7 +240,7 @@ impl Level {
         self.gain * self.alone(rules).min(self.together(rules))
     }
 
-    fn fill(rooms: &[Room], mut threads: i64) -> i64 {
+    fn fill(rooms: &[Capacity], mut threads: i64) -> i64 {
         let mut sum = 0;
         for room in rooms {
             let here = room.of_worker.min(threads);
@@ -252,7 +252,7 @@ impl Level {
 
     fn alone(&self, rules: &Rules<'_>) -> i64 {
         let free = Self::fill(&self.rooms, rules.threads);
-        let permits = rules.full_cores_with_main.min(rules.workers);
+        let full_main_limits = rules.full_cores_with_main.min(rules.workers);
         if !self.cores || rules.mains_on_core > 1 {
             return rules.workers * free;
         }
@@ -262,7 +262,7 @@ impl Level {
             .map(|here| pairs(here) + Self::fill(others, rules.threads - here))
             .max()
             .unwrap_or(free);
-        permits * free + (rules.workers - permits) * free.min(bound_by_main)
+        full_main_limits * free + (rules.workers - full_main_limits) * free.min(bound_by_main)
     }
 
     /// The best volumes, from a table over domains and threads beyond the least.

@@ -2,9 +2,9 @@
 //! sides of all rules.
 //!
 //! **Distances form a tree** (cpu < core < L2 < L3 < machine). With `gain(level)` = distance of the
-//! next level out minus the distance of this one, the sum of distances over all pairs of k things
+//! next level out minus the distance of this one, the sum of distances over all pairs of k items
 //! is `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x
-//! is how many of the things lie in the domain. So everything below counts closeness in domains and
+//! is how many of the items lie in the domain. So everything below counts closeness in domains and
 //! never looks at a pair.
 
 use std::ops::Range;
@@ -112,7 +112,7 @@ impl Domains {
 
     /// The objective of a mapping from its closeness: that of the mains and the sum over workers.
     pub(crate) fn objective(&self, mains: i64, within: i64) -> i64 {
-        let apart = |things: usize, closeness: i64| self.beyond * pairs(things as u32) - closeness;
+        let apart = |items: usize, closeness: i64| self.beyond * pairs(items as u32) - closeness;
         let all = self.workers as i64 * self.beyond * pairs(self.threads as u32) - within;
         apart(self.workers, mains)
             + match self.mode {

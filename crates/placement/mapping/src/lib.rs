@@ -1,62 +1,66 @@
-//! Which cpu each (worker, rank) runs on: a problem in, a mapping with its certificate out. Pure
-//! but for good_lp.
+//! Which cpu each (worker, rank) runs on: takes a problem, returns a mapping with its certificate.
+//! Pure but for good_lp.
 //!
-//! [`solve()`] goes through these steps, each a module with its theory at its head: `domains` (the
-//! problem as counts in a tree), `kept` (what the mapping in force is worth), `spread` (things far
-//! apart), `volumes` and `relax` (threads and mains of each cpu, the smallest relaxation),
-//! `descend` and `deal` (which worker gets which), `improve`, `anneal`, `wander` and `shake`
-//! (exchanges), `bound`, `classes`, `prices` and `forks` (what nothing can exceed), `reduced` (the
-//! integer program where value and bound do not meet), `settle` (few moves), `label`, `name` and
-//! `image` (ranks, workers and which of equal domains). [`round_robin()`] is the baseline. `check`
-//! judges any of them and `check_bound` counts the bound again; neither shares code with the
-//! solver. `method` runs the reduced program or that of the source article (`literal`) alone.
+//! [`solve()`] goes through these steps; each module has its theory at its head. The problem as
+//! counts in a tree (`domains`), the value of the mapping in force (`incumbent`), maximum
+//! dispersion (`spread`), threads and mains of each cpu with the smallest relaxation of the rules
+//! (`volumes`, `relaxation`), which worker gets which thread (`hierarchical_construction`,
+//! `assignment`), search (`search_driver`: `local_search`, `count_annealing`,
+//! `simulated_annealing`, `perturbation`), upper bounds (`bound`, `domain_classes`,
+//! `lagrangian_bound`, `domain_subproblem`, `branch_and_bound`), the integer program where value
+//! and bound do not meet (`reduced`), fewest moves (`move_minimisation`), then ranks, worker
+//! indices and which of equal domains (`rank_coloring`, `labelling`, `symmetry`). [`round_robin()`]
+//! is the baseline. `check` judges any mapping and `check_bound` computes the bound again; neither
+//! shares code with the solver. `method` runs the reduced program or that of the source article
+//! (`literal`) alone.
 #![forbid(unsafe_code)]
 
-mod anneal;
+mod assignment;
 mod bound;
+mod branch_and_bound;
 mod check;
 mod check_bound;
-mod classes;
-mod deal;
-mod descend;
+mod count_annealing;
+mod domain_classes;
+mod domain_subproblem;
 mod domains;
 mod error;
-mod forks;
-mod image;
-mod improve;
-mod kept;
-mod label;
+mod hierarchical_construction;
+mod incumbent;
+mod labelling;
+mod lagrangian_bound;
 pub mod limits;
 mod literal;
+mod local_search;
 mod method;
-mod name;
-mod prices;
+mod move_minimisation;
+mod penalised_moves;
+mod perturbation;
 mod problem;
-mod pursuit;
+mod rank_coloring;
 mod reduced;
-mod relax;
+mod relaxation;
 mod round_robin;
 #[cfg(test)]
 #[path = "sample/tests.rs"]
 mod sample;
-mod settle;
-mod shake;
-mod soft;
+mod search_driver;
+mod simulated_annealing;
 mod solve;
-mod splits;
 mod spread;
+mod symmetry;
 mod volumes;
-mod wander;
 
 pub use check::{
     CheckReport, Violation, check, check_solution, contradiction, objective, unproven,
 };
 pub use check_bound::{counted_bound, is_confirmed};
 pub use error::{ProblemError, validate, validate_distances, validate_size};
-pub use label::Peers;
 pub use method::{Method, MethodError, solve_by};
 pub use problem::{
-    Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, WorkerIndex,
+    Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
+    WorkerIndex,
 };
+pub use rank_coloring::Peers;
 pub use round_robin::round_robin;
-pub use solve::{Branch, solve, solve_telling};
+pub use solve::{Stage, solve, solve_with_stage};

@@ -7,7 +7,7 @@ pub const WORKERS_MAX: u16 = 256;
 pub const THREADS_MAX: u16 = 256;
 
 /// Most threads of all workers, W x T. The solver keeps one count per worker and cpu domain and
-/// looks at pairs of threads of one worker; 64 x 64 = 4,096 is the size it is built for, this is
+/// evaluates pairs of threads of one worker; 64 x 64 = 4,096 is the size it is built for, this is
 /// four times that.
 pub const SLOTS_MAX: u32 = 16_384;
 
@@ -17,19 +17,20 @@ pub const CPUS_MAX: usize = 1_024;
 /// Largest distance, in clock cycles: with it and [`SLOTS_MAX`] no objective overflows an `i64`.
 pub const DISTANCE_MAX: u32 = 1_000_000;
 
-/// Most rounds of shake and climb: beyond, further rounds hardly ever found more (measured on the
-/// table of cases).
-pub(crate) const SHAKES_MAX: usize = 400;
+/// Most rounds of perturbation and local search: further rounds hardly ever found more (measured on
+/// the table of cases).
+pub(crate) const PERTURBATIONS_MAX: usize = 400;
 
-/// Most work in all rounds, in looks at pairs of threads (a few nanoseconds each): tens of
+/// Most work in all rounds, in evaluated pairs of threads (a few nanoseconds each): tens of
 /// milliseconds at most.
-pub(crate) const SHAKE_WORK_MAX: usize = 4_000_000;
+pub(crate) const PERTURBATION_WORK_MAX: usize = 4_000_000;
 
-/// Parts of these rounds: one is made before the bound is lowered case by case, the others after.
-pub(crate) const SHAKE_PARTS: usize = 16;
+/// Batches of these rounds: one runs before the bound is lowered by branch and bound, the others
+/// after.
+pub(crate) const PERTURBATION_BATCHES: usize = 16;
 
-/// Tries to find a legal move that is made without gain.
-pub(crate) const SHAKE_TRIES_MAX: usize = 64;
+/// Tries to find a random legal move.
+pub(crate) const PERTURBATION_TRIES_MAX: usize = 64;
 
 /// Most integer variables of the reduced program: what microlp settles within its slice.
 pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
@@ -62,54 +63,56 @@ pub(crate) const LITERAL_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
     4_000
 };
 
-/// Most steps that lessen breaches. Each lowers a breach, and breaches are at most a few for every
-/// core.
-pub(crate) const RELAX_STEPS_MAX: usize = 1_000;
+/// Most steps that reduce the excess over the rules. Each lowers an excess, and these are at most a
+/// few for every core.
+pub(crate) const RELAXATION_STEPS_MAX: usize = 1_000;
 
-/// Most steps of prices toward a lower bound: beyond, further steps hardly ever lower it (measured
-/// on the sweep of the table of cases).
-pub(crate) const PRICE_STEPS_MAX: usize = 200;
+/// Most steps of the dual toward a lower bound: further steps hardly ever lower it (measured on the
+/// sweep of the table of cases).
+pub(crate) const DUAL_STEPS_MAX: usize = 200;
 
-/// Most steps of prices in a row that do not lower the bound: the steps are a thousandth by then.
-pub(crate) const PRICE_IDLE_MAX: u32 = 60;
+/// Most steps of the dual in a row that do not lower the bound: by then they are a thousandth as
+/// long.
+pub(crate) const DUAL_IDLE_MAX: u32 = 60;
 
-/// Most work of prices in one group of levels, in looks at parts and volumes (about a nanosecond
-/// each).
-pub(crate) const PRICE_WORK_MAX: usize = 5_000_000;
+/// Most work of the dual in one group of levels, in steps of its dynamic programs (about a
+/// nanosecond each).
+pub(crate) const DUAL_WORK_MAX: usize = 5_000_000;
 
-/// Most moves with which threads are shared out to the domains of one node: a few tens of
+/// Most moves of the annealing of counts in one node of the tree: a few tens of
 /// nanoseconds each.
-pub(crate) const ANNEAL_MOVES_MAX: usize = 200_000;
+pub(crate) const COUNT_ANNEALING_MOVES_MAX: usize = 200_000;
 
-/// Most work of one climb, in looks at threads and cpus (a few nanoseconds each): what climbs from
-/// a good start need, and little beside the budget of 50 ms.
+/// Most work of one local search, in evaluated threads and cpus (a few nanoseconds each): what it
+/// needs from a good start, and little of the budget of 50 ms.
 pub(crate) const CLIMB_WORK_MAX: usize = 1_500_000;
 
-/// Starts of the annealed descents: each is a fixed sequence of its own.
-pub(crate) const DESCENTS: [u64; 2] = [7_919, 15_838];
+/// Random seeds of the annealed constructions.
+pub(crate) const CONSTRUCTION_SEEDS: [u64; 2] = [7_919, 15_838];
 
 /// Most moves of simulated annealing on threads: some fifty nanoseconds each.
-pub(crate) const WANDER_MOVES_MAX: usize = 200_000;
+pub(crate) const ANNEALING_MOVES_MAX: usize = 200_000;
 
-/// Most looks at moves while mains are taken off full cpus and cores (some twenty nanoseconds
-/// each): a fifth of the budget of 50 ms, where a start needs more it is not worth it.
-pub(crate) const REPAIR_LOOKS_MAX: usize = 500_000;
+/// Most evaluated moves while mains are taken off full cpus and cores (some twenty nanoseconds
+/// each): a fifth of the budget of 50 ms; a start that needs more is given up.
+pub(crate) const REPAIR_EVALUATIONS_MAX: usize = 500_000;
 
-/// Most paths that are compared to give a peer a rank; a few find one that renames nobody.
-pub(crate) const FLIPS_MAX: usize = 64;
+/// Most alternating paths that are compared to give a peer a rank; among a few there is one that
+/// renames no other peer.
+pub(crate) const ALTERNATING_PATHS_MAX: usize = 64;
 
-/// Workers x threads x cpus from which on a machine with several L3 caches is shared out to them
-/// before anything else: there a climb takes as long as a descent.
-pub(crate) const LARGE: usize = 50_000;
+/// Workers x threads x cpus from which on a machine with several L3 caches is constructed by
+/// annealing first: there a local search takes as long as a construction.
+pub(crate) const LARGE_PROBLEM: usize = 50_000;
 
-/// Most domains that are told apart for a lower bound: with more, one domain's choice is little.
-pub(crate) const FORK_DOMAINS_MAX: usize = 16;
+/// Most domains for branch and bound: with more, the choice of one domain changes little.
+pub(crate) const BRANCH_DOMAINS_MAX: usize = 16;
 
-/// Bargains for one case before it is forked: its prices come from the case around it.
-pub(crate) const FORK_STEPS: usize = 24;
+/// Steps of the dual in a node before it branches: its multipliers come from the parent node.
+pub(crate) const BRANCH_STEPS: usize = 24;
 
-/// Most work on all cases, in looks at parts and volumes (about a nanosecond each).
-pub(crate) const FORK_WORK_MAX: usize = 20_000_000;
+/// Most work on all nodes, in steps of the dynamic programs (about a nanosecond each).
+pub(crate) const BRANCH_WORK_MAX: usize = 20_000_000;
 
-/// Most cases that are open at a time: each has its own tables, some 50 KiB.
-pub(crate) const FORK_CASES_MAX: usize = 200;
+/// Most open nodes: each has its own tables, some 50 KiB.
+pub(crate) const OPEN_NODES_MAX: usize = 200;

@@ -11,9 +11,10 @@
 //! taken over from the solver, and the program with the products is never infeasible. **Proof
 //! sketch.** The programs are the rules; lexicographic order is one program for each slack that is
 //! not 0 in the answer before it (a slack that is 0 cannot be smaller). (2), (3) and (8) never need
-//! a slack: `label` and `deal` always find a mapping. **Limits.** At most [`LITERAL_VARIABLES_MAX`]
-//! variables. Each of the up to five programs for the slacks takes at most [`RELAX_SHARE`] of the
-//! seconds; one that runs out leaves a relaxation that is not proven smallest.
+//! a slack: `rank_coloring` and `assignment` always find a mapping. **Limits.** At most
+//! [`LITERAL_VARIABLES_MAX`] variables. Each of the up to five programs for the slacks takes at
+//! most [`RELAX_SHARE`] of the seconds; one that runs out leaves a relaxation that is not proven
+//! smallest.
 
 mod pairs;
 mod rules;
@@ -25,7 +26,9 @@ use crate::error::validate;
 use crate::limits::LITERAL_VARIABLES_MAX;
 use crate::method::engine::{ENGINE, Failure, Found, Program, run};
 use crate::method::farthest;
-use crate::{Certificate, CheckReport, Mapping, Method, MethodError, Problem, Proof, Solution};
+use crate::{
+    Certificate, CheckReport, Mapping, Method, MethodError, Problem, Proof, ProvenBound, Solution,
+};
 use rules::{RULES, Rules, Slack};
 
 /// Share of the seconds that each program for the slacks may take; the products get what is left.
@@ -59,14 +62,15 @@ pub(crate) fn solve_literal(
     }
     let mut rules = Rules::of(problem, &slacks.map(Slack::Fixed));
     let objective = pairs::objective(problem, &mut rules);
-    let wanted: Vec<Variable> = rules.places.iter().flatten().flatten().copied().collect();
+    let subgradient: Vec<Variable> = rules.places.iter().flatten().flatten().copied().collect();
     let program = Program {
         variables: rules.variables,
         objective,
         constraints: rules.constraints,
         magnitude: magnitude(problem),
     };
-    let found = run(program, &wanted, &[], left).map_err(|failure| refusal(failure, seconds))?;
+    let found =
+        run(program, &subgradient, &[], left).map_err(|failure| refusal(failure, seconds))?;
     Ok(certified(problem, &found))
 }
 
@@ -88,14 +92,14 @@ fn smallest_slacks(
             .filter(|&(_, &is_minimized)| is_minimized)
             .map(|(slack, _)| slack.clone())
             .sum();
-        let (wanted, fixed) = rules.free_slacks();
+        let (subgradient, fixed) = rules.free_slacks();
         let program = Program {
             variables: rules.variables,
             objective: -sum,
             constraints: rules.constraints,
             magnitude: f64::from(u32::from(problem.workers) * u32::from(problem.threads)),
         };
-        let found = run(program, &wanted, &[], seconds * RELAX_SHARE)
+        let found = run(program, &subgradient, &[], seconds * RELAX_SHARE)
             .map_err(|failure| refusal(failure, seconds))?;
         let mut values = found.values.iter().map(|value| value.round() as u32);
         Ok(fixed.map(|fixed| fixed.unwrap_or_else(|| values.next().unwrap_or(0))))
@@ -153,7 +157,11 @@ fn certified(problem: &Problem, found: &Found) -> Solution {
     };
     let CheckReport { objective, relaxed } = report(problem, &mapping);
     let bound = found.bound.unwrap_or_else(|| farthest(problem));
-    let certificate = Certificate::of(objective, (bound, Proof::Search), relaxed);
+    let upper = ProvenBound {
+        bound,
+        proof: Proof::Search,
+    };
+    let certificate = Certificate::of(objective, upper, relaxed);
     Solution {
         mapping,
         certificate,

@@ -1,6 +1,6 @@
 //! Three ways to the same answer: the exact construction, the reduced program, the literal one.
 //!
-//! **Problem.** Nobody has to believe [`solve()`]: people who know the source article want to see
+//! **Problem.** No user has to trust [`solve()`]: people who know the source article want to see
 //! its own program give the same value, and tests want an oracle that shares no idea with the
 //! solver. **Approach.** [`solve_by`] runs one [`Method`] and has its answer counted by `check`
 //! before it is given out. *Exact* is [`solve()`]: construction, exchanges, a bound from counts,
@@ -128,7 +128,7 @@ pub fn solve_by(
 /// What no mapping exceeds because no pair is farther apart, or nearer, than the table of distances
 /// says: the bound of a program that proved nothing in time.
 pub(crate) fn farthest(problem: &Problem) -> i64 {
-    let pairs = |things: u16| i64::from(things) * (i64::from(things) - 1) / 2;
+    let pairs = |items: u16| i64::from(items) * (i64::from(items) - 1) / 2;
     let mains = pairs(problem.workers) * i64::from(problem.distances.beyond);
     let within = i64::from(problem.workers) * pairs(problem.threads);
     mains

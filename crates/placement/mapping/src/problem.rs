@@ -88,19 +88,19 @@ pub struct Relaxation {
     pub amount: u32,
 }
 
-/// Why nothing is better.
+/// Why no mapping is better.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proof {
     /// The value meets a bound that is counted from the problem. Of one deployment
     /// [`check_solution`](crate::check_solution) counts it again and refuses what it cannot
     /// confirm.
     Bound,
-    /// The value meets a bound that was found by prices (`prices`), below what counts alone give.
-    /// It follows from the prices by arithmetic on whole numbers, but the checker does not have
-    /// them and does not recompute it.
-    Prices,
-    /// A search, or an integer program, came to its end and found nothing better. The checker does
-    /// not run it again.
+    /// The value meets a bound that was found by Lagrangian relaxation (`lagrangian_bound`), below
+    /// what counts alone give. It follows from the multipliers by integer arithmetic, but the
+    /// checker does not have them and does not recompute it.
+    Lagrangian,
+    /// A search, or an integer program, was completed and found nothing better. The checker does
+    /// not repeat it.
     Search,
     /// Nothing is proven: the bound only limits what might be better.
     None,
@@ -111,9 +111,28 @@ impl Proof {
     pub fn name(self) -> &'static str {
         match self {
             Self::Bound => "bound",
-            Self::Prices => "prices",
+            Self::Lagrangian => "prices",
             Self::Search => "search",
             Self::None => "none",
+        }
+    }
+}
+
+/// An upper bound of the objective, and the proof of optimality that it is if a value meets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProvenBound {
+    /// Clock cycles.
+    pub bound: i64,
+    pub proof: Proof,
+}
+
+impl ProvenBound {
+    /// The lower of the two bounds; unchanged where they are equal.
+    pub(crate) fn lowered(self, bound: i64, proof: Proof) -> Self {
+        if bound < self.bound {
+            Self { bound, proof }
+        } else {
+            self
         }
     }
 }
@@ -136,7 +155,8 @@ pub struct Certificate {
 impl Certificate {
     /// Optimal, by `proof`, where the value meets the bound; a value above it (of a mapping that
     /// breaks rules which the bound is for) raises the bound and proves nothing.
-    pub fn of(objective: i64, (bound, proof): (i64, Proof), relaxed: Vec<Relaxation>) -> Self {
+    pub fn of(objective: i64, upper: ProvenBound, relaxed: Vec<Relaxation>) -> Self {
+        let ProvenBound { bound, proof } = upper;
         let optimal = objective == bound && proof != Proof::None;
         Self {
             objective,

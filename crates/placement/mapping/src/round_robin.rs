@@ -9,9 +9,9 @@
 use crate::bound::upper_bound;
 use crate::domains::Domains;
 use crate::error::validate;
-use crate::improve::Allowed;
+use crate::local_search::Allowed;
 use crate::volumes::volumes;
-use crate::{Certificate, Mapping, Problem, ProblemError, Proof, Solution, check};
+use crate::{Certificate, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution, check};
 
 /// Threads over cpus in order, cyclically.
 ///
@@ -33,7 +33,11 @@ pub fn round_robin(problem: &Problem) -> Result<Solution, ProblemError> {
     } else {
         Proof::None
     };
-    let certificate = Certificate::of(report.objective, (bound, proof), report.relaxed);
+    let certificate = Certificate::of(
+        report.objective,
+        ProvenBound { bound, proof },
+        report.relaxed,
+    );
     Ok(Solution {
         mapping,
         certificate,

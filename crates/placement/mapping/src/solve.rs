@@ -1,32 +1,35 @@
-//! From a problem to a certified mapping: volumes, deal, exchanges, bound, ranks.
+//! From a problem to a certified mapping: volumes, assignment, search, bound, labels.
 //!
-//! **Problem.** The best mapping there is, or the best that can be had in time, with what is known
-//! of its quality. **Approach.** A mapping in force that meets the bound is the answer (`kept`).
-//! Else construct: workers end to end down the tree (`descend`), or dealt greedily (`volumes`,
-//! `deal`). Where value and bound differ: climb (`improve`), lower the bound by prices (`bound`,
-//! `prices`, `forks`), anneal in counts (`descend`, `anneal`), solve the reduced program if it is
-//! small (`reduced`), anneal in threads (`wander`) and shake (`shake`). A mapping in force stays
-//! unless something better was found; only then a deal is brought close to it (`settle`) and named
-//! (`name`). **Proof sketch.** Optimal is said only where value and bound meet, or where the
-//! program was solved to its end and its answer was counted again; which of them it was goes into
-//! the certificate (`Limit`). **Limits.** The caller's budget is asked between steps; once it is
-//! spent, the rest is construction without choices, O(W (T + C log C)). Every search has a bound of
-//! its own too. Compact with several L3 caches and volumes that leave a remainder is where value
-//! and bound most often stay apart. Ties: no thread moves if the mapping in force is as good; where
-//! it is not, moves are few but not proven fewest, and names are the smallest of the deal found,
-//! not of all deals of equal value.
+//! **Problem.** The best mapping there is, or the best that can be found in time, with what is
+//! known of its quality. **Approach.** A mapping in force that meets the bound is the answer
+//! (`incumbent`). Else construct: workers end to end down the tree (`hierarchical_construction`),
+//! or greedily (`volumes`, `assignment`). Where value and bound differ, `search_driver` runs local
+//! search, tightens the bound by Lagrangian relaxation and branch and bound, anneals counts and
+//! threads, and solves the reduced program if it is small. A mapping in force stays unless
+//! something better was found; only then the assignment is brought close to it
+//! (`move_minimisation`) and labelled (`labelling`). **Proof sketch.** Optimal is claimed only
+//! where value and bound meet, or where the program was solved to its end and its answer was
+//! counted again; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
+//! caller's budget is asked between steps; once it is spent, the rest is construction without
+//! choices, O(W (T + C log C)). Every search has a limit of its own, too. Compact with several L3
+//! caches and volumes that leave a remainder is where value and bound most often differ. Ties: no
+//! thread moves if the mapping in force is as good; where it is not, moves are few but not proven
+//! fewest, and labels are the smallest of the assignment found, not of all assignments of equal
+//! value.
 
 use crate::bound::upper_bound;
 use crate::check::report;
 use crate::domains::Domains;
 use crate::error::validate;
-use crate::improve::Allowed;
-use crate::kept::{Kept, strict};
-use crate::name::name;
-use crate::pursuit::{Limit, Pursuit, start};
-use crate::settle::settle;
-use crate::volumes::volumes_within;
-use crate::{Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, Solution};
+use crate::incumbent::{Incumbent, strict_rules};
+use crate::labelling::label;
+use crate::local_search::Allowed;
+use crate::move_minimisation::minimise_moves;
+use crate::search_driver::{SearchDriver, start};
+use crate::volumes::volumes_in_budget;
+use crate::{
+    Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution,
+};
 
 /// The best mapping that can be found before `out_of_budget` says true; whatever it says, the
 /// answer is valid and its gap to the bound is honest.
@@ -37,21 +40,21 @@ pub fn solve(
     problem: &Problem,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<Solution, ProblemError> {
-    solve_telling(problem, out_of_budget).map(|(solution, _)| solution)
+    solve_with_stage(problem, out_of_budget).map(|(solution, _)| solution)
 }
 
-/// The step that an answer came from, in the order of [`solve()`].
+/// The step of [`solve()`] that an answer came from, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Branch {
+pub enum Stage {
     /// The mapping in force was kept.
-    Settled,
-    /// The construction; nothing better was found, or needed.
+    KeptCurrent,
+    /// The first construction; nothing better was found, or needed.
     Constructed,
     /// Exchanges and shifts that each gain.
-    Climbed,
-    /// A search that accepts losses on its way: of counts, of threads, or by shakes.
+    LocalSearch,
+    /// A search that accepts losses on its way: annealing of counts or of threads, or perturbation.
     Annealed,
-    /// The reduced program found it or proved it.
+    /// The reduced integer program found it or proved it optimal.
     Reduced,
 }
 
@@ -59,64 +62,68 @@ pub enum Branch {
 ///
 /// # Errors
 /// As [`solve()`].
-pub fn solve_telling(
+pub fn solve_with_stage(
     problem: &Problem,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> Result<(Solution, Branch), ProblemError> {
+) -> Result<(Solution, Stage), ProblemError> {
     validate(problem)?;
     let domains = Domains::of(problem);
-    let kept = Kept::of(problem, &domains);
-    if let Some(kept) = kept.as_ref().filter(|kept| kept.is_strict()) {
-        let bound = upper_bound(&domains, &strict(&domains));
-        if kept.objective >= bound {
-            return Ok((kept.solution((bound, Proof::Bound)), Branch::Settled));
+    let incumbent = Incumbent::of(problem, &domains);
+    if let Some(incumbent) = incumbent.as_ref().filter(|incumbent| incumbent.is_strict()) {
+        let bound = upper_bound(&domains, &strict_rules(&domains));
+        if incumbent.objective >= bound {
+            return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
         }
     }
-    let volumes = volumes_within(&domains, out_of_budget);
+    let volumes = volumes_in_budget(&domains, out_of_budget);
     let allowed = Allowed::by(&domains, &volumes);
     let bound = upper_bound(&domains, &allowed);
-    let kept = kept.filter(|kept| kept.is_within(&domains, &allowed));
-    if let Some(kept) = kept.as_ref().filter(|kept| kept.objective >= bound) {
-        return Ok((kept.solution((bound, Proof::Bound)), Branch::Settled));
+    let incumbent = incumbent.filter(|incumbent| incumbent.is_within(&domains, &allowed));
+    if let Some(incumbent) = incumbent
+        .as_ref()
+        .filter(|incumbent| incumbent.objective >= bound)
+    {
+        return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
     }
-    let (start, branch) = start(&domains, &allowed, (&volumes, bound), out_of_budget);
-    let in_force = kept.as_ref().map(|kept| kept.objective);
-    let mut pursuit = Pursuit {
+    let (start, stage) = start(&domains, &allowed, &volumes, bound, out_of_budget);
+    let in_force = incumbent.as_ref().map(|incumbent| incumbent.objective);
+    let mut driver = SearchDriver {
         best: start,
-        limit: Limit {
-            bound,
-            proof: Proof::Bound,
-        },
-        branch,
-        bargained: Vec::new(),
+        upper: counted(bound),
+        stage,
+        group_bounds: Vec::new(),
     };
-    pursuit.run(in_force, out_of_budget);
-    let Pursuit {
-        best,
-        limit,
-        branch,
-        ..
-    } = pursuit;
+    driver.run(in_force, out_of_budget);
+    let SearchDriver {
+        best, upper, stage, ..
+    } = driver;
     let value = best.objective();
-    if let Some(kept) = kept.filter(|kept| kept.objective >= value) {
-        let kept = kept.solution((limit.bound, limit.proof));
-        return Ok((kept, Branch::Settled));
+    if let Some(incumbent) = incumbent.filter(|incumbent| incumbent.objective >= value) {
+        let incumbent = incumbent.solution(upper);
+        return Ok((incumbent, Stage::KeptCurrent));
     }
-    let deal = match &problem.current {
+    let assignment = match &problem.current {
         Some(now) => {
-            let deal = best.deal();
-            settle(problem, (&domains, &allowed), now, &deal, out_of_budget)
+            let assignment = best.assignment();
+            minimise_moves(problem, &domains, &allowed, now, &assignment, out_of_budget)
         }
-        None => best.deal(),
+        None => best.assignment(),
     };
-    let mapping = name(problem, &domains, &deal);
-    Ok((certified(problem, mapping, limit), branch))
+    let mapping = label(problem, &domains, &assignment);
+    Ok((certified(problem, mapping, upper), stage))
+}
+
+fn counted(bound: i64) -> ProvenBound {
+    ProvenBound {
+        bound,
+        proof: Proof::Bound,
+    }
 }
 
 /// A mapping with what can be counted of it.
-fn certified(problem: &Problem, mapping: Mapping, limit: Limit) -> Solution {
+fn certified(problem: &Problem, mapping: Mapping, upper: ProvenBound) -> Solution {
     let CheckReport { objective, relaxed } = report(problem, &mapping);
-    let certificate = Certificate::of(objective, (limit.bound, limit.proof), relaxed);
+    let certificate = Certificate::of(objective, upper, relaxed);
     Solution {
         mapping,
         certificate,

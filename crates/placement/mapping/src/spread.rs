@@ -1,41 +1,41 @@
-//! Things as far apart as can be, one at a time.
+//! Maximum dispersion: items placed as far apart as possible, one at a time.
 //!
-//! **Problem.** So many mains, or threads of one worker, on cpus with limits: the least closeness.
-//! **Approach.** The next one goes where it adds least. Every domain knows the best of its cpus, so
-//! one more thing changes only what the domains around it know. **Proof sketch.** Closeness is a
-//! sum of convex functions of the counts of nested domains, so one at a time is exact (brute force
-//! agrees). Within a domain all cpus have the outer domains in common, so the best of the machine
-//! is the best of its domain. **Limits.** O(C + things x widest domain).
+//! **Problem.** Place so many mains, or threads of one worker, on cpus with limits at the least
+//! closeness. **Approach.** The next item goes where it adds least. Every domain stores the best of
+//! its cpus, so one more item changes only what the domains around it store. **Proof sketch.**
+//! Closeness is a sum of convex functions of the counts of nested domains, so the greedy method is
+//! exact (brute force agrees). Within a domain all cpus have the outer domains in common, so the
+//! best cpu of the machine is the best of its domain. **Limits.** O(C + items x widest domain).
 
 use crate::domains::{CORE, CPU, Domains, LEVELS};
 
 /// Threads or mains in each domain of each level.
 pub(crate) type Counts = [Vec<u32>; LEVELS];
 
-/// What one more thing on a cpu adds, what is on the cpu and its core already, the cpu: less is
+/// What one more item on a cpu adds, what is on the cpu and its core already, the cpu: less is
 /// better.
 type Rank = (i64, u32, u32, u16);
 
 /// No cpu is open.
 const NOWHERE: Rank = (i64::MAX, 0, 0, u16::MAX);
 
-pub(crate) fn no_counts(domains: &Domains) -> Counts {
+pub(crate) fn zero_counts(domains: &Domains) -> Counts {
     std::array::from_fn(|level| vec![0; domains.count(level)])
 }
 
-/// One more thing on `cpu`.
+/// One more item on `cpu`.
 pub(crate) fn add(domains: &Domains, counts: &mut Counts, cpu: usize) {
     for (level, counts) in counts.iter_mut().enumerate() {
         counts[domains.domain(level, cpu)] += 1;
     }
 }
 
-/// Adds things one by one where they come closest to the fewest; `open` says by what is on a cpu
+/// Adds items one by one where they come closest to the fewest; `open` says by what is on a cpu
 /// and on its core whether one more may go there. How many found a place.
 pub(crate) fn spread(
     domains: &Domains,
     counts: &mut Counts,
-    things: usize,
+    items: usize,
     open: &dyn Fn(u32, u32) -> bool,
 ) -> usize {
     let mut best: [Vec<Rank>; LEVELS] =
@@ -45,7 +45,7 @@ pub(crate) fn spread(
             best[level][domain] = best_of(domains, counts, &best, (level, domain), open);
         }
     }
-    for placed in 0..things {
+    for placed in 0..items {
         let (.., cpu) = best[LEVELS - 1].iter().copied().min().unwrap_or(NOWHERE);
         if cpu == NOWHERE.3 {
             return placed;
@@ -61,7 +61,7 @@ pub(crate) fn spread(
             best[level][domain] = best_of(domains, counts, &best, (level, domain), open);
         }
     }
-    things
+    items
 }
 
 /// The best cpu of a domain, from the best of its parts; what it adds is counted up to this level.
@@ -95,7 +95,7 @@ fn best_of(
 mod tests {
     use proptest::prelude::*;
 
-    use super::{no_counts, spread};
+    use super::{spread, zero_counts};
     use crate::check::objective;
     use crate::domains::{CPU, Domains, LEVELS, pairs};
     use crate::sample::problems;
@@ -109,24 +109,24 @@ mod tests {
         (0..LEVELS).map(|l| domains.gain[l] * level(l)).sum()
     }
 
-    /// All ways to put `things` on cpus with at most `cap` on each.
-    fn every_way(cpus: usize, things: u32, cap: u32) -> Vec<Vec<u32>> {
+    /// All ways to put `items` on cpus with at most `cap` on each.
+    fn every_way(cpus: usize, items: u32, cap: u32) -> Vec<Vec<u32>> {
         if cpus == 0 {
-            return if things == 0 {
+            return if items == 0 {
                 vec![Vec::new()]
             } else {
                 Vec::new()
             };
         }
         let with = |first: u32| {
-            every_way(cpus - 1, things - first, cap)
+            every_way(cpus - 1, items - first, cap)
                 .into_iter()
                 .map(move |mut rest| {
                     rest.insert(0, first);
                     rest
                 })
         };
-        (0..=cap.min(things)).flat_map(with).collect()
+        (0..=cap.min(items)).flat_map(with).collect()
     }
 
     proptest! {
@@ -136,15 +136,15 @@ mod tests {
 
         #[test]
         fn spreading_one_by_one_is_the_least_close(
-            problem in problems(), things in 1..6u32, cap in 1..3u32
+            problem in problems(), items in 1..6u32, cap in 1..3u32
         ) {
             let domains = Domains::of(&problem);
-            let mut counts = no_counts(&domains);
-            let placed = spread(&domains, &mut counts, things as usize, &|on_cpu, _| on_cpu < cap);
-            let ways = every_way(domains.cpus, things, cap);
+            let mut counts = zero_counts(&domains);
+            let placed = spread(&domains, &mut counts, items as usize, &|on_cpu, _| on_cpu < cap);
+            let ways = every_way(domains.cpus, items, cap);
             match ways.iter().map(|held| closeness(&domains, held)).min() {
                 Some(least) => prop_assert_eq!(closeness(&domains, &counts[CPU]), least),
-                None => prop_assert!(placed < things as usize),
+                None => prop_assert!(placed < items as usize),
             }
         }
 

@@ -1,20 +1,20 @@
-//! How many threads and mains each cpu holds, before anybody asks which worker they belong to.
+//! How many threads and mains each cpu holds, before they are assigned to workers.
 //!
 //! **Problem.** Find volumes n and mains m per cpu that keep (8), (8+), mains-per-core, (12) and
-//! (12+), with the mains as far apart as can be, and such that workers and ranks can be dealt
+//! (12+), with the mains as far apart as possible, and such that workers and ranks can be assigned
 //! afterwards. **Approach.** Mains first, one at a time to the cpu that adds least closeness. Every
 //! cpu holds floor(WT/C) threads; the remaining r "extras" go one at a time to the core and the cpu
-//! where they break least. **Proof sketch.** One main at a time is exact
-//! (`spread`). Dealing needs m <= n and n - m <=
-//! rank_cap (T-1) on every cpu and nothing else (`deal`, `label`), so both are limits here and the
-//! rest is free. On equal cores every core gets floor(r/P) extras and r mod P cores one more; each
-//! costs its own breaches, so the cheapest are right. **Limits.** With unequal cores the core rules
-//! are best effort: the greatest excess of a core is kept small in the order (8+), (12), (12+).
+//! where they violate least. **Proof sketch.** One main at a time is exact (`spread`). The
+//! assignment needs m <= n and n - m <= rank_cap (T-1) on every cpu and nothing else (`assignment`,
+//! `rank_coloring`), so both are limits here and the rest is free. On equal cores every core gets
+//! floor(r/P) extras and r mod P cores one more; each has its own violations, so the cheapest are
+//! right. **Limits.** With unequal cores the core rules are best effort: the greatest excess of a
+//! core is kept small in the order (8+), (12), (12+).
 
 use crate::Mode;
 use crate::domains::{CORE, CPU, Domains, LEVELS};
-use crate::relax::lessen;
-use crate::spread::{add, no_counts, spread};
+use crate::relaxation::reduce_excess;
+use crate::spread::{add, spread, zero_counts};
 
 /// Threads and mains of each cpu.
 #[derive(Clone)]
@@ -25,18 +25,18 @@ pub(crate) struct Volumes {
 
 /// Volumes that keep the rules or break them as little as this order of steps allows.
 pub(crate) fn volumes(domains: &Domains) -> Volumes {
-    volumes_within(domains, &mut || false)
+    volumes_in_budget(domains, &mut || false)
 }
 
 /// The same; once the budget is spent, what was broken until then stays broken.
-pub(crate) fn volumes_within(
+pub(crate) fn volumes_in_budget(
     domains: &Domains,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Volumes {
     let mains = spread_mains(domains);
     let threads = spread_extras(domains, &mains);
     let mut volumes = Volumes { threads, mains };
-    lessen(domains, &mut volumes, out_of_budget);
+    reduce_excess(domains, &mut volumes, out_of_budget);
     volumes
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn main_limits(domains: &Domains) -> (u32, u32) {
 /// T-1 ranks), so many cpus get one first.
 fn spread_mains(domains: &Domains) -> Vec<u32> {
     let (least, most) = main_limits(domains);
-    let mut counts = no_counts(domains);
+    let mut counts = zero_counts(domains);
     for cpu in 0..domains.cpus {
         for _ in 0..least {
             add(domains, &mut counts, cpu);
@@ -116,12 +116,12 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
             }
         })
         .collect();
-    let (mut held, mut mains_held) = (no_counts(domains), no_counts(domains));
+    let (mut held, mut mains_held) = (zero_counts(domains), zero_counts(domains));
     for cpu in 0..domains.cpus {
         (0..threads[cpu]).for_each(|_| add(domains, &mut held, cpu));
         (0..mains[cpu]).for_each(|_| add(domains, &mut mains_held, cpu));
     }
-    let wish = |held: &[Vec<u32>; LEVELS], level: usize, cpu: usize| {
+    let preference = |held: &[Vec<u32>; LEVELS], level: usize, cpu: usize| {
         let domain = domains.domain(level, cpu);
         let threads = i64::from(held[level][domain]);
         match domains.mode {
@@ -135,7 +135,12 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
         let room = |cpu: &usize| threads[*cpu] < upper.min(peers + mains[*cpu]);
         let Some(cpu) = (0..domains.cpus).filter(room).min_by_key(|&cpu| {
             let harm = harm(domains, &cores[domains.core(cpu)], mains[cpu]);
-            (harm, wish(&held, 3, cpu), wish(&held, 2, cpu), cpu)
+            (
+                harm,
+                preference(&held, 3, cpu),
+                preference(&held, 2, cpu),
+                cpu,
+            )
         }) else {
             break;
         };

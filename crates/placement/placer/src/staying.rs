@@ -9,7 +9,7 @@
 //! by more than the new answer, it goes. **Limits.** All or nothing: moves that gain and moves that
 //! do not are weighed together.
 
-use albacore_mapping::{Certificate, Mapping, Problem, Proof, Solution, check};
+use albacore_mapping::{Certificate, Mapping, Problem, Proof, ProvenBound, Solution, check};
 use albacore_os::Micros;
 use albacore_topology::CpuId;
 
@@ -43,7 +43,7 @@ pub(crate) fn weigh(problem: &Problem, found: Solution, is_warm: bool) -> Soluti
     let bound = found.certificate.bound;
     Solution {
         mapping: current.clone(),
-        certificate: Certificate::of(report.objective, (bound, Proof::None), report.relaxed),
+        certificate: Certificate::of(report.objective, ProvenBound { bound, proof: Proof::None }, report.relaxed),
     }
 }
 

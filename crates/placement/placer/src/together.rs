@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use albacore_joint::{
-    Deployment, JointProblem, JointSolution, Obstacle, Standing, check_joint, solve_joint,
+    Deployment, JointProblem, JointSolution, Obstacle, CachedSolution, check_joint, solve_joint,
 };
 use albacore_mapping::{Problem, Solution};
 use albacore_os::Micros;
@@ -34,7 +34,7 @@ pub(crate) struct Together {
     /// Mappings that had been solved by then: a new round robin is a new obstacle.
     solves: u64,
     /// The answer that stands, also over respawns: nothing is solved again for them.
-    standing: Option<Standing>,
+    standing: Option<CachedSolution>,
     allowance: Allowance,
 }
 
@@ -98,7 +98,7 @@ impl Together {
                 tell_if_new(subject, problem, solution, took, around);
             }
         }
-        self.standing = Some(Standing::new(question.problem, solved));
+        self.standing = Some(CachedSolution::new(question.problem, solved));
         Ok(())
     }
 }

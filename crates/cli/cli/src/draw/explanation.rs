@@ -292,7 +292,7 @@ fn proof(plan: &Plan, why: &Explanation) -> String {
                 "Counting what the rules leave to all of them together gives {bound} at most, and that is reached"
             )
         }
-        Proof::Prices => format!(
+        Proof::Lagrangian => format!(
             "Counting alone does not say how much of it they can; prices on what they compete for give {bound} at \
              most, and that is reached"
         ),

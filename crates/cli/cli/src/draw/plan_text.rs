@@ -77,7 +77,7 @@ fn head(plan: &Plan) -> String {
 pub(super) fn quality(certificate: &albacore_mapping::Certificate, micros: u64) -> String {
     let optimal = match certificate.proof {
         Proof::Bound => "yes: it meets the bound that counting gives",
-        Proof::Prices => "yes: it meets the bound that prices give",
+        Proof::Lagrangian => "yes: it meets the bound that Lagrangian relaxation gives",
         Proof::Search => "yes: a search to its end found nothing better",
         Proof::None => "not proven",
     };

@@ -15,7 +15,7 @@ use albacore_topology::CpuId;
 use super::{JointViolation, Placed, loads};
 use crate::JointProblem;
 
-/// The first breach of (8) or else of (8+) that is found.
+/// The first violation of (8) or else of (8+) that is found.
 pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Option<JointViolation> {
     if is_even(problem, placed) {
         return None;
@@ -41,8 +41,8 @@ pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Optio
     })
 }
 
-/// Whether no two cpus that anybody may use, and no two of their cores, have loads that differ by
-/// 2: then there is nothing to even out.
+/// Whether no two cpus that any deployment may use, and no two of their cores, have loads that
+/// differ by 2: then there is nothing to even out.
 fn is_even(problem: &JointProblem, placed: &[Placed<'_>]) -> bool {
     let load = loads(problem, placed);
     let mut of_cores: BTreeMap<u32, u32> = BTreeMap::new();

@@ -2,21 +2,22 @@
 //! placement has in common.
 //!
 //! **Problem.** A certificate is to be believed without trusting the solver. **Approach.** The
-//! mains of all (`apart`) and the pairs within workers are bounded alone. *Scatter*: one worker
-//! alone on its cpuset, thread by thread where it is farthest from those before. *Compact*: level
-//! by level, a worker fills the largest rooms, each no larger than rule (3) and the largest load
-//! allow; where (12+) keeps its main off full cores, the room with the main is smaller. On cpus and
-//! on cores no more pairs than the loads have room for. **Proof sketch.** A balanced placement has
-//! these loads, wherever they lie, so the largest limits every worker; x(x-1)/2 is convex, so whole
-//! rooms have most pairs; distances form a tree, so one at a time spreads best; a sum of bounds
-//! bounds the sum. **Limits.** Mappings that relax a rule further than admitted are not covered.
+//! mains of all (`mains_bound`) and the pairs within workers are bounded alone. *Scatter*: one
+//! worker alone on its cpuset, thread by thread where it is max_distance from those before.
+//! *Compact*: level by level, a worker fills the largest rooms, each no larger than rule (3) and
+//! the largest load allow; where (12+) keeps its main off full cores, the room with the main is
+//! smaller. On cpus and on cores no more pairs than the loads have room for. **Proof sketch.** A
+//! balanced placement has these loads, wherever they lie, so the largest limits every worker;
+//! x(x-1)/2 is convex, so whole rooms have most pairs; distances form a tree, so one at a time
+//! spreads best; a sum of bounds bounds the sum. **Limits.** Mappings that relax a rule further
+//! than admitted are not covered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_mapping::{Mode, Relaxation};
 use albacore_topology::{Cpu, CpuSet, Distances, Topology};
 
-use super::{Placed, apart, loads, mains};
+use super::{Placed, loads, main_rules, mains_bound};
 use crate::{Deployment, JointProblem};
 
 /// No placement that relaxes no rule beyond `admitted` has a greater objective.
@@ -29,8 +30,8 @@ pub(super) fn counted(
         let found = admitted.iter().find(|relaxed| relaxed.rule == rule);
         found.map_or(0, |relaxed| relaxed.amount)
     };
-    let on_core = mains::least_on_core(problem, placed) + amount("mains-per-core");
-    let mut sum = apart::farthest(problem, placed, on_core);
+    let on_core = main_rules::least_on_core(problem, placed) + amount("mains-per-core");
+    let mut sum = mains_bound::max_distance(problem, placed, on_core);
     let mut known: BTreeMap<(&CpuSet, u16), i64> = BTreeMap::new();
     for deployment in &problem.deployments {
         let workers = i64::from(deployment.workers);
@@ -46,7 +47,7 @@ pub(super) fn counted(
             }
         };
     }
-    let rules = mains::full_core_rule(problem).map(|(full, through)| {
+    let rules = main_rules::full_core_rule(problem).map(|(full, through)| {
         let beside = i64::from(through + amount("12+")) * i64::from(on_core);
         (i64::from(full), beside)
     });

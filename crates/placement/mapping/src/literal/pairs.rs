@@ -13,8 +13,8 @@
 //! for 150 and 50 for -50. Leaving them out would be no fair comparison.
 //!
 //! Sums over threads are binary by (2) and (3) where W <= C and T <= C. Elsewhere up to k =
-//! ceil(W/C) or ceil(T/C) threads share a cpu: then the cpu has k *seats*, taken in order, and
-//! pairs of seats are what pairs of cpus were, two seats of one cpu at the distance of a cpu to
+//! ceil(W/C) or ceil(T/C) threads share a cpu: then the cpu has k *places*, taken in order, and
+//! pairs of places are what pairs of cpus were, two places of one cpu at the distance of a cpu to
 //! itself.
 
 use good_lp::{Expression, constraint, variable};
@@ -28,11 +28,11 @@ pub(super) fn objective(problem: &Problem, rules: &mut Rules) -> Expression {
     let (workers, threads) = (problem.workers.into(), problem.threads.into());
     let mains = rules.held_each(|_, rank| rank == 0);
     let beside = rules.most_on_core(OnCore::Mains);
-    let mut objective = apart(problem, rules, mains, (workers, beside));
+    let mut objective = apart(problem, rules, mains, workers, beside);
     for worker in 0..workers {
         let own = rules.held_each(|other, _| other == worker);
         let beside = rules.most_on_core(OnCore::Threads);
-        let within = apart(problem, rules, own, (threads, beside));
+        let within = apart(problem, rules, own, threads, beside);
         match problem.mode {
             Mode::Scatter => objective += within,
             Mode::Compact => objective -= within,
@@ -41,31 +41,32 @@ pub(super) fn objective(problem: &Problem, rules: &mut Rules) -> Expression {
     objective
 }
 
-/// How many variables the pairs of so many things have.
-pub(super) fn size(things: usize, cpus: usize) -> usize {
-    if things < 2 {
+/// How many variables the pairs of so many items have.
+pub(super) fn size(items: usize, cpus: usize) -> usize {
+    if items < 2 {
         return 0;
     }
-    let most = things.div_ceil(cpus);
+    let most = items.div_ceil(cpus);
     let seats = cpus * most;
     let own = if most > 1 { seats } else { 0 };
     own + seats * (seats - 1) / 2
 }
 
-/// The distances of all pairs of `things` things, of which each cpu holds some, at most
-/// ceil(things/C), and a core at most `on_core`.
+/// The distances of all pairs of `items` items, of which each cpu holds some, at most
+/// ceil(items/C), and a core at most `on_core`.
 fn apart(
     problem: &Problem,
     rules: &mut Rules,
     held: Vec<Expression>,
-    (things, on_core): (usize, u32),
+    items: usize,
+    on_core: u32,
 ) -> Expression {
     let mut sum = Expression::from(0);
-    if things < 2 {
+    if items < 2 {
         return sum;
     }
     let cpus = problem.topology.cpus();
-    let seats = seats(problem, rules, held, things.div_ceil(cpus.len()));
+    let seats = seats(problem, rules, held, items.div_ceil(cpus.len()));
     let mut pairs_of: Vec<Expression> = vec![Expression::from(0); seats.len()];
     let mut core_pairs_of = pairs_of.clone();
     for (i, (a, at_a)) in seats.iter().enumerate() {
@@ -86,7 +87,7 @@ fn apart(
             sum += f64::from(distance) * both;
         }
     }
-    let (others, beside) = ((things - 1) as f64, f64::from(on_core.max(1) - 1));
+    let (others, beside) = ((items - 1) as f64, f64::from(on_core.max(1) - 1));
     for (i, (seat, _)) in seats.iter().enumerate() {
         let (all, core) = (pairs_of[i].clone(), core_pairs_of[i].clone());
         rules
@@ -99,7 +100,7 @@ fn apart(
     sum
 }
 
-/// The seats of all cpus: 1 if taken, and whose they are.
+/// The places of all cpus: 1 if taken, and whose they are.
 fn seats(
     problem: &Problem,
     rules: &mut Rules,

@@ -76,7 +76,7 @@ pub(crate) use run_microlp as run;
 /// Microlp whatever the build: the net of `solve` is the same in all of them.
 pub(crate) fn run_microlp(
     program: Program,
-    wanted: &[Variable],
+    subgradient: &[Variable],
     start: &[(Variable, f64)],
     seconds: f64,
 ) -> Result<Found, Failure> {
@@ -100,7 +100,7 @@ pub(crate) fn run_microlp(
         Ok(Err(error)) => return Err(Failure::Broken(error.to_string())),
         Err(error) => return Err(Failure::Broken(error.to_string())),
     };
-    let values = wanted.iter().map(|&v| solution.value(v)).collect();
+    let values = subgradient.iter().map(|&v| solution.value(v)).collect();
     let solution = solution.into_inner();
     Ok(Found {
         values,
@@ -113,7 +113,7 @@ pub(crate) fn run_microlp(
 #[cfg(feature = "highs")]
 pub(crate) fn run(
     program: Program,
-    wanted: &[Variable],
+    subgradient: &[Variable],
     start: &[(Variable, f64)],
     seconds: f64,
 ) -> Result<Found, Failure> {
@@ -133,7 +133,7 @@ pub(crate) fn run(
     for constraint in program.constraints {
         model.add_constraint(constraint);
     }
-    let mut model = model.try_into_inner().map_err(|error| broken(&error))?;
+    let mut model = model.try_into_inner().map_err(|error| violation(&error))?;
     let gap = GAP / program.magnitude.max(1.0);
     for (name, value) in [
         ("time_limit", seconds),
@@ -142,23 +142,23 @@ pub(crate) fn run(
     ] {
         model
             .try_set_option(name, value)
-            .map_err(|error| broken(&error))?;
+            .map_err(|error| violation(&error))?;
     }
     if !start.is_empty() {
         model
             .try_set_solution(Some(&columns), None, None, None)
-            .map_err(|error| broken(&error))?;
+            .map_err(|error| violation(&error))?;
     }
-    let solved = model.try_solve().map_err(|error| broken(&error))?;
+    let solved = model.try_solve().map_err(|error| violation(&error))?;
     let point = solved.int_info_value(c"primal_solution_status");
-    if point.map_err(|error| broken(&error))? != FEASIBLE {
+    if point.map_err(|error| violation(&error))? != FEASIBLE {
         return Err(match format!("{:?}", solved.status()).as_str() {
             "ReachedTimeLimit" => Failure::Time,
             other => Failure::Broken(other.to_owned()),
         });
     }
     let solution = solved.get_solution();
-    let values = wanted
+    let values = subgradient
         .iter()
         .map(|variable| solution.columns()[places[variable]])
         .collect();

@@ -1,16 +1,16 @@
 //! The reduced program as good_lp takes it.
 //!
 //! `x[w,c]` and `m[w,c]` are the only decisions; every other variable is determined by them and
-//! says how ([`Derived`]), so that a known deal can be handed to the engine as a start.
+//! says how ([`Derived`]), so that a known assignment can be handed to the engine as a start.
 
 use std::collections::HashMap;
 
 use good_lp::{Constraint, Expression, ProblemVariables, Variable, constraint, variable};
 
 use crate::Mode;
-use crate::deal::Deal;
+use crate::assignment::Assignment;
 use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
-use crate::improve::Allowed;
+use crate::local_search::Allowed;
 use crate::method::engine::Program;
 
 /// How many integer variables the program has, but for the few of rules (12) and (12+).
@@ -40,9 +40,9 @@ fn most_of_worker(domains: &Domains, level: usize, domain: usize) -> usize {
 
 /// A variable that follows from the decisions.
 enum Derived {
-    /// x(x-1)/2 of so many things.
+    /// x(x-1)/2 of so many items.
     Pairs(Variable, Expression),
-    /// Ordered: as many are 1 as there are things.
+    /// Ordered: as many are 1 as there are items.
     Steps(Vec<Variable>, Expression),
     /// 1 if there are at least so many threads, and 1 if there is a main too.
     Full([Variable; 2], Expression, Expression, u32),
@@ -84,11 +84,11 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The values of all variables for a deal whose mains are in order.
-    pub(crate) fn start(&self, deal: &Deal) -> Vec<(Variable, f64)> {
+    /// The values of all variables for an assignment whose mains are in order.
+    pub(crate) fn start(&self, assignment: &Assignment) -> Vec<(Variable, f64)> {
         let mut values: HashMap<Variable, f64> = HashMap::new();
         for worker in 0..self.domains.workers {
-            let (main, peers) = (deal.mains[worker], &deal.peers[worker]);
+            let (main, peers) = (assignment.mains[worker], &assignment.peers[worker]);
             for cpu in 0..self.domains.cpus {
                 let is_here = |at: &u16| usize::from(*at) == cpu;
                 let mains = f64::from(u8::from(is_here(&main)));
@@ -99,7 +99,7 @@ impl<'a> Model<'a> {
         }
         let mut start: Vec<(Variable, f64)> = Vec::new();
         for derived in &self.derived {
-            derived.follow(&values, &mut start);
+            derived.follow_subgradient(&values, &mut start);
         }
         start.extend(values);
         start
@@ -154,7 +154,7 @@ impl<'a> Model<'a> {
     }
 
     /// Pairs that cost: at least every tangent of x(x-1)/2.
-    fn few_pairs(&mut self, things: &Expression, most: usize, gain: f64) {
+    fn few_pairs(&mut self, items: &Expression, most: usize, gain: f64) {
         if most < 2 {
             return;
         }
@@ -162,15 +162,15 @@ impl<'a> Model<'a> {
         for k in 1..most {
             let k = k as f64;
             self.constraints.push(constraint!(
-                pairs >= k * things.clone() - k * (k + 1.0) / 2.0
+                pairs >= k * items.clone() - k * (k + 1.0) / 2.0
             ));
         }
         self.objective -= gain * pairs;
-        self.derived.push(Derived::Pairs(pairs, things.clone()));
+        self.derived.push(Derived::Pairs(pairs, items.clone()));
     }
 
-    /// Pairs that pay: the k-th thing brings k - 1, after all things before it.
-    fn many_pairs(&mut self, things: &Expression, most: usize, gain: f64) {
+    /// Pairs that pay: the k-th item brings k - 1, after all items before it.
+    fn many_pairs(&mut self, items: &Expression, most: usize, gain: f64) {
         if most < 2 {
             return;
         }
@@ -178,12 +178,12 @@ impl<'a> Model<'a> {
             .map(|_| self.variables.add(variable().binary()))
             .collect();
         let all: Expression = steps.iter().sum();
-        self.constraints.push(constraint!(all == things.clone()));
+        self.constraints.push(constraint!(all == items.clone()));
         for (k, pair) in steps.windows(2).enumerate() {
             self.constraints.push(constraint!(pair[1] <= pair[0]));
             self.objective += gain * (k + 1) as f64 * pair[1];
         }
-        self.derived.push(Derived::Steps(steps, things.clone()));
+        self.derived.push(Derived::Steps(steps, items.clone()));
     }
 
     fn keep_rules(&mut self) {
@@ -297,12 +297,16 @@ impl<'a> Model<'a> {
 
 impl Derived {
     /// Adds what the decisions make of it.
-    fn follow(&self, values: &HashMap<Variable, f64>, start: &mut Vec<(Variable, f64)>) {
-        let whole = |things: &Expression| things.eval_with(values).round() as u32;
+    fn follow_subgradient(
+        &self,
+        values: &HashMap<Variable, f64>,
+        start: &mut Vec<(Variable, f64)>,
+    ) {
+        let whole = |items: &Expression| items.eval_with(values).round() as u32;
         match self {
-            Self::Pairs(variable, things) => start.push((*variable, pairs(whole(things)) as f64)),
-            Self::Steps(steps, things) => {
-                let taken = whole(things) as usize;
+            Self::Pairs(variable, items) => start.push((*variable, pairs(whole(items)) as f64)),
+            Self::Steps(steps, items) => {
+                let taken = whole(items) as usize;
                 let value = |k: usize| f64::from(u8::from(k < taken));
                 start.extend(steps.iter().enumerate().map(|(k, &step)| (step, value(k))));
             }

@@ -1,0 +1,95 @@
+//! A problem with its solution, and whether that answers the present problem.
+//!
+//! **Problem.** A worker is respawned and the problem is posed again, although nothing that its
+//! answer depends on has changed; where no proof ended the search, it would take its whole budget
+//! again. **Approach.** A cache of one. It answers the problem that it was given, and the same
+//! problem with that answer in force: then no thread moves and the certificate stays. **Proof
+//! sketch.** A certificate speaks of objective, bound and relaxed rules; none of them depends on
+//! the mappings in force. With every mapping in force as answered, moves and gain are 0 by their
+//! definitions, so what passed the checker once passes again. **Limits.** Any other change is a new
+//! problem. An answer that was not proven optimal is not improved: for another attempt call
+//! [`solve_joint`](crate::solve_joint). **Cost.** One comparison of both problems.
+
+use crate::{Deployment, JointProblem, JointSolution};
+
+/// A problem and its answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CachedSolution {
+    problem: JointProblem,
+    solution: JointSolution,
+}
+
+/// How mappings in force compare with what was answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CurrentMappings {
+    /// As when it was asked.
+    SameAsProblem,
+    SameAsSolution,
+}
+
+impl CachedSolution {
+    /// A problem with its answer; that it is one, the caller has checked.
+    pub fn new(problem: JointProblem, solution: JointSolution) -> Self {
+        Self { problem, solution }
+    }
+
+    /// The answer to `problem`, if it is the one that was answered, or that with the answer in
+    /// force.
+    pub fn answer(&self, problem: &JointProblem) -> Option<JointSolution> {
+        if self.is_same_problem(problem, CurrentMappings::SameAsSolution) {
+            return Some(JointSolution {
+                gained: 0,
+                moved: 0,
+                moved_least: 0,
+                ..self.solution.clone()
+            });
+        }
+        let same = self.is_same_problem(problem, CurrentMappings::SameAsProblem);
+        same.then(|| self.solution.clone())
+    }
+
+    /// Whether `problem` is the one that was answered with the answer in force: nothing is to be
+    /// done.
+    pub fn is_in_force(&self, problem: &JointProblem) -> bool {
+        self.is_same_problem(problem, CurrentMappings::SameAsSolution)
+    }
+
+    fn is_same_problem(&self, problem: &JointProblem, force: CurrentMappings) -> bool {
+        let JointProblem {
+            topology,
+            distances,
+            deployments,
+            obstacles,
+            move_cost,
+        } = &self.problem;
+        let mut pairs = deployments.iter().zip(&problem.deployments);
+        deployments.len() == problem.deployments.len()
+            && *move_cost == problem.move_cost
+            && *distances == problem.distances
+            && *obstacles == problem.obstacles
+            && pairs.all(|(a, b)| is_same_deployment(a, b))
+            && self.has_current(problem, force)
+            && *topology == problem.topology
+    }
+
+    fn has_current(&self, problem: &JointProblem, force: CurrentMappings) -> bool {
+        let in_force = problem.deployments.iter().map(|d| d.current.as_ref());
+        let asked = self.problem.deployments.iter();
+        match force {
+            CurrentMappings::SameAsProblem => in_force.eq(asked.map(|d| d.current.as_ref())),
+            CurrentMappings::SameAsSolution => in_force.eq(self.solution.mappings.iter().map(Some)),
+        }
+    }
+}
+
+/// Whether two deployments ask the same, whatever is in force.
+fn is_same_deployment(a: &Deployment, b: &Deployment) -> bool {
+    let Deployment {
+        workers,
+        threads,
+        mode,
+        cpuset,
+        current: _,
+    } = a;
+    (*workers, *threads, *mode) == (b.workers, b.threads, b.mode) && *cpuset == b.cpuset
+}

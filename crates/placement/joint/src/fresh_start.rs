@@ -1,0 +1,204 @@
+//! First loads of the cpus for deployments that all start anew on the same cpus.
+//!
+//! **Problem.** Loads are to be balanced, but where balance leaves a choice (which cores carry one
+//! more) it should suit workers that want to be close. **Approach.** The loads of all deployments
+//! together first: one thread at a time where least runs, the surplus side by side. Then compact
+//! workers take whole blocks of that, one after the other: the L3 with the least capacity that is
+//! enough, in it the cores with most room. What they leave goes to scattered workers, thread by
+//! thread to the L3 and core with fewest of their own. **Proof sketch.** One at a time is exact for
+//! nested domains, so the loads are balanced whichever worker takes which place. **Limits.** A
+//! construction: exchanges follow. Where the caps of (2) and (3) leave a thread without a place,
+//! there is no answer, and the tenants are placed one after the other (`volumes`).
+
+use super::instance::{Instance, Tenant};
+
+/// Threads of each tenant on each cpu, row by row; `None` if this is not the case at hand.
+pub(super) fn fresh_loads(instance: &Instance) -> Option<Vec<u32>> {
+    let first = instance.tenants.first()?;
+    let alike = |tenant: &Tenant| !tenant.is_running && tenant.cpus == first.cpus;
+    if !instance.tenants.iter().all(alike) {
+        return None;
+    }
+    let mut start = FreshStart {
+        instance,
+        counts: vec![0; instance.tenants.len() * instance.cpus],
+        left: places(instance, &first.cpus),
+    };
+    for compact in [true, false] {
+        for (index, tenant) in instance.tenants.iter().enumerate() {
+            if (tenant.sign < 0) != compact {
+                continue;
+            }
+            for _ in 0..tenant.workers {
+                if compact {
+                    start.pack(index)?;
+                } else {
+                    start.scatter(index)?;
+                }
+            }
+        }
+    }
+    Some(start.counts)
+}
+
+/// How many threads each cpu shall get.
+fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
+    let mut loads = instance.obstacles.clone();
+    let mut left = instance.slots;
+    let missing = |loads: &[u32], level: u32| -> usize {
+        let of = |&cpu: &u16| level.saturating_sub(loads[usize::from(cpu)]) as usize;
+        cpus.iter().map(of).sum()
+    };
+    // the highest level to which all can be filled; between the least load and what is left above
+    // it
+    let least = cpus.iter().map(|&cpu| loads[usize::from(cpu)]).min();
+    let (mut level, mut beyond) = (least.unwrap_or(0), least.unwrap_or(0) + left as u32 + 1);
+    while level + 1 < beyond {
+        let middle = level.midpoint(beyond);
+        if missing(&loads, middle) <= left {
+            level = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    left -= missing(&loads, level);
+    for &cpu in cpus {
+        let load = &mut loads[usize::from(cpu)];
+        *load = level.max(*load);
+    }
+    let mut cores = instance.core_loads(&loads);
+    // bound: less than one thread a cpu
+    for _ in 0..left {
+        let open = cpus.iter().map(|&cpu| usize::from(cpu));
+        let least = open.min_by_key(|&cpu| {
+            let [l2, l3] = [2, 3].map(|level| instance.of[level][cpu]);
+            (loads[cpu], cores[instance.core(cpu)], l3, l2, cpu)
+        });
+        if let Some(cpu) = least {
+            loads[cpu] += 1;
+            cores[instance.core(cpu)] += 1;
+        }
+    }
+    for (load, weight) in loads.iter_mut().zip(&instance.obstacles) {
+        *load -= weight;
+    }
+    loads
+}
+
+struct FreshStart<'a> {
+    instance: &'a Instance,
+    counts: Vec<u32>,
+    /// Places that no worker has taken.
+    left: Vec<u32>,
+}
+
+impl FreshStart<'_> {
+    /// Places that a worker with `own` threads on each cpu may still take on one.
+    fn room(&self, index: usize, own: &[u32], cpu: usize) -> u32 {
+        let tenant = &self.instance.tenants[index];
+        let held = self.counts[index * self.instance.cpus + cpu];
+        let cap = tenant.cpu_cap().saturating_sub(held);
+        let of_worker = u32::from(tenant.worker_cap).saturating_sub(own[cpu]);
+        self.left[cpu].min(cap).min(of_worker)
+    }
+
+    fn take(&mut self, index: usize, own: &mut [u32], cpu: usize) {
+        own[cpu] += 1;
+        self.left[cpu] -= 1;
+        self.counts[index * self.instance.cpus + cpu] += 1;
+    }
+
+    /// A compact worker takes its places.
+    fn pack(&mut self, index: usize) -> Option<()> {
+        let (instance, tenant) = (self.instance, &self.instance.tenants[index]);
+        let mut own = vec![0; instance.cpus];
+        let mut missing = tenant.threads as u32;
+        while missing > 0 {
+            let mut of_l3 = vec![0u32; instance.counts[3]];
+            let mut of_core = vec![0u32; instance.counts[1]];
+            for &cpu in &tenant.cpus {
+                let room = self.room(index, &own, cpu.into());
+                of_l3[usize::from(instance.of[3][usize::from(cpu)])] += room;
+                of_core[instance.core(cpu.into())] += room;
+            }
+            // enough and as little as can be, else as much as there is
+            let fit = |room: u32| {
+                if room >= missing {
+                    (0, room)
+                } else {
+                    (1, u32::MAX - room)
+                }
+            };
+            let open = (0..of_l3.len()).filter(|&l3| of_l3[l3] > 0);
+            let l3 = open.min_by_key(|&l3| (fit(of_l3[l3]), l3))?;
+            let before = missing;
+            let mut cpus: Vec<usize> = tenant.cpus.iter().map(|&cpu| usize::from(cpu)).collect();
+            cpus.retain(|&cpu| usize::from(instance.of[3][cpu]) == l3);
+            cpus.sort_by_key(|&cpu| {
+                let core = instance.core(cpu);
+                (u32::MAX - of_core[core], instance.of[2][cpu], core, cpu)
+            });
+            for cpu in cpus {
+                for _ in 0..self.room(index, &own, cpu).min(missing) {
+                    self.take(index, &mut own, cpu);
+                    missing -= 1;
+                }
+            }
+            if missing == before {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// A scattered worker takes its places.
+    fn scatter(&mut self, index: usize) -> Option<()> {
+        let (instance, tenant) = (self.instance, &self.instance.tenants[index]);
+        let mut own = vec![0; instance.cpus];
+        let mut of_core = vec![0u64; instance.counts[1]];
+        let mut preferences = vec![NEVER; instance.cpus];
+        // of each L3: its cpus, how many own threads, the best of its cpus
+        let mut l3s: Vec<(Vec<usize>, u32, u64)> = vec![(Vec::new(), 0, NEVER); instance.counts[3]];
+        for &cpu in &tenant.cpus {
+            let cpu = usize::from(cpu);
+            preferences[cpu] = self.preference(index, &own, &of_core, cpu);
+            let l3 = &mut l3s[usize::from(instance.of[3][cpu])];
+            l3.0.push(cpu);
+            l3.2 = l3.2.min(preferences[cpu]);
+        }
+        for _ in 0..tenant.threads {
+            let open = l3s.iter().enumerate();
+            let open = open.filter(|(_, (.., best))| *best < NEVER);
+            let (l3, &(.., best)) = open.min_by_key(|&(l3, &(_, held, best))| (held, best, l3))?;
+            let cpu = (best & CPU_BITS) as usize;
+            self.take(index, &mut own, cpu);
+            of_core[instance.core(cpu)] += 1;
+            let (cpus, held, best) = &mut l3s[l3];
+            *held += 1;
+            *best = NEVER;
+            for &other in cpus.iter() {
+                if instance.core(other) == instance.core(cpu) {
+                    preferences[other] = self.preference(index, &own, &of_core, other);
+                }
+                *best = preferences[other].min(*best);
+            }
+        }
+        Some(())
+    }
+
+    /// What is small in the cpu that a scattered worker takes, as one number: own threads on the
+    /// core, minus places left, the cpu.
+    fn preference(&self, index: usize, own: &[u32], cores: &[u64], cpu: usize) -> u64 {
+        if self.room(index, own, cpu) == 0 {
+            return NEVER;
+        }
+        let left = u64::from(u32::MAX - self.left[cpu]);
+        (cores[self.instance.core(cpu)] << 48) + (left << 16) + cpu as u64
+    }
+}
+
+/// The preference for a cpu that takes no more threads.
+const NEVER: u64 = u64::MAX;
+
+/// The bits of a preference that hold the cpu.
+const CPU_BITS: u64 = 0xffff;

@@ -1,0 +1,275 @@
+//! The least closeness of the mains of all tenants, as a minimum-cost flow up the tree.
+//!
+//! **Problem.** Tenants with different cpusets place their mains where they may, not where it is
+//! best for all. **Approach.** Tenants with the same cpus are one supply; each main goes along the
+//! cheapest path of a flow from its supply over cpus, cores, L2 and L3 to the machine, where the
+//! x-th main in a domain costs x-1 times the domain's gain. Supplies that share no L3 are
+//! independent and are solved alone; a single supply needs no rerouting (`spread`). **Proof
+//! sketch.** Successive cheapest paths give a cheapest flow, because costs are convex (Ahuja,
+//! Magnanti and Orlin 1993). **Limits.** With more work than [`FLOW_WORK_MAX`] all mains of
+//! supplies that overlap count as one that may use all their cpus: still a bound.
+
+use std::collections::BTreeMap;
+
+use super::instance::{CORE, Instance, LEVELS};
+use super::spread::Spread;
+use crate::limits::FLOW_WORK_MAX;
+
+/// Cpus of a supply, most of its mains on each, how many mains it has.
+type Supply = (Vec<u16>, u32, usize);
+
+/// The least closeness of all mains, at most `core_cap` of them on a core.
+pub(super) fn least_closeness(instance: &Instance, core_cap: u32) -> i64 {
+    let mut groups: BTreeMap<&[u16], (u32, usize)> = BTreeMap::new();
+    for tenant in &instance.tenants {
+        let group = groups.entry(&tenant.cpus).or_insert((0, 0));
+        group.0 += u32::from(tenant.rank_cap);
+        group.1 += tenant.workers;
+    }
+    let supplies = groups
+        .into_iter()
+        .map(|(cpus, (most, workers))| (cpus.to_vec(), most, workers))
+        .collect();
+    let alone = |mut supplies: Vec<Supply>| {
+        let edges: usize = supplies.iter().map(|(cpus, ..)| cpus.len()).sum();
+        let mains: usize = supplies.iter().map(|&(.., mains)| mains).sum();
+        if supplies.len() > 1 && edges * mains > FLOW_WORK_MAX {
+            let mut all: Vec<u16> = supplies.into_iter().flat_map(|(cpus, ..)| cpus).collect();
+            all.sort_unstable();
+            all.dedup();
+            supplies = vec![(all, u32::MAX, mains)];
+        }
+        match &supplies[..] {
+            [(cpus, most, mains)] => Spread::new(instance, cpus, (*most, core_cap)).place(*mains),
+            _ => MinCostFlow::of(instance, core_cap, supplies).least_closeness(),
+        }
+    };
+    independent_groups(instance, supplies)
+        .into_iter()
+        .map(alone)
+        .sum()
+}
+
+/// Supplies in groups that share no L3.
+fn independent_groups(instance: &Instance, supplies: Vec<Supply>) -> Vec<Vec<Supply>> {
+    let mut groups: Vec<(Vec<bool>, Vec<Supply>)> = Vec::new();
+    for supply in supplies {
+        let mut l3s = vec![false; instance.counts[LEVELS - 1]];
+        for &cpu in &supply.0 {
+            l3s[usize::from(instance.of[LEVELS - 1][usize::from(cpu)])] = true;
+        }
+        let mut own = vec![supply];
+        groups.retain_mut(|(others, members)| {
+            let meets = others.iter().zip(&l3s).any(|(&a, &b)| a && b);
+            if meets {
+                l3s.iter_mut()
+                    .zip(others)
+                    .for_each(|(l3, other)| *l3 |= *other);
+                own.append(members);
+            }
+            !meets
+        });
+        groups.push((l3s, own));
+    }
+    groups.into_iter().map(|(_, supplies)| supplies).collect()
+}
+
+/// The mains as a flow up the tree.
+struct MinCostFlow<'a> {
+    instance: &'a Instance,
+    supplies: Vec<Supply>,
+    core_cap: u32,
+    /// Mains of each supply on each cpu.
+    from: Vec<Vec<u32>>,
+    /// Mains in each domain of each level.
+    counts: [Vec<u32>; LEVELS],
+}
+
+impl<'a> MinCostFlow<'a> {
+    fn of(instance: &'a Instance, core_cap: u32, supplies: Vec<Supply>) -> Self {
+        Self {
+            instance,
+            core_cap,
+            from: vec![vec![0; instance.cpus]; supplies.len()],
+            supplies,
+            counts: std::array::from_fn(|level| vec![0; instance.counts[level]]),
+        }
+    }
+
+    fn least_closeness(mut self) -> i64 {
+        let nodes = Nodes::of(self.instance, self.supplies.len());
+        let mut sum = 0;
+        for supply in 0..self.supplies.len() {
+            for _ in 0..self.supplies[supply].2 {
+                // a main without a way at all costs nothing: lower, so the bound stays one
+                sum += self.push(&nodes, supply).unwrap_or(0);
+            }
+        }
+        sum
+    }
+
+    /// Adds a main of a supply along the cheapest path; what it costs.
+    fn push(&mut self, nodes: &Nodes, supply: usize) -> Option<i64> {
+        let mut cost = vec![i64::MAX; nodes.count];
+        let mut before = vec![usize::MAX; nodes.count];
+        cost[supply] = 0;
+        let mut queue = std::collections::VecDeque::from([supply]);
+        let mut waits = vec![false; nodes.count];
+        // bound: Bellman-Ford; residual costs have no negative cycle
+        while let Some(at) = queue.pop_front() {
+            waits[at] = false;
+            self.edges(nodes, at, &mut |to, price| {
+                let total = cost[at] + price;
+                if total < cost[to] {
+                    cost[to] = total;
+                    before[to] = at;
+                    if !std::mem::replace(&mut waits[to], true) {
+                        queue.push_back(to);
+                    }
+                }
+            });
+        }
+        let machine = nodes.count - 1;
+        if cost[machine] == i64::MAX {
+            return None;
+        }
+        let mut to = machine;
+        // bound: a cheapest path visits no node twice
+        while to != supply {
+            let at = before[to];
+            self.carry(nodes, at, to);
+            to = at;
+        }
+        Some(cost[machine])
+    }
+
+    /// The residual edges out of a node.
+    fn edges(&self, nodes: &Nodes, at: usize, edge: &mut dyn FnMut(usize, i64)) {
+        let instance = self.instance;
+        let up = |level: usize, domain: usize| {
+            let held = self.counts[level][domain];
+            let open = level != CORE || held < self.core_cap;
+            open.then(|| instance.gain[level] * i64::from(held))
+        };
+        match nodes.kind(at) {
+            Kind::Supply(supply) => {
+                let (cpus, most, _) = &self.supplies[supply];
+                for &cpu in cpus {
+                    if self.from[supply][usize::from(cpu)] < *most {
+                        edge(nodes.domain(0, cpu.into()), 0);
+                    }
+                }
+            }
+            Kind::Domain(level, domain) => {
+                if let Some(price) = up(level, domain) {
+                    edge(nodes.parent(level, domain), price);
+                }
+                for &child in nodes.children(level, domain) {
+                    let held = self.counts[level - 1][child];
+                    if held > 0 {
+                        let price = instance.gain[level - 1] * i64::from(held - 1);
+                        edge(nodes.domain(level - 1, child), -price);
+                    }
+                }
+                if level == 0 {
+                    for (supply, from) in self.from.iter().enumerate() {
+                        if from[domain] > 0 {
+                            edge(supply, 0);
+                        }
+                    }
+                }
+            }
+            Kind::Machine => {
+                for (child, &held) in self.counts[LEVELS - 1].iter().enumerate() {
+                    if held > 0 {
+                        let price = instance.gain[LEVELS - 1] * i64::from(held - 1);
+                        edge(nodes.domain(LEVELS - 1, child), -price);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One main more along an edge, or one less against it.
+    fn carry(&mut self, nodes: &Nodes, at: usize, to: usize) {
+        match (nodes.kind(at), nodes.kind(to)) {
+            (Kind::Supply(supply), Kind::Domain(_, cpu)) => self.from[supply][cpu] += 1,
+            (Kind::Domain(_, cpu), Kind::Supply(supply)) => self.from[supply][cpu] -= 1,
+            (Kind::Domain(level, domain), Kind::Machine) => self.counts[level][domain] += 1,
+            (Kind::Machine, Kind::Domain(level, domain)) => self.counts[level][domain] -= 1,
+            (Kind::Domain(a, domain), Kind::Domain(b, _)) if a < b => self.counts[a][domain] += 1,
+            (Kind::Domain(..), Kind::Domain(b, domain)) => self.counts[b][domain] -= 1,
+            _ => {}
+        }
+    }
+}
+
+enum Kind {
+    Supply(usize),
+    Domain(usize, usize),
+    Machine,
+}
+
+/// Numbers for supplies, domains and the machine.
+struct Nodes {
+    supplies: usize,
+    starts: [usize; LEVELS],
+    count: usize,
+    parents: [Vec<usize>; LEVELS],
+    children: [Vec<Vec<usize>>; LEVELS],
+}
+
+impl Nodes {
+    fn of(instance: &Instance, supplies: usize) -> Self {
+        let mut starts = [0; LEVELS];
+        let mut count = supplies;
+        for (level, start) in starts.iter_mut().enumerate() {
+            *start = count;
+            count += instance.counts[level];
+        }
+        let mut parents: [Vec<usize>; LEVELS] =
+            std::array::from_fn(|level| vec![count; instance.counts[level]]);
+        let mut children: [Vec<Vec<usize>>; LEVELS] =
+            std::array::from_fn(|level| vec![Vec::new(); instance.counts[level]]);
+        for cpu in 0..instance.cpus {
+            for level in 0..LEVELS - 1 {
+                let own = usize::from(instance.of[level][cpu]);
+                let outer = usize::from(instance.of[level + 1][cpu]);
+                if parents[level][own] == count {
+                    parents[level][own] = starts[level + 1] + outer;
+                    children[level + 1][outer].push(own);
+                }
+            }
+        }
+        Self {
+            supplies,
+            starts,
+            count: count + 1,
+            parents,
+            children,
+        }
+    }
+
+    fn kind(&self, node: usize) -> Kind {
+        if node < self.supplies {
+            return Kind::Supply(node);
+        }
+        if node + 1 == self.count {
+            return Kind::Machine;
+        }
+        let level = self.starts.partition_point(|&start| start <= node) - 1;
+        Kind::Domain(level, node - self.starts[level])
+    }
+
+    fn domain(&self, level: usize, domain: usize) -> usize {
+        self.starts[level] + domain
+    }
+
+    fn parent(&self, level: usize, domain: usize) -> usize {
+        self.parents[level][domain]
+    }
+
+    fn children(&self, level: usize, domain: usize) -> &[usize] {
+        &self.children[level][domain]
+    }
+}

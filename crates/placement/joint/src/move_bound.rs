@@ -1,0 +1,108 @@
+//! A lower bound on the number of threads that must move.
+//!
+//! **Problem.** A search moves few threads; it does not prove that fewer would not do.
+//! **Approach.** Count what the rules force: displaced threads (their cpu is gone); threads of a
+//! deployment beyond what (2) and (3) let a cpu have; loads, where from the largest on no cpu and
+//! no core keeps more than balance leaves it; and (12), (12+), where a new main needs a place on a
+//! cpu, or core, that is not full, and other threads have to leave one where there are too few.
+//! **Proof sketch.** All balanced placements have the same loads, in some order; matching the
+//! current loads with them from the largest on leaves the least excess (majorization). A thread
+//! counts in one place only, so the terms for usable cpus are not added up: the largest is taken.
+//! **Limits.** A lower bound: cpusets that overlap, and gains worth a move, may force more.
+
+use super::enumerate::RuleExcess;
+use super::instance::{Instance, NO_CPU, Tenant};
+use super::rules::Rules;
+use super::volumes::Volumes;
+
+/// Threads with a cpu in force that is not there any more.
+pub(super) fn displaced(instance: &Instance) -> u32 {
+    let gone = |(had_cpu, current_cpu): (&bool, &u16)| *had_cpu && *current_cpu == NO_CPU;
+    let of = |tenant: &Tenant| {
+        let slots = tenant.had_cpu.iter().zip(&tenant.current_cpus);
+        slots.filter(|&slot| gone(slot)).count() as u32
+    };
+    instance.tenants.iter().map(of).sum()
+}
+
+/// No placement that keeps (2), (3), (8) and (8+), and the rules on mains as well as by these
+/// `violations`, moves fewer threads.
+pub(super) fn least_moves(
+    instance: &Instance,
+    rules: &Rules,
+    volume: &Volumes,
+    excess: RuleExcess,
+) -> u32 {
+    let mut held = instance.obstacles.clone();
+    for tenant in &instance.tenants {
+        for &current_cpu in tenant
+            .current_cpus
+            .iter()
+            .filter(|&&current_cpu| current_cpu != NO_CPU)
+        {
+            held[usize::from(current_cpu)] += 1;
+        }
+    }
+    let cores = instance.core_loads(&held);
+    let mains = instance.tenants.iter().flat_map(Tenant::mains);
+    let coming = mains.filter(|&current_cpu| current_cpu == NO_CPU).count() as u32;
+    let [crowding, of_12, of_12_plus] = excess;
+    // a rule that is kept better may be paid for by those after it
+    let full_cpus = rules.full_cpus.filter(|_| crowding == 0);
+    let full_cores = rules.full_cores.filter(|_| crowding == 0 && of_12 == 0);
+    let used = (0..instance.cpus).filter(|&cpu| instance.is_used[cpu]);
+    let mut used_cores: Vec<usize> = used.clone().map(|cpu| instance.core(cpu)).collect();
+    used_cores.sort_unstable();
+    used_cores.dedup();
+    let on_cpus: Vec<u32> = used.map(|cpu| held[cpu]).collect();
+    let on_cores: Vec<u32> = used_cores.into_iter().map(|core| cores[core]).collect();
+    let forced = [
+        displaced_by_mains(coming, (&on_cpus, full_cpus), of_12),
+        displaced_by_mains(coming, (&on_cores, full_cores), of_12_plus),
+        beyond(cores, instance.core_loads(&volume.loads)),
+        beyond(held, volume.loads.clone()),
+        instance.tenants.iter().map(over_caps).sum(),
+    ];
+    displaced(instance) + forced.into_iter().max().unwrap_or(0)
+}
+
+/// Threads that leave a place on a unit which is not full to a main that comes.
+fn displaced_by_mains(
+    coming: u32,
+    (held, rule): (&[u32], Option<(u32, u32)>),
+    violation: u32,
+) -> u32 {
+    let Some((full, through)) = rule else {
+        return 0;
+    };
+    let free = held.iter().map(|&held| (full - 1).saturating_sub(held));
+    let on_full = (through + violation) * full;
+    coming.saturating_sub(on_full + free.sum::<u32>())
+}
+
+/// What is held beyond the loads, both from the largest on.
+fn beyond(mut held: Vec<u32>, mut loads: Vec<u32>) -> u32 {
+    for counts in [&mut held, &mut loads] {
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+    }
+    let pairs = held.into_iter().zip(loads);
+    pairs.map(|(held, load)| held.saturating_sub(load)).sum()
+}
+
+/// Threads of a tenant beyond those with the same worker, or the same rank, that a cpu may have.
+fn over_caps(tenant: &Tenant) -> u32 {
+    let by_worker = |slot: usize| slot / tenant.threads;
+    let by_rank = |slot: usize| slot % tenant.threads;
+    let of = |cap: u16, group: &dyn Fn(usize) -> usize| {
+        let current_cpus = tenant.current_cpus.iter().enumerate();
+        let current_cpus = current_cpus.filter(|&(_, &current_cpu)| current_cpu != NO_CPU);
+        let mut keys: Vec<(u16, usize)> = current_cpus
+            .map(|(slot, &current_cpu)| (current_cpu, group(slot)))
+            .collect();
+        keys.sort_unstable();
+        let alike = keys.chunk_by(|a, b| a == b);
+        let beyond = alike.map(|alike| (alike.len() as u32).saturating_sub(cap.into()));
+        beyond.sum::<u32>()
+    };
+    of(tenant.worker_cap, &by_worker).max(of(tenant.rank_cap, &by_rank))
+}

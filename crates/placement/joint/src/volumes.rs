@@ -1,0 +1,386 @@
+//! How many threads of each deployment every cpu holds, before they are assigned to workers.
+//!
+//! **Problem.** Loads must be balanced, (8) and (8+), with few threads moved. **Approach.** Threads
+//! stay on their current cpus as far as (2) and (3) allow, the others go one by one where least
+//! runs. Then augmenting chains of links (a thread of a deployment goes from one cpu to another)
+//! are searched along which one of the largest loads falls and one lower by 2 or more rises; first
+//! with threads that do not run yet, then with all. Cores in the same way, with chains whose links
+//! change no load of cpus but by exchanging two. **Proof sketch.** Each chain lowers the sum of
+//! squares, so the search ends; where there is none, loads are decreasingly minimal (Frank and
+//! Murota). Whatever a search from the largest loads reaches without finding a chain is closed: no
+//! chain from a smaller load into it helps either, so each cpu and deployment is visited once for
+//! all loads. **Limits.** Chains are shortest, not always those of the fewest moves.
+
+use std::collections::VecDeque;
+
+use super::fresh_start::fresh_loads;
+use super::instance::{Instance, NO_CPU, Tenant};
+
+/// Counts of threads by tenant and cpu.
+pub(super) struct Volumes {
+    cpus: usize,
+    /// Threads of each tenant on each cpu, row by row.
+    counts: Vec<u32>,
+    /// How many of them run there already.
+    in_place: Vec<u32>,
+    /// Mains that run on each cpu.
+    mains: Vec<u32>,
+    /// Threads and obstacles of each cpu.
+    pub(super) loads: Vec<u32>,
+}
+
+/// One thread of a tenant goes from one cpu to another.
+#[derive(Clone, Copy)]
+struct ChainLink {
+    tenant: usize,
+    from: usize,
+    to: usize,
+}
+
+/// Balanced counts close to what runs.
+pub(super) fn balance(instance: &Instance) -> Volumes {
+    let mut volume = Volumes {
+        cpus: instance.cpus,
+        counts: vec![0; instance.tenants.len() * instance.cpus],
+        in_place: vec![0; instance.tenants.len() * instance.cpus],
+        mains: vec![0; instance.cpus],
+        loads: instance.obstacles.clone(),
+    };
+    if let Some(counts) = fresh_loads(instance) {
+        for (cell, &count) in counts.iter().enumerate() {
+            volume.loads[cell % instance.cpus] += count;
+        }
+        volume.counts = counts;
+    } else {
+        for (index, tenant) in instance.tenants.iter().enumerate() {
+            volume.keep_in_place(index, tenant);
+        }
+        let mut core_loads = instance.core_loads(&volume.loads);
+        for (index, tenant) in instance.tenants.iter().enumerate() {
+            volume.add_free(instance, (index, tenant), &mut core_loads);
+        }
+    }
+    for may_move in [false, true] {
+        // bound: each chain lowers the sum of squares of loads
+        while let Some(chain) = volume.chain_of_cpus(instance, may_move) {
+            if !volume.follow(instance, &chain) {
+                break;
+            }
+        }
+    }
+    for may_move in [false, true] {
+        // bound: each chain lowers the sum of squares of the loads of cores
+        while let Some(chain) = volume.chain_of_cores(instance, may_move) {
+            if !volume.follow(instance, &chain) {
+                break;
+            }
+        }
+    }
+    volume
+}
+
+impl Volumes {
+    /// Whether every thread stays where it runs.
+    pub(super) fn is_unchanged(&self, instance: &Instance) -> bool {
+        self.in_place.iter().sum::<u32>() as usize == instance.slots
+    }
+
+    /// Threads of a tenant that a cpu shall hold.
+    pub(super) fn count(&self, tenant: usize, cpu: usize) -> u32 {
+        self.counts[tenant * self.cpus + cpu]
+    }
+
+    /// The threads of a tenant that may stay where they run.
+    fn keep_in_place(&mut self, index: usize, tenant: &Tenant) {
+        let mut mains = vec![0; self.cpus];
+        let mut peers = vec![0; self.cpus];
+        let (mains_cap, peers_cap) = (u32::from(tenant.rank_cap), tenant.peers_cap());
+        for current_cpus in tenant.current_cpus.chunks(tenant.threads) {
+            let mut own: Vec<u16> = Vec::with_capacity(tenant.threads);
+            for (rank, &current_cpu) in current_cpus.iter().enumerate() {
+                if current_cpu == NO_CPU {
+                    continue;
+                }
+                let cpu = usize::from(current_cpu);
+                let here = own.iter().filter(|&&other| other == current_cpu).count();
+                let (held, most) = if rank == 0 {
+                    (&mut mains[cpu], mains_cap)
+                } else {
+                    (&mut peers[cpu], peers_cap)
+                };
+                if here < usize::from(tenant.worker_cap) && *held < most {
+                    *held += 1;
+                    own.push(current_cpu);
+                    self.counts[index * self.cpus + cpu] += 1;
+                    self.in_place[index * self.cpus + cpu] += 1;
+                    self.loads[cpu] += 1;
+                    self.mains[cpu] += u32::from(rank == 0);
+                }
+            }
+        }
+    }
+
+    /// The other threads of a tenant go where least runs; among equals where no main runs, then
+    /// scatter to the L3 with fewest of its own, compact in the order of the tree.
+    fn add_free(
+        &mut self,
+        instance: &Instance,
+        (index, tenant): (usize, &Tenant),
+        cores: &mut [u32],
+    ) {
+        let row = index * self.cpus;
+        let placed: u32 = self.counts[row..row + self.cpus].iter().sum();
+        let mut own_l3 = vec![0u32; instance.counts[3]];
+        for cpu in 0..self.cpus {
+            own_l3[usize::from(instance.of[3][cpu])] += self.counts[row + cpu];
+        }
+        for _ in placed as usize..tenant.slots() {
+            let open = tenant.cpus.iter().map(|&cpu| usize::from(cpu));
+            let best = open
+                .filter(|&cpu| self.counts[row + cpu] < tenant.cpu_cap())
+                .min_by_key(|&cpu| {
+                    let [_, core, l2, l3] = [0, 1, 2, 3].map(|level| instance.of[level][cpu]);
+                    let own = if tenant.sign > 0 {
+                        own_l3[usize::from(l3)]
+                    } else {
+                        0
+                    };
+                    let load = (self.loads[cpu], cores[usize::from(core)]);
+                    (load, self.mains[cpu], own, l3, l2, cpu)
+                });
+            if let Some(cpu) = best {
+                self.counts[row + cpu] += 1;
+                self.loads[cpu] += 1;
+                cores[instance.core(cpu)] += 1;
+                own_l3[usize::from(instance.of[3][cpu])] += 1;
+            }
+        }
+    }
+
+    /// Whether a thread of the tenant may leave the cpu.
+    fn may_leave(&self, tenant: usize, cpu: usize, may_move: bool) -> bool {
+        let at = tenant * self.cpus + cpu;
+        let staying = if may_move { 0 } else { self.in_place[at] };
+        self.counts[at] > staying
+    }
+
+    fn may_enter(&self, instance: &Instance, tenant: usize, cpu: usize) -> bool {
+        let of = &instance.tenants[tenant];
+        of.allows[cpu] && self.counts[tenant * self.cpus + cpu] < of.cpu_cap()
+    }
+
+    /// Moves threads along a chain; false, and nothing moved, if a link does not hold.
+    fn follow(&mut self, instance: &Instance, chain: &[ChainLink]) -> bool {
+        for (done, link) in chain.iter().enumerate() {
+            let (from, to) = (
+                link.tenant * self.cpus + link.from,
+                link.tenant * self.cpus + link.to,
+            );
+            if self.counts[from] == 0 || !self.may_enter(instance, link.tenant, link.to) {
+                for link in &chain[..done] {
+                    self.carry(ChainLink {
+                        from: link.to,
+                        to: link.from,
+                        ..*link
+                    });
+                }
+                return false;
+            }
+            self.carry(*link);
+            self.in_place[from] = self.in_place[from].min(self.counts[from]);
+            debug_assert!(self.counts[to] > 0);
+        }
+        true
+    }
+
+    fn carry(&mut self, ChainLink { tenant, from, to }: ChainLink) {
+        self.counts[tenant * self.cpus + from] -= 1;
+        self.counts[tenant * self.cpus + to] += 1;
+        self.loads[from] -= 1;
+        self.loads[to] += 1;
+    }
+
+    /// A chain from a cpu to one that carries at least 2 less.
+    fn chain_of_cpus(&self, instance: &Instance, may_move: bool) -> Option<Vec<ChainLink>> {
+        let usable = (0..self.cpus).filter(|&cpu| instance.is_used[cpu]);
+        if is_even(usable.map(|cpu| self.loads[cpu])) {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..self.cpus).collect();
+        order.sort_by_key(|&cpu| std::cmp::Reverse(self.loads[cpu]));
+        let mut search = BreadthFirst::new(1, self.cpus, instance.tenants.len());
+        for &start in &order {
+            search.enter(0, start, None);
+            // bound: each cpu is entered once in all
+            while let Some(at) = search.queue.pop_front() {
+                let ends = &mut |_: &mut BreadthFirst, next: usize| {
+                    self.loads[next] + 2 <= self.loads[start]
+                };
+                if let Some(chain) = self.spread(instance, &mut search, at, may_move, ends) {
+                    return Some(chain);
+                }
+            }
+        }
+        None
+    }
+
+    /// A chain from a core to one that carries at least 2 less, which changes the loads of cpus
+    /// only by exchanging some.
+    fn chain_of_cores(&self, instance: &Instance, may_move: bool) -> Option<Vec<ChainLink>> {
+        let cores = instance.core_loads(&self.loads);
+        let usable = (0..self.cpus).filter(|&cpu| instance.is_used[cpu]);
+        if is_even(usable.map(|cpu| cores[instance.core(cpu)])) {
+            return None;
+        }
+        let mut members = vec![Vec::new(); cores.len()];
+        (0..self.cpus).for_each(|cpu| members[instance.core(cpu)].push(cpu));
+        let mut levels = self.loads.clone();
+        levels.sort_unstable();
+        levels.dedup();
+        let level = |load: u32| levels.binary_search(&load).unwrap_or(0);
+        let mut order: Vec<usize> = (0..cores.len()).collect();
+        order.sort_by_key(|&core| std::cmp::Reverse(cores[core]));
+        let mut search = BreadthFirst::new(levels.len(), self.cpus, instance.tenants.len());
+        let mut seen = vec![false; cores.len()];
+        for &start in &order {
+            if std::mem::replace(&mut seen[start], true) {
+                continue;
+            }
+            for &cpu in &members[start] {
+                search.enter(level(self.loads[cpu]), cpu, None);
+            }
+            // bound: each cpu is entered once for each load that a chain started with
+            while let Some(at) = search.queue.pop_front() {
+                let started = at.0;
+                let ends = &mut |search: &mut BreadthFirst, next: usize| {
+                    let core = instance.core(next);
+                    let links = self.loads[next] + 1 == levels[started];
+                    if !links || std::mem::replace(&mut seen[core], true) {
+                        return false;
+                    }
+                    if cores[core] + 2 <= cores[start] {
+                        return true;
+                    }
+                    for &cpu in &members[core] {
+                        search.hop(level(self.loads[cpu]), cpu, (started, next));
+                    }
+                    false
+                };
+                if let Some(chain) = self.spread(instance, &mut search, at, may_move, ends) {
+                    return Some(chain);
+                }
+            }
+        }
+        None
+    }
+
+    /// Enters every cpu that a thread may go to from `cpu`, in the same state; the chain to the
+    /// first of them that `ends`.
+    fn spread(
+        &self,
+        instance: &Instance,
+        search: &mut BreadthFirst,
+        (state, cpu): (usize, usize),
+        may_move: bool,
+        ends: &mut impl FnMut(&mut BreadthFirst, usize) -> bool,
+    ) -> Option<Vec<ChainLink>> {
+        for tenant in 0..instance.tenants.len() {
+            let used = state * instance.tenants.len() + tenant;
+            if search.used[used] || !self.may_leave(tenant, cpu, may_move) {
+                continue;
+            }
+            search.used[used] = true;
+            for &next in &instance.tenants[tenant].cpus {
+                let next = usize::from(next);
+                let link = ChainLink {
+                    tenant,
+                    from: cpu,
+                    to: next,
+                };
+                let is_new = self.may_enter(instance, tenant, next)
+                    && search.enter(state, next, Some((state, link)));
+                if is_new && ends(search, next) {
+                    return Some(search.chain(state, next));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether no two loads differ by 2: then no chain has anything to even out.
+fn is_even(loads: impl Iterator<Item = u32>) -> bool {
+    let (least, most) = loads.fold((u32::MAX, 0), |(a, b), load| (a.min(load), b.max(load)));
+    most <= least.saturating_add(1)
+}
+
+/// How a cpu was reached.
+#[derive(Clone, Copy)]
+enum Reached {
+    Unseen,
+    /// A chain starts here.
+    Start,
+    /// By a link, from a cpu in the state of that number.
+    Link(usize, ChainLink),
+    /// Within a core: the chain goes on here from another cpu in the state of that number.
+    Hop(usize, usize),
+}
+
+/// A search over cpus in states.
+struct BreadthFirst {
+    cpus: usize,
+    reached: Vec<Reached>,
+    /// Tenants whose open cpus were all entered, by state.
+    used: Vec<bool>,
+    queue: VecDeque<(usize, usize)>,
+}
+
+impl BreadthFirst {
+    fn new(states: usize, cpus: usize, tenants: usize) -> Self {
+        Self {
+            cpus,
+            reached: vec![Reached::Unseen; states * cpus],
+            used: vec![false; states * tenants],
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Notes how a cpu was reached; false if it was reached before.
+    fn enter(&mut self, state: usize, cpu: usize, by: Option<(usize, ChainLink)>) -> bool {
+        let way = by.map_or(Reached::Start, |(state, link)| Reached::Link(state, link));
+        self.note(state, cpu, way)
+    }
+
+    fn hop(&mut self, state: usize, cpu: usize, (before, from): (usize, usize)) {
+        self.note(state, cpu, Reached::Hop(before, from));
+    }
+
+    fn note(&mut self, state: usize, cpu: usize, way: Reached) -> bool {
+        let at = &mut self.reached[state * self.cpus + cpu];
+        let is_new = matches!(at, Reached::Unseen);
+        if is_new {
+            *at = way;
+            self.queue.push_back((state, cpu));
+        }
+        is_new
+    }
+
+    /// The links that lead to a cpu, from the start on.
+    fn chain(&self, state: usize, cpu: usize) -> Vec<ChainLink> {
+        let (mut state, mut cpu) = (state, cpu);
+        let mut chain = Vec::new();
+        // bound: ways lead to states that were entered earlier
+        loop {
+            match self.reached[state * self.cpus + cpu] {
+                Reached::Link(before, link) => {
+                    chain.push(link);
+                    (state, cpu) = (before, link.from);
+                }
+                Reached::Hop(before, from) => (state, cpu) = (before, from),
+                Reached::Start | Reached::Unseen => break,
+            }
+        }
+        chain.reverse();
+        chain
+    }
+}
