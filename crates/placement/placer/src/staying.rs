@@ -43,7 +43,14 @@ pub(crate) fn weigh(problem: &Problem, found: Solution, is_warm: bool) -> Soluti
     let bound = found.certificate.bound;
     Solution {
         mapping: current.clone(),
-        certificate: Certificate::of(report.objective, ProvenBound { bound, proof: Proof::None }, report.relaxed),
+        certificate: Certificate::of(
+            report.objective,
+            ProvenBound {
+                bound,
+                proof: Proof::None,
+            },
+            report.relaxed,
+        ),
     }
 }
 

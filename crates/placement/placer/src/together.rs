@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use albacore_joint::{
-    Deployment, JointProblem, JointSolution, Obstacle, CachedSolution, check_joint, solve_joint,
+    CachedSolution, Deployment, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
 };
 use albacore_mapping::{Problem, Solution};
 use albacore_os::Micros;
