@@ -1,6 +1,6 @@
 //! `albacore run -f FILE`.
 
-use albacore_local::{Options, Shape};
+use albacore_local::{Options, OutputFormat};
 
 use crate::args::{RunArgs, RunOutput};
 use albacore_command::Failure;
@@ -14,10 +14,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         file: args.file.clone(),
         http: args.http,
         grpc: args.grpc,
-        shape: match args.output {
-            RunOutput::Auto => Shape::Auto,
-            RunOutput::Table => Shape::Table,
-            RunOutput::Json => Shape::Json,
+        format: match args.output {
+            RunOutput::Auto => OutputFormat::Auto,
+            RunOutput::Table => OutputFormat::Table,
+            RunOutput::Json => OutputFormat::Json,
         },
     })
 }

@@ -121,7 +121,7 @@ fn an_edit_that_is_wrong_or_needs_a_restart_is_told_and_changes_nothing() {
         run.until(words, is_it)
     };
     placement(&folder, "policy: Tunna");
-    let told = note(&mut run, "was not taken over")["text"].to_string();
+    let told = note(&mut run, "was not applied")["text"].to_string();
     assert!(
         told.contains("spec.placement.policy") && told.contains("Tunna"),
         "{told}"
@@ -508,6 +508,6 @@ fn a_terminal_shows_a_live_table() {
     let children = format!("/proc/{0}/task/{0}/children", script.id());
     let children = fs::read_to_string(children).unwrap();
     kill(children.trim().parse().unwrap(), "INT");
-    until(&|line| line.contains("4 masks given back"));
+    until(&|line| line.contains("4 masks restored"));
     assert!(script.wait().unwrap().success());
 }

@@ -1,4 +1,4 @@
-//! Events as JSON: one object a line, snake_case, `event` first.
+//! Events as JSON objects: snake_case, the field `event` first.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn event(name: &str, fields: Value) -> Value {
     Value::Object(object)
 }
 
-/// A report of the placer.
+/// The event for a report of the placer.
 pub(crate) fn of_report(report: &Report) -> Value {
     match report {
         Report::Planned { .. } => of_plan(report),
@@ -71,7 +71,7 @@ pub(crate) fn of_report(report: &Report) -> Value {
     }
 }
 
-/// A report of a plan; `null` for any other.
+/// The event for a plan; `null` for any other report.
 fn of_plan(report: &Report) -> Value {
     let Report::Planned {
         cpuset,
@@ -102,7 +102,7 @@ fn of_plan(report: &Report) -> Value {
     )
 }
 
-/// A report of one thread. Both matches name every report, so that a new one cannot be forgotten.
+/// A report about one thread. Both matches list every variant, so that the compiler finds a new one.
 fn of_thread(report: &Report) -> Value {
     match report {
         Report::Pinned {
@@ -172,8 +172,8 @@ fn of_thread(report: &Report) -> Value {
     }
 }
 
-/// A thread is left alone for a while: `self_pinned`. Programs that read events know it by this
-/// name, which is older than the knowledge that nobody can say who changed the mask.
+/// `self_pinned`: back-off of a thread whose mask another program keeps changing. The name is part
+/// of the output format; it predates the finding that the program cannot be identified.
 fn backed_off(slot: Option<Slot>, tid: Tid, back_off: &BackOff) -> Value {
     event(
         "self_pinned",
@@ -188,7 +188,7 @@ fn backed_off(slot: Option<Slot>, tid: Tid, back_off: &BackOff) -> Value {
     )
 }
 
-/// Every slot is as it should be: `placed`.
+/// `placed`: every slot is in its expected state.
 pub(crate) fn placed(policy: &str, rows: &[Row]) -> Value {
     let threads: Vec<Value> = rows
         .iter()
@@ -206,7 +206,7 @@ pub(crate) fn placed(policy: &str, rows: &[Row]) -> Value {
     event("placed", json!({"policy": policy, "threads": threads}))
 }
 
-/// The policy was changed by an edit of the file: `policy_changed`.
+/// `policy_changed`: an edit of the file changed the policy.
 pub(crate) fn policy_changed(policy: &Policy) -> Value {
     let enforcement = match policy.enforcement {
         Enforcement::Enforce => "enforce",
@@ -231,7 +231,7 @@ pub(crate) fn policy_changed(policy: &Policy) -> Value {
     )
 }
 
-/// The name of a placement in events and in the table's head.
+/// The name of a placement in events and in the heading of the table.
 pub(crate) fn policy_name(policy: &Policy) -> &'static str {
     match policy.placement {
         Placement::Tuna => "tuna",
@@ -240,7 +240,7 @@ pub(crate) fn policy_name(policy: &Policy) -> &'static str {
     }
 }
 
-/// The server ended and is started again after a pause.
+/// `server_ended`: the server exited and is restarted after a pause.
 pub(crate) fn server_ended(pid: Pid, how: &str, pause: Duration) -> Value {
     let restart_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
     event(
@@ -249,7 +249,7 @@ pub(crate) fn server_ended(pid: Pid, how: &str, pause: Duration) -> Value {
     )
 }
 
-/// The server runs again, for the so-manyth time.
+/// `server_restarted`, with the number of restarts so far.
 pub(crate) fn server_restarted(pid: Pid, restarts: u64) -> Value {
     event(
         "server_restarted",
@@ -257,7 +257,7 @@ pub(crate) fn server_restarted(pid: Pid, restarts: u64) -> Value {
     )
 }
 
-/// The counters of the whole run.
+/// `summary`: the counters of the whole run.
 pub(crate) fn summary(figures: &Figures, server_restarts: u64) -> Value {
     event(
         "summary",
@@ -287,7 +287,7 @@ pub(crate) fn note_text(note: &Note) -> String {
         Note::FoundWorkers { found, asked } => format!("found {found} of {asked} workers"),
         Note::NameTwice { worker, pid } => {
             format!(
-                "process {} also claims to be worker {}; the older is believed",
+                "process {} also claims to be worker {}; the older process is used",
                 pid.0, worker.0
             )
         }
@@ -308,19 +308,19 @@ pub(crate) fn note_text(note: &Note) -> String {
             worker.0
         ),
         Note::BackedOff { thread, .. } => format!(
-            "the mask of thread {} is left as somebody else made it",
+            "the mask of thread {} is not written for a while, because another program keeps changing it",
             thread.tid.0
         ),
         Note::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
         Note::InheritedAffinity { pid, mask } => format!(
-            "process {} was started with the mask {mask}, narrower than its cpuset: whoever started it is pinned",
+            "process {} was started with the mask {mask}, narrower than its cpuset: the process that started it is pinned",
             pid.0
         ),
         other => format!("{other:?}"),
     }
 }
 
-/// Whole seconds between two times, a part of one counted as one.
+/// Seconds between two times, rounded up.
 fn seconds(from: Micros, to: Micros) -> u64 {
     to.0.saturating_sub(from.0).div_ceil(1_000_000)
 }

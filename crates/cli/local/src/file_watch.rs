@@ -1,32 +1,32 @@
-//! Tells when the deployment's file has new content.
+//! Detects new content of the deployment's file.
 //!
 //! Polled: editors and GitOps tools replace files by renaming, through symbolic links, on network
-//! file systems; a watch on the inode misses some of that, reading the file does not.
+//! file systems; inotify misses some of these, polling does not.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, SystemTime};
 
-use crate::inbox::Inbox;
+use crate::message::Message;
 
-/// How soon an edit is seen. A stat costs some microseconds.
+/// Polling period. A stat costs some microseconds.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// What tells one content of a file from the next: time of change, length, inode.
+/// Version of a file: modification time, length, inode.
 pub(crate) type Stamp = (SystemTime, u64, u64);
 
-/// Watches `file` on a thread of its own until the receiver is gone. `seen` was taken before the
-/// file was read, so that no edit falls between.
-pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, inbox: SyncSender<Inbox>) {
+/// Watches `file` on a thread of its own until the receiver is gone. `seen` must be taken before the
+/// file is read for the first time, so that no edit is missed.
+pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, messages: SyncSender<Message>) {
     std::thread::spawn(move || {
         // bound: one stat per period; ends with the receiver
         loop {
             std::thread::sleep(PERIOD);
             let now = stamp(&file);
-            // A file that is away for a moment is being replaced; it is read when it is back.
+            // A missing file is being replaced; it is read when it exists again.
             if now.is_some() && now != seen {
                 seen = now;
-                if inbox.send(Inbox::FileChanged).is_err() {
+                if messages.send(Message::FileChanged).is_err() {
                     return;
                 }
             }
@@ -34,7 +34,7 @@ pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, inbox: SyncSender<In
     });
 }
 
-/// The stamp of a file that is there.
+/// The stamp of `file`; `None` if it does not exist.
 pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(file).ok()?;

@@ -1,25 +1,28 @@
-//! `albacore run`: serves what an InferenceDeployment's file says on this machine, places every
+//! `albacore run`: serves what an InferenceDeployment's file describes on this machine, places every
 //! thread and keeps it placed.
 //!
-//! `run` takes one message at a time from the `inbox`: the placer's news (`placing`), the server's
-//! lines and end (`server`), signals, edits of the file (`file_watch`). `restarts` says when a
-//! server that ended is started again. `serving` brings edits to the built-in server, `telling` by
-//! `albacore-params`. `events`, `output` and `table` are what people and programs see of it.
+//! `run` handles one [`message`] at a time: reports of the placer (`placer_thread`), lines and exit of
+//! the server (`server`), signals, edits of the file (`file_watch`). `restart_policy` decides when a
+//! server that exited is started again. `live_settings` applies edits to the built-in server, through
+//! its settings file and `albacore-params` (`params_process`). `events`, `output` and `table` produce
+//! what is printed.
 #![forbid(unsafe_code)]
 
 mod events;
 mod file_watch;
-mod inbox;
-mod left_behind;
+mod live_settings;
+mod message;
+mod options;
+mod orphans;
 mod output;
-mod placing;
+mod params_process;
+mod placer_thread;
 mod private_folder;
-mod restarts;
+mod restart_policy;
 mod run;
 mod server;
-mod serving;
 mod settings;
 mod table;
-mod telling;
 
-pub use run::{Options, Shape, run};
+pub use options::{Options, OutputFormat};
+pub use run::run;

@@ -1,4 +1,4 @@
-//! What is shown: a live table with sentences above it on a terminal, JSON lines everywhere else.
+//! What is printed: a live table with sentences above it on a terminal, JSON lines elsewhere.
 
 use std::io::Write;
 
@@ -6,13 +6,13 @@ use albacore_api::counted;
 use albacore_placer::{Figures, Row, RowState};
 use serde_json::Value;
 
-use crate::table::{Line, Table};
+use crate::table::{Table, ThreadLine};
 
-/// Lines of a terminal that does not tell its height.
+/// Height, in lines, of a terminal whose height is unknown.
 const TERMINAL_LINES: usize = 24;
 
 pub(crate) enum Output {
-    /// One line of JSON an event.
+    /// One line of JSON per event.
     Json,
     Terminal(Table),
 }
@@ -23,19 +23,17 @@ impl Output {
         let done = match self {
             Self::Json => writeln!(out, "{event}").and_then(|()| out.flush()),
             Self::Terminal(table) => match sentence(event) {
-                Some(text) => table
-                    .make_way(&mut out)
-                    .and_then(|()| writeln!(out, "{text}")),
+                Some(text) => table.clear(&mut out).and_then(|()| writeln!(out, "{text}")),
                 None => Ok(()),
             },
         };
-        // A reader that went away must not end the serving.
+        // A reader that closed its end of the pipe must not stop the server.
         drop(done);
     }
 
     pub(crate) fn rows(&mut self, head: &str, rows: &[Row], figures: &Figures) {
         let Self::Terminal(table) = self else { return };
-        let lines: Vec<Line> = rows.iter().map(line).collect();
+        let lines: Vec<ThreadLine> = rows.iter().map(line).collect();
         let head = match figures.respawn_micros.percentile(99.0) {
             Some(p99) => format!("{head}; respawn to verified p99 {:.1} ms", p99 as f64 / 1e3),
             None => head.to_owned(),
@@ -45,12 +43,12 @@ impl Output {
     }
 }
 
-fn line(row: &Row) -> Line {
+fn line(row: &Row) -> ThreadLine {
     let text = |cpus: &Option<albacore_topology::CpuSet>| {
         cpus.as_ref()
             .map_or_else(|| "-".to_owned(), ToString::to_string)
     };
-    Line {
+    ThreadLine {
         worker: row.slot.worker.0,
         rank: row.slot.rank.0,
         tid: row.tid.map(|tid| tid.0),
@@ -62,14 +60,14 @@ fn line(row: &Row) -> Line {
     }
 }
 
-/// The sentence for a person; `None` for what the table shows anyway.
+/// The sentence for a terminal; `None` for events that the table shows anyway.
 fn sentence(event: &Value) -> Option<String> {
     let field = |name: &str| match &event[name] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let whole = |name: &str| event[name].as_i64().unwrap_or_default();
-    let told = match event["event"].as_str()? {
+    let text = match event["event"].as_str()? {
         "listening" => format!("listening: HTTP {}, gRPC {}", field("http"), field("grpc")),
         "planned" => format!(
             "planned for cpus {}: objective {} (bound {}, {}), solved in {} us",
@@ -97,7 +95,7 @@ fn sentence(event: &Value) -> Option<String> {
             field("pid")
         ),
         "self_pinned" => format!(
-            "worker {} rank {}: somebody else changed the mask of thread {} {} times in {} s; it is \
+            "worker {} rank {}: another program changed the mask of thread {} {} times in {} s; it is \
              written again in {} s, or at once after an edit of the file (stop what sets masks: \
              OMP_PROC_BIND, taskset; or set placement.policy: None)",
             field("worker"),
@@ -111,13 +109,13 @@ fn sentence(event: &Value) -> Option<String> {
         "machine_changed" => format!("online cpus are {} now", field("online")),
         "step_failed" => format!("thread {}: {}", field("tid"), field("reason")),
         "restored" if event["errors_total"] != 0 => format!(
-            "{} given back, {} not: {}",
+            "{} restored, {} not: {}",
             counted(whole("threads"), "mask"),
             field("errors_total"),
             field("errors")
         ),
-        "restored" => format!("{} given back", counted(whole("threads"), "mask")),
-        "server_ended" | "server_restarted" => life_of_server(event),
+        "restored" => format!("{} restored", counted(whole("threads"), "mask")),
+        "server_ended" | "server_restarted" => restart_sentence(event),
         "note" => field("text"),
         "server_said" => field("text"),
         "policy_changed" => format!(
@@ -130,11 +128,11 @@ fn sentence(event: &Value) -> Option<String> {
         "draining" => "draining: no new requests, accepted ones are answered".into(),
         _ => return None,
     };
-    Some(told)
+    Some(text)
 }
 
-/// The sentence of an end or a start of the server.
-fn life_of_server(event: &Value) -> String {
+/// The sentence for an exit or a restart of the server.
+fn restart_sentence(event: &Value) -> String {
     let pid = &event["pid"];
     match event["how"].as_str() {
         Some(how) => {
@@ -160,7 +158,7 @@ mod tests {
     use crate::events;
 
     #[test]
-    fn an_end_of_the_server_and_its_next_start_are_told_on_a_terminal() {
+    fn exit_and_restart_of_the_server_are_printed_on_a_terminal() {
         let ended = events::server_ended(Pid(7), "signal: 9 (SIGKILL)", Duration::from_millis(200));
         let text = sentence(&ended).unwrap();
         assert!(text.contains("process 7") && text.contains("SIGKILL") && text.contains("0.2 s"));

@@ -1,13 +1,10 @@
-//! The run: serves what the file describes on this machine, places every thread and keeps it
-//! placed.
+//! The main loop of a run.
 //!
-//! The main thread takes one message at a time from the inbox: the placer's news, the server's
-//! lines, signals, edits of the file. It never blocks on any of them, so that Ctrl-C always works.
-//! Order at the end: the placer gives every mask back, the server drains, then the exit code is
-//! known.
+//! The main thread handles one [`Message`] at a time and never blocks on its sources, so that Ctrl-C
+//! always works. Order of the shutdown: the placer restores every mask, the server drains, then the
+//! exit code is known.
 
 use std::io::IsTerminal as _;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -18,46 +15,22 @@ use albacore_plan::{Enforcement, Placement, Policy};
 use serde_json::json;
 
 use crate::events::{self, event, policy_name};
-use crate::inbox::{INBOX_MESSAGES_MAX, Inbox};
+use crate::live_settings::LiveSettings;
+use crate::message::{Message, QUEUE_MESSAGES_MAX};
 use crate::output::Output;
-use crate::placing::{News, Placing};
-use crate::restarts::Restarts;
-use crate::server::Child;
-use crate::serving::Serving;
-use crate::{file_watch, left_behind, server, table};
+use crate::placer::{PlacerMessage, PlacerThread};
+use crate::restart_policy::RestartPolicy;
+use crate::server::ServerProcess;
+use crate::{file_watch, orphans, server, table};
 use albacore_command::{Failure, sentence};
-use restarting::Placed;
+use restart::PlacementState;
 
-mod restarting;
+mod restart;
 
-/// How long the server may drain after SIGTERM before it is killed: the server's own limit and some
-/// more.
+/// How long the server may drain after SIGTERM before it is killed: its own limit plus a margin.
 const DRAIN: Duration = Duration::from_secs(35);
 
-/// What is run, and how it is told.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The InferenceDeployment; what can change while it runs is taken from it live.
-    pub file: PathBuf,
-    /// Where the built-in server listens for HTTP.
-    pub http: SocketAddr,
-    /// Where the built-in server listens for gRPC.
-    pub grpc: SocketAddr,
-    /// The form of what is printed.
-    pub shape: Shape,
-}
-
-/// The form of what is printed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
-    /// A table on a terminal, JSON lines otherwise.
-    Auto,
-    Table,
-    /// One JSON object an event, one event a line.
-    Json,
-}
-
-/// Runs until a signal or an error, a server that cannot be started (again) among them.
+/// Runs until a signal or an error, such as a server that cannot be started (again).
 ///
 /// # Errors
 /// The file, the server or the kernel does not allow it; the failure says which and what to do.
@@ -65,40 +38,47 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let stamp = file_watch::stamp(&options.file);
     let deployment = read(&options.file)?;
     server::check_models(&options.file, &deployment.server)?;
-    let mut output = match options.shape {
-        Shape::Table => Output::Terminal(table::Table::default()),
-        Shape::Auto if std::io::stdout().is_terminal() => Output::Terminal(table::Table::default()),
-        Shape::Auto | Shape::Json => Output::Json,
+    let mut output = match options.format {
+        OutputFormat::Table => Output::Terminal(table::Table::default()),
+        OutputFormat::Auto if std::io::stdout().is_terminal() => {
+            Output::Terminal(table::Table::default())
+        }
+        OutputFormat::Auto | OutputFormat::Json => Output::Json,
     };
     for notice in &deployment.notices {
         output.event(&event("note", json!({"text": notice})));
     }
-    let (sender, inbox) = sync_channel(INBOX_MESSAGES_MAX);
+    let (sender, messages) = sync_channel(QUEUE_MESSAGES_MAX);
     server::forward_signals(sender.clone())?;
-    left_behind::adopt()?;
-    let serving = match &deployment.server {
-        Server::BuiltIn(settings) => Some(Serving::start(settings, &options.file, sender.clone())?),
+    orphans::become_reaper()?;
+    let live_settings = match &deployment.server {
+        Server::BuiltIn(settings) => Some(LiveSettings::start(
+            settings,
+            &options.file,
+            sender.clone(),
+        )?),
         Server::Own(_) => None,
     };
-    let child = match Child::start(&deployment, options, serving.as_ref(), sender.clone()) {
-        Ok(child) => child,
-        Err(failure) => {
-            if let Some(serving) = serving {
-                serving.stop();
+    let child =
+        match ServerProcess::start(&deployment, options, live_settings.as_ref(), sender.clone()) {
+            Ok(child) => child,
+            Err(failure) => {
+                if let Some(live_settings) = live_settings {
+                    live_settings.stop();
+                }
+                return Err(failure);
             }
-            return Err(failure);
-        }
-    };
+        };
     let policy = deployment.policy.clone();
-    let subject = restarting::subject(&deployment.server, child.pid(), policy);
-    let placing = match Placing::start(subject, sender.clone()) {
-        Ok(placing) => placing,
+    let subject = restart::subject(&deployment.server, child.pid(), policy);
+    let placer = match PlacerThread::start(subject, sender.clone()) {
+        Ok(placer) => placer,
         Err(error) => {
-            let failure = child.end_for(&inbox, &sentence(&error));
-            if let Some(serving) = serving {
-                serving.stop();
+            let failure = child.stop_unplaceable(&messages, &sentence(&error));
+            if let Some(live_settings) = live_settings {
+                live_settings.stop();
             }
-            left_behind::end(|_| false);
+            orphans::terminate(|_| false);
             return Err(failure);
         }
     };
@@ -109,21 +89,21 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         deployment,
         output,
         child,
-        serving,
+        live_settings,
         ready_since: None,
         was_ready: false,
         is_down: false,
-        restarts: Restarts::default(),
-        placed: Placed::As(placing.subject),
-        placing,
+        restarts: RestartPolicy::default(),
+        placement: PlacementState::Active(placer.subject),
+        placer,
         rows: Vec::new(),
         figures: Box::default(),
-        is_placed_told: false,
+        is_placed_reported: false,
         is_policy_pending: false,
-        not_restored: None,
+        restore_error: None,
     };
-    let end = run.serve(&inbox);
-    run.finish(&inbox, end)
+    let end = run.serve(&messages);
+    run.finish(&messages, end)
 }
 
 /// Reads the deployment; its relative paths are below its own folder.
@@ -141,106 +121,108 @@ fn read(file: &Path) -> Result<OneMachine, Failure> {
     read_for_one_machine(&text, &name, &folder).map_err(|e| Failure::Failed(sentence(&e)))
 }
 
-/// Why the serving ended.
-enum End {
-    /// A signal asked for it.
-    Asked,
-    /// The server ended by itself, and is not started again.
-    ServerEnded(Failure),
-    /// The placer could not go on.
+/// Why the main loop ended.
+enum RunEnd {
+    /// A signal requested it.
+    Requested,
+    /// The server exited and is not started again.
+    ServerExited(Failure),
     PlacerFailed(Failure),
 }
 
 struct Run {
-    /// Ports that were chosen by the kernel are named here once they are known.
+    /// Ports that the kernel chose are filled in once they are known.
     options: Options,
-    sender: SyncSender<Inbox>,
+    sender: SyncSender<Message>,
     deployment: OneMachine,
     output: Output,
-    child: Child,
-    /// How the built-in server hears of edits.
-    serving: Option<Serving>,
-    /// Since when the present life of the server is ready.
+    child: ServerProcess,
+    /// Applies edits to the built-in server; `None` for a server of the user's.
+    live_settings: Option<LiveSettings>,
+    /// When the current server process became ready.
     ready_since: Option<Instant>,
-    /// Whether any life of the server was ready: those after it are started again when they end.
+    /// Whether any server process was ready: later ones are restarted when they exit.
     was_ready: bool,
-    /// Whether the last life of the server has ended, and the next one not begun.
+    /// Whether no server process runs: the last one exited, the next one is not started yet.
     is_down: bool,
-    restarts: Restarts,
-    placed: Placed,
-    placing: Placing,
+    restarts: RestartPolicy,
+    placement: PlacementState,
+    placer: PlacerThread,
     rows: Vec<Row>,
     figures: Box<Figures>,
-    /// Whether the present state was told as `placed`.
-    is_placed_told: bool,
-    /// Whether the placer has yet to act on a changed policy: what it tells until then is about the
-    /// one before.
+    /// Whether the current state was reported as `placed`.
+    is_placed_reported: bool,
+    /// Whether the placer has not yet applied a changed policy: its tables until then describe the
+    /// previous one.
     is_policy_pending: bool,
-    /// Why masks could not be given back at the end.
-    not_restored: Option<String>,
+    /// Why masks could not be restored at the end.
+    restore_error: Option<String>,
 }
 
 impl Run {
-    fn serve(&mut self, inbox: &Receiver<Inbox>) -> End {
-        while let Ok(message) = inbox.recv() {
-            self.hear_placed();
+    fn serve(&mut self, messages: &Receiver<Message>) -> RunEnd {
+        while let Ok(message) = messages.recv() {
+            self.poll_placement();
             match message {
-                Inbox::Placer(News::Ended(Err(error))) => {
+                Message::Placer(PlacerMessage::Ended(Err(error))) => {
                     let text = sentence(&error);
-                    return End::PlacerFailed(match error.category() {
+                    return RunEnd::PlacerFailed(match error.category() {
                         "invariant" => Failure::Broken(text),
                         _ => Failure::Failed(text),
                     });
                 }
-                Inbox::Placer(News::Ended(Ok(()))) => {
-                    return End::PlacerFailed(Failure::Failed("the placer ended".into()));
+                Message::Placer(PlacerMessage::Ended(Ok(()))) => {
+                    return RunEnd::PlacerFailed(Failure::Failed("the placer ended".into()));
                 }
-                Inbox::Placer(news) => self.hear(news),
-                Inbox::ServerLine(line) => {
-                    if let Some(failure) = self.server_said(&line) {
-                        return End::ServerEnded(failure);
+                Message::Placer(news) => self.handle_placer_message(news),
+                Message::ServerLine(line) => {
+                    if let Some(failure) = self.handle_server_line(&line) {
+                        return RunEnd::ServerExited(failure);
                     }
                 }
-                Inbox::Note(text) => self.note(&text),
-                Inbox::ServerExited(status) => {
-                    if let Some(end) = self.server_ended(status) {
+                Message::Note(text) => self.note(&text),
+                Message::ServerExited(status) => {
+                    if let Some(end) = self.handle_server_exit(status) {
                         return end;
                     }
                 }
-                Inbox::StartDue => {
-                    if let Some(end) = self.start_again() {
+                Message::StartDue => {
+                    if let Some(end) = self.restart_server() {
                         return end;
                     }
                 }
-                Inbox::FileChanged => self.reread(),
-                Inbox::Signal(_) => return End::Asked,
+                Message::FileChanged => self.reload_file(),
+                Message::Signal(_) => return RunEnd::Requested,
             }
         }
-        End::PlacerFailed(Failure::Failed("nothing is left to wait for".into()))
+        RunEnd::PlacerFailed(Failure::Failed("every source of messages has ended".into()))
     }
 
-    /// Tells what the server said. A failure if there is no reason to wait for it any longer: a
-    /// model of this machine that cannot be loaded at the start; later ones are told, and what was
-    /// served still is.
-    fn server_said(&mut self, line: &str) -> Option<Failure> {
-        let said = server::line(&self.deployment.server, line);
-        self.output.event(&said);
+    /// Reports a line of the server. A failure if a model file of this machine cannot be loaded at
+    /// the start: waiting for it is pointless. Later failures are only reported, because the models
+    /// loaded before are still served.
+    fn handle_server_line(&mut self, line: &str) -> Option<Failure> {
+        let event_of_line = server::line_event(&self.deployment.server, line);
+        self.output.event(&event_of_line);
         let Server::BuiltIn(settings) = &self.deployment.server else {
             return None;
         };
-        match said["event"].as_str() {
+        match event_of_line["event"].as_str() {
             Some("listening") => {
-                self.keep_addresses(&said);
+                self.keep_addresses(&event_of_line);
                 return None;
             }
             Some("ready") => {
-                self.note_ready();
+                self.mark_ready();
                 return None;
             }
             Some("model_failed") if !self.was_ready => {}
             _ => return None,
         }
-        let (name, error) = (said["model"].as_str()?, said["error"].as_str()?);
+        let (name, error) = (
+            event_of_line["model"].as_str()?,
+            event_of_line["error"].as_str()?,
+        );
         let model = settings.models.iter().find(|model| model.name == name)?;
         let is_here = matches!(model.source, ModelSource::File(_));
         let file = self.options.file.display();
@@ -251,37 +233,37 @@ impl Run {
         self.output.event(&event("note", json!({"text": text})));
     }
 
-    fn hear(&mut self, news: News) {
+    fn handle_placer_message(&mut self, news: PlacerMessage) {
         match news {
-            News::Report(report) => {
+            PlacerMessage::Report(report) => {
                 let is_change = !matches!(report, Report::Note { .. });
-                self.is_placed_told &= !is_change;
+                self.is_placed_reported &= !is_change;
                 self.is_policy_pending &= !matches!(report, Report::PolicySet { .. });
                 if let Report::Restored(restored) = &report {
-                    self.not_restored = restored.errors.first().cloned();
+                    self.restore_error = restored.errors.first().cloned();
                 }
                 self.output.event(&events::of_report(&report));
             }
-            News::Table(rows, figures) => {
-                self.rows = self.rows_of_this_life(rows);
+            PlacerMessage::Table(rows, figures) => {
+                self.rows = self.rows_of_current_server(rows);
                 self.figures = figures;
-                left_behind::reap(self.child.pid());
+                orphans::reap(self.child.pid());
                 let head = self.head();
                 self.output.rows(&head, &self.rows, &self.figures);
                 if matches!(self.deployment.server, Server::Own(_)) && self.has_all_threads() {
-                    self.note_ready();
+                    self.mark_ready();
                 }
-                if !self.is_placed_told && self.is_placed() {
-                    self.is_placed_told = true;
+                if !self.is_placed_reported && self.is_placed() {
+                    self.is_placed_reported = true;
                     let policy = policy_name(&self.deployment.policy);
                     self.output.event(&events::placed(policy, &self.rows));
                 }
             }
-            News::Ended(_) => {}
+            PlacerMessage::Ended(_) => {}
         }
     }
 
-    /// True if every slot is filled by a live thread whose mask was read back as it should be.
+    /// True if every slot is filled by a live thread whose mask was read back as planned.
     fn is_placed(&self) -> bool {
         let policy = &self.deployment.policy;
         let expected = match policy.placement {
@@ -321,25 +303,25 @@ impl Run {
         )
     }
 
-    /// Takes over what can change while serving; the rest is named, not ignored.
-    fn reread(&mut self) {
+    /// Applies the edits that can be applied to a running server, and reports the others.
+    fn reload_file(&mut self) {
         let now = match read(&self.options.file) {
             Ok(now) => now,
             Err(failure) => {
-                let text = format!("the file was not taken over: {}", failure.text());
+                let text = format!("the edited file was not applied: {}", failure.text());
                 return self.note(&text);
             }
         };
-        self.take_server(now.server);
+        self.apply_server_settings(now.server);
         for notice in &now.notices {
             if !self.deployment.notices.contains(notice) {
                 self.output.event(&event("note", json!({"text": notice})));
             }
         }
         self.deployment.notices.clone_from(&now.notices);
-        // An edit starts over where masks are left as somebody else made them.
-        if let Err(error) = self.placing.handle.retry_now(self.placing.subject) {
-            let text = format!("masks that are left as they are were not tried again: {error}");
+        // An edit ends the back-off of threads whose masks another program keeps changing.
+        if let Err(error) = self.placer.handle.retry_now(self.placer.subject) {
+            let text = format!("the masks of threads in back-off were not written again: {error}");
             self.output.event(&event("note", json!({"text": text})));
         }
         let before = &self.deployment.policy;
@@ -351,18 +333,18 @@ impl Run {
         if policy == *before {
             return;
         }
-        let set = match &self.placed {
-            Placed::As(subject) => {
-                let set = self.placing.handle.set_policy(*subject, policy.clone());
+        let set = match &self.placement {
+            PlacementState::Active(subject) => {
+                let set = self.placer.handle.set_policy(*subject, policy.clone());
                 set.map(|()| true)
             }
-            // The next life is placed by it.
-            Placed::Asked(..) | Placed::Nothing => Ok(false),
+            // The next server process is added with this policy.
+            PlacementState::Requested(..) | PlacementState::Inactive => Ok(false),
         };
         match set {
             Ok(is_pending) => {
                 self.deployment.policy = policy;
-                self.is_placed_told = false;
+                self.is_placed_reported = false;
                 self.is_policy_pending = is_pending;
                 self.output
                     .event(&events::policy_changed(&self.deployment.policy));
@@ -374,18 +356,18 @@ impl Run {
         }
     }
 
-    /// Takes over what of the server can change while it runs: models, objectives, batching and
-    /// queue of the built-in one.
-    fn take_server(&mut self, now: Server) {
+    /// Applies the settings that a running built-in server can change: models, objectives, batching
+    /// and queue.
+    fn apply_server_settings(&mut self, now: Server) {
         if now == self.deployment.server {
             return;
         }
-        let changed = match (now, &mut self.deployment.server, &mut self.serving) {
-            (Server::BuiltIn(now), Server::BuiltIn(before), Some(serving))
+        let changed = match (now, &mut self.deployment.server, &mut self.live_settings) {
+            (Server::BuiltIn(now), Server::BuiltIn(before), Some(live_settings))
                 if (now.workers, now.threads, &now.environment)
                     == (before.workers, before.threads, &before.environment) =>
             {
-                serving.change(&now).map(|()| *before = now)
+                live_settings.change(&now).map(|()| *before = now)
             }
             _ => Err(
                 "it changes workers, threads, environment or command: that takes effect when \
@@ -395,81 +377,81 @@ impl Run {
         };
         if let Err(problem) = changed {
             self.note(&format!(
-                "the server was not changed by the file: {problem}"
+                "the edit was not applied to the server: {problem}"
             ));
         }
     }
 
-    /// Gives masks back, drains the server, and says how it all ended.
-    fn finish(mut self, inbox: &Receiver<Inbox>, end: End) -> Result<(), Failure> {
-        let is_over = matches!(end, End::PlacerFailed(_)) || self.placing.handle.stop().is_err();
+    /// Restores masks, drains the server, and returns the result of the run.
+    fn finish(mut self, messages: &Receiver<Message>, end: RunEnd) -> Result<(), Failure> {
+        let is_over = matches!(end, RunEnd::PlacerFailed(_)) || self.placer.handle.stop().is_err();
         if !is_over {
-            self.hear_until(inbox, DRAIN, |message| {
-                matches!(message, Inbox::Placer(News::Ended(_)))
+            self.handle_messages_until(messages, DRAIN, |message| {
+                matches!(message, Message::Placer(PlacerMessage::Ended(_)))
             });
         }
         let Self {
-            placing,
+            placer,
             child,
             mut output,
             figures,
             deployment,
-            not_restored,
-            serving,
+            restore_error,
+            live_settings,
             is_down,
             restarts,
             ..
         } = self;
-        placing.join();
-        let mut hear = |line: &str| output.event(&server::line(&deployment.server, line));
+        placer.join();
+        let mut hear = |line: &str| output.event(&server::line_event(&deployment.server, line));
         let drained = match (&end, is_down) {
             // It ends while there is no server: nothing is left to drain.
-            (End::Asked, true) => Ok(()),
-            _ => child.drain(inbox, DRAIN, &mut hear),
+            (RunEnd::Requested, true) => Ok(()),
+            _ => child.drain(messages, DRAIN, &mut hear),
         };
-        if let Some(serving) = serving {
-            serving.stop();
+        if let Some(live_settings) = live_settings {
+            live_settings.stop();
         }
-        let killed = left_behind::end(|_| false);
+        let killed = orphans::terminate(|_| false);
         if killed > 0 {
             let text = format!("the server left {killed} processes behind, which were killed");
             output.event(&event("note", json!({"text": text})));
         }
         output.event(&events::summary(&figures, restarts.total()));
-        match (end, drained, not_restored) {
-            (End::ServerEnded(failure), ..) => Err(failure),
-            (End::PlacerFailed(Failure::Failed(text)), Err(Failure::Failed(also)), _) => {
+        match (end, drained, restore_error) {
+            (RunEnd::ServerExited(failure), ..) => Err(failure),
+            (RunEnd::PlacerFailed(Failure::Failed(text)), Err(Failure::Failed(also)), _) => {
                 Err(Failure::Failed(format!("{text}; {also}")))
             }
-            (End::PlacerFailed(failure), ..) => Err(failure),
-            (End::Asked, Err(failure), _) => Err(failure),
-            (End::Asked, Ok(()), Some(reason)) => Err(Failure::Failed(format!(
-                "not every mask could be given back: {reason}"
+            (RunEnd::PlacerFailed(failure), ..) => Err(failure),
+            (RunEnd::Requested, Err(failure), _) => Err(failure),
+            (RunEnd::Requested, Ok(()), Some(reason)) => Err(Failure::Failed(format!(
+                "not every mask could be restored: {reason}"
             ))),
-            (End::Asked, Ok(()), None) => Ok(()),
+            (RunEnd::Requested, Ok(()), None) => Ok(()),
         }
     }
 
-    /// Goes on hearing until `is_last` or for `patience`.
-    fn hear_until(
+    /// Handles messages until one `is_last`, for at most `patience`.
+    fn handle_messages_until(
         &mut self,
-        inbox: &Receiver<Inbox>,
+        messages: &Receiver<Message>,
         patience: Duration,
-        is_last: impl Fn(&Inbox) -> bool,
+        is_last: impl Fn(&Message) -> bool,
     ) {
         let deadline = Instant::now() + patience;
         while let Ok(message) =
-            inbox.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            messages.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
             let last = is_last(&message);
             match message {
-                Inbox::Placer(news) => self.hear(news),
-                // Whatever it says now, it is told to end.
-                Inbox::ServerLine(line) => drop(self.server_said(&line)),
-                Inbox::Note(text) => self.note(&text),
-                Inbox::ServerExited(status) => self.child.note_exit(status),
-                Inbox::Signal(count) => self.child.note_signal(count),
-                Inbox::FileChanged | Inbox::StartDue => {}
+                Message::Placer(news) => self.handle_placer_message(news),
+                // The server is being stopped: a failure reported now changes nothing.
+                Message::ServerLine(line) => drop(self.handle_server_line(&line)),
+                Message::Note(text) => self.note(&text),
+                Message::ServerExited(status) => self.child.record_exit(status),
+                Message::Signal(count) => self.child.record_signal(count),
+                Message::FileChanged | Message::StartDue => {}
             }
             if last {
                 return;

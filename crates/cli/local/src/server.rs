@@ -1,4 +1,4 @@
-//! The server as a child: started, listened to, drained.
+//! The server as a child process: started, read, drained.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,79 +15,79 @@ use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn, SpawnOutput};
 use serde_json::{Value, json};
 
 use crate::events::event;
-use crate::inbox::Inbox;
-use crate::run::Options;
-use crate::serving::Serving;
+use crate::live_settings::LiveSettings;
+use crate::message::Message;
+use crate::options::Options;
 use albacore_command::{Failure, program_beside, sentence};
 
-/// How long a server that was told to end at a failed start is waited for.
+/// How long to wait for a server that is stopped because the start of the run failed.
 const FAILED_START: Duration = Duration::from_secs(5);
 
-/// Longest line taken from a server; a longer one is told in parts.
+/// Longest line read from a server; a longer one is reported in parts.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// What a shell returns for a child that SIGTERM ended.
 const TERMINATED: i32 = 128 + SIGTERM;
 const SIGTERM: i32 = 15;
 
-/// Exit codes with which the built-in server has said why it ended: failed, broken invariant.
-const SPEAKING: [i32; 2] = [1, 70];
+/// Exit codes before which the built-in server has printed the reason: failed, broken invariant.
+const REPORTED_EXIT_CODES: [i32; 2] = [1, 70];
 
-pub(crate) struct Child {
+pub(crate) struct ServerProcess {
     pid: Pid,
     handle: PidFd,
     is_built_in: bool,
-    /// A second signal came: enough waited.
-    is_hurried: bool,
+    /// A second signal came: stop waiting.
+    is_impatient: bool,
     exit: Option<std::io::Result<ExitStatus>>,
 }
 
-impl Child {
-    /// Starts the server; what it prints and how it ends comes through `inbox`.
+impl ServerProcess {
+    /// Starts the server; its lines and its exit arrive as `messages`.
     pub(crate) fn start(
         deployment: &OneMachine,
         options: &Options,
-        serving: Option<&Serving>,
-        inbox: SyncSender<Inbox>,
+        live_settings: Option<&LiveSettings>,
+        messages: SyncSender<Message>,
     ) -> Result<Self, Failure> {
         let is_built_in = matches!(deployment.server, Server::BuiltIn(_));
-        let spawn = spawn(deployment, options, serving)?;
+        let spawn = spawn(deployment, options, live_settings)?;
         let file = options.file.clone();
         let failed = |e| Failure::Failed(sentence(&e));
-        let (told, started) = std::sync::mpsc::sync_channel(1);
-        // The kernel ends the child with the thread that started it, so that thread stays: it waits
-        // for the child.
+        let (ready, started) = std::sync::mpsc::sync_channel(1);
+        // The kernel kills the child together with the thread that started it, so that thread stays
+        // and waits for the child.
         std::thread::spawn(move || {
             let mut child = match spawn.start() {
                 Ok(child) => child,
                 Err(error) => {
-                    drop(told.send(Err(not_started(&file, &spawn, &error))));
+                    drop(ready.send(Err(spawn_failure(&file, &spawn, &error))));
                     return;
                 }
             };
             let pid = Pid(child.id() as i32);
-            drop(told.send(PidFd::open(pid).map(|handle| (pid, handle)).map_err(failed)));
+            drop(ready.send(PidFd::open(pid).map(|handle| (pid, handle)).map_err(failed)));
             let lines = child.stdout.take().map(|stdout| {
-                let inbox = inbox.clone();
-                std::thread::spawn(move || listen(stdout, &inbox))
+                let messages = messages.clone();
+                std::thread::spawn(move || forward_lines(stdout, &messages))
             });
             let status = child.wait();
-            // What it said last is heard before that it ended. A worker that outlives it may hold
-            // the pipe open.
+            // The last lines are handled before the exit. A worker that outlives the server may hold
+            // the pipe open, so the wait is bounded.
             let deadline = Instant::now() + Duration::from_secs(1);
             while lines.as_ref().is_some_and(|thread| !thread.is_finished())
                 && Instant::now() < deadline
             {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            drop(inbox.send(Inbox::ServerExited(status)));
+            drop(messages.send(Message::ServerExited(status)));
         });
         match started.recv() {
             Ok(Ok((pid, handle))) => Ok(Self {
                 pid,
                 handle,
                 is_built_in,
-                is_hurried: false,
+                is_impatient: false,
                 exit: None,
             }),
             Ok(Err(failure)) => Err(failure),
@@ -99,77 +99,81 @@ impl Child {
         self.pid
     }
 
-    pub(crate) fn note_exit(&mut self, status: std::io::Result<ExitStatus>) {
+    pub(crate) fn record_exit(&mut self, status: std::io::Result<ExitStatus>) {
         self.exit = Some(status);
     }
 
-    /// Kills it; its end comes through the inbox.
+    /// Kills it; its exit arrives as a message.
     pub(crate) fn kill_now(&self) {
-        // It fails only if it has just ended.
+        // Fails only if it has just exited.
         drop(self.handle.kill());
     }
 
-    /// Takes note of a signal, the `count`th; the first asks for an end, the second for a quick
+    /// Records the signal number `count`: the first requests a shutdown, the second an immediate
     /// one.
-    pub(crate) fn note_signal(&mut self, count: u32) {
-        self.is_hurried |= count > 1;
+    pub(crate) fn record_signal(&mut self, count: u32) {
+        self.is_impatient |= count > 1;
     }
 
-    /// Ends a server that cannot be placed; the failure to report: the server's own if it ended
-    /// first.
-    pub(crate) fn end_for(mut self, inbox: &Receiver<Inbox>, reason: &str) -> Failure {
-        // A server that ended at once said why; that it cannot be placed any more would hide it.
-        self.wait(inbox, Duration::from_millis(500), &mut |_| {});
+    /// Stops a server that cannot be placed. Returns the failure to report: that of the server if it
+    /// exited first.
+    pub(crate) fn stop_unplaceable(
+        mut self,
+        messages: &Receiver<Message>,
+        reason: &str,
+    ) -> Failure {
+        // A server that exited at once is the cause, and the placement failure a consequence.
+        self.wait(messages, Duration::from_millis(500), &mut |_| {});
         if let Some(status) = &self.exit {
-            return self.ended(status);
+            return self.exit_failure(status);
         }
-        match self.drain(inbox, FAILED_START, &mut |_| {}) {
+        match self.drain(messages, FAILED_START, &mut |_| {}) {
             Err(Failure::Failed(also)) => Failure::Failed(format!("{reason}; {also}")),
             Ok(()) | Err(_) => Failure::Failed(reason.to_owned()),
         }
     }
 
-    /// Asks the server to end and waits; kills it when patience is over.
+    /// Sends SIGTERM and waits for the exit; kills the server after `patience`.
     pub(crate) fn drain(
         mut self,
-        inbox: &Receiver<Inbox>,
+        messages: &Receiver<Message>,
         patience: Duration,
         line: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
         if let Some(status) = self.exit.take() {
-            return Err(self.ended(&status));
+            return Err(self.exit_failure(&status));
         }
         let asked = Instant::now();
         let patience = match self.handle.terminate() {
             Ok(()) => patience,
-            // It has just ended, or it belongs to somebody else.
+            // It has just exited, or it belongs to another user.
             Err(_) => Duration::from_secs(1),
         };
-        self.wait(inbox, patience, line);
+        self.wait(messages, patience, line);
         if self.exit.is_none() {
             let waited = asked.elapsed().as_secs_f64();
-            return Err(self.kill(inbox, waited, line));
+            return Err(self.kill(messages, waited, line));
         }
         match &self.exit {
-            Some(Ok(status)) if is_as_asked(*status) => Ok(()),
-            Some(status) => Err(self.ended(status)),
+            Some(Ok(status)) if is_requested_exit(*status) => Ok(()),
+            Some(status) => Err(self.exit_failure(status)),
             None => Ok(()),
         }
     }
 
-    /// Ends a server that did not end `waited` seconds after it was asked to.
+    /// Kills a server that did not exit within `waited` seconds after SIGTERM.
     fn kill(
         &mut self,
-        inbox: &Receiver<Inbox>,
+        messages: &Receiver<Message>,
         waited: f64,
         line: &mut dyn FnMut(&str),
     ) -> Failure {
         let killed = self.handle.kill();
-        let until = match std::mem::take(&mut self.is_hurried) {
+        let until = match std::mem::take(&mut self.is_impatient) {
             true => "before the second signal".to_owned(),
             false => format!("within {waited:.1} s after SIGTERM"),
         };
-        self.wait(inbox, FAILED_START, line);
+        self.wait(messages, FAILED_START, line);
         let how = match (&self.exit, killed) {
             (Some(_), _) => "was killed".to_owned(),
             (None, Ok(())) => "was killed, but has not ended yet".to_owned(),
@@ -181,14 +185,16 @@ impl Child {
         ))
     }
 
-    /// How the server ended without being asked, or otherwise than it was asked, as a failure.
-    pub(crate) fn ended(&self, status: &std::io::Result<ExitStatus>) -> Failure {
+    /// The failure for an exit that was not requested, or not clean.
+    pub(crate) fn exit_failure(&self, status: &std::io::Result<ExitStatus>) -> Failure {
         let (name, status) = match (self.is_built_in, status) {
             (_, Err(error)) => {
                 return Failure::Failed(format!("the server cannot be waited for: {error}"));
             }
             (true, Ok(status)) => {
-                let code = status.code().filter(|code| SPEAKING.contains(code));
+                let code = status
+                    .code()
+                    .filter(|code| REPORTED_EXIT_CODES.contains(code));
                 if let Some(code) = code.and_then(|code| u8::try_from(code).ok()) {
                     return Failure::ServerFailed(code);
                 }
@@ -197,32 +203,42 @@ impl Child {
             (false, Ok(status)) => ("the container `server`", status),
         };
         Failure::Failed(format!(
-            "{name} ended with {status}: see above what it said itself, if anything"
+            "{name} ended with {status}: see its messages above"
         ))
     }
 
-    fn wait(&mut self, inbox: &Receiver<Inbox>, patience: Duration, line: &mut dyn FnMut(&str)) {
+    fn wait(
+        &mut self,
+        messages: &Receiver<Message>,
+        patience: Duration,
+        line: &mut dyn FnMut(&str),
+    ) {
         let deadline = Instant::now() + patience;
         // bound: patience
-        while !self.is_hurried {
+        while !self.is_impatient {
             let left = deadline.saturating_duration_since(Instant::now());
-            match inbox.recv_timeout(left) {
-                Ok(Inbox::ServerExited(status)) => return self.note_exit(status),
-                Ok(Inbox::ServerLine(text)) => line(&text),
-                Ok(Inbox::Signal(count)) => self.note_signal(count),
-                Ok(Inbox::Placer(_) | Inbox::FileChanged | Inbox::Note(_) | Inbox::StartDue) => {}
+            match messages.recv_timeout(left) {
+                Ok(Message::ServerExited(status)) => return self.record_exit(status),
+                Ok(Message::ServerLine(text)) => line(&text),
+                Ok(Message::Signal(count)) => self.record_signal(count),
+                Ok(
+                    Message::Placer(_)
+                    | Message::FileChanged
+                    | Message::Note(_)
+                    | Message::StartDue,
+                ) => {}
                 Err(_) => return,
             }
         }
     }
 }
 
-/// True if SIGTERM was the reason for this end: the process ended well, or the signal ended it.
-fn is_as_asked(status: ExitStatus) -> bool {
+/// True for the exits that SIGTERM leads to: success, or death by that signal.
+fn is_requested_exit(status: ExitStatus) -> bool {
     status.success() || status.signal() == Some(SIGTERM) || status.code() == Some(TERMINATED)
 }
 
-fn not_started(file: &Path, spawn: &Spawn, error: &OsError) -> Failure {
+fn spawn_failure(file: &Path, spawn: &Spawn, error: &OsError) -> Failure {
     let program = spawn.command.first().map(PathBuf::from).unwrap_or_default();
     let reason = match error {
         OsError::Read { source, .. } => source.to_string(),
@@ -240,11 +256,11 @@ fn not_started(file: &Path, spawn: &Spawn, error: &OsError) -> Failure {
     ))
 }
 
-/// Hands what the server prints to the inbox, line by line, until nobody can print any more.
-fn listen(stdout: impl Read, inbox: &SyncSender<Inbox>) {
+/// Sends the lines that the server prints as messages, until every writer has closed the pipe.
+fn forward_lines(stdout: impl Read, messages: &SyncSender<Message>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();
-    // bound: one turn a line of at most LINE_BYTES_MAX; ends with the writers or the receiver
+    // bound: one pass per line of at most LINE_BYTES_MAX; ends with the writers or the receiver
     while let Ok(1..) = stdout
         .by_ref()
         .take(LINE_BYTES_MAX)
@@ -252,19 +268,19 @@ fn listen(stdout: impl Read, inbox: &SyncSender<Inbox>) {
     {
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
         line.clear();
-        if inbox.send(Inbox::ServerLine(text)).is_err() {
+        if messages.send(Message::ServerLine(text)).is_err() {
             return;
         }
     }
 }
 
-/// Says with the field's name that a model cannot be opened, before a server is started for it.
+/// Checks before the start of a server that its model files can be opened; errors name the field.
 pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> {
     let Server::BuiltIn(settings) = server else {
         return Ok(());
     };
     for (index, model) in settings.models.iter().enumerate() {
-        // Whether a URL can be fetched is the server's to find out.
+        // URLs are fetched by the server.
         let ModelSource::File(path) = &model.source else {
             continue;
         };
@@ -285,7 +301,7 @@ pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
 fn spawn(
     deployment: &OneMachine,
     options: &Options,
-    serving: Option<&Serving>,
+    live_settings: Option<&LiveSettings>,
 ) -> Result<Spawn, Failure> {
     let pairs = |environment: &[(String, String)]| -> Vec<(OsString, OsString)> {
         environment
@@ -297,7 +313,11 @@ fn spawn(
         Server::BuiltIn(settings) => {
             let mut command: Vec<OsString> = vec![program_beside("albacore-server")?.into()];
             command.extend(settings.arguments());
-            command.extend(serving.map(Serving::arguments).unwrap_or_default());
+            command.extend(
+                live_settings
+                    .map(LiveSettings::arguments)
+                    .unwrap_or_default(),
+            );
             let mut listen = |flag: &str, address: SocketAddr| {
                 command.extend([flag.into(), address.to_string().into()]);
             };
@@ -315,23 +335,23 @@ fn spawn(
             command: own.command.iter().map(Into::into).collect(),
             environment: pairs(&own.environment),
             directory: own.working_dir.clone(),
-            // Events are one JSON object a line: what it prints is told as events, too.
+            // Its lines are printed as events too, because stdout holds one JSON object per line.
             output: SpawnOutput::Pipe,
         }),
     }
 }
 
-/// Hands SIGINT and SIGTERM to the inbox.
-pub(crate) fn forward_signals(inbox: SyncSender<Inbox>) -> Result<(), Failure> {
+/// Sends SIGINT and SIGTERM as messages.
+pub(crate) fn forward_signals(messages: SyncSender<Message>) -> Result<(), Failure> {
     let failed = |e| Failure::Failed(sentence(&e));
     let signals = Signals::install().map_err(failed)?;
     let poll = Poll::new().map_err(failed)?;
     poll.add(&signals, Key(0)).map_err(failed)?;
     std::thread::spawn(move || {
-        // bound: one turn a signal; ends with the receiver
+        // bound: one pass per signal; ends with the receiver
         while poll.wait(Duration::from_secs(3600)).is_ok() {
             let count = signals.take();
-            if count > 0 && inbox.send(Inbox::Signal(count)).is_err() {
+            if count > 0 && messages.send(Message::Signal(count)).is_err() {
                 return;
             }
         }
@@ -339,11 +359,11 @@ pub(crate) fn forward_signals(inbox: SyncSender<Inbox>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line of the server as an event: the built-in one prints events itself.
-pub(crate) fn line(server: &Server, text: &str) -> Value {
-    let said = || event("server_said", json!({"text": text}));
+/// The event for a line of the server; the built-in one prints events itself.
+pub(crate) fn line_event(server: &Server, text: &str) -> Value {
+    let plain = || event("server_said", json!({"text": text}));
     match server {
-        Server::BuiltIn(_) => serde_json::from_str(text).unwrap_or_else(|_| said()),
-        Server::Own(_) => said(),
+        Server::BuiltIn(_) => serde_json::from_str(text).unwrap_or_else(|_| plain()),
+        Server::Own(_) => plain(),
     }
 }

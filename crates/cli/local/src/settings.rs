@@ -1,5 +1,5 @@
-//! What the deployment's file says about serving, as `albacore-server` reads it and as
-//! `albacore-params` tells it.
+//! The serving part of the deployment's file, in the form of `albacore-server` (settings) and of
+//! `albacore-params` (node snapshot).
 
 use albacore_api::{
     IterationRange, Iterations, ModelFile, ModelSource, NamedIterations, Output, ReleaseRule,

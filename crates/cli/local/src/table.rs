@@ -1,29 +1,28 @@
-//! The live table of a terminal: redrawn in place, one line per managed thread.
+//! The live table on a terminal: redrawn in place, one line per managed thread.
 
 use std::io::Write;
 
-/// One managed thread, as shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct ThreadLine {
     pub(crate) worker: u16,
     pub(crate) rank: u16,
     pub(crate) tid: Option<i32>,
     pub(crate) planned: String,
     pub(crate) actual: String,
     pub(crate) is_drifted: bool,
-    /// Milliseconds since the mask was last read and found right.
+    /// Milliseconds since the mask was last read and equal to the planned one.
     pub(crate) verified_ms_ago: Option<u64>,
     pub(crate) respawns: u32,
 }
 
-/// The table and where it was drawn.
+/// The table and the height of its last drawing.
 #[derive(Default)]
 pub(crate) struct Table {
     lines_drawn: usize,
 }
 
 impl Table {
-    /// Draws over the last drawing; `height` is that of the terminal, in lines.
+    /// Draws over the previous table; `height` is that of the terminal, in lines.
     ///
     /// # Errors
     /// The terminal cannot be written.
@@ -31,15 +30,14 @@ impl Table {
         &mut self,
         out: &mut impl Write,
         head: &str,
-        lines: &[Line],
+        lines: &[ThreadLine],
         height: usize,
     ) -> std::io::Result<()> {
         let text = render(head, lines, height.saturating_sub(2).max(3));
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A", self.lines_drawn)?;
         }
-        // No wrapping meanwhile: a line too long for the terminal is cut, or the next drawing would
-        // start too low.
+        // Without line wrapping: a line that wrapped would shift the start of the next drawing.
         write!(out, "\x1b[?7l")?;
         for line in &text {
             writeln!(out, "\x1b[2K{line}")?;
@@ -49,8 +47,8 @@ impl Table {
         out.flush()
     }
 
-    /// What is written next stays above the table, which is then drawn anew.
-    pub(crate) fn make_way(&mut self, out: &mut impl Write) -> std::io::Result<()> {
+    /// Clears the table, so that text can be written above where it is drawn next.
+    pub(crate) fn clear(&mut self, out: &mut impl Write) -> std::io::Result<()> {
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A\x1b[J", self.lines_drawn)?;
             self.lines_drawn = 0;
@@ -59,7 +57,7 @@ impl Table {
     }
 }
 
-fn render(head: &str, lines: &[Line], room: usize) -> Vec<String> {
+fn render(head: &str, lines: &[ThreadLine], room: usize) -> Vec<String> {
     let mut text = vec![head.to_owned()];
     let (planned, actual) = (
         width(lines, "planned", |l| &l.planned),
@@ -91,7 +89,7 @@ fn render(head: &str, lines: &[Line], room: usize) -> Vec<String> {
     text
 }
 
-fn width(lines: &[Line], title: &str, field: impl Fn(&Line) -> &String) -> usize {
+fn width(lines: &[ThreadLine], title: &str, field: impl Fn(&ThreadLine) -> &String) -> usize {
     lines
         .iter()
         .map(|line| field(line).len())
@@ -112,8 +110,8 @@ fn ago(ms: u64) -> String {
 mod tests {
     use super::*;
 
-    fn line(worker: u16, actual: &str) -> Line {
-        Line {
+    fn line(worker: u16, actual: &str) -> ThreadLine {
+        ThreadLine {
             worker,
             rank: 0,
             tid: Some(4711),
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_not_where_it_should_be_is_marked() {
+    fn a_thread_with_drift_is_marked() {
         let text = render("head", &[line(0, "0"), line(1, "0-1")], 20);
         assert_eq!(text.len(), 4);
         assert!(text[2].ends_with("12 ms         3"), "{:?}", text[2]);
@@ -139,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_table_longer_than_the_terminal_is_cut_and_says_so() {
-        let lines: Vec<Line> = (0..50).map(|w| line(w, "0")).collect();
+        let lines: Vec<ThreadLine> = (0..50).map(|w| line(w, "0")).collect();
         let text = render("head", &lines, 10);
         assert_eq!(text.len(), 10);
         assert_eq!(text[9], "... and 43 more threads");

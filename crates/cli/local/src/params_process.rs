@@ -1,9 +1,9 @@
-//! `albacore-params` as a child, and the feed that it reads: tells the running server what an edit
-//! of the file changes.
+//! `albacore-params` as a child process, and the feed (a named pipe) that it reads: this is how an
+//! edit of the file reaches the running server.
 //!
-//! The child is started again when it ends. Two threads: one lives as long as the child may (the
-//! kernel ends a child with the thread that started it), the other writes the feed, which must not
-//! wait for its reader.
+//! The child is restarted when it exits. Two threads: one supervises the child (the kernel kills a
+//! child together with the thread that started it), the other writes the feed, because a write may
+//! have to wait for the reader.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,42 +16,42 @@ use std::time::{Duration, Instant};
 use albacore_os::{LineFifo, Pid, PidFd, Spawn, SpawnOutput, Written};
 use albacore_settings::agent_stream::NodeSnapshot;
 
-use crate::inbox::Inbox;
+use crate::message::Message;
 use albacore_command::{Failure, sentence};
 
-/// How often the present snapshot is told again: the reader calls it stale after a minute.
-const TELL_PERIOD: Duration = Duration::from_secs(10);
+/// How often the current snapshot is sent again: its reader considers it stale after a minute.
+const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 
-/// How often a line that waits for its reader is tried again.
-const WAITING_PERIOD: Duration = Duration::from_millis(20);
+/// How often a line that the pipe could not take whole is tried again.
+const RETRY_PERIOD: Duration = Duration::from_millis(20);
 
-/// Pause before a child that ended is started again; doubles with each short life ...
+/// Pause before a child that exited is restarted; doubles after each short run ...
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// ... up to this ...
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// ... and a life of this length was none.
-const LONG_LIFE: Duration = Duration::from_secs(10);
+/// ... and is reset by a run of this length.
+const LONG_UPTIME: Duration = Duration::from_secs(10);
 
 /// How long the child may take to end after SIGTERM; it needs milliseconds.
 const STOP_TIME: Duration = Duration::from_secs(6);
 
-/// A running child and its feed.
-pub(crate) struct Telling {
+/// The supervised child and its feed.
+pub(crate) struct ParamsProcess {
     snapshots: SyncSender<NodeSnapshot>,
-    feeding: JoinHandle<()>,
-    life: Arc<Life>,
-    keeping: JoinHandle<()>,
+    feed_writer: JoinHandle<()>,
+    state: Arc<ProcessState>,
+    supervisor: JoinHandle<()>,
 }
 
-/// The child, if it runs, and whether it should.
-struct Life {
+/// The child, if it runs, and whether it should be running.
+struct ProcessState {
     is_wanted: AtomicBool,
     child: Mutex<Option<(Pid, PidFd)>>,
 }
 
-impl Life {
+impl ProcessState {
     fn child(&self) -> MutexGuard<'_, Option<(Pid, PidFd)>> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +61,7 @@ impl Life {
     }
 }
 
-impl Telling {
+impl ParamsProcess {
     /// Starts `program`, which reads the pipe `feed` and serves `socket` for the user `uid`.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Telling {
         (feed, socket): (&Path, &Path),
         uid: u32,
         first: NodeSnapshot,
-        inbox: SyncSender<Inbox>,
+        messages: SyncSender<Message>,
     ) -> Result<Self, Failure> {
         let pipe = LineFifo::new(feed).map_err(|e| Failure::Failed(sentence(&e)))?;
         let uid: OsString = uid.to_string().into();
@@ -92,65 +92,65 @@ impl Telling {
             directory: None,
             output: SpawnOutput::Ours,
         };
-        let (snapshots, told) = sync_channel(1);
-        let feeding = std::thread::spawn(move || feed_on(pipe, first, &told));
-        let life = Arc::new(Life {
+        let (snapshots, receiver) = sync_channel(1);
+        let feed_writer = std::thread::spawn(move || write_feed(pipe, first, &receiver));
+        let state = Arc::new(ProcessState {
             is_wanted: AtomicBool::new(true),
             child: Mutex::new(None),
         });
-        let kept = Arc::clone(&life);
-        let keeping = std::thread::spawn(move || keep(&spawn, &kept, &inbox));
+        let supervised = Arc::clone(&state);
+        let supervisor = std::thread::spawn(move || supervise(&spawn, &supervised, &messages));
         Ok(Self {
             snapshots,
-            feeding,
-            life,
-            keeping,
+            feed_writer,
+            state,
+            supervisor,
         })
     }
 
-    /// Tells this from now on.
-    pub(crate) fn tell(&self, snapshot: NodeSnapshot) {
+    /// Sends this snapshot, now and with every refresh.
+    pub(crate) fn send(&self, snapshot: NodeSnapshot) {
         // The thread ends after this value alone.
         drop(self.snapshots.send(snapshot));
     }
 
-    /// Says whether a process is the child at that time, from any thread.
+    /// A test, usable on any thread, whether a process is the child at that time.
     pub(crate) fn recognizer(&self) -> impl Fn(Pid) -> bool + Send + use<> {
-        let life = Arc::clone(&self.life);
-        move |pid| life.child().as_ref().is_some_and(|(own, _)| *own == pid)
+        let state = Arc::clone(&self.state);
+        move |pid| state.child().as_ref().is_some_and(|(own, _)| *own == pid)
     }
 
-    /// Ends the child and both threads.
+    /// Stops the child and both threads.
     pub(crate) fn stop(self) {
         {
-            let child = self.life.child();
-            self.life.is_wanted.store(false, Ordering::Relaxed);
-            // One that has just ended needs no signal.
+            let child = self.state.child();
+            self.state.is_wanted.store(false, Ordering::Relaxed);
+            // A child that has just exited needs no signal.
             drop(child.as_ref().map(|(_, child)| child.terminate()));
         }
-        self.keeping.thread().unpark();
+        self.supervisor.thread().unpark();
         let deadline = Instant::now() + STOP_TIME;
         // bound: STOP_TIME
-        while !self.keeping.is_finished() && Instant::now() < deadline {
+        while !self.supervisor.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
-        drop(self.life.child().as_ref().map(|(_, child)| child.kill()));
-        drop(self.keeping.join());
+        drop(self.state.child().as_ref().map(|(_, child)| child.kill()));
+        drop(self.supervisor.join());
         drop(self.snapshots);
-        drop(self.feeding.join());
+        drop(self.feed_writer.join());
     }
 }
 
-/// Keeps the child running until it is not wanted any more.
-fn keep(spawn: &Spawn, life: &Life, inbox: &SyncSender<Inbox>) {
+/// Restarts the child whenever it exits, until it is not wanted any more.
+fn supervise(spawn: &Spawn, state: &ProcessState, messages: &SyncSender<Message>) {
     let mut pause = PAUSE_MIN;
-    // bound: one pass each life of the child and a pause after it
+    // bound: one pass per run of the child, with a pause after each
     loop {
         let began = Instant::now();
         let started = {
-            // Held until the child can be found: who stops it finds it or prevents it.
-            let mut child = life.child();
-            if !life.is_wanted() {
+            // The lock is held over the start: `stop` either finds the child or prevents it.
+            let mut child = state.child();
+            if !state.is_wanted() {
                 return;
             }
             spawn.start().inspect(|started| {
@@ -161,21 +161,21 @@ fn keep(spawn: &Spawn, life: &Life, inbox: &SyncSender<Inbox>) {
         let how = match started {
             Ok(mut child) => match child.wait() {
                 Ok(status) => format!("ended with {status}"),
-                // Reaped as an orphan of the server: it ended all the same.
+                // Already reaped with the orphans of the server.
                 Err(_) => "ended".to_owned(),
             },
             Err(error) => format!("cannot be started: {}", sentence(&error)),
         };
-        *life.child() = None;
-        if !life.is_wanted() {
+        *state.child() = None;
+        if !state.is_wanted() {
             return;
         }
         let text = format!(
-            "albacore-params {how} and is started again; the server goes on with what it was told last"
+            "albacore-params {how} and is started again; the server goes on with the parameters it has"
         );
-        // A run that does not listen any more ends.
-        drop(inbox.try_send(Inbox::Note(text)));
-        if began.elapsed() >= LONG_LIFE {
+        // The send fails if the run is ending.
+        drop(messages.try_send(Message::Note(text)));
+        if began.elapsed() >= LONG_UPTIME {
             pause = PAUSE_MIN;
         }
         std::thread::park_timeout(pause);
@@ -183,23 +183,23 @@ fn keep(spawn: &Spawn, life: &Life, inbox: &SyncSender<Inbox>) {
     }
 }
 
-/// Writes the newest snapshot when it comes and every TELL_PERIOD, until there can be no other.
-fn feed_on(mut pipe: LineFifo, mut now: NodeSnapshot, told: &Receiver<NodeSnapshot>) {
+/// Writes each new snapshot, and the newest one every REFRESH_PERIOD, until the sender is gone.
+fn write_feed(mut pipe: LineFifo, mut now: NodeSnapshot, snapshots: &Receiver<NodeSnapshot>) {
     let mut is_due = true;
     // bound: one pass each snapshot or period; ends with the sender
     loop {
         let written = match (is_due, now.encode()) {
-            // Without its end, which the pipe adds.
+            // Without the end of the line, which the pipe adds.
             (true, Ok(line)) => pipe.offer(line.trim_end()),
             _ => pipe.flush(),
         };
         let is_waiting = !matches!(written, Ok(Written::Whole));
         let period = if is_waiting {
-            WAITING_PERIOD
+            RETRY_PERIOD
         } else {
-            TELL_PERIOD
+            REFRESH_PERIOD
         };
-        match told.recv_timeout(period) {
+        match snapshots.recv_timeout(period) {
             Ok(snapshot) => (now, is_due) = (snapshot, true),
             Err(RecvTimeoutError::Timeout) => is_due = !is_waiting,
             Err(RecvTimeoutError::Disconnected) => return,

@@ -1,5 +1,5 @@
-//! The placer on a thread of its own: its reports go to the main thread, its orders come through
-//! its handle.
+//! The placer on a thread of its own: reports go to the main thread as messages, commands come
+//! through its handle.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -10,34 +10,33 @@ use albacore_placer::{
     favor_this_thread,
 };
 
-use crate::inbox::Inbox;
+use crate::message::Message;
 
-/// How often the table is sent while nothing happens, for its "verified ... ago".
+/// How often the table is sent when nothing else happens, so that its column "verified" stays true.
 const TABLE_PERIOD: Duration = Duration::from_millis(500);
 
-/// What the placer's thread tells.
-pub(crate) enum News {
+pub(crate) enum PlacerMessage {
     Report(Report),
-    /// All slots, after the events before it.
+    /// All slots, in the state after the reports sent before.
     Table(Vec<Row>, Box<Figures>),
-    /// The loop ended: every mask was given back, or it could not go on.
+    /// The loop ended: it was stopped and restored every mask, or it failed.
     Ended(Result<(), PlacerError>),
 }
 
-pub(crate) struct Placing {
+pub(crate) struct PlacerThread {
     pub(crate) handle: Handle,
     pub(crate) subject: SubjectId,
     thread: JoinHandle<()>,
 }
 
-impl Placing {
+impl PlacerThread {
     /// Starts placing `subject`.
     ///
     /// # Errors
     /// The machine, the cpuset or the policy does not allow it.
     pub(crate) fn start(
         subject: SubjectConfig,
-        inbox: SyncSender<Inbox>,
+        messages: SyncSender<Message>,
     ) -> Result<Self, PlacerError> {
         let (ready, started) = sync_channel(1);
         let thread = std::thread::spawn(move || {
@@ -51,8 +50,8 @@ impl Placing {
                 }
             };
             drop(ready.send(Ok((placer.handle(), id))));
-            let ended = follow(&mut placer, &inbox);
-            drop(inbox.send(Inbox::Placer(News::Ended(ended))));
+            let ended = drive(&mut placer, &messages);
+            drop(messages.send(Message::Placer(PlacerMessage::Ended(ended))));
         });
         match started.recv() {
             Ok(Ok((handle, subject))) => Ok(Self {
@@ -65,28 +64,31 @@ impl Placing {
         }
     }
 
-    /// Waits for the thread to end; its last word came through the inbox.
+    /// Waits for the thread to end, after its `Ended`.
     pub(crate) fn join(self) {
         drop(self.thread.join());
     }
 }
 
-/// Drives the placer until it is told to stop or cannot go on, then gives every mask back.
-fn follow(placer: &mut Placer, inbox: &SyncSender<Inbox>) -> Result<(), PlacerError> {
-    let tell = |news: News| drop(inbox.send(Inbox::Placer(news)));
-    favor_this_thread(&mut |report| tell(News::Report(report.clone())));
-    let mut told_at: Option<Instant> = None;
-    // bound: one wait per turn; ends with an order to stop
+/// Drives the placer until it is stopped or fails, then restores every mask.
+fn drive(placer: &mut Placer, messages: &SyncSender<Message>) -> Result<(), PlacerError> {
+    let send = |news: PlacerMessage| drop(messages.send(Message::Placer(news)));
+    favor_this_thread(&mut |report| send(PlacerMessage::Report(report.clone())));
+    let mut sent_at: Option<Instant> = None;
+    // bound: one wait per pass; ends with the command to stop
     let result = loop {
-        let mut is_news = false;
+        let mut has_reports = false;
         let step = placer.step(TABLE_PERIOD, &mut |report| {
-            is_news = true;
-            tell(News::Report(report.clone()));
+            has_reports = true;
+            send(PlacerMessage::Report(report.clone()));
         });
-        if is_news || told_at.is_none_or(|at| at.elapsed() >= TABLE_PERIOD) {
-            told_at = Some(Instant::now());
+        if has_reports || sent_at.is_none_or(|at| at.elapsed() >= TABLE_PERIOD) {
+            sent_at = Some(Instant::now());
             match placer.table() {
-                Ok(rows) => tell(News::Table(rows, Box::new(placer.figures().clone()))),
+                Ok(rows) => send(PlacerMessage::Table(
+                    rows,
+                    Box::new(placer.figures().clone()),
+                )),
                 Err(error) => break Err(error),
             }
         }
@@ -96,6 +98,6 @@ fn follow(placer: &mut Placer, inbox: &SyncSender<Inbox>) -> Result<(), PlacerEr
             Err(error) => break Err(error),
         }
     };
-    placer.restore(&mut |report| tell(News::Report(report.clone())));
+    placer.restore(&mut |report| send(PlacerMessage::Report(report.clone())));
     result
 }

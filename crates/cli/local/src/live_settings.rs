@@ -1,6 +1,6 @@
-//! What of the built-in server can change while it runs, and how it hears of it: the settings file,
-//! which brings models, and `albacore-params`, which brings rules and objectives at once. Both say
-//! the same.
+//! Settings of the built-in server that can change while it runs, and their two ways to the server:
+//! the settings file, from which it reads models, and `albacore-params`, from which it takes
+//! batching rules and objectives at once. Both always hold the same settings.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,89 +11,89 @@ use albacore_api::ServerSettings;
 use albacore_os::Pid;
 use albacore_settings::Settings;
 
-use crate::inbox::Inbox;
+use crate::message::Message;
+use crate::params_process::ParamsProcess;
 use crate::private_folder::PrivateFolder;
 use crate::settings::{feed_line_of, settings_of};
-use crate::telling::Telling;
 use albacore_command::{Failure, program_beside};
 
-/// The built-in server's ears.
-pub(crate) struct Serving {
+/// Both ways, open.
+pub(crate) struct LiveSettings {
     folder: PrivateFolder,
-    telling: Telling,
-    /// Edits that were taken over, and one.
+    params: ParamsProcess,
+    /// One plus the number of edits applied.
     generation: u64,
 }
 
-impl Serving {
-    /// Writes the first settings and starts to tell them.
+impl LiveSettings {
+    /// Writes the settings file and starts `albacore-params`.
     ///
     /// # Errors
-    /// The settings cannot be written or told.
+    /// The settings are invalid or cannot be written, or the program is missing.
     pub(crate) fn start(
         server: &ServerSettings,
         file: &Path,
-        inbox: SyncSender<Inbox>,
+        messages: SyncSender<Message>,
     ) -> Result<Self, Failure> {
         let wrong = |problem| Failure::Failed(format!("{}: {problem}", file.display()));
         let settings = settings_of(server).map_err(wrong)?;
         let program = program_beside("albacore-params")?;
-        let folder = PrivateFolder::make().map_err(|error| {
+        let folder = PrivateFolder::create().map_err(|error| {
             Failure::Failed(format!(
                 "a private folder cannot be made: {error}; set TMPDIR to a folder that can be written"
             ))
         })?;
         write(&settings, folder.path()).map_err(Failure::Failed)?;
         let generation = 1;
-        let telling = Telling::start(
+        let params = ParamsProcess::start(
             &program,
             (&folder.path().join("feed"), &socket(folder.path())),
             folder.uid(),
             feed_line_of(&settings, (server.workers, server.threads), generation),
-            inbox,
+            messages,
         )?;
         Ok(Self {
             folder,
-            telling,
+            params,
             generation,
         })
     }
 
-    /// The arguments of the server that make it listen.
+    /// Arguments of the server that name the settings file and the socket.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let folder = self.folder.path();
-        let mut place = OsString::from("unix:");
-        place.push(socket(folder));
+        let mut address = OsString::from("unix:");
+        address.push(socket(folder));
         vec![
             "--settings".into(),
             settings_file(folder).into(),
             "--params".into(),
-            place,
+            address,
         ]
     }
 
-    /// Other settings from now on.
+    /// Replaces the settings.
     ///
     /// # Errors
-    /// A sentence; nothing has changed.
+    /// A sentence for the user; nothing has changed.
     pub(crate) fn change(&mut self, server: &ServerSettings) -> Result<(), String> {
         let settings = settings_of(server)?;
         write(&settings, self.folder.path())?;
         self.generation += 1;
         let sizes = (server.workers, server.threads);
-        self.telling
-            .tell(feed_line_of(&settings, sizes, self.generation));
+        self.params
+            .send(feed_line_of(&settings, sizes, self.generation));
         Ok(())
     }
 
-    /// Says whether a process is one that was started here, from any thread.
+    /// A test, usable on any thread, whether a process was started here.
     pub(crate) fn recognizer(&self) -> impl Fn(Pid) -> bool + Send + use<> {
-        self.telling.recognizer()
+        self.params.recognizer()
     }
 
-    /// Ends what was started and removes what was written.
+    /// Stops `albacore-params` and removes the files.
     pub(crate) fn stop(self) {
-        self.telling.stop();
+        self.params.stop();
     }
 }
 

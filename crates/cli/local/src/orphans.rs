@@ -1,8 +1,8 @@
-//! Processes that a server leaves behind when it ends: workers of a master that was killed,
-//! daemons.
+//! Orphans: processes that outlive the server that started them, such as workers of a master that
+//! was killed, or daemons.
 //!
-//! `albacore run` is their reaper (`PR_SET_CHILD_SUBREAPER`), so that they become its children and
-//! cannot get away.
+//! `albacore run` is a subreaper (`PR_SET_CHILD_SUBREAPER`), so that orphans become its children and
+//! can always be found.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,34 +11,34 @@ use albacore_os::{HostRoot, Pid, PidFd, become_subreaper, read_children, reap_or
 
 use albacore_command::{Failure, sentence};
 
-/// How long they may take to notice by themselves that their master is gone.
+/// How long orphans may take to exit by themselves before they are killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// After this, what could not be killed (it belongs to another user, or hangs in the kernel) is
-/// left.
+/// After this, processes that could not be killed (another user's, or hanging in the kernel) are
+/// left alone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Pause between two looks.
+/// Pause between two scans.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// From now on orphans of the server become children of this process.
-pub(crate) fn adopt() -> Result<(), Failure> {
+/// Makes orphans of the server children of this process from now on.
+pub(crate) fn become_reaper() -> Result<(), Failure> {
     become_subreaper().map_err(|error| Failure::Failed(sentence(&error)))
 }
 
-/// Takes note of the end of orphans while `server` lives, so that they are no zombies.
+/// Reaps orphans that exited while `server` runs, so that they do not stay zombies.
 pub(crate) fn reap(server: Pid) {
-    // A look that fails is repeated with the next table.
+    // A scan that fails is repeated with the next table.
     drop(reap_orphans(&HostRoot::live(), &[server]));
 }
 
-/// Ends what is left but for processes that are kept; how many had to be killed. Blocks for up to
-/// [`PATIENCE`].
-pub(crate) fn end(is_kept: impl Fn(Pid) -> bool) -> usize {
+/// Waits for all orphans to exit, kills those that do not, except processes that `is_kept`. Returns
+/// how many were killed. Blocks for up to [`PATIENCE`].
+pub(crate) fn terminate(is_kept: impl Fn(Pid) -> bool) -> usize {
     let (host, me) = (HostRoot::live(), Pid(std::process::id() as i32));
     let start = Instant::now();
     let mut killed = BTreeSet::new();
-    // bound: PATIENCE; a killed process hands its own children on to us
+    // bound: PATIENCE; children of a killed process become ours in turn
     while start.elapsed() < PATIENCE {
         drop(reap_orphans(&host, &[]));
         let mut left = read_children(&host, me).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) fn end(is_kept: impl Fn(Pid) -> bool) -> usize {
         }
         if start.elapsed() >= GRACE {
             for pid in left {
-                // Whoever ended since it was listed needs no signal.
+                // A process that exited since it was listed needs no signal.
                 if PidFd::open(pid).and_then(|handle| handle.kill()).is_ok() {
                     killed.insert(pid);
                 }

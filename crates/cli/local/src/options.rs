@@ -1,0 +1,25 @@
+//! What the command line asks of a run.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What is run, and how it is reported.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The InferenceDeployment; edits that can be applied to a running server are applied.
+    pub file: PathBuf,
+    /// Where the built-in server listens for HTTP.
+    pub http: SocketAddr,
+    /// Where the built-in server listens for gRPC.
+    pub grpc: SocketAddr,
+    pub format: OutputFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutputFormat {
+    /// A table on a terminal, JSON lines otherwise.
+    Auto,
+    Table,
+    /// One JSON object per event, one event per line.
+    Json,
+}
