@@ -1,22 +1,22 @@
-//! What `albacore topology` and `albacore plan` print as JSON: a contract, so the types here are
-//! written for it alone and the order of their fields is the order printed.
+//! JSON output of `albacore topology` and `albacore plan`. It is a contract: these types define it,
+//! and the order of their fields is the order printed.
 
 mod explanation;
 mod joint;
 
 use albacore_explain::Move;
-use albacore_mapping::{Relaxation, Slot};
-use albacore_topology::{CoreKind, Cpu, CpuId, Topology};
+use albacore_mapping::{Mapping, Relaxation};
+use albacore_topology::{CoreKind, Cpu, Topology};
 use serde::Serialize;
 
-use crate::args::Solver;
-use crate::plan_command::Plan;
+use crate::args::{Solver, mode_name};
+use crate::planning::SinglePlan;
 use albacore_command::Failure;
 use explanation::ExplanationJson;
 
 pub(crate) use joint::joint;
 
-/// The last ones are there if they were asked for.
+/// The optional fields are present if the command line asks for them.
 #[derive(Serialize)]
 struct PlanJson {
     workers: u16,
@@ -39,7 +39,7 @@ struct PlanJson {
     explanation: Option<ExplanationJson>,
 }
 
-/// The way from the plan in force; `gained` is null where it has cpus that are gone.
+/// The difference from the plan in force; `gained` is null if that has cpus that are gone.
 #[derive(Serialize)]
 struct ChangeJson {
     gained: Option<i64>,
@@ -97,12 +97,12 @@ struct KindOfCpuJson {
 }
 
 /// A plan as one line of JSON.
-pub(crate) fn plan(plan: &Plan) -> Result<String, Failure> {
+pub(crate) fn plan(plan: &SinglePlan) -> Result<String, Failure> {
     let certificate = &plan.solution.certificate;
     line(&PlanJson {
         workers: plan.problem.workers,
         threads: plan.problem.threads,
-        mode: plan.mode.name(),
+        mode: mode_name(plan.problem.mode),
         policy: plan.policy.name(),
         objective: certificate.objective,
         bound: certificate.bound,
@@ -110,7 +110,7 @@ pub(crate) fn plan(plan: &Plan) -> Result<String, Failure> {
         solve_micros: plan.solve_micros,
         relaxed: certificate.relaxed.iter().map(relaxed).collect(),
         cpus: plan.problem.topology.cpus().iter().map(cpu).collect(),
-        assignments: plan.solution.mapping.iter().map(assignment).collect(),
+        assignments: assignments(&plan.solution.mapping),
         proof: certificate.proof.name(),
         solver: plan.solver.map(Solver::name),
         change: plan.change.as_ref().map(|change| ChangeJson {
@@ -175,12 +175,13 @@ fn kind_of_cpu(of: &Cpu) -> KindOfCpuJson {
     KindOfCpuJson { cpu: cpu(of), kind }
 }
 
-fn assignment((Slot { worker, rank }, CpuId(cpu)): (Slot, CpuId)) -> AssignmentJson {
-    AssignmentJson {
-        worker: worker.0,
-        rank: rank.0,
-        cpu,
-    }
+fn assignments(mapping: &Mapping) -> Vec<AssignmentJson> {
+    let assignments = mapping.iter().map(|(slot, cpu)| AssignmentJson {
+        worker: slot.worker.0,
+        rank: slot.rank.0,
+        cpu: cpu.0,
+    });
+    assignments.collect()
 }
 
 fn one_move(&Move { slot, from, to }: &Move) -> MoveJson {

@@ -9,6 +9,7 @@ mod limits;
 mod machine;
 mod model_command;
 mod plan_command;
+mod planning;
 mod predict_command;
 mod restore_command;
 mod restore_node;

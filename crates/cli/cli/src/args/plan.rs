@@ -75,12 +75,20 @@ pub(crate) enum Mode {
     Compact,
 }
 
-impl Mode {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Scatter => "scatter",
-            Self::Compact => "compact",
+impl From<Mode> for albacore_mapping::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Scatter => Self::Scatter,
+            Mode::Compact => Self::Compact,
         }
+    }
+}
+
+/// The name of a mode on the command line and in output.
+pub(crate) fn mode_name(mode: albacore_mapping::Mode) -> &'static str {
+    match mode {
+        albacore_mapping::Mode::Scatter => "scatter",
+        albacore_mapping::Mode::Compact => "compact",
     }
 }
 

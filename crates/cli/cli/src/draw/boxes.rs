@@ -1,4 +1,4 @@
-//! A machine as nested boxes: sizes from the inside out, then everything at its place.
+//! A machine as nested boxes: sizes are computed from the inside out, positions from the outside in.
 
 use albacore_topology::{CoreKind, Cpu};
 
@@ -15,25 +15,25 @@ const GAP: f64 = 9.0;
 /// Wanted width / height of boxes inside, a little wider than tall.
 const INNER_ASPECT: f64 = 1.9;
 
-/// Draws what is on one cpu, whose cell has its upper left corner here.
+/// Draws the content of one cpu, given the upper left corner of its cell.
 pub(super) type DrawCpu<'d> = dyn FnMut(&mut Svg, &Cpu, (f64, f64)) + 'd;
 
 /// Boxes with their sizes.
 #[derive(Debug)]
 pub(super) struct Boxes<'a> {
-    parts: Vec<Laid<'a>>,
+    parts: Vec<SizedPart<'a>>,
     flow: Flow,
     cell: Size,
 }
 
 #[derive(Debug)]
-struct Laid<'a> {
-    what: What<'a>,
+struct SizedPart<'a> {
+    content: Content<'a>,
     size: Size,
 }
 
 #[derive(Debug)]
-enum What<'a> {
+enum Content<'a> {
     Domain(&'a Domain<'a>, Boxes<'a>),
     Core(&'a Core<'a>),
 }
@@ -41,9 +41,9 @@ enum What<'a> {
 impl<'a> Boxes<'a> {
     /// Lays out `parts` with cpus of size `cell`, the whole close to width / height = `aspect`.
     pub(super) fn lay_out(parts: &'a [Part<'a>], cell: Size, aspect: f64) -> Self {
-        let parts: Vec<Laid<'a>> = parts
+        let parts: Vec<SizedPart<'a>> = parts
             .iter()
-            .map(|part| Laid::of(part, cell, aspect))
+            .map(|part| SizedPart::of(part, cell, aspect))
             .collect();
         // Cores and clusters of cores do not mix in one row.
         let runs: Vec<Vec<Size>> = parts
@@ -76,8 +76,8 @@ impl<'a> Boxes<'a> {
     ) {
         for (part, (x, y)) in self.parts.iter().zip(&self.flow.corners) {
             let (x, y) = (x0 + x, y0 + y);
-            match &part.what {
-                What::Domain(domain, inside) => {
+            match &part.content {
+                Content::Domain(domain, inside) => {
                     let class = ["d0", "d1", "d2", "d3"][depth.min(3)];
                     svg.rect(
                         class,
@@ -93,7 +93,7 @@ impl<'a> Boxes<'a> {
                     let inner = (x + DOMAIN_PAD, y + DOMAIN_PAD + DOMAIN_LABEL - 4.0);
                     inside.draw_at_depth(svg, inner, depth + 1, draw_cpu);
                 }
-                What::Core(core) => self.draw_core(svg, core, (x, y), part.size, draw_cpu),
+                Content::Core(core) => self.draw_core(svg, core, (x, y), part.size, draw_cpu),
             }
         }
     }
@@ -125,9 +125,9 @@ impl<'a> Boxes<'a> {
     }
 }
 
-impl<'a> Laid<'a> {
+impl<'a> SizedPart<'a> {
     fn is_core(&self) -> bool {
-        matches!(self.what, What::Core(_))
+        matches!(self.content, Content::Core(_))
     }
 
     fn of(part: &'a Part<'a>, cell: Size, aspect: f64) -> Self {
@@ -137,7 +137,7 @@ impl<'a> Laid<'a> {
                 let w = 2.0 * CORE_PAD + n * cell.w + (n - 1.0) * CPU_GAP;
                 let h = 2.0 * CORE_PAD + CORE_LABEL - 1.0 + cell.h;
                 Self {
-                    what: What::Core(core),
+                    content: Content::Core(core),
                     size: Size { w, h },
                 }
             }
@@ -148,7 +148,7 @@ impl<'a> Laid<'a> {
                 let w = 2.0 * DOMAIN_PAD + inside.size().w.max(label);
                 let h = 2.0 * DOMAIN_PAD + DOMAIN_LABEL - 4.0 + inside.size().h;
                 Self {
-                    what: What::Domain(domain, inside),
+                    content: Content::Domain(domain, inside),
                     size: Size { w, h },
                 }
             }

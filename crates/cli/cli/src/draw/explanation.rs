@@ -8,14 +8,14 @@ use albacore_topology::Cpu;
 
 use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
-use crate::args::Policy;
-use crate::plan_command::Plan;
+use crate::args::{Policy, mode_name};
+use crate::planning::SinglePlan;
 
 /// Where the sentences begin.
 const INDENT: usize = 11;
 
 /// Why the plan is as it is.
-pub(super) fn explanation_text(plan: &Plan, why: &Explanation) -> String {
+pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
     let mut text = "\nwhy this plan\n".to_owned();
     for (label, sentences) in [
         ("volume", volume(plan, why)),
@@ -30,7 +30,7 @@ pub(super) fn explanation_text(plan: &Plan, why: &Explanation) -> String {
     text
 }
 
-fn volume(plan: &Plan, why: &Explanation) -> String {
+fn volume(plan: &SinglePlan, why: &Explanation) -> String {
     let slots = u32::from(plan.problem.workers) * u32::from(plan.problem.threads);
     let mut sentences = format!(
         "{} on {}: {} (rule 8).",
@@ -95,7 +95,7 @@ fn pairs(counts: &PairCounts) -> String {
     listed(&parts)
 }
 
-fn mains(plan: &Plan, why: &Explanation) -> String {
+fn mains(plan: &SinglePlan, why: &Explanation) -> String {
     let (count, group) = (plan.problem.workers, &why.mains);
     if count == 1 {
         return "There is one main thread: nothing to keep it apart from.".to_owned();
@@ -122,7 +122,7 @@ fn mains(plan: &Plan, why: &Explanation) -> String {
 }
 
 /// Why some pairs of mains must share something: there are fewer of it than mains.
-fn pigeonholes(plan: &Plan, mains: u16) -> String {
+fn pigeonholes(plan: &SinglePlan, mains: u16) -> String {
     let count = |field: fn(&Cpu) -> u32| {
         let cpus = plan.problem.topology.cpus().iter();
         cpus.map(field)
@@ -152,19 +152,19 @@ fn pigeonholes(plan: &Plan, mains: u16) -> String {
     format!(": there {verb} only {} for them", listed(&few))
 }
 
-fn workers(plan: &Plan, why: &Explanation) -> String {
+fn workers(plan: &SinglePlan, why: &Explanation) -> String {
     let threads = plan.problem.threads;
     if threads == 1 {
         return "A worker is one thread: nothing lies near or far within it.".to_owned();
     }
-    let (wish, reached, missed) = match plan.problem.mode {
+    let (preference, reached, missed) = match plan.problem.mode {
         Mode::Scatter => ("far apart", "as far as", "could be"),
         Mode::Compact => ("close", "as close as", "could be"),
     };
     let number = u32::from(threads) * (u32::from(threads) - 1) / 2;
     let mut sentences = format!(
-        "{} wants the threads of a worker {wish}; it has {} of them.",
-        capital(plan.mode.name()),
+        "{} wants the threads of a worker {preference}; it has {} of them.",
+        capital(mode_name(plan.problem.mode)),
         counted(number, "pair")
     );
     let mut kinds: Vec<(Group, Vec<u16>)> = Vec::new();
@@ -194,7 +194,7 @@ fn workers(plan: &Plan, why: &Explanation) -> String {
     sentences
 }
 
-fn rules(plan: &Plan, why: &Explanation) -> String {
+fn rules(plan: &SinglePlan, why: &Explanation) -> String {
     let mut sentences = String::new();
     let relaxed = &plan.solution.certificate.relaxed;
     if !relaxed.is_empty() {
@@ -269,7 +269,7 @@ fn step(alternative: &Alternative) -> String {
     }
 }
 
-fn proof(plan: &Plan, why: &Explanation) -> String {
+fn proof(plan: &SinglePlan, why: &Explanation) -> String {
     let certificate = &plan.solution.certificate;
     let (objective, bound) = (certificate.objective, certificate.bound);
     if !certificate.optimal {

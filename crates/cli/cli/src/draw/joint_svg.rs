@@ -2,16 +2,17 @@
 //! for each of its workers; gray discs are what others run.
 
 use super::joint_text::obstacles;
-use super::picture::{Head, Mark, Picture, Sign, verdict};
+use super::picture::{Heading, LegendKey, Picture, ThreadMark, verdict};
 use super::plan_svg::{marks, moved_line};
 use super::plan_text::relaxed_line;
 use super::style::{NO_WORKER, shade};
 use super::threads::{letters, of_joint};
 use super::tree::summary;
-use crate::plan_command::{JointPlan, mode_name};
+use crate::args::mode_name;
+use crate::planning::JointPlan;
 use albacore_api::counted;
 
-/// Deployments named one by one in the legend; of more, the letters on the discs tell.
+/// Up to this many deployments are named in the legend; beyond it, only the discs have letters.
 const LEGEND_DEPLOYMENTS_MAX: usize = 26;
 
 /// The plan as SVG.
@@ -27,7 +28,7 @@ pub(crate) fn joint_svg(plan: &JointPlan) -> String {
         )
     });
     for (cpu, weight) in obstacles(plan) {
-        on_cpus.entry(cpu).or_default().push(Mark {
+        on_cpus.entry(cpu).or_default().push(ThreadMark {
             label: format!("+{weight}"),
             color: NO_WORKER.to_owned(),
             is_main: false,
@@ -37,7 +38,7 @@ pub(crate) fn joint_svg(plan: &JointPlan) -> String {
     }
     let picture = Picture {
         head: head(plan),
-        whole: &plan.problem.topology,
+        machine: &plan.problem.topology,
         usable: plan.usable.cpuset(),
         on_cpus,
         legend: legend(plan),
@@ -45,7 +46,7 @@ pub(crate) fn joint_svg(plan: &JointPlan) -> String {
     picture.svg()
 }
 
-fn head(plan: &JointPlan) -> Head {
+fn head(plan: &JointPlan) -> Heading {
     let certificate = &plan.solution.certificate;
     let threads: usize = plan.solution.mappings.iter().map(|m| m.cpus.len()).sum();
     let relaxed = relaxed_line(&certificate.relaxed).map(|rules| format!("relaxed: {rules}"));
@@ -53,29 +54,29 @@ fn head(plan: &JointPlan) -> Head {
         let moved = plan.solution.moved as usize;
         moved_line(moved, plan.settled(), Some(plan.solution.gained))
     });
-    Head {
+    Heading {
         title: format!(
             "{} · {}",
             counted(plan.names.len() as i64, "deployment"),
             counted(threads as i64, "thread")
         ),
-        machine: summary(&plan.problem.topology),
+        summary: summary(&plan.problem.topology),
         verdict: verdict(certificate),
         is_optimal: certificate.optimal,
         notes: relaxed.into_iter().chain(moved).collect(),
     }
 }
 
-fn legend(plan: &JointPlan) -> Vec<(String, Sign)> {
+fn legend(plan: &JointPlan) -> Vec<(String, LegendKey)> {
     let mut entries = vec![
-        ("main thread".to_owned(), Sign::Main),
-        ("peer thread".to_owned(), Sign::Peer),
+        ("main thread".to_owned(), LegendKey::Main),
+        ("peer thread".to_owned(), LegendKey::Peer),
     ];
     if plan.moves.iter().any(|moves| !moves.is_empty()) {
-        entries.push(("moved".to_owned(), Sign::Moved));
+        entries.push(("moved".to_owned(), LegendKey::Moved));
     }
     if !plan.problem.obstacles.is_empty() {
-        entries.push(("n threads of others".to_owned(), Sign::Others));
+        entries.push(("n threads of others".to_owned(), LegendKey::Others));
     }
     if plan.names.len() <= LEGEND_DEPLOYMENTS_MAX {
         let rows = plan.names.iter().zip(&plan.problem.deployments).enumerate();
@@ -86,7 +87,7 @@ fn legend(plan: &JointPlan) -> Vec<(String, Sign)> {
                 deployment.threads,
                 mode_name(deployment.mode)
             );
-            (what, Sign::Color(shade(index, 0), letters(index)))
+            (what, LegendKey::Color(shade(index, 0), letters(index)))
         }));
     }
     entries

@@ -11,7 +11,8 @@ use super::cores_text::cores_text;
 use super::plan_text::{INDENT, gained_cycles, moves_text, names, quality, threads_of, why_text};
 use super::threads::{letters, of_joint};
 use super::tree::summary;
-use crate::plan_command::{JointPlan, mode_name};
+use crate::args::mode_name;
+use crate::planning::JointPlan;
 
 /// The plan as text.
 pub(crate) fn joint_text(plan: &JointPlan) -> String {

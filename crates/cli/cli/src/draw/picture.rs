@@ -1,5 +1,5 @@
 //! A plan as a picture: the machine as boxes, a disc for every thread. Main threads are large and
-//! full, peers small and pale; a ring marks threads that move.
+//! opaque, peers small and translucent; a ring marks threads that move.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::tree::nest;
 const MARGIN: f64 = 20.0;
 const MAIN_RADIUS: f64 = 11.0;
 const PEER_RADIUS: f64 = 8.0;
-/// Side of the square that a disc stands in.
+/// Side of the square around a disc.
 const SPOT: f64 = 24.0;
 /// Room for the cpu's number above the discs.
 const ID_ROOM: f64 = 15.0;
@@ -22,38 +22,38 @@ const CELL_PAD: f64 = 3.0;
 /// Room for one line of the legend.
 const LEGEND_LINE: f64 = 26.0;
 
-/// All that a picture shows.
+/// The content of a picture.
 pub(super) struct Picture<'a> {
-    pub(super) head: Head,
-    /// The machine with the cpus that may not be used.
-    pub(super) whole: &'a Topology,
+    pub(super) head: Heading,
+    /// The machine, including cpus that may not be used.
+    pub(super) machine: &'a Topology,
     pub(super) usable: CpuSet,
-    pub(super) on_cpus: BTreeMap<CpuId, Vec<Mark>>,
-    pub(super) legend: Vec<(String, Sign)>,
+    pub(super) on_cpus: BTreeMap<CpuId, Vec<ThreadMark>>,
+    pub(super) legend: Vec<(String, LegendKey)>,
 }
 
 /// The lines above the machine.
-pub(super) struct Head {
+pub(super) struct Heading {
     pub(super) title: String,
-    pub(super) machine: String,
+    pub(super) summary: String,
     pub(super) verdict: String,
     pub(super) is_optimal: bool,
-    /// What else is to be known: rules relaxed, threads moved.
+    /// Further lines: rules relaxed, threads moved.
     pub(super) notes: Vec<String>,
 }
 
 /// A disc on a cpu.
-pub(super) struct Mark {
+pub(super) struct ThreadMark {
     pub(super) label: String,
     pub(super) color: String,
     pub(super) is_main: bool,
     pub(super) is_moved: bool,
-    /// Shown when the mouse rests on it.
+    /// The tooltip.
     pub(super) title: String,
 }
 
-/// What a line of the legend explains.
-pub(super) enum Sign {
+/// The symbol beside an entry of the legend.
+pub(super) enum LegendKey {
     Main,
     Peer,
     Moved,
@@ -66,7 +66,7 @@ impl Picture<'_> {
     /// The picture as SVG.
     pub(super) fn svg(&self) -> String {
         let cell = Cell::for_threads(self.on_cpus.values().map(Vec::len).max().unwrap_or(1));
-        let parts = nest(self.whole);
+        let parts = nest(self.machine);
         let boxes = Boxes::lay_out(&parts, cell.size(), 2.2);
         let width = 2.0 * MARGIN + boxes.size().w.max(self.head.width());
         let mut svg = Svg::default();
@@ -105,7 +105,7 @@ impl Picture<'_> {
         }
     }
 
-    /// Draws the legend below `y`; where the picture ends.
+    /// Draws the legend below `y`; returns the bottom of the picture.
     fn draw_legend(&self, svg: &mut Svg, y: f64, width: f64) -> f64 {
         let (mut x, mut y) = (MARGIN, y + 14.0 + LEGEND_LINE / 2.0);
         for (text, sign) in &self.legend {
@@ -113,7 +113,7 @@ impl Picture<'_> {
             if x + room > width - MARGIN && x > MARGIN {
                 (x, y) = (MARGIN, y + LEGEND_LINE);
             }
-            draw_sign(svg, (x + MAIN_RADIUS, y), sign, text);
+            draw_legend_key(svg, (x + MAIN_RADIUS, y), sign, text);
             svg.text("sub", (x + 2.0 * MAIN_RADIUS + 6.0, y + 4.5), text);
             x += room + 16.0;
         }
@@ -121,7 +121,7 @@ impl Picture<'_> {
     }
 }
 
-/// How the discs stand on a cpu: `columns` x `rows` spots.
+/// The grid of discs on a cpu: `columns` x `rows` spots.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     columns: usize,
@@ -158,20 +158,20 @@ impl Cell {
     }
 }
 
-impl Head {
+impl Heading {
     fn width(&self) -> f64 {
         let title = bold_width(&self.title, 20.0);
         let bold = self.notes.iter().chain([&self.verdict]);
         let bold = bold.map(|line| bold_width(line, 13.0)).fold(0.0, f64::max);
-        title.max(text_width(&self.machine, 13.0)).max(bold)
+        title.max(text_width(&self.summary, 13.0)).max(bold)
     }
 
-    /// Draws the lines; where the machine begins.
+    /// Draws the lines; returns the top of the machine.
     fn draw(&self, svg: &mut Svg) -> f64 {
         let mut y = MARGIN + 16.0;
         svg.text("title", (MARGIN, y), &self.title);
         y += 23.0;
-        svg.text("sub", (MARGIN, y), &self.machine);
+        svg.text("sub", (MARGIN, y), &self.summary);
         y += 19.0;
         let verdict = if self.is_optimal { "good" } else { "sub" };
         svg.text(verdict, (MARGIN, y), &self.verdict);
@@ -183,19 +183,19 @@ impl Head {
     }
 }
 
-fn draw_sign(svg: &mut Svg, center: (f64, f64), sign: &Sign, title: &str) {
+fn draw_legend_key(svg: &mut Svg, center: (f64, f64), key: &LegendKey, title: &str) {
     let (radius, color, label) = match sign {
-        Sign::Main => (MAIN_RADIUS, NO_WORKER, ""),
-        Sign::Peer | Sign::Moved => (PEER_RADIUS, NO_WORKER, ""),
-        Sign::Others => (PEER_RADIUS, NO_WORKER, "+n"),
-        Sign::Color(color, label) => (PEER_RADIUS, color.as_str(), label.as_str()),
+        LegendKey::Main => (MAIN_RADIUS, NO_WORKER, ""),
+        LegendKey::Peer | LegendKey::Moved => (PEER_RADIUS, NO_WORKER, ""),
+        LegendKey::Others => (PEER_RADIUS, NO_WORKER, "+n"),
+        LegendKey::Color(color, label) => (PEER_RADIUS, color.as_str(), label.as_str()),
     };
     svg.disc(&Disc {
         center,
         radius,
         color,
-        is_main: matches!(sign, Sign::Main | Sign::Color(..)),
-        is_moved: matches!(sign, Sign::Moved),
+        is_main: matches!(sign, LegendKey::Main | LegendKey::Color(..)),
+        is_moved: matches!(sign, LegendKey::Moved),
         label,
         title,
     });

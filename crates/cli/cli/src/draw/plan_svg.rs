@@ -1,23 +1,24 @@
 //! The plan of one deployment as a picture: each worker has a color and its number on all its
 //! threads.
 
-use super::picture::{Head, Mark, Picture, Sign, grouped, verdict};
+use super::picture::{Heading, LegendKey, Picture, ThreadMark, grouped, verdict};
 use super::plan_text::relaxed_line;
 use super::style::worker_color;
 use super::threads::{OnCpus, Thread, of_plan};
 use super::tree::summary;
-use crate::plan_command::Plan;
+use crate::args::mode_name;
+use crate::planning::SinglePlan;
 use albacore_api::counted;
 
-/// Workers named one by one in the legend; of more, the numbers on the discs tell.
+/// Up to this many workers are named in the legend; beyond it, only the discs are numbered.
 const LEGEND_WORKERS_MAX: u16 = 16;
 
 /// The plan as SVG.
-pub(crate) fn plan_svg(plan: &Plan) -> String {
+pub(crate) fn plan_svg(plan: &SinglePlan) -> String {
     let on_cpus = of_plan(plan);
     let picture = Picture {
         head: head(plan),
-        whole: &plan.whole,
+        machine: &plan.machine,
         usable: plan.problem.topology.cpuset(),
         legend: legend(plan),
         on_cpus: marks(&on_cpus, &|thread| {
@@ -29,12 +30,11 @@ pub(crate) fn plan_svg(plan: &Plan) -> String {
     picture.svg()
 }
 
-/// The threads of every cpu as discs, a main thread first, where the eye begins; `look` tells a
-/// thread's label, color and owner.
+/// The threads of every cpu as discs, main threads first; `look` returns label, color and owner.
 pub(super) fn marks(
     on_cpus: &OnCpus,
     look: &dyn Fn(&Thread) -> (String, String, String),
-) -> std::collections::BTreeMap<albacore_topology::CpuId, Vec<Mark>> {
+) -> std::collections::BTreeMap<albacore_topology::CpuId, Vec<ThreadMark>> {
     let mark = |thread: &Thread| {
         let (label, color, owner) = look(thread);
         let is_main = thread.is_main();
@@ -44,7 +44,7 @@ pub(super) fn marks(
         if let Some(from) = thread.from {
             title += &format!(", moved from cpu {from}");
         }
-        Mark {
+        ThreadMark {
             label,
             color,
             is_main,
@@ -63,7 +63,7 @@ pub(super) fn marks(
         .collect()
 }
 
-fn head(plan: &Plan) -> Head {
+fn head(plan: &SinglePlan) -> Heading {
     let (problem, certificate) = (&plan.problem, &plan.solution.certificate);
     let relaxed = relaxed_line(&certificate.relaxed).map(|rules| format!("relaxed: {rules}"));
     let moved = plan.change.as_ref().map(|change| {
@@ -71,15 +71,15 @@ fn head(plan: &Plan) -> Head {
         let of = plan.solution.mapping.cpus.len();
         moved_line(moved, of, change.gained)
     });
-    Head {
+    Heading {
         title: format!(
             "{} × {} · {} · {}",
             counted(problem.workers, "worker"),
             counted(problem.threads, "thread"),
-            plan.mode.name(),
+            mode_name(plan.problem.mode),
             plan.policy.name()
         ),
-        machine: summary(&problem.topology),
+        summary: summary(&problem.topology),
         verdict: verdict(certificate),
         is_optimal: certificate.optimal,
         notes: relaxed.into_iter().chain(moved).collect(),
@@ -97,17 +97,17 @@ pub(super) fn moved_line(moved: usize, of: usize, gained: Option<i64>) -> String
     format!("{moved} of {of} threads {verb}{gained}")
 }
 
-fn legend(plan: &Plan) -> Vec<(String, Sign)> {
-    let mut entries = vec![("main thread".to_owned(), Sign::Main)];
+fn legend(plan: &SinglePlan) -> Vec<(String, LegendKey)> {
+    let mut entries = vec![("main thread".to_owned(), LegendKey::Main)];
     if plan.problem.threads > 1 {
-        entries.push(("peer thread".to_owned(), Sign::Peer));
+        entries.push(("peer thread".to_owned(), LegendKey::Peer));
     }
     if plan.change.as_ref().is_some_and(|c| !c.moves.is_empty()) {
-        entries.push(("moved".to_owned(), Sign::Moved));
+        entries.push(("moved".to_owned(), LegendKey::Moved));
     }
     if plan.problem.workers <= LEGEND_WORKERS_MAX {
         entries.extend((0..plan.problem.workers).map(|worker| {
-            let sign = Sign::Color(worker_color(worker).to_owned(), worker.to_string());
+            let sign = LegendKey::Color(worker_color(worker).to_owned(), worker.to_string());
             (format!("worker {worker}"), sign)
         }));
     }

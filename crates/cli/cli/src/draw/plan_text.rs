@@ -1,5 +1,5 @@
 //! A plan as text: how good it is, the machine core by core with the threads on every cpu, mains
-//! marked; then what moves and why, if that was asked.
+//! marked; then moves and explanation, if the command line asks for them.
 
 use albacore_api::counted;
 use std::collections::BTreeMap;
@@ -16,12 +16,13 @@ use super::rules_in_words::numbered;
 use super::thread_explanation::thread_text;
 use super::threads::{OnCpus, of_plan};
 use super::tree::summary;
-use crate::plan_command::{Change, Plan};
+use crate::args::mode_name;
+use crate::planning::{PlanChange, SinglePlan};
 
 pub(super) const INDENT: usize = 11;
 
 /// The plan as text.
-pub(crate) fn plan_text(plan: &Plan) -> String {
+pub(crate) fn plan_text(plan: &SinglePlan) -> String {
     let mut text = head(plan);
     if let Some(change) = &plan.change {
         text += &change_text(change, plan.solution.mapping.cpus.len());
@@ -38,8 +39,8 @@ pub(crate) fn plan_text(plan: &Plan) -> String {
     text + &why_text(plan)
 }
 
-/// Why the plan or one thread of it is as it is, if that was asked.
-pub(super) fn why_text(plan: &Plan) -> String {
+/// The explanation of the plan or of one thread, if the command line asks for it.
+pub(super) fn why_text(plan: &SinglePlan) -> String {
     match (&plan.thread, &plan.explanation) {
         (Some(thread), _) => thread_text(plan, thread),
         (None, Some(why)) => explanation_text(plan, why),
@@ -56,8 +57,8 @@ pub(super) fn names(on_cpus: &OnCpus) -> BTreeMap<CpuId, String> {
     names.collect()
 }
 
-/// What was asked and how good the answer is.
-fn head(plan: &Plan) -> String {
+/// The problem and the quality of its solution.
+fn head(plan: &SinglePlan) -> String {
     let (problem, certificate) = (&plan.problem, &plan.solution.certificate);
     let mut text = String::new();
     // infallible: writing to a String.
@@ -66,14 +67,14 @@ fn head(plan: &Plan) -> String {
         "{} x {}, {}, policy {}",
         counted(problem.workers, "worker"),
         counted(problem.threads, "thread"),
-        plan.mode.name(),
+        mode_name(plan.problem.mode),
         plan.policy.name()
     );
     text += &paragraph("machine", INDENT, &summary(&problem.topology));
     text + &quality(certificate, plan.solve_micros)
 }
 
-/// The lines on an answer's quality.
+/// The lines on the quality of a solution.
 pub(super) fn quality(certificate: &albacore_mapping::Certificate, micros: u64) -> String {
     let optimal = match certificate.proof {
         Proof::Bound => "yes: it meets the bound that counting gives",
@@ -100,8 +101,8 @@ pub(super) fn relaxed_line(relaxed: &[Relaxation]) -> Option<String> {
     (!relaxed.is_empty()).then(|| relaxed.iter().map(rule).collect::<Vec<_>>().join(", "))
 }
 
-/// What the plan changes of the one in force.
-fn change_text(change: &Change, threads: usize) -> String {
+/// The difference from the plan in force.
+fn change_text(change: &PlanChange, threads: usize) -> String {
     let moved = change.moves.len();
     let mut text = format!("{moved} of {}", threads_of(threads));
     text += &match change.gained {

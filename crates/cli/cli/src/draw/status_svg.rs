@@ -21,9 +21,9 @@ pub(crate) struct PodStrip {
     /// Which deployment it is of: the color.
     pub(crate) deployment: usize,
     pub(crate) node: Option<String>,
-    /// What stands over the strip.
+    /// The text above the strip.
     pub(crate) label: String,
-    /// What stands beside the label.
+    /// The text beside the label.
     pub(crate) verdict: String,
     pub(crate) is_good: bool,
     pub(crate) cpuset: Option<CpuSet>,

@@ -1,8 +1,8 @@
-//! Colors and fonts of the pictures. Every picture has a ground of its own, so that it reads on
-//! pages of any color; where the viewer asks for dark colors the ground and the ink change, the
-//! workers' colors serve both.
+//! Colors and fonts of the pictures. Every picture has a background of its own, so that it is legible
+//! on pages of any color. With `prefers-color-scheme: dark`, background and text change; the colors
+//! of the workers fit both.
 
-/// The look of every element, by class.
+/// The style of every class of elements.
 pub(super) const CSS: &str = "\
 text{font-family:Inter,ui-sans-serif,system-ui,-apple-system,'Segoe UI','Helvetica Neue',\
 Arial,'DejaVu Sans',sans-serif;fill:#1f2733}\
@@ -33,8 +33,8 @@ text{fill:#e4e9f0}.ground{fill:#12171f;stroke:#2b3442}.sub{fill:#9aa6b6}\
 .peer{fill-opacity:.38}.peertext{fill:#f3f6fa}\
 .moved{stroke:#f3f6fa}}";
 
-/// Hues that are told apart at a glance, also by most who see few colors: strong enough for white
-/// letters.
+/// Hues that are easy to distinguish, also with most kinds of color blindness, and dark enough for
+/// white letters.
 const WORKERS: [&str; 16] = [
     "#2563eb", "#e0520d", "#0f9d6b", "#c026a3", "#b58105", "#7c3aed", "#0891b2", "#dc2647",
     "#5c8a0a", "#8b5e3c", "#475fa8", "#12807a", "#b8557f", "#9a3412", "#4b5563", "#64742a",
@@ -43,7 +43,7 @@ const WORKERS: [&str; 16] = [
 /// The color of a thread of no worker in particular, in the legend.
 pub(super) const NO_WORKER: &str = "#64748b";
 
-/// The color of a worker; beyond the sixteenth they repeat, and the numbers tell.
+/// The color of a worker; colors repeat after the sixteenth.
 pub(super) fn worker_color(worker: u16) -> &'static str {
     WORKERS[usize::from(worker) % WORKERS.len()]
 }
@@ -55,7 +55,7 @@ const HUES: [u16; 8] = [217, 20, 158, 310, 45, 262, 190, 347];
 const SHADES: [u16; 6] = [42, 31, 50, 36, 46, 26];
 
 /// The color of a worker of one of several deployments: the deployment's hue, a shade of its own.
-/// Beyond the eighth deployment hues repeat, and the letters tell.
+/// Hues repeat after the eighth deployment.
 pub(super) fn shade(deployment: usize, worker: u16) -> String {
     let hue = HUES[deployment % HUES.len()];
     let light = SHADES[usize::from(worker) % SHADES.len()];

@@ -1,4 +1,4 @@
-//! The few SVG elements that the pictures need, as text.
+//! The SVG elements that the pictures need.
 
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ impl Svg {
         ));
     }
 
-    /// A text; `(x, y)` is where its base line starts, or its middle if the class says so.
+    /// A text; `(x, y)` is the start of its baseline, or the middle if the class sets `text-anchor`.
     pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
         let text = escape(text);
         self.put(format_args!(
@@ -34,8 +34,8 @@ impl Svg {
         ));
     }
 
-    /// A thread: a disc with a number, full for a main thread and pale for a peer, in a ring if it
-    /// moves.
+    /// A thread: a disc with a label, opaque for a main thread and translucent for a peer, in a ring if
+    /// it moves.
     pub(super) fn disc(&mut self, disc: &Disc<'_>) {
         let (x, y) = disc.center;
         let (class, paint) = if disc.is_main {
@@ -103,7 +103,7 @@ pub(super) struct Disc<'a> {
     pub(super) is_main: bool,
     pub(super) is_moved: bool,
     pub(super) label: &'a str,
-    /// Shown when the mouse rests on it.
+    /// The tooltip.
     pub(super) title: &'a str,
 }
 

@@ -7,18 +7,18 @@ use albacore_mapping::{Mode, Slot};
 
 use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
-use crate::plan_command::Plan;
+use crate::planning::SinglePlan;
 
 /// Where the sentences begin.
 const INDENT: usize = 15;
 
 /// Why the thread is where it is.
-pub(super) fn thread_text(plan: &Plan, why: &ThreadExplanation) -> String {
+pub(super) fn thread_text(plan: &SinglePlan, why: &ThreadExplanation) -> String {
     let name = format!("{}.{}", why.slot.worker.0, why.slot.rank.0);
     let core = plan.problem.topology.cpu(why.cpu).map_or(0, |cpu| cpu.core);
     let mut text = format!("\nwhy {name} is on cpu {} (core {core})\n", why.cpu);
     text += &paragraph("", 0, &role(plan, why));
-    let mut told = Vec::new();
+    let mut named_rules = Vec::new();
     for (nearness, label) in [
         (Nearness::Core, "same core"),
         (Nearness::L2, "same L2"),
@@ -30,7 +30,7 @@ pub(super) fn thread_text(plan: &Plan, why: &ThreadExplanation) -> String {
         for places in kinds(why, nearness) {
             let cpus = ranges(places.iter().map(|place| place.cpu.0));
             let noun = if places.len() == 1 { "cpu" } else { "cpus" };
-            let what = sentence(why.slot, &places, &mut told);
+            let what = sentence(why.slot, &places, &mut named_rules);
             text += &paragraph(label, INDENT, &format!("{noun} {cpus}: {what}"));
             label = "";
         }
@@ -39,7 +39,7 @@ pub(super) fn thread_text(plan: &Plan, why: &ThreadExplanation) -> String {
     text
 }
 
-fn role(plan: &Plan, why: &ThreadExplanation) -> String {
+fn role(plan: &SinglePlan, why: &ThreadExplanation) -> String {
     let (workers, threads) = (plan.problem.workers, plan.problem.threads);
     let worker = why.slot.worker.0;
     let mut parts = Vec::new();
@@ -53,12 +53,12 @@ fn role(plan: &Plan, why: &ThreadExplanation) -> String {
     }
     if threads > 1 {
         let others = counted(threads - 1, "other thread");
-        let wish = match plan.problem.mode {
+        let preference = match plan.problem.mode {
             Mode::Scatter => "far",
             Mode::Compact => "close",
         };
         parts.push(format!(
-            "{} cycles to the {others} of worker {worker} ({wish} is better)",
+            "{} cycles to the {others} of worker {worker} ({preference} is better)",
             why.to_worker
         ));
     }
@@ -96,8 +96,8 @@ fn partner_kind(slot: Slot, other: Slot) -> &'static str {
     }
 }
 
-/// What is true of places of one kind; a rule is told in words the first time.
-fn sentence(slot: Slot, places: &[&Place], told: &mut Vec<&'static str>) -> String {
+/// The sentence for places of one kind; a rule is spelled out the first time.
+fn sentence(slot: Slot, places: &[&Place], named_rules: &mut Vec<&'static str>) -> String {
     let mut partners: Vec<&str> = Vec::new();
     for other in places.iter().filter_map(|place| place.partner) {
         let kind = partner_kind(slot, other);
@@ -125,11 +125,11 @@ fn sentence(slot: Slot, places: &[&Place], told: &mut Vec<&'static str>) -> Stri
     }
     let mut rules = Vec::new();
     for rule in forbidden {
-        rules.push(match told.contains(&rule.name()) {
+        rules.push(match named_rules.contains(&rule.name()) {
             true => numbered(rule.name()),
             false => named(*rule),
         });
-        told.push(rule.name());
+        named_rules.push(rule.name());
     }
     let verb = if rules.len() == 1 {
         "forbids"

@@ -1,11 +1,11 @@
-//! The threads of a plan as they are drawn: a name, a cpu, and where it comes from if it moves.
+//! The threads of a plan as they are drawn: name, cpu, and the previous cpu of those that move.
 
 use std::collections::BTreeMap;
 
 use albacore_mapping::{Mapping, Slot};
 use albacore_topology::CpuId;
 
-use crate::plan_command::{JointPlan, Plan};
+use crate::planning::{JointPlan, SinglePlan};
 
 /// A thread to draw.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +33,14 @@ impl Thread {
     }
 }
 
-/// What runs on each cpu, a main thread first, where the eye begins.
+/// The threads on each cpu, main threads first.
 pub(super) type OnCpus = BTreeMap<CpuId, Vec<Thread>>;
 
 /// The threads of a plan of one deployment.
-pub(super) fn of_plan(plan: &Plan) -> OnCpus {
+pub(super) fn of_plan(plan: &SinglePlan) -> OnCpus {
     let mut on_cpus = OnCpus::new();
     let current = plan.problem.current.as_ref();
-    enter(&mut on_cpus, None, &plan.solution.mapping, current);
+    add_threads(&mut on_cpus, None, &plan.solution.mapping, current);
     on_cpus
 }
 
@@ -50,7 +50,7 @@ pub(super) fn of_joint(plan: &JointPlan) -> OnCpus {
     let deployments = plan.problem.deployments.iter();
     for (index, (mapping, deployment)) in plan.solution.mappings.iter().zip(deployments).enumerate()
     {
-        enter(
+        add_threads(
             &mut on_cpus,
             Some(index),
             mapping,
@@ -60,7 +60,7 @@ pub(super) fn of_joint(plan: &JointPlan) -> OnCpus {
     on_cpus
 }
 
-fn enter(
+fn add_threads(
     on_cpus: &mut OnCpus,
     deployment: Option<usize>,
     mapping: &Mapping,

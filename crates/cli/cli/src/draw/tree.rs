@@ -53,7 +53,8 @@ fn is_inside(cpus: &[&Cpu], inner: fn(&Cpu) -> u32, outer: fn(&Cpu) -> u32) -> b
 
 fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<Part<'a>> {
     let Some((&(name, field), finer)) = levels.split_first() else {
-        return groups(cpus, |c| c.core).into_iter().map(core).collect();
+        let cores = groups(cpus, |c| c.core).into_iter();
+        return cores.map(|(number, cpus)| core(number, cpus)).collect();
     };
     let divided = groups(cpus, field).into_iter().map(|(number, cpus)| {
         let mut label = format!("{name} {number}");
@@ -78,7 +79,7 @@ fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<Part<'a>> {
     divided.collect()
 }
 
-fn core<'a>((number, cpus): (u32, Vec<&'a Cpu>)) -> Part<'a> {
+fn core(number: u32, cpus: Vec<&Cpu>) -> Part<'_> {
     let kind = cpus.first().map_or_else(CoreKind::default, |cpu| cpu.kind);
     Part::Core(Core { number, kind, cpus })
 }

@@ -6,7 +6,7 @@ use albacore_explain::{
 use albacore_mapping::Slot;
 use serde::Serialize;
 
-use crate::plan_command::Plan;
+use crate::planning::SinglePlan;
 
 #[derive(Serialize)]
 pub(super) struct ExplanationJson {
@@ -92,7 +92,7 @@ struct PlaceJson {
 }
 
 /// The explanation of a plan, if it has one.
-pub(super) fn of(plan: &Plan) -> Option<ExplanationJson> {
+pub(super) fn of(plan: &SinglePlan) -> Option<ExplanationJson> {
     // The value is the plan's own field.
     let Explanation {
         objective: _,

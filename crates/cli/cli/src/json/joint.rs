@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::explanation::{self, ExplanationJson};
 use super::{
-    AssignmentJson, CpuJson, MoveJson, RelaxedJson, assignment, cpu, line, one_move, relaxed,
+    AssignmentJson, CpuJson, MoveJson, RelaxedJson, assignments, cpu, line, one_move, relaxed,
 };
-use crate::plan_command::{JointPlan, mode_name};
+use crate::args::mode_name;
+use crate::planning::JointPlan;
 use albacore_command::Failure;
 
 #[derive(Serialize)]
@@ -60,7 +61,7 @@ pub(crate) fn joint(plan: &JointPlan) -> Result<String, Failure> {
             threads: deployment.threads,
             mode: mode_name(deployment.mode),
             cpuset: deployment.cpuset.to_string(),
-            assignments: mapping.iter().map(assignment).collect(),
+            assignments: assignments(mapping),
             moves: moves.iter().map(one_move).collect(),
         })
         .collect();

@@ -1,4 +1,4 @@
-//! The plan of one deployment: its question, its answer, what moves and why.
+//! The plan of one deployment: problem, solution, moves and explanation.
 
 use std::time::{Duration, Instant};
 
@@ -11,82 +11,78 @@ use albacore_mapping::{
 };
 use albacore_topology::{Distances, Topology};
 
-use super::{broken, current};
+use super::{current_plan, failed_check};
 use crate::args::{Mode, PlanArgs, Policy, Solver, ThreadArg};
 use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET, PROGRAM_BUDGET};
 use crate::machine::Machine;
 use albacore_command::Failure;
 
-/// What is printed: question, answer and how long it took.
+/// A solved problem, with everything that is printed about it.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    /// The question, on the usable cpus; `current` is the plan in force, if one was given.
+pub(crate) struct SinglePlan {
+    /// On the usable cpus; `current` is the plan in force, if one was given.
     pub(crate) problem: Problem,
-    pub(crate) mode: Mode,
     pub(crate) policy: Policy,
-    /// Which solver, if one was named.
+    /// The solver, if the command line names one.
     pub(crate) solver: Option<Solver>,
-    /// The answer; it has passed the checker.
+    /// It has passed the checker.
     pub(crate) solution: Solution,
-    /// How long it took, in microseconds.
     pub(crate) solve_micros: u64,
-    /// The machine with the cpus outside the cpuset.
-    pub(crate) whole: Topology,
-    /// The way from the plan in force, if one was given.
-    pub(crate) change: Option<Change>,
+    /// The machine, including cpus outside the cpuset.
+    pub(crate) machine: Topology,
+    pub(crate) change: Option<PlanChange>,
     pub(crate) explanation: Option<Explanation>,
-    /// Why one thread is where it is, if asked.
+    /// Of the one thread that `--explain` names.
     pub(crate) thread: Option<ThreadExplanation>,
 }
 
-/// The way from the plan in force.
+/// The difference from the plan in force.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct PlanChange {
     pub(crate) moves: Vec<Move>,
-    /// What the objective gains; `None` where the plan in force has cpus that are gone.
+    /// Gain of the objective, in cycles; `None` if the plan in force has cpus that are gone.
     pub(crate) gained: Option<i64>,
-    /// What the plan in force breaks further than the new one: `rule 8 by 1`.
+    /// Rules that the plan in force breaks by more than the new one: `rule 8 by 1`.
     pub(crate) broke: Vec<(&'static str, u32)>,
 }
 
 /// Solves, checks and explains.
 ///
 /// # Errors
-/// Usage: what was asked cannot be asked. Broken: the answer does not pass its check.
-pub(super) fn make(args: &PlanArgs) -> Result<Plan, Failure> {
-    let (workers, threads, mode) = asked(args)?;
-    let Machine { whole, usable } = Machine::open(&args.machine)?;
+/// Usage: the problem has no solution or is refused. Broken: the solution does not pass its check.
+pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
+    let (workers, threads, mode) = requested_size(args)?;
+    let Machine {
+        whole: machine,
+        usable,
+    } = Machine::open(&args.machine)?;
     let current = match &args.current {
-        Some(path) => Some(current::read_one(path, (workers, threads))?),
+        Some(path) => Some(current_plan::read_single(path, (workers, threads))?),
         None => None,
     };
     let problem = Problem {
         workers,
         threads,
-        mode: match mode {
-            Mode::Scatter => albacore_mapping::Mode::Scatter,
-            Mode::Compact => albacore_mapping::Mode::Compact,
-        },
+        mode: mode.into(),
         topology: usable,
         distances: Distances::default(),
         current,
     };
     let start = Instant::now();
-    let solution = answer(&problem, args, start)?;
+    let solution = solve_with(&problem, args, start)?;
     let solve_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-    check_solution(&problem, &solution).map_err(|violations| broken(&violations))?;
+    check_solution(&problem, &solution).map_err(|violations| failed_check(&violations))?;
     let change = problem
         .current
         .as_ref()
         .map(|current| change(&problem, current, &solution));
     let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
-    Ok(Plan {
-        mode,
+    Ok(SinglePlan {
         policy: args.policy,
         solver: args.solver,
         solution,
         solve_micros,
-        whole,
+        machine,
         change,
         explanation,
         thread,
@@ -94,23 +90,19 @@ pub(super) fn make(args: &PlanArgs) -> Result<Plan, Failure> {
     })
 }
 
-/// A deployment that was solved elsewhere, with its explanation.
+/// The explained plan of a problem that is already solved.
 pub(super) fn explained_plan(
     problem: Problem,
     solution: Solution,
     args: &PlanArgs,
-) -> Result<Plan, Failure> {
+) -> Result<SinglePlan, Failure> {
     let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
-    Ok(Plan {
-        mode: match problem.mode {
-            albacore_mapping::Mode::Scatter => Mode::Scatter,
-            albacore_mapping::Mode::Compact => Mode::Compact,
-        },
+    Ok(SinglePlan {
         policy: Policy::Tuna,
         solver: None,
         solution,
         solve_micros: 0,
-        whole: problem.topology.clone(),
+        machine: problem.topology.clone(),
         change: None,
         explanation,
         thread,
@@ -118,8 +110,8 @@ pub(super) fn explained_plan(
     })
 }
 
-/// W, T and mode, which the command line has if it names no file.
-fn asked(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
+/// W, T and mode of the command line, which are required if it names no file.
+fn requested_size(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
     let (Some(workers), Some(threads), Some(mode)) = (args.workers, args.threads, args.mode) else {
         let what = "--workers, --threads and --mode are needed, or a file with -f";
         return Err(Failure::Usage(what.to_owned()));
@@ -132,7 +124,7 @@ fn asked(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
     Ok((workers, threads, mode))
 }
 
-fn answer(problem: &Problem, args: &PlanArgs, start: Instant) -> Result<Solution, Failure> {
+fn solve_with(problem: &Problem, args: &PlanArgs, start: Instant) -> Result<Solution, Failure> {
     if args.policy == Policy::RoundRobin {
         return round_robin(problem).map_err(|e| Failure::Usage(e.to_string()));
     }
@@ -155,7 +147,7 @@ fn answer(problem: &Problem, args: &PlanArgs, start: Instant) -> Result<Solution
     })
 }
 
-fn change(problem: &Problem, current: &Mapping, solution: &Solution) -> Change {
+fn change(problem: &Problem, current: &Mapping, solution: &Solution) -> PlanChange {
     let before = check(problem, current).ok();
     let objective = solution.certificate.objective;
     let relaxed = before.iter().flat_map(|report| &report.relaxed);
@@ -163,7 +155,7 @@ fn change(problem: &Problem, current: &Mapping, solution: &Solution) -> Change {
         let now = &solution.certificate.relaxed;
         now.iter().find(|r| r.rule == rule).map_or(0, |r| r.amount)
     };
-    Change {
+    PlanChange {
         moves: difference(current, &solution.mapping),
         gained: before.as_ref().map(|report| objective - report.objective),
         broke: relaxed

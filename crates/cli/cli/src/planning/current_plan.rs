@@ -1,7 +1,7 @@
 //! `--current FILE`: the plan in force, read from what `albacore plan --output json` printed.
 //!
-//! The file comes from anywhere, so every field is looked at and every error names it. A cpu that
-//! is no longer there is no error: its thread has to move.
+//! The file may come from anywhere, so every field is validated and every error names it. A cpu that
+//! no longer exists is no error: its thread has to move.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -14,11 +14,11 @@ use serde_json::Value;
 use crate::limits::PLAN_BYTES_MAX;
 use albacore_command::Failure;
 
-/// What to do about a file that is none.
+/// The advice for a file that is not a plan.
 const WAY_OUT: &str = "give the JSON that `albacore plan --output json` printed";
 
 /// The mapping of one deployment: `assignments`, alone or in a plan of one.
-pub(super) fn read_one(path: &Path, (workers, threads): (u16, u16)) -> Result<Mapping, Failure> {
+pub(super) fn read_single(path: &Path, (workers, threads): (u16, u16)) -> Result<Mapping, Failure> {
     let value = read(path)?;
     if value.get("deployments").is_some() {
         let what = "deployments: this is a plan of several deployments; give their files with -f";
@@ -56,7 +56,7 @@ pub(super) fn read_one(path: &Path, (workers, threads): (u16, u16)) -> Result<Ma
 }
 
 /// The mappings of a plan of several deployments, by name.
-pub(super) fn read_several(path: &Path) -> Result<BTreeMap<String, Mapping>, Failure> {
+pub(super) fn read_joint(path: &Path) -> Result<BTreeMap<String, Mapping>, Failure> {
     let value = read(path)?;
     let Some(list) = value.get("deployments").and_then(Value::as_array) else {
         let what =
@@ -137,7 +137,7 @@ fn assignments_of(path: &Path, field: &str, list: Option<&Value>) -> Result<Mapp
             return Err(refused(path, &what));
         }
     }
-    // Slots rise by worker and rank, so they are complete if each is the next one.
+    // Slots are sorted by worker and rank, so they are complete if each follows the one before.
     let last = cpus.keys().map(|slot| slot.rank.0).max().unwrap_or(0);
     let threads = usize::from(last) + 1;
     for (index, slot) in cpus.keys().enumerate() {

@@ -1,4 +1,4 @@
-//! The plan of several deployments that share a machine: one question, one answer.
+//! The plan of several deployments that share a machine, solved as one problem.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,38 +9,37 @@ use albacore_explain::{Move, difference};
 use albacore_joint::{
     Deployment, JointError, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
 };
-use albacore_mapping::{Mapping, Mode, Problem, Solution};
+use albacore_mapping::{Mapping, Problem, Solution};
 use albacore_plan::Placement;
 use albacore_topology::{CpuSet, Distances, Topology};
 
-use super::one::{self, Plan};
-use super::{broken, current};
+use super::single::{SinglePlan, explained_plan};
+use super::{current_plan, failed_check};
 use crate::args::{FileArg, PlanArgs};
 use crate::limits::PLAN_BUDGET;
 use crate::machine::{Machine, restrict};
 use albacore_command::{Failure, sentence};
 
-/// What is printed: question, answer and how long it took.
+/// A solved joint problem, with everything that is printed about it.
 #[derive(Debug)]
 pub(crate) struct JointPlan {
-    /// The question, on the whole machine.
+    /// On the whole machine.
     pub(crate) problem: JointProblem,
     /// The cpus that any deployment may use.
     pub(crate) usable: Topology,
     /// Name of each deployment.
     pub(crate) names: Vec<String>,
-    /// The answer; it has passed the checker.
+    /// It has passed the checker.
     pub(crate) solution: JointSolution,
-    /// How long it took, in microseconds.
     pub(crate) solve_micros: u64,
     /// By deployment, the threads that move from the plan in force.
     pub(crate) moves: Vec<Vec<Move>>,
     /// Whether a plan in force was given.
     pub(crate) has_current: bool,
-    /// Names of deployments in the plan in force that have no file: they ended.
+    /// Names of deployments in the plan in force that have no file now.
     pub(crate) ended: Vec<String>,
     /// The only deployment as a plan of its own, with its explanation, if that was asked.
-    pub(crate) alone: Option<Plan>,
+    pub(crate) alone: Option<SinglePlan>,
 }
 
 impl JointPlan {
@@ -55,11 +54,11 @@ impl JointPlan {
 /// Reads, solves and checks.
 ///
 /// # Errors
-/// Usage: what was asked cannot be asked. Broken: the answer does not pass its check.
-pub(super) fn make(args: &PlanArgs) -> Result<JointPlan, Failure> {
+/// Usage: the problem has no solution or is refused. Broken: the solution does not pass its check.
+pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let Machine { whole, usable } = Machine::open(&args.machine)?;
     let mut in_force = match &args.current {
-        Some(path) => current::read_several(path)?,
+        Some(path) => current_plan::read_joint(path)?,
         None => BTreeMap::new(),
     };
     let mut names: Vec<String> = Vec::new();
@@ -88,7 +87,7 @@ pub(super) fn make(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let solution =
         solve_joint(&problem, &mut || start.elapsed() >= limit).map_err(|e| refused(args, &e))?;
     let solve_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-    check_joint(&problem, &solution).map_err(|violations| broken(&violations))?;
+    check_joint(&problem, &solution).map_err(|violations| failed_check(&violations))?;
     Ok(JointPlan {
         alone: match args.explain {
             Some(_) => Some(alone(&problem, &solution, args)?),
@@ -105,7 +104,7 @@ pub(super) fn make(args: &PlanArgs) -> Result<JointPlan, Failure> {
     })
 }
 
-/// A deployment as its file says, on the cpus that it may use, with its part of the plan in force.
+/// The deployment of a file, on the cpus that it may use, with its part of the plan in force.
 fn deployment(
     file: &FileArg,
     usable: &Topology,
@@ -116,8 +115,7 @@ fn deployment(
         let advice = "give -f the path of an InferenceDeployment";
         Failure::Usage(format!("{path} cannot be read: {e}; {advice}"))
     })?;
-    // Only what the planner takes is asked of the file: where its models lie and what a cluster has
-    // to bring do not matter here.
+    // Only the fields that the planner needs are validated, not models or what a cluster provides.
     let read = read_deployment(&text, &path).map_err(|e| Failure::Usage(sentence(&e)))?;
     let policy = policy_of(&read.spec);
     let other = match policy.placement {
@@ -175,7 +173,7 @@ fn alone(
     problem: &JointProblem,
     solution: &JointSolution,
     args: &PlanArgs,
-) -> Result<Plan, Failure> {
+) -> Result<SinglePlan, Failure> {
     let only = problem.deployments.first().zip(solution.mappings.first());
     let Some((deployment, mapping)) = only else {
         return Err(Failure::Broken("no deployment was planned".to_owned()));
@@ -192,10 +190,10 @@ fn alone(
         mapping: mapping.clone(),
         certificate: solution.certificate.clone(),
     };
-    one::explained_plan(problem, solution, args)
+    explained_plan(problem, solution, args)
 }
 
-/// By deployment, the threads that go elsewhere.
+/// By deployment, the threads that move.
 fn moves(problem: &JointProblem, solution: &JointSolution) -> Vec<Vec<Move>> {
     let pairs = problem.deployments.iter().zip(&solution.mappings);
     pairs
@@ -214,12 +212,4 @@ fn used(problem: &JointProblem) -> Result<Topology, Failure> {
         .fold(CpuSet::new(), |all, d| all.union(&d.cpuset));
     let used = problem.topology.restrict(&cpus);
     used.map_err(|e| Failure::usage("--cpuset", &e))
-}
-
-/// The mode's name on the command line.
-pub(crate) fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Scatter => crate::args::Mode::Scatter.name(),
-        Mode::Compact => crate::args::Mode::Compact.name(),
-    }
 }
