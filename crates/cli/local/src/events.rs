@@ -102,7 +102,8 @@ fn of_plan(report: &Report) -> Value {
     )
 }
 
-/// A report about one thread. Both matches list every variant, so that the compiler finds a new one.
+/// A report about one thread. Both matches list every variant, so that the compiler finds a new
+/// one.
 fn of_thread(report: &Report) -> Value {
     match report {
         Report::Pinned {

@@ -15,8 +15,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Version of a file: modification time, length, inode.
 pub(crate) type Stamp = (SystemTime, u64, u64);
 
-/// Watches `file` on a thread of its own until the receiver is gone. `seen` must be taken before the
-/// file is read for the first time, so that no edit is missed.
+/// Watches `file` on a thread of its own until the receiver is gone. `seen` must be taken before
+/// the file is read for the first time, so that no edit is missed.
 pub(crate) fn watch(file: PathBuf, mut seen: Option<Stamp>, messages: SyncSender<Message>) {
     std::thread::spawn(move || {
         // bound: one stat per period; ends with the receiver

@@ -1,8 +1,8 @@
 //! Orphans: processes that outlive the server that started them, such as workers of a master that
 //! was killed, or daemons.
 //!
-//! `albacore run` is a subreaper (`PR_SET_CHILD_SUBREAPER`), so that orphans become its children and
-//! can always be found.
+//! `albacore run` is a subreaper (`PR_SET_CHILD_SUBREAPER`), so that orphans become its children
+//! and can always be found.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

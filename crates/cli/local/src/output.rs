@@ -1,11 +1,12 @@
 //! What is printed: a live table with sentences above it on a terminal, JSON lines elsewhere.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 
 use albacore_api::counted;
 use albacore_placer::{Figures, Row, RowState};
 use serde_json::Value;
 
+use crate::options::OutputFormat;
 use crate::table::{Table, ThreadLine};
 
 /// Height, in lines, of a terminal whose height is unknown.
@@ -18,6 +19,18 @@ pub(crate) enum Output {
 }
 
 impl Output {
+    pub(crate) fn new(format: OutputFormat) -> Self {
+        let is_table = match format {
+            OutputFormat::Auto => std::io::stdout().is_terminal(),
+            OutputFormat::Table => true,
+            OutputFormat::Json => false,
+        };
+        match is_table {
+            true => Self::Terminal(Table::default()),
+            false => Self::Json,
+        }
+    }
+
     pub(crate) fn event(&mut self, event: &Value) {
         let mut out = std::io::stdout().lock();
         let done = match self {

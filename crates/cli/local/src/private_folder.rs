@@ -19,8 +19,8 @@ pub(crate) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Creates it in `XDG_RUNTIME_DIR`, or else in the folder for temporary files, and removes folders
-    /// that killed runs of this user left there.
+    /// Creates it in `XDG_RUNTIME_DIR`, or else in the folder for temporary files, and removes
+    /// folders that killed runs of this user left there.
     ///
     /// # Errors
     /// It cannot be made.

@@ -1,9 +1,9 @@
 //! When a server that exited is restarted, and when restarts are given up.
 //!
 //! A server that was ready once is restarted whatever its exit status. The pause before a start
-//! doubles with each run that was ready for less than [`HEALTHY_UPTIME`]. Restarts are given up after
-//! [`FAILED_STARTS_MAX`] starts in a row that never became ready: a server that serves between its
-//! crashes is better than none.
+//! doubles with each run that was ready for less than [`HEALTHY_UPTIME`]. Restarts are given up
+//! after [`FAILED_STARTS_MAX`] starts in a row that never became ready: a server that serves
+//! between its crashes is better than none.
 
 use std::time::Duration;
 

@@ -1,10 +1,9 @@
 //! The main loop of a run.
 //!
-//! The main thread handles one [`Message`] at a time and never blocks on its sources, so that Ctrl-C
-//! always works. Order of the shutdown: the placer restores every mask, the server drains, then the
-//! exit code is known.
+//! The main thread handles one [`Message`] at a time and never blocks on its sources, so that
+//! Ctrl-C always works. Order of the shutdown: the placer restores every mask, the server drains,
+//! then the exit code is known.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -17,11 +16,12 @@ use serde_json::json;
 use crate::events::{self, event, policy_name};
 use crate::live_settings::LiveSettings;
 use crate::message::{Message, QUEUE_MESSAGES_MAX};
+use crate::options::Options;
 use crate::output::Output;
-use crate::placer::{PlacerMessage, PlacerThread};
+use crate::placer_thread::{PlacerMessage, PlacerThread};
 use crate::restart_policy::RestartPolicy;
 use crate::server::ServerProcess;
-use crate::{file_watch, orphans, server, table};
+use crate::{file_watch, orphans, server};
 use albacore_command::{Failure, sentence};
 use restart::PlacementState;
 
@@ -38,13 +38,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let stamp = file_watch::stamp(&options.file);
     let deployment = read(&options.file)?;
     server::check_models(&options.file, &deployment.server)?;
-    let mut output = match options.format {
-        OutputFormat::Table => Output::Terminal(table::Table::default()),
-        OutputFormat::Auto if std::io::stdout().is_terminal() => {
-            Output::Terminal(table::Table::default())
-        }
-        OutputFormat::Auto | OutputFormat::Json => Output::Json,
-    };
+    let mut output = Output::new(options.format);
     for notice in &deployment.notices {
         output.event(&event("note", json!({"text": notice})));
     }
@@ -59,22 +53,16 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         )?),
         Server::Own(_) => None,
     };
-    let child =
-        match ServerProcess::start(&deployment, options, live_settings.as_ref(), sender.clone()) {
-            Ok(child) => child,
-            Err(failure) => {
-                if let Some(live_settings) = live_settings {
-                    live_settings.stop();
-                }
-                return Err(failure);
-            }
-        };
-    let policy = deployment.policy.clone();
-    let subject = restart::subject(&deployment.server, child.pid(), policy);
-    let placer = match PlacerThread::start(subject, sender.clone()) {
-        Ok(placer) => placer,
-        Err(error) => {
-            let failure = child.stop_unplaceable(&messages, &sentence(&error));
+    let started = start(
+        &deployment,
+        options,
+        live_settings.as_ref(),
+        &sender,
+        &messages,
+    );
+    let (child, placer) = match started {
+        Ok(started) => started,
+        Err(failure) => {
             if let Some(live_settings) = live_settings {
                 live_settings.stop();
             }
@@ -104,6 +92,23 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     };
     let end = run.serve(&messages);
     run.finish(&messages, end)
+}
+
+/// Starts the server and the placer.
+fn start(
+    deployment: &OneMachine,
+    options: &Options,
+    live_settings: Option<&LiveSettings>,
+    sender: &SyncSender<Message>,
+    messages: &Receiver<Message>,
+) -> Result<(ServerProcess, PlacerThread), Failure> {
+    let child = ServerProcess::start(deployment, options, live_settings, sender.clone())?;
+    let policy = deployment.policy.clone();
+    let subject = restart::subject(&deployment.server, child.pid(), policy);
+    match PlacerThread::start(subject, sender.clone()) {
+        Ok(placer) => Ok((child, placer)),
+        Err(error) => Err(child.stop_unplaceable(messages, &sentence(&error))),
+    }
 }
 
 /// Reads the deployment; its relative paths are below its own folder.
@@ -313,47 +318,56 @@ impl Run {
             }
         };
         self.apply_server_settings(now.server);
-        for notice in &now.notices {
+        self.report_notices(now.notices);
+        self.end_back_off();
+        self.apply_policy(now.policy);
+    }
+
+    /// Reports the notices of an edited file that the file did not have before.
+    fn report_notices(&mut self, notices: Vec<String>) {
+        for notice in &notices {
             if !self.deployment.notices.contains(notice) {
                 self.output.event(&event("note", json!({"text": notice})));
             }
         }
-        self.deployment.notices.clone_from(&now.notices);
-        // An edit ends the back-off of threads whose masks another program keeps changing.
+        self.deployment.notices = notices;
+    }
+
+    /// An edit ends the back-off of threads whose masks another program keeps changing.
+    fn end_back_off(&mut self) {
         if let Err(error) = self.placer.handle.retry_now(self.placer.subject) {
-            let text = format!("the masks of threads in back-off were not written again: {error}");
-            self.output.event(&event("note", json!({"text": text})));
+            self.note(&format!(
+                "the masks of threads in back-off were not written again: {error}"
+            ));
         }
+    }
+
+    /// Applies an edited policy, but for workers and threads, which need a restart.
+    fn apply_policy(&mut self, policy: Policy) {
         let before = &self.deployment.policy;
         let policy = Policy {
             workers: before.workers,
             threads: before.threads,
-            ..now.policy
+            ..policy
         };
         if policy == *before {
             return;
         }
-        let set = match &self.placement {
+        let is_pending = match &self.placement {
             PlacementState::Active(subject) => {
-                let set = self.placer.handle.set_policy(*subject, policy.clone());
-                set.map(|()| true)
+                if let Err(error) = self.placer.handle.set_policy(*subject, policy.clone()) {
+                    return self.note(&format!("the policy was not changed: {error}"));
+                }
+                true
             }
             // The next server process is added with this policy.
-            PlacementState::Requested(..) | PlacementState::Inactive => Ok(false),
+            PlacementState::Requested(..) | PlacementState::Inactive => false,
         };
-        match set {
-            Ok(is_pending) => {
-                self.deployment.policy = policy;
-                self.is_placed_reported = false;
-                self.is_policy_pending = is_pending;
-                self.output
-                    .event(&events::policy_changed(&self.deployment.policy));
-            }
-            Err(error) => {
-                let text = format!("the policy was not changed: {error}");
-                self.output.event(&event("note", json!({"text": text})));
-            }
-        }
+        self.deployment.policy = policy;
+        self.is_placed_reported = false;
+        self.is_policy_pending = is_pending;
+        self.output
+            .event(&events::policy_changed(&self.deployment.policy));
     }
 
     /// Applies the settings that a running built-in server can change: models, objectives, batching

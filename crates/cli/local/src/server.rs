@@ -72,8 +72,8 @@ impl ServerProcess {
                 std::thread::spawn(move || forward_lines(stdout, &messages))
             });
             let status = child.wait();
-            // The last lines are handled before the exit. A worker that outlives the server may hold
-            // the pipe open, so the wait is bounded.
+            // The last lines are handled before the exit. A worker that outlives the server may
+            // hold the pipe open, so the wait is bounded.
             let deadline = Instant::now() + Duration::from_secs(1);
             while lines.as_ref().is_some_and(|thread| !thread.is_finished())
                 && Instant::now() < deadline
@@ -115,8 +115,8 @@ impl ServerProcess {
         self.is_impatient |= count > 1;
     }
 
-    /// Stops a server that cannot be placed. Returns the failure to report: that of the server if it
-    /// exited first.
+    /// Stops a server that cannot be placed. Returns the failure to report: that of the server if
+    /// it exited first.
     pub(crate) fn stop_unplaceable(
         mut self,
         messages: &Receiver<Message>,

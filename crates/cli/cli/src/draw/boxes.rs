@@ -1,4 +1,5 @@
-//! A machine as nested boxes: sizes are computed from the inside out, positions from the outside in.
+//! A machine as nested boxes: sizes are computed from the inside out, positions from the outside
+//! in.
 
 use albacore_topology::{CoreKind, Cpu};
 

@@ -184,7 +184,7 @@ impl Heading {
 }
 
 fn draw_legend_key(svg: &mut Svg, center: (f64, f64), key: &LegendKey, title: &str) {
-    let (radius, color, label) = match sign {
+    let (radius, color, label) = match key {
         LegendKey::Main => (MAIN_RADIUS, NO_WORKER, ""),
         LegendKey::Peer | LegendKey::Moved => (PEER_RADIUS, NO_WORKER, ""),
         LegendKey::Others => (PEER_RADIUS, NO_WORKER, "+n"),
@@ -194,8 +194,8 @@ fn draw_legend_key(svg: &mut Svg, center: (f64, f64), key: &LegendKey, title: &s
         center,
         radius,
         color,
-        is_main: matches!(sign, LegendKey::Main | LegendKey::Color(..)),
-        is_moved: matches!(sign, LegendKey::Moved),
+        is_main: matches!(key, LegendKey::Main | LegendKey::Color(..)),
+        is_moved: matches!(key, LegendKey::Moved),
         label,
         title,
     });

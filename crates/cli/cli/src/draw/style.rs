@@ -1,6 +1,6 @@
-//! Colors and fonts of the pictures. Every picture has a background of its own, so that it is legible
-//! on pages of any color. With `prefers-color-scheme: dark`, background and text change; the colors
-//! of the workers fit both.
+//! Colors and fonts of the pictures. Every picture has a background of its own, so that it is
+//! legible on pages of any color. With `prefers-color-scheme: dark`, background and text change;
+//! the colors of the workers fit both.
 
 /// The style of every class of elements.
 pub(super) const CSS: &str = "\

@@ -24,7 +24,8 @@ impl Svg {
         ));
     }
 
-    /// A text; `(x, y)` is the start of its baseline, or the middle if the class sets `text-anchor`.
+    /// A text; `(x, y)` is the start of its baseline, or the middle if the class sets
+    /// `text-anchor`.
     pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
         let text = escape(text);
         self.put(format_args!(
@@ -34,8 +35,8 @@ impl Svg {
         ));
     }
 
-    /// A thread: a disc with a label, opaque for a main thread and translucent for a peer, in a ring if
-    /// it moves.
+    /// A thread: a disc with a label, opaque for a main thread and translucent for a peer, in a
+    /// ring if it moves.
     pub(super) fn disc(&mut self, disc: &Disc<'_>) {
         let (x, y) = disc.center;
         let (class, paint) = if disc.is_main {

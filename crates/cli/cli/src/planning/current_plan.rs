@@ -1,7 +1,7 @@
 //! `--current FILE`: the plan in force, read from what `albacore plan --output json` printed.
 //!
-//! The file may come from anywhere, so every field is validated and every error names it. A cpu that
-//! no longer exists is no error: its thread has to move.
+//! The file may come from anywhere, so every field is validated and every error names it. A cpu
+//! that no longer exists is no error: its thread has to move.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

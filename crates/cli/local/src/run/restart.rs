@@ -57,8 +57,8 @@ impl Run {
         }
     }
 
-    /// Handles an exit that was not requested. Returns the end of the run, unless the server is to be
-    /// restarted.
+    /// Handles an exit that was not requested. Returns the end of the run, unless the server is to
+    /// be restarted.
     pub(super) fn handle_server_exit(
         &mut self,
         status: std::io::Result<std::process::ExitStatus>,
@@ -173,8 +173,8 @@ impl Run {
         rows
     }
 
-    /// Kills a server that cannot be placed, which then is restarted like one that exited by itself;
-    /// most often it already has.
+    /// Kills a server that cannot be placed, which then is restarted like one that exited by
+    /// itself; most often it already has.
     fn kill_unplaceable(&mut self, error: &dyn std::error::Error) {
         self.note(&format!(
             "the server that was started again cannot be placed: {}",
