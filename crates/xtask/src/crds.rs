@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 const HEAD: &str =
     "# Written by `make crds` from crates/kubernetes/api; a test compares. DO NOT EDIT.\n";
 
-/// Where the definitions lie: for everybody, and for the chart.
+/// Folders of the definitions: for `kubectl apply`, and for the chart.
 const FOLDERS: [&str; 2] = ["crds", "charts/albacore/files/crds"];
 
 /// Every file with a definition: its path below `root` and its text.

@@ -1,9 +1,8 @@
 //! Writes the Rust code of `crates/serving/proto/proto/*.proto`, in pure Rust: `protox` parses,
 //! `prost` prints.
 //!
-//! Why not a build script: no `protoc` is needed anywhere, a build of the product compiles none of
-//! this, and a reader finds the code that is compiled. A test compares what is committed with what
-//! would be written.
+//! This is no build script, so that a build of the product compiles none of it and the generated
+//! code can be read in the repository. A test compares the committed code with the generated code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use tonic_prost_build::FileDescriptorSet;
 /// Folder of the proto crate, relative to the root of the workspace.
 const CRATE_DIR: &str = "crates/serving/proto";
 
-/// First lines of a written file, so that nobody edits it.
+/// First lines of a generated file.
 const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `crates/serving/proto/proto`. Do not \
                     edit.\n";
 

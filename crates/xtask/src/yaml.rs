@@ -1,7 +1,7 @@
 //! JSON values printed as YAML.
 //!
-//! JSON is YAML, but nobody reads a CRD as JSON: the writer below prints block style with every
-//! text that YAML could misread in double quotes. It covers what JSON can hold, nothing more.
+//! The writer prints block style, with double quotes around every string that YAML could read as
+//! another type. It covers the types of JSON only.
 
 use std::fmt::Write as _;
 
@@ -48,7 +48,7 @@ fn write_field(text: &mut String, value: &Value, indent: usize) {
         return;
     }
     text.push('\n');
-    // A list stands at the column of its key, as kubectl prints it.
+    // Lists are not indented below their key, as in the output of kubectl.
     let below = if value.is_array() { indent } else { indent + 2 };
     write_value(text, value, below);
 }
@@ -78,14 +78,14 @@ fn scalar_value(value: &Value) -> String {
     }
 }
 
-/// A text, plain where no reader of YAML can take it for anything else.
+/// A string, without quotes where every YAML reader reads it as a string.
 fn scalar_text(text: &str) -> String {
-    const TAKEN: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    const RESERVED: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        && !TAKEN.contains(&text.to_ascii_lowercase().as_str());
+        && !RESERVED.contains(&text.to_ascii_lowercase().as_str());
     if is_plain {
         text.to_owned()
     } else {

@@ -131,7 +131,7 @@ fn gunicorn_workers_that_retire_by_max_requests_are_placed_again() {
     let file = folder.gunicorn(port, &["--max-requests", "20"]);
     let mut service = Service::start(&file, &[]).unwrap();
     service.placed(Duration::from_secs(60)).unwrap();
-    let before = service.births();
+    let before = service.spawns();
     let samples = load(vec![deployment::raw_rows(port)], 60.0, 6)
         .join()
         .unwrap();
@@ -143,7 +143,7 @@ fn gunicorn_workers_that_retire_by_max_requests_are_placed_again() {
     );
     service.settled(Duration::from_secs(20)).unwrap();
     kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
-    let births = service.births() - before;
+    let births = service.spawns() - before;
     assert!(births >= 5, "only {births} workers were born");
     assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
 }
@@ -158,6 +158,6 @@ fn a_master_that_imports_for_long_gives_birth_to_whole_workers() {
     let mut service = Service::start(&file, &[]).unwrap();
     service.placed(Duration::from_secs(60)).unwrap();
     kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
-    assert_eq!(service.births(), 2, "the master was taken for a worker");
+    assert_eq!(service.spawns(), 2, "the master was taken for a worker");
     assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
 }

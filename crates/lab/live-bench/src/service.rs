@@ -1,4 +1,5 @@
-//! `albacore run` as a child: started, watched by its event lines, steered by its file, stopped.
+//! `albacore run` as a child process: started, observed through its event lines, reconfigured by
+//! editing its file, stopped.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -15,17 +16,17 @@ use serde_json::Value;
 pub struct Service {
     child: Child,
     events: Receiver<Value>,
-    /// Pid of each worker, by index, as last told.
+    /// Pid of each worker, by index, from the last event about it.
     workers: Vec<u64>,
-    births: usize,
+    spawns: usize,
     is_ready: bool,
     placed: Option<Placed>,
-    /// The last things it told, oldest first.
-    told: VecDeque<Value>,
+    /// The last events, oldest first, for error messages.
+    recent_events: VecDeque<Value>,
 }
 
-/// Last events that a failure is told with.
-const TOLD_MAX: usize = 20;
+/// Number of events that an error message quotes.
+const RECENT_EVENTS_MAX: usize = 20;
 
 /// One thread of a `placed` event.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub struct PlacedThread {
     pub planned: String,
 }
 
-/// What a `placed` event said.
+/// A `placed` event.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// The policy in force, in lower case.
@@ -46,12 +47,13 @@ pub struct Placed {
     pub threads: Vec<PlacedThread>,
 }
 
-/// A worker that was killed, and its replacement.
+/// The kill of a worker.
 pub struct Kill {
     /// Index of the worker.
     pub worker: u64,
-    /// From the birth of each thread of the replacement to its verified mask, microseconds.
-    pub birth_to_verified_us: Vec<u64>,
+    /// For each thread of the replacement: time from its creation to its verified mask, in
+    /// microseconds.
+    pub spawn_to_verified_us: Vec<u64>,
 }
 
 /// Path of a program built beside this one, or one folder above it (tests run in `deps/`).
@@ -125,10 +127,10 @@ impl Service {
             child,
             events,
             workers: Vec::new(),
-            births: 0,
+            spawns: 0,
             is_ready: false,
             placed: None,
-            told: VecDeque::new(),
+            recent_events: VecDeque::new(),
         })
     }
 
@@ -141,9 +143,8 @@ impl Service {
         Ok(address.parse()?)
     }
 
-    /// Waits until the built-in server has its models and every thread is placed. A server lives,
-    /// listens and has workers before its models are loaded: what is asked until then is answered
-    /// with 503.
+    /// Waits until the built-in server has loaded its models and every thread is placed. The server
+    /// listens before that, and answers requests with 503.
     pub fn ready(&mut self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         // bound: `next` fails when the deadline passes
@@ -194,7 +195,7 @@ impl Service {
             .args(["-KILL", &pid.to_string()])
             .status()?;
         ensure!(status.success(), "kill -KILL {pid}: {status}");
-        let mut births = Vec::new();
+        let mut times = Vec::new();
         let deadline = Instant::now() + patience;
         // bound: `next` fails when the deadline passes
         loop {
@@ -203,33 +204,32 @@ impl Service {
                 .with_context(|| format!("worker {worker} killed"))?;
             let replaced = self.workers.get(index).is_some_and(|now| *now != pid);
             if event["event"] == "pinned" && event["worker"] == worker && replaced {
-                births.extend(event["birth_to_verified_us"].as_u64());
+                times.extend(event["birth_to_verified_us"].as_u64());
             }
-            if event["event"] == "placed" && !births.is_empty() {
+            if event["event"] == "placed" && !times.is_empty() {
                 return Ok(Kill {
                     worker,
-                    birth_to_verified_us: births,
+                    spawn_to_verified_us: times,
                 });
             }
         }
     }
 
-    /// What the last `placed` event said.
+    /// The last `placed` event.
     pub fn last_placed(&self) -> Option<&Placed> {
         self.placed.as_ref()
     }
 
-    /// How many workers were born so far.
-    pub fn births(&mut self) -> usize {
+    /// How many workers were spawned so far.
+    pub fn spawns(&mut self) -> usize {
         self.drain();
-        self.births
+        self.spawns
     }
 
-    /// Waits until the last thing told is that everything is placed: nothing else for half a
-    /// second.
+    /// Waits until `placed` is the last event for half a second.
     ///
     /// # Errors
-    /// It does not come to rest in time.
+    /// Events keep coming.
     pub fn settled(&mut self, patience: Duration) -> Result<()> {
         const QUIET: Duration = Duration::from_millis(500);
         let deadline = Instant::now() + patience;
@@ -253,7 +253,7 @@ impl Service {
         }
     }
 
-    /// Asks for a clean end and returns the exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub fn stop(mut self, patience: Duration) -> Result<Option<i32>> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;
@@ -291,10 +291,10 @@ impl Service {
     fn next(&mut self, deadline: Instant) -> Result<Value> {
         let left = deadline.saturating_duration_since(Instant::now());
         let event = self.events.recv_timeout(left).with_context(|| {
-            let told: Vec<String> = self.told.iter().map(Value::to_string).collect();
+            let events: Vec<String> = self.recent_events.iter().map(Value::to_string).collect();
             format!(
-                "albacore run told this last, and not in time what was waited for:\n{}",
-                told.join("\n")
+                "the expected event did not come in time; the last events were:\n{}",
+                events.join("\n")
             )
         })?;
         self.note(&event);
@@ -302,9 +302,9 @@ impl Service {
     }
 
     fn note(&mut self, event: &Value) {
-        self.told.push_back(event.clone());
-        if self.told.len() > TOLD_MAX {
-            self.told.pop_front();
+        self.recent_events.push_back(event.clone());
+        if self.recent_events.len() > RECENT_EVENTS_MAX {
+            self.recent_events.pop_front();
         }
         match event["event"].as_str() {
             Some("worker_born") => {
@@ -317,7 +317,7 @@ impl Service {
                     self.workers.resize(index + 1, 0);
                 }
                 self.workers[index] = pid;
-                self.births += 1;
+                self.spawns += 1;
             }
             Some("ready") => self.is_ready = true,
             Some("placed") => self.placed = read_placed(event),
@@ -342,7 +342,7 @@ fn read_placed(event: &Value) -> Option<Placed> {
 }
 
 impl Drop for Service {
-    /// A caller that failed half way leaves nothing running.
+    /// Stops the process if the caller failed before `stop`.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let pid = self.child.id().to_string();

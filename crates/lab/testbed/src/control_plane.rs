@@ -180,7 +180,7 @@ impl ControlPlane {
         if !output.status.success() {
             return Err(TestbedError::Kubectl {
                 command: arguments.join(" "),
-                said: String::from_utf8_lossy(&output.stderr).into_owned(),
+                message: String::from_utf8_lossy(&output.stderr).into_owned(),
             });
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -1,15 +1,14 @@
-//! Why a control plane could not be had.
+//! Errors of control planes and nodes.
 
 use std::path::PathBuf;
 
-/// Why a control plane could not be had; names the program and where its log is.
+/// Why a control plane or a node could not be started; names the program and quotes its log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestbedError {
     /// The programs could not be built.
     #[error("{} ended with {status}: what it wrote is above", script.display())]
     Build {
-        /// What builds or fetches them.
         script: PathBuf,
         status: std::process::ExitStatus,
     },
@@ -22,10 +21,7 @@ pub enum TestbedError {
     },
     /// A program that should have been built is not there.
     #[error("{}: not there; `cargo build --workspace --bins` makes it", program.display())]
-    NoProduct {
-        /// Where it was looked for.
-        program: PathBuf,
-    },
+    NoProduct { program: PathBuf },
     /// The caller does not lie where cargo puts tests.
     #[error("{}: lies in no folder of cargo, so no program can be beside it", program.display())]
     NoTest { program: PathBuf },
@@ -47,23 +43,22 @@ pub enum TestbedError {
     #[error("{program} is not ready after {seconds} s; its log: {tail}")]
     NotReady {
         program: &'static str,
-        /// How long was waited.
         seconds: u64,
         /// The last lines of its log.
         tail: String,
     },
-    /// A node or its network could not be had.
-    #[error("the node: {said}")]
-    Keeper {
-        /// What was said about it.
-        said: String,
+    /// A node or its network could not be started.
+    #[error("the node: {message}")]
+    Node {
+        /// The log of the process that failed.
+        message: String,
     },
     /// A certificate could not be made.
     #[error("cannot make a certificate for {name}")]
     Certificate { name: String, source: rcgen::Error },
-    /// A command of kubectl's failed.
-    #[error("kubectl {command}: {said}")]
-    Kubectl { command: String, said: String },
+    /// A kubectl command failed.
+    #[error("kubectl {command}: {message}")]
+    Kubectl { command: String, message: String },
     /// A file or folder could not be used.
     #[error("{} cannot be used", path.display())]
     File {

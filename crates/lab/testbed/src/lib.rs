@@ -4,8 +4,6 @@
 //!
 //! A [`Node`] is a control plane with a real node: kubelet, containerd and kube-proxy in namespaces
 //! of their own, or on an emulated machine.
-//!
-//! Development only: tests and benchmarks link it, nothing that is shipped does.
 #![forbid(unsafe_code)]
 
 mod certificates;
@@ -13,21 +11,21 @@ mod control_plane;
 mod error;
 mod guest;
 mod image;
-pub mod keep;
-mod keeper;
 mod kubeconfig;
 mod limits;
 mod node;
 mod product;
 mod program;
-mod site;
+mod spawner;
+pub mod supervisor;
+mod test_network;
 
 pub use certificates::{Authority, Identity};
 pub use control_plane::{ControlPlane, Options};
 pub use error::TestbedError;
 pub use guest::{Guest, Size};
 pub use image::Image;
-pub use keep::Seen;
 pub use node::{Machine, Node, NodeOptions, Task};
 pub use product::{product, product_of};
 pub use program::{Program, programs};
+pub use supervisor::PodMasks;

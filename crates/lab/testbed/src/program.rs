@@ -9,7 +9,7 @@ use std::time::Instant;
 use albacore_os::{Spawn, SpawnOutput};
 
 use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD, READY_TIME_MAX};
-use crate::{TestbedError, keeper};
+use crate::{TestbedError, spawner};
 
 /// The folder with etcd, kube-apiserver, kube-controller-manager, kubectl, helm...; builds them the
 /// first time, which takes minutes.
@@ -66,7 +66,7 @@ impl Program {
             directory: None,
             output: SpawnOutput::Log(log.clone()),
         };
-        let child = keeper::start(spawn).map_err(|source| TestbedError::Start {
+        let child = spawner::start(spawn).map_err(|source| TestbedError::Start {
             program: name,
             source,
         })?;

@@ -38,8 +38,8 @@ fn traces(folder: &Path) -> Vec<String> {
     found
 }
 
-fn cgroups_of(keeper: u32) -> Vec<PathBuf> {
-    let name = format!("albacore-testbed-{keeper}");
+fn cgroups_of(supervisor: u32) -> Vec<PathBuf> {
+    let name = format!("albacore-testbed-{supervisor}");
     let hierarchies = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
     let mut open: Vec<PathBuf> = hierarchies.map(|entry| entry.path()).collect();
     let mut found = Vec::new();
@@ -78,7 +78,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 fn a_node_leaves_nothing_behind_when_its_test_is_killed() {
     if let Some(place) = std::env::var_os(VICTIM) {
         let node = Node::start(&NodeOptions::default()).unwrap();
-        let said = format!("{} {}", node.keeper(), node.folder().display());
+        let said = format!("{} {}", node.supervisor_pid(), node.folder().display());
         fs::write(place, said).unwrap();
         std::thread::sleep(LONG);
         return;
@@ -93,10 +93,10 @@ fn a_node_leaves_nothing_behind_when_its_test_is_killed() {
     let said = || fs::read_to_string(place.path()).unwrap();
     until("a node", || !said().is_empty());
     let said = said();
-    let (keeper, folder) = said.split_once(' ').unwrap();
-    let (keeper, folder) = (keeper.parse().unwrap(), Path::new(folder));
+    let (supervisor, folder) = said.split_once(' ').unwrap();
+    let (supervisor, folder) = (supervisor.parse().unwrap(), Path::new(folder));
     assert!(traces(folder).len() > 5, "it runs: {:?}", traces(folder));
-    assert!(!cgroups_of(keeper).is_empty());
+    assert!(!cgroups_of(supervisor).is_empty());
     assert_eq!(
         sysctls(),
         before,
@@ -106,7 +106,7 @@ fn a_node_leaves_nothing_behind_when_its_test_is_killed() {
     victim.wait().unwrap();
     let start = Instant::now();
     until("nothing left", || {
-        traces(folder).is_empty() && cgroups_of(keeper).is_empty()
+        traces(folder).is_empty() && cgroups_of(supervisor).is_empty()
     });
     println!("gone after {:?}", start.elapsed());
     assert_eq!(sysctls(), before);

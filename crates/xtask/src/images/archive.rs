@@ -1,8 +1,8 @@
 //! An image as an archive of the OCI image layout: what `ctr images import` and registries take.
 //!
 //! Blobs are named by their SHA-256; configuration, manifest and index are JSON with sorted names.
-//! The crate of the OCI's types keeps labels in hash maps, so its bytes would differ from run to
-//! run: the few objects are written here.
+//! The crate `oci-spec` keeps labels in hash maps, so its bytes would differ from run to run; the
+//! few objects are written here.
 
 use std::io::{Error, ErrorKind, Result};
 
@@ -99,7 +99,7 @@ fn labels(image: &Image, source: &Source) -> Value {
     labels
 }
 
-/// The OCI's name for this machine's kind, which is also what is compiled for.
+/// The OCI name of the architecture of this machine, which is also the one compiled for.
 fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),

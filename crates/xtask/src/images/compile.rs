@@ -37,7 +37,9 @@ impl Compiler {
     /// No cargo, no standard library for musl, no C compiler for it.
     pub(super) fn find(root: &Path) -> Result<Self> {
         let target = target();
-        let system = PathBuf::from(said(Command::new("rustc").args(["--print", "sysroot"]))?);
+        let system = PathBuf::from(stdout_of(
+            Command::new("rustc").args(["--print", "sysroot"]),
+        )?);
         let library = system.join("lib/rustlib").join(&target);
         ensure!(
             library.is_dir(),
@@ -46,10 +48,10 @@ impl Compiler {
             library.display()
         );
         ensure!(
-            said(Command::new("musl-gcc").arg("-dumpversion")).is_ok(),
+            stdout_of(Command::new("musl-gcc").arg("-dumpversion")).is_ok(),
             "musl-gcc is missing, and some crates hold C code: run `apt-get install musl-tools`"
         );
-        let version = said(Command::new("rustc").arg("-vV"))?;
+        let version = stdout_of(Command::new("rustc").arg("-vV"))?;
         let commit = version
             .lines()
             .find_map(|l| l.strip_prefix("commit-hash: "));
@@ -126,7 +128,7 @@ impl Compiler {
         let status = command.status().context("cannot run cargo")?;
         if !status.success() {
             bail!(
-                "the programs do not compile for {}: cargo says why above",
+                "the programs do not compile for {}: cargo prints the reason above",
                 self.target
             );
         }
@@ -146,7 +148,7 @@ impl Compiler {
         let stripped = program.with_extension("stripped");
         let mut command = Command::new(&self.objcopy);
         command.env("LD_LIBRARY_PATH", self.system.join("lib"));
-        said(command.arg("--strip-all").arg(program).arg(&stripped))?;
+        stdout_of(command.arg("--strip-all").arg(program).arg(&stripped))?;
         Ok(stripped)
     }
 
@@ -174,7 +176,7 @@ impl Compiler {
     }
 }
 
-/// What cargo is told: one build of all programs.
+/// Arguments of cargo: one build of all programs.
 fn arguments<'a>(target: &'a str, images: &'a [Image]) -> Vec<&'a str> {
     let mut all = vec![
         "build",
@@ -208,8 +210,8 @@ fn cargo_home() -> Result<PathBuf> {
         .context("neither CARGO_HOME nor HOME is set: set one")
 }
 
-/// What `command` prints, if it succeeds.
-pub(super) fn said(command: &mut Command) -> Result<String> {
+/// The standard output of `command`, if it succeeds.
+pub(super) fn stdout_of(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
@@ -229,11 +231,15 @@ mod tests {
 
     #[test]
     fn one_build_makes_every_program() {
-        let told = arguments("target", &IMAGES);
-        assert_eq!(told.iter().filter(|word| **word == "build").count(), 1);
+        let arguments = arguments("target", &IMAGES);
+        assert_eq!(arguments.iter().filter(|word| **word == "build").count(), 1);
         for image in &IMAGES {
-            assert!(told.windows(2).any(|w| w == ["--package", image.package]));
-            assert!(told.windows(2).any(|w| w == ["--bin", image.program]));
+            assert!(
+                arguments
+                    .windows(2)
+                    .any(|w| w == ["--package", image.package])
+            );
+            assert!(arguments.windows(2).any(|w| w == ["--bin", image.program]));
         }
     }
 }

@@ -1,23 +1,23 @@
-//! The layer of an image: one program in a compressed tar, byte for byte the same whoever makes it.
+//! The layer of an image: one program in a compressed tar, reproducible byte for byte.
 //!
-//! The compressor is named (`miniz_oxide`), not `flate2`, whose output depends on which of its
-//! backends the rest of the build asked for; its gzip frame is written here, without a time.
+//! It is compressed with `miniz_oxide`, not with `flate2`, whose output depends on the backend that
+//! the features of the build select. The gzip frame is written here, without a time stamp.
 
 use std::io;
 
-/// Fastest to best is 0 to 10; 9 is where larger values stop paying for their time.
+/// 0 is fastest, 10 is smallest; above 9 the gain is not worth the time.
 const LEVEL: u8 = 9;
 
 /// A gzip member of RFC 1952: deflate, no flags, no time, unknown system.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// A layer twice: as its digest in the image's configuration sees it, and as it travels.
+/// A layer, uncompressed (for the digest in the configuration) and compressed (as it is stored).
 pub struct Layer {
     pub tar: Vec<u8>,
     pub gzip: Vec<u8>,
 }
 
-/// The layer whose only file is `program` at `/name`, owned by root and writable by nobody, with
+/// The layer whose only file is `program` at `/name`, owned by root and not writable, with
 /// the time `epoch`.
 ///
 /// # Errors

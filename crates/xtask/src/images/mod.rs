@@ -1,12 +1,12 @@
 //! `xtask images`: container images without a container builder.
 //!
-//! Each program is compiled into a static file, laid alone into a layer, and written as an archive
-//! of the OCI image layout, with its bill of materials beside. What goes in is named here and
-//! nowhere else; equal sources and compilers give equal bytes, so anybody can check an image by
-//! building it.
+//! Each program is compiled into a static file, the only one of its layer, and written as an
+//! archive of the OCI image layout, with its bill of materials beside it. Equal sources and
+//! compilers give equal bytes, so an image can be verified by building it again.
 //!
-//! No image holds certificates of authorities: the server's client has those of the web compiled
-//! in, a cluster hands its own to the controller. A kubeconfig that names none fails in an image.
+//! No image holds root certificates: the HTTP client of the server has those of Mozilla compiled
+//! in, and a cluster mounts its own for the controller. A kubeconfig without a certificate
+//! authority fails in an image.
 
 mod archive;
 mod compile;
@@ -31,15 +31,15 @@ pub struct Image {
     pub package: &'static str,
     /// The program: the only file, at the root.
     pub program: &'static str,
-    /// `uid:gid`, in numbers: Kubernetes can only see of numbers that they are not root.
+    /// `uid:gid`, as numbers: `runAsNonRoot` of Kubernetes requires that.
     pub user: &'static str,
-    /// TCP ports on which it listens unless told otherwise.
+    /// TCP ports on which it listens by default.
     pub ports: &'static [u16],
-    /// One sentence for whoever lists images.
+    /// One sentence, a label of the image.
     pub description: &'static str,
 }
 
-/// A user that no system has: it owns nothing, on the node neither.
+/// A user that owns no file, neither in the image nor on a node.
 const NOBODY: &str = "65532:65532";
 
 /// Runtimes give a capability to root alone; the agent's pod drops all but one.
@@ -84,7 +84,7 @@ pub const IMAGES: [Image; 5] = [
     },
 ];
 
-/// Where the images are named to live: the registry of `charts/albacore/values.yaml`.
+/// The registry of `charts/albacore/values.yaml`.
 pub const REGISTRY: &str = "registry.albacore.dev/albacore";
 
 impl Image {

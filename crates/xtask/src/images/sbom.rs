@@ -1,10 +1,10 @@
-//! The bill of materials of a program: the crates that are linked into it, as CycloneDX JSON.
+//! The bill of materials (SBOM) of a program: the crates that are linked into it, as CycloneDX
+//! JSON.
 //!
-//! Cargo says which crates those are (with the features of the one build that makes all programs,
-//! on
-//! the images' target, without macros and build scripts, which run on the builder), `Cargo.lock`
-//! what
-//! their files hash to.
+//! `cargo tree` lists the crates, with the features of the one build that makes all programs, for
+//! the target of the images, and without procedural macros and build scripts, which run on the
+//! builder. Checksums come from `Cargo.lock`. Why not `cargo-cyclonedx`:
+//! docs/decisions/2026-11-23-sbom.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,17 +14,16 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::archive::hex;
-use super::compile::{cargo, said, target};
+use super::compile::{cargo, stdout_of, target};
 use super::{IMAGES, Image, Source};
 
-/// A crate by name and version.
-type Name = (String, String);
+/// CrateId and version of a crate.
+type CrateId = (String, String);
 
-/// A crate of a program.
 #[derive(Default)]
-struct Crate {
+struct LinkedCrate {
     license: String,
-    needs: BTreeSet<Name>,
+    dependencies: BTreeSet<CrateId>,
 }
 
 /// The bill of materials of `program`, the program of `image` built from the checkout at `root`.
@@ -33,7 +32,7 @@ struct Crate {
 /// No cargo, no `Cargo.lock`, or one that is older than the manifests.
 pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Result<String> {
     let packages = IMAGES.iter().flat_map(|image| ["--package", image.package]);
-    let tree = said(
+    let tree = stdout_of(
         Command::new(cargo())
             .args(["tree", "--locked"])
             .args(packages)
@@ -45,7 +44,7 @@ pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Resu
     let lock = root.join("Cargo.lock");
     let lock = std::fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
     let sums = parse_lock(&lock);
-    let library = said(Command::new("rustc").arg("--version"))?;
+    let library = stdout_of(Command::new("rustc").arg("--version"))?;
     let library = library.split(' ').nth(1).unwrap_or_default();
 
     let itself = crates.keys().find(|name| name.0 == image.package);
@@ -65,8 +64,8 @@ pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Resu
         "licenses": [{"expression": "(MIT OR Apache-2.0) AND MIT"}],
     }));
     let edges = crates.iter().map(|(name, krate)| {
-        let needs = krate.needs.iter().chain([&standard]).map(reference);
-        json!({"ref": reference(name), "dependsOn": needs.collect::<Vec<_>>()})
+        let dependencies = krate.dependencies.iter().chain([&standard]).map(reference);
+        json!({"ref": reference(name), "dependsOn": dependencies.collect::<Vec<_>>()})
     });
     let mut bill = json!({
         "bomFormat": "CycloneDX",
@@ -91,13 +90,13 @@ pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Resu
     Ok(format!("{bill:#}\n"))
 }
 
-fn component(name: &Name, license: &str, sum: Option<&String>) -> Value {
+fn component(name: &CrateId, license: &str, sum: Option<&String>) -> Value {
     let mut component = json!({
         "type": "library",
         "bom-ref": reference(name),
         "name": name.0,
         "version": name.1,
-        // A slash is how old manifests write "OR".
+        // Old manifests write "/" for "OR".
         "licenses": [{"expression": license.replace('/', " OR ")}],
     });
     // Our own crates are in no registry.
@@ -108,23 +107,26 @@ fn component(name: &Name, license: &str, sum: Option<&String>) -> Value {
     component
 }
 
-fn reference((name, version): &Name) -> String {
+fn reference((name, version): &CrateId) -> String {
     format!("{name}@{version}")
 }
 
-/// Of `crates` those that `package` needs, directly or not, and itself.
-fn linked(mut crates: BTreeMap<Name, Crate>, package: &str) -> BTreeMap<Name, Crate> {
+/// `package` and its direct and indirect dependencies among `crates`.
+fn linked(
+    mut crates: BTreeMap<CrateId, LinkedCrate>,
+    package: &str,
+) -> BTreeMap<CrateId, LinkedCrate> {
     let mut reached = BTreeSet::new();
-    let mut open: Vec<Name> = crates
+    let mut open: Vec<CrateId> = crates
         .keys()
         .filter(|name| name.0 == package)
         .cloned()
         .collect();
     // bound: each crate is reached once.
     while let Some(name) = open.pop() {
-        let needs = crates.get(&name).map(|krate| &krate.needs);
+        let dependencies = crates.get(&name).map(|krate| &krate.dependencies);
         open.extend(
-            needs
+            dependencies
                 .into_iter()
                 .flatten()
                 .filter(|n| !reached.contains(*n))
@@ -136,30 +138,33 @@ fn linked(mut crates: BTreeMap<Name, Crate>, package: &str) -> BTreeMap<Name, Cr
     crates
 }
 
-/// Reads `DEPTH\tNAME vVERSION ...\tLICENSE` lines, a crate below the one that needs it. A crate
-/// that was listed before comes without what it needs.
-fn parse_tree(text: &str) -> Result<BTreeMap<Name, Crate>> {
-    let mut crates = BTreeMap::<Name, Crate>::new();
-    let mut way = Vec::<Name>::new();
-    // A blank line stands between the trees of two packages.
+/// Parses lines `DEPTH\tNAME vVERSION ...\tLICENSE`, where a crate follows the one that depends on
+/// it. The dependencies of a crate are listed only the first time.
+fn parse_tree(text: &str) -> Result<BTreeMap<CrateId, LinkedCrate>> {
+    let mut crates = BTreeMap::<CrateId, LinkedCrate>::new();
+    let mut way = Vec::<CrateId>::new();
+    // A blank line separates the trees of two packages.
     for line in text.lines().filter(|line| !line.is_empty()) {
-        let told = || format!("cargo tree printed {line:?}");
+        let unexpected = || format!("cargo tree printed {line:?}");
         let mut parts = line.split('\t');
         let depth: usize = parts
             .next()
             .unwrap_or_default()
             .parse()
-            .with_context(told)?;
+            .with_context(unexpected)?;
         let mut words = parts.next().unwrap_or_default().split(' ');
         let (name, version) = (words.next(), words.next().and_then(|v| v.strip_prefix('v')));
-        let name = name.zip(version).with_context(told)?;
+        let name = name.zip(version).with_context(unexpected)?;
         let name = (name.0.to_owned(), name.1.to_owned());
-        let license = parts.next().with_context(told)?.trim_end_matches(" (*)");
-        ensure!(depth <= way.len() && !license.is_empty(), told());
+        let license = parts
+            .next()
+            .with_context(unexpected)?
+            .trim_end_matches(" (*)");
+        ensure!(depth <= way.len() && !license.is_empty(), unexpected());
         way.truncate(depth);
         if let Some(above) = way.last() {
             let above = crates.entry(above.clone()).or_default();
-            above.needs.insert(name.clone());
+            above.dependencies.insert(name.clone());
         }
         crates.entry(name.clone()).or_default().license = license.to_owned();
         way.push(name);
@@ -168,7 +173,7 @@ fn parse_tree(text: &str) -> Result<BTreeMap<Name, Crate>> {
 }
 
 /// The SHA-256 of the crates in a `Cargo.lock`.
-fn parse_lock(text: &str) -> BTreeMap<Name, String> {
+fn parse_lock(text: &str) -> BTreeMap<CrateId, String> {
     let mut sums = BTreeMap::new();
     for package in text.split("[[package]]").skip(1) {
         let field = |name: &str| {
@@ -191,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crate_needs_what_is_listed_below_it() {
+    fn a_crate_depends_on_the_crates_listed_below_it() {
         let text = "0\ta v1.0.0 (/a)\tMIT\n1\tb v2.0.0\tMIT/Apache-2.0\n2\tc v3.0.0\tISC\n\
                     1\tc v3.0.0\tISC (*)\n";
         let crates = parse_tree(text).unwrap();
@@ -200,7 +205,7 @@ mod tests {
             .flat_map(|(name, krate)| {
                 let start = reference(name);
                 krate
-                    .needs
+                    .dependencies
                     .iter()
                     .map(move |n| format!("{start} {}", reference(n)))
             })
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_the_crates_that_it_reaches() {
+    fn a_bill_lists_only_crates_that_the_program_links() {
         let text = "0\ta v1.0.0 (/a)\tMIT\n1\tb v2.0.0\tMIT\n2\tc v3.0.0\tISC\n\n\
                     0\td v1.0.0 (/d)\tMIT\n1\tc v3.0.0\tISC (*)\n";
         let names = |package: &str| -> Vec<String> {
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_cargo_lock() {
+    fn checksums_come_from_cargo_lock() {
         let text = "version = 4\n[[package]]\nname = \"a\"\nversion = \"1.0.0\"\n\n[[package]]\n\
                     name = \"b\"\nversion = \"2.0.0\"\nchecksum = \"12ab\"\ndependencies = [\n]\n";
         let sums = parse_lock(text);

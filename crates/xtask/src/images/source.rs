@@ -1,24 +1,24 @@
-//! What the images are made from: version, commit and the only time that gets into them.
+//! Version, commit and time stamp of the images.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// The state of the checkout, as it is written into labels and times.
+/// The state of the checkout, for labels and time stamps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
     /// Version of the workspace, the tag of the images.
     pub version: String,
     /// The commit; `None` outside a repository.
     pub revision: Option<String>,
-    /// Seconds since 1970 of everything that carries a time.
+    /// Seconds since 1970: the time stamp of everything.
     pub epoch: u64,
 }
 
 impl Source {
-    /// Asks git about the checkout at `root`. `SOURCE_DATE_EPOCH`, where it is set, is the time;
-    /// else that of the last commit is.
+    /// Reads the checkout at `root` with git. The time stamp is `SOURCE_DATE_EPOCH`, or that of the
+    /// last commit.
     ///
     /// # Errors
     /// Neither git nor the variable says a time.

@@ -2,7 +2,7 @@
 //! and Linux 6.1, the control plane on the machine at hand. What is asserted of masks, the guest's
 //! kernel says, not the agent.
 
-use albacore_testbed::{Machine, Seen};
+use albacore_testbed::{Machine, PodMasks};
 use serde_json::Value;
 
 use crate::rig::{AGENT, Rig};
@@ -56,7 +56,7 @@ fn uid(rig: &Rig) -> String {
 
 /// Until the kernel says that all threads are placed, within these cpus; what it said.
 #[track_caller]
-fn until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> Seen {
+fn until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> PodMasks {
     let uid = uid(rig);
     rig.until(&format!("placed within {cpuset}"), || {
         let seen = look(&rig.node, &uid);
@@ -168,7 +168,7 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     }
     // Four pins at once are whole cpusets: nobody but the kernel did that.
     let is_lost = |cpuset: &str| {
-        let is_whole = |one: &Seen| one.masks.values().all(|(_, mask)| mask == cpuset);
+        let is_whole = |one: &PodMasks| one.masks.values().all(|(_, mask)| mask == cpuset);
         seen.iter().any(is_whole)
     };
     assert!(is_lost("0-7"), "this kernel forgets pins: {seen:?}");
@@ -306,7 +306,7 @@ fn the_agents_pod_is_deleted(rig: &Rig, cpus: &Cpus) {
     rig.wait_for_agent();
     until_placed(rig, cpus, "0-7");
     let seen = watch.end();
-    let is_given_back = |one: &Seen| one.masks.values().all(|(_, mask)| mask == "0-7");
+    let is_given_back = |one: &PodMasks| one.masks.values().all(|(_, mask)| mask == "0-7");
     assert!(seen.iter().any(is_given_back), "{seen:?}");
 }
 

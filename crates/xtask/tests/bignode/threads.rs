@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_testbed::{Node, Seen, Task};
+use albacore_testbed::{Node, PodMasks, Task};
 
 /// Reads the masks of a pod, in the guest.
 const PROGRAM: &str = "/albacore-testbed";
@@ -38,7 +38,7 @@ impl Cpus {
 
     /// Whether all threads are pinned, each to a cpu of its own out of its cpuset, and the main
     /// threads to different cores.
-    pub(crate) fn is_placed(&self, seen: &Seen) -> bool {
+    pub(crate) fn is_placed(&self, seen: &PodMasks) -> bool {
         let allowed = list(&seen.cpuset);
         let pinned = pinned(seen);
         let cpus: BTreeSet<u32> = pinned.values().copied().collect();
@@ -52,7 +52,7 @@ impl Cpus {
     }
 
     /// Whether no two threads share a core, as nothing makes them on a node of four cores.
-    pub(crate) fn is_spread(&self, seen: &Seen) -> bool {
+    pub(crate) fn is_spread(&self, seen: &PodMasks) -> bool {
         self.cores_of(&pinned(seen).into_values().collect()) == THREADS
     }
 
@@ -63,7 +63,7 @@ impl Cpus {
 }
 
 /// The threads that are pinned to one cpu.
-fn pinned(seen: &Seen) -> BTreeMap<&str, u32> {
+fn pinned(seen: &PodMasks) -> BTreeMap<&str, u32> {
     let masks = seen.masks.iter();
     masks
         .filter_map(|(name, (_, mask))| Some((name.as_str(), mask.parse().ok()?)))
@@ -86,12 +86,12 @@ pub(crate) fn list(text: &str) -> BTreeSet<u32> {
 }
 
 /// The masks of the pod's workers now.
-pub(crate) fn look(node: &Node, uid: &str) -> Seen {
+pub(crate) fn look(node: &Node, uid: &str) -> PodMasks {
     let output = node.exec(&[PROGRAM, "watch", uid]).unwrap();
     lines(&output.stdout).pop().unwrap()
 }
 
-fn lines(output: &[u8]) -> Vec<Seen> {
+fn lines(output: &[u8]) -> Vec<PodMasks> {
     let text = std::str::from_utf8(output).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -107,7 +107,7 @@ impl Watch {
     }
 
     /// Everything that differed from what was before.
-    pub(crate) fn end(self) -> Vec<Seen> {
+    pub(crate) fn end(self) -> Vec<PodMasks> {
         lines(&self.0.end().unwrap().stdout)
     }
 }
@@ -120,7 +120,7 @@ pub(crate) struct Gap {
 }
 
 /// The times without placement between two with it.
-pub(crate) fn gaps(cpus: &Cpus, seen: &[Seen]) -> Vec<Gap> {
+pub(crate) fn gaps(cpus: &Cpus, seen: &[PodMasks]) -> Vec<Gap> {
     let mut found = Vec::new();
     let mut open: Option<(u64, BTreeSet<String>)> = None;
     for one in seen {

@@ -1,9 +1,8 @@
-//! `make demo`: the main job on this machine, measured while it happens.
+//! `make demo`: serving and placement on this machine, measured.
 //!
 //! One live server, one open-loop load. Windows alternate between the kernel's placement (`policy:
 //! None`) and Albacore's (`policy: Tuna`) by rewriting the deployment's file, as a user would; then
-//! workers are killed under load. What is printed is what was measured, also where nothing was
-//! gained.
+//! workers are killed under load. The measurements are printed also where there is no gain.
 
 mod charts;
 mod load;
@@ -35,9 +34,9 @@ const SEED: u64 = 20_261_121;
 /// The placement of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arm {
-    /// `policy: None`: threads float as the kernel likes.
+    /// `policy: None`: the kernel schedules freely.
     Kernel,
-    /// `policy: Tuna`: threads lie as planned.
+    /// `policy: Tuna`: threads are pinned as planned.
     Albacore,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct Window {
     pub(crate) samples: Vec<albacore_load::Sample>,
 }
 
-/// All that the demo found out.
+/// The measurements of the demo.
 pub(crate) struct Findings {
     pub(crate) rate: f64,
     pub(crate) rows_per_request: usize,

@@ -2,7 +2,7 @@
 
 use albacore_load::percentile;
 
-use super::verdict::{births, judge, meanwhile, ms};
+use super::verdict::{judge, ms, requests_during_kills, spawn_times};
 use super::{Findings, SEED, charts};
 
 const STYLE: &str = "\
@@ -18,7 +18,7 @@ th:first-child,td:first-child{text-align:left}.dim{color:var(--dim)}svg{width:10
 
 pub(crate) fn html(findings: &Findings) -> String {
     let verdict = judge(findings);
-    let births = births(findings);
+    let spawn_times = spawn_times(findings);
     let row = |class: &str, s: &albacore_load::Summary| {
         format!(
             "<tr><td class='key {class}'>{class}</td><td>{:.2}</td><td>{:.2}</td><td>{:.1}</td>\
@@ -48,7 +48,7 @@ pub(crate) fn html(findings: &Findings) -> String {
          <h2>Latency by share of requests</h2>{}\
          <p><span class='key kernel'>kernel</span> &middot; <span class='key albacore'>albacore\
          </span></p><h2>The windows in their order</h2>{}\
-         <h2>Workers killed under the same load</h2><p>From the birth of a thread to its verified \
+         <h2>Workers killed under the same load</h2><p>From the creation of a thread to its verified \
          mask: p50 {:.2} ms, p99 {:.2} ms over {} threads. {}</p><table><tr><th>kill</th><th>worker</th><th>threads</th><th>slowest, ms</th>\
          </tr>{kills}</table><h2>The plan</h2>{}</html>\n",
         findings.cpus,
@@ -61,10 +61,10 @@ pub(crate) fn html(findings: &Findings) -> String {
         ratios.join(", "),
         charts::latency(findings),
         charts::windows(findings),
-        ms(percentile(&births, 0.50)),
-        ms(percentile(&births, 0.99)),
-        births.len(),
-        meanwhile(&findings.during_kills),
+        ms(percentile(&spawn_times, 0.50)),
+        ms(percentile(&spawn_times, 0.99)),
+        spawn_times.len(),
+        requests_during_kills(&findings.during_kills),
         findings.plan_svg,
     )
 }
@@ -76,12 +76,12 @@ fn kill_rows(findings: &Findings) -> String {
         .enumerate()
         .map(|(i, kill)| {
             let worst = kill
-                .birth_to_verified_us
+                .spawn_to_verified_us
                 .iter()
                 .max()
                 .copied()
                 .unwrap_or_default();
-            let threads = kill.birth_to_verified_us.len();
+            let threads = kill.spawn_to_verified_us.len();
             format!(
                 "<tr><td>{}</td><td>{}</td><td>{threads}</td><td>{:.2}</td></tr>",
                 i + 1,

@@ -1,4 +1,4 @@
-//! What the figures say, in words and one table; nothing here decides what is measured.
+//! The conclusion from the figures, as a sentence and a table.
 
 use std::time::Duration;
 
@@ -88,19 +88,19 @@ fn sentence(ratios: &[f64], cpus: usize) -> String {
     }
 }
 
-/// Births of all kills, sorted.
-pub(crate) fn births(findings: &Findings) -> Vec<Duration> {
-    let mut births: Vec<Duration> = findings
+/// Times from creation to verified mask, of all kills, sorted.
+pub(crate) fn spawn_times(findings: &Findings) -> Vec<Duration> {
+    let mut spawn_times: Vec<Duration> = findings
         .kills
         .iter()
         .flat_map(|kill| {
-            kill.birth_to_verified_us
+            kill.spawn_to_verified_us
                 .iter()
                 .map(|us| Duration::from_micros(*us))
         })
         .collect();
-    births.sort_unstable();
-    births
+    spawn_times.sort_unstable();
+    spawn_times
 }
 
 pub(crate) fn print(findings: &Findings) {
@@ -126,19 +126,19 @@ pub(crate) fn print(findings: &Findings) {
         );
     }
     println!("{}", verdict.sentence);
-    let births = births(findings);
+    let spawn_times = spawn_times(findings);
     println!(
-        "{} workers killed: {} threads born again; birth to verified mask p50 {:.2} ms, p99 {:.2} ms. {}",
+        "{} workers killed: {} threads respawned; creation to verified mask p50 {:.2} ms, p99 {:.2} ms. {}",
         findings.kills.len(),
-        births.len(),
-        ms(percentile(&births, 0.50)),
-        ms(percentile(&births, 0.99)),
-        meanwhile(&findings.during_kills),
+        spawn_times.len(),
+        ms(percentile(&spawn_times, 0.50)),
+        ms(percentile(&spawn_times, 0.99)),
+        requests_during_kills(&findings.during_kills),
     );
 }
 
-/// What became of the requests that were sent while workers died.
-pub(crate) fn meanwhile(during: &Report) -> String {
+/// The outcome of the requests that were sent while workers were killed.
+pub(crate) fn requests_during_kills(during: &Report) -> String {
     let answered = during.good + during.late;
     let refused = during.shed + during.unavailable;
     let lost = during.failed + during.unanswered;
@@ -168,7 +168,7 @@ mod tests {
             unanswered: 1,
             ..Report::default()
         };
-        let said = meanwhile(&during);
+        let said = requests_during_kills(&during);
         assert!(said.starts_with("Of 21 requests"), "{said}");
         for part in ["11 were answered", "7 refused", "3 failed or lost"] {
             assert!(said.contains(part), "{said}");

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use super::task::Task;
 use crate::guest::console;
-use crate::keep::{MACHINE, Machine};
-use crate::site::{GUEST_ADDRESS, NODE_ADDRESS, Site};
+use crate::supervisor::{MACHINE, Machine};
+use crate::test_network::{GUEST_ADDRESS, NODE_ADDRESS, TestNetwork};
 use crate::{Guest, Program, Size, TestbedError};
 
 /// Where `albacore-testbed serve` answers.
@@ -84,9 +84,9 @@ impl Emulated {
         vec!["/albacore-testbed".into(), "serve".into(), address]
     }
 
-    /// Boots it. It has all files of the site's folder, at the same places as here.
+    /// Boots it. It has all files of the folder of the network, at the same places as here.
     pub(super) fn start(
-        site: &Site,
+        network: &TestNetwork,
         programs: &Path,
         kubernetes: &Path,
     ) -> Result<Self, TestbedError> {
@@ -94,14 +94,15 @@ impl Emulated {
             address: format!("{GUEST_ADDRESS}/24"),
             router: NODE_ADDRESS.to_string(),
         };
-        let text = serde_json::to_string(&machine).map_err(|error| said(error.to_string()))?;
-        let path = site.folder().join(MACHINE);
+        let text =
+            serde_json::to_string(&machine).map_err(|error| node_error(error.to_string()))?;
+        let path = network.folder().join(MACHINE);
         std::fs::write(&path, text).map_err(TestbedError::file(path))?;
-        let guest = guest(site, programs, kubernetes)?;
-        lead_to_guest(site)?;
-        let folder = site.folder().join("guest");
+        let guest = guest(network, programs, kubernetes)?;
+        lead_to_guest(network)?;
+        let folder = network.folder().join("guest");
         std::fs::create_dir(&folder).map_err(TestbedError::file(&folder))?;
-        let emulator = guest.start(&folder, &site.entrance(), TAP)?;
+        let emulator = guest.start(&folder, &network.command_prefix(), TAP)?;
         Ok(Self {
             folder,
             _emulator: emulator,
@@ -112,7 +113,7 @@ impl Emulated {
     pub(super) fn check(&self) -> Result<(), TestbedError> {
         let console = self.console();
         match console.contains("Kernel panic") {
-            true => Err(said(console)),
+            true => Err(node_error(console)),
             false => Ok(()),
         }
     }
@@ -123,21 +124,25 @@ impl Emulated {
     }
 
     /// Starts a command in it.
-    pub(super) fn begin(&self, site: &Site, words: &[&str]) -> Result<Task, TestbedError> {
+    pub(super) fn begin(
+        &self,
+        network: &TestNetwork,
+        words: &[&str],
+    ) -> Result<Task, TestbedError> {
         let address = SocketAddr::V4(SocketAddrV4::new(GUEST_ADDRESS, SERVE_PORT));
-        let stream = site.within(|| TcpStream::connect(address))?;
+        let stream = network.within(|| TcpStream::connect(address))?;
         let task = stream.and_then(|stream| Task::at(stream, words));
         task.map_err(TestbedError::file(words.first().unwrap_or(&"")))
     }
 }
 
-fn said(said: String) -> TestbedError {
-    TestbedError::Keeper { said }
+fn node_error(message: String) -> TestbedError {
+    TestbedError::Node { message }
 }
 
 /// A device of the bridge for the guest, and the way to its pods and to the Services, which its
 /// kube-proxy knows.
-fn lead_to_guest(site: &Site) -> Result<(), TestbedError> {
+fn lead_to_guest(network: &TestNetwork) -> Result<(), TestbedError> {
     let guest = GUEST_ADDRESS.to_string();
     for words in [
         &["tuntap", "add", TAP, "mode", "tap"][..],
@@ -145,19 +150,19 @@ fn lead_to_guest(site: &Site) -> Result<(), TestbedError> {
         &["route", "add", "10.244.0.0/24", "via", &guest],
         &["route", "add", "10.96.0.0/16", "via", &guest],
     ] {
-        let entrance = site.entrance();
+        let entrance = network.command_prefix();
         let mut command = Command::new(&entrance[0]);
         command.args(&entrance[1..]).arg("ip").args(words);
         let output = command.output().map_err(TestbedError::file("ip"))?;
         if !output.status.success() {
             let error = String::from_utf8_lossy(&output.stderr);
-            return Err(said(format!("ip {words:?}: {error}")));
+            return Err(node_error(format!("ip {words:?}: {error}")));
         }
     }
     Ok(())
 }
 
-fn guest(site: &Site, programs: &Path, kubernetes: &Path) -> Result<Guest, TestbedError> {
+fn guest(network: &TestNetwork, programs: &Path, kubernetes: &Path) -> Result<Guest, TestbedError> {
     let here = |path: &Path| (path.to_string_lossy().into_owned(), path.to_owned());
     let mut wanted = vec![here(&kubernetes.join("kubelet"))];
     wanted.extend(PROGRAMS.iter().map(|name| here(&programs.join(name))));
@@ -172,13 +177,16 @@ fn guest(site: &Site, programs: &Path, kubernetes: &Path) -> Result<Guest, Testb
     let proxy = kubernetes.join("kube-proxy").to_string_lossy().into_owned();
     links.push((proxy, "kubelet".into()));
     let mut files = Vec::new();
-    add(&mut files, site.folder()).map_err(TestbedError::file(site.folder()))?;
+    add(&mut files, network.folder()).map_err(TestbedError::file(network.folder()))?;
     let extensions = Path::new("/usr/lib/x86_64-linux-gnu/xtables");
     add(&mut files, extensions).map_err(TestbedError::file(extensions))?;
     Ok(Guest {
         size: Size::Eight,
-        init: site.program().to_owned(),
-        arguments: vec!["guest".into(), site.folder().to_string_lossy().into_owned()],
+        init: network.program().to_owned(),
+        arguments: vec![
+            "guest".into(),
+            network.folder().to_string_lossy().into_owned(),
+        ],
         programs: wanted,
         files,
         links,
@@ -191,7 +199,7 @@ fn find(name: &str) -> Result<PathBuf, TestbedError> {
     let folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
     let mut found = folders.iter().map(|folder| Path::new(folder).join(name));
     let found = found.find(|path| path.is_file());
-    found.ok_or_else(|| said(format!("{name} is not installed on this machine")))
+    found.ok_or_else(|| node_error(format!("{name} is not installed on this machine")))
 }
 
 /// All files of a folder, to lie in the guest where they lie here; without the control plane's logs

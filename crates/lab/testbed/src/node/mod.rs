@@ -11,9 +11,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::control_plane::Place;
-use crate::keep::{Order, Service};
 use crate::limits::{GUEST_TIME_MAX, LOG_TAIL_BYTES, READY_PERIOD, READY_TIME_MAX};
-use crate::site::{GUEST_ADDRESS, NODE_ADDRESS, Site};
+use crate::supervisor::{NodeSpec, Service};
+use crate::test_network::{GUEST_ADDRESS, NODE_ADDRESS, TestNetwork};
 use crate::{ControlPlane, Image, Options, TestbedError};
 use emulated::Emulated;
 pub use task::Task;
@@ -85,7 +85,7 @@ pub struct Node {
     machine: Machine,
     emulated: Option<Emulated>,
     // Last, so that it outlives what runs in its network.
-    site: Site,
+    network: TestNetwork,
 }
 
 impl Node {
@@ -95,11 +95,11 @@ impl Node {
     /// Something is missing on this machine, or is not ready in time.
     pub fn start(options: &NodeOptions) -> Result<Self, TestbedError> {
         let programs = programs()?;
-        let mut site = Site::new()?;
+        let mut network = TestNetwork::new()?;
         let place = Place {
             address: NODE_ADDRESS,
-            entrance: site.entrance(),
-            parent: site.folder().to_owned(),
+            entrance: network.command_prefix(),
+            parent: network.folder().to_owned(),
         };
         let mut plane = ControlPlane::start_at(
             place,
@@ -109,10 +109,10 @@ impl Node {
             },
         )?;
         plane.start_scheduler()?;
-        write_files(&site, &plane, &programs, options)?;
+        write_files(&network, &plane, &programs, options)?;
         let emulated = match options.machine {
-            Machine::Here => site.start_node().map(|()| None),
-            Machine::Emulated => Emulated::start(&site, &programs, plane.programs()).map(Some),
+            Machine::Here => network.start_node().map(|()| None),
+            Machine::Emulated => Emulated::start(&network, &programs, plane.programs()).map(Some),
         }?;
         let node = Self {
             plane,
@@ -120,12 +120,12 @@ impl Node {
             programs,
             machine: options.machine,
             emulated,
-            site,
+            network,
         };
-        let pause = node.site.folder().join("pause.tar");
+        let pause = node.network.folder().join("pause.tar");
         let image = Image {
             reference: PAUSE.into(),
-            program: node.site.program().to_owned(),
+            program: node.network.program().to_owned(),
             arguments: vec!["pause".into()],
             user: 65_535,
             files: Vec::new(),
@@ -158,12 +158,12 @@ impl Node {
 
     /// The folder of its logs and files, as it sees it too.
     pub fn folder(&self) -> &Path {
-        self.site.folder()
+        self.network.folder()
     }
 
     /// The pid of the process that keeps its network and takes it down.
-    pub fn keeper(&self) -> u32 {
-        self.site.keeper()
+    pub fn supervisor_pid(&self) -> u32 {
+        self.network.supervisor_pid()
     }
 
     /// Puts the images of an archive onto the node.
@@ -183,8 +183,8 @@ impl Node {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(TestbedError::Keeper { said })
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(TestbedError::Node { message })
     }
 
     /// Runs a command inside the node: its processes, its mounts, its network. Its input is empty.
@@ -203,7 +203,7 @@ impl Node {
     /// It cannot be run at all.
     pub fn begin(&self, words: &[&str]) -> Result<Task, TestbedError> {
         if let Some(emulated) = &self.emulated {
-            return emulated.begin(&self.site, words);
+            return emulated.begin(&self.network, words);
         }
         let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
         let mut command = self.command(Path::new(program))?;
@@ -220,7 +220,7 @@ impl Node {
     /// # Errors
     /// The node is gone.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
-        self.site.within(work)
+        self.network.within(work)
     }
 
     /// Kills one of the node's own programs (`kubelet`, `containerd`, `kube-proxy`); it is started
@@ -238,8 +238,8 @@ impl Node {
         let killed = pid.map(|pid| self.exec(&["kill", "-KILL", pid]));
         match killed {
             Some(Ok(output)) if output.status.success() => Ok(()),
-            _ => Err(TestbedError::Keeper {
-                said: format!("no {service} runs on {}", self.name),
+            _ => Err(TestbedError::Node {
+                message: format!("no {service} runs on {}", self.name),
             }),
         }
     }
@@ -253,8 +253,8 @@ impl Node {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
-            false => Err(TestbedError::Keeper {
-                said: text(&output.stderr),
+            false => Err(TestbedError::Node {
+                message: text(&output.stderr),
             }),
         }
     }
@@ -271,13 +271,13 @@ impl Node {
     }
 
     fn socket(&self) -> String {
-        let socket = self.site.folder().join("containerd.sock");
+        let socket = self.network.folder().join("containerd.sock");
         socket.to_string_lossy().into_owned()
     }
 
     /// A command inside the node.
     fn command(&self, program: &Path) -> Result<Command, TestbedError> {
-        let first = self.site.first_process()?;
+        let first = self.network.first_process()?;
         let mut command = Command::new("nsenter");
         command
             .arg(format!("--target={first}"))
@@ -305,7 +305,7 @@ impl Node {
         while !is_done() {
             // Its first process ends by itself only where a mount or a program is refused.
             match &self.emulated {
-                None => self.site.first_process().map(drop),
+                None => self.network.first_process().map(drop),
                 Some(emulated) => emulated.check(),
             }?;
             if start.elapsed() > patience {
@@ -323,7 +323,7 @@ impl Node {
     /// The end of what a program of the node wrote, or of what the machine says where there is
     /// none.
     fn tail(&self, program: &str) -> String {
-        let log = self.site.folder().join(format!("{program}.log"));
+        let log = self.network.folder().join(format!("{program}.log"));
         let text = match &self.emulated {
             None => std::fs::read_to_string(&log).unwrap_or_default(),
             Some(emulated) => self
@@ -344,12 +344,12 @@ fn programs() -> Result<PathBuf, TestbedError> {
 }
 
 fn write_files(
-    site: &Site,
+    network: &TestNetwork,
     plane: &ControlPlane,
     programs: &Path,
     options: &NodeOptions,
 ) -> Result<(), TestbedError> {
-    let folder = site.folder();
+    let folder = network.folder();
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
         std::fs::write(&path, text).map_err(TestbedError::file(path))
@@ -384,20 +384,20 @@ fn write_files(
     let authority = plane.folder().join("ca.crt");
     write("kubelet.yaml", &files::kubelet(folder, &authority, options))?;
     write("proxy.yaml", &files::proxy(folder, name))?;
-    let order = order(folder, plane.programs(), programs, &config, options);
-    let order = serde_json::to_string(&order).map_err(|error| TestbedError::Keeper {
-        said: error.to_string(),
+    let spec = node_spec(folder, plane.programs(), programs, &config, options);
+    let spec = serde_json::to_string(&spec).map_err(|error| TestbedError::Node {
+        message: error.to_string(),
     })?;
-    write("order.json", &order)
+    write("node.json", &spec)
 }
 
-fn order(
+fn node_spec(
     folder: &Path,
     kubernetes: &Path,
     programs: &Path,
     config: &Path,
     options: &NodeOptions,
-) -> Order {
+) -> NodeSpec {
     let NodeOptions { name, machine, .. } = options;
     let socket = folder.join("containerd.sock");
     let path = format!(
@@ -429,7 +429,7 @@ fn order(
         after: None,
         path: path.clone(),
     });
-    Order {
+    NodeSpec {
         host_name: name.to_owned(),
         services: entrance
             .into_iter()

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus, Output};
 
-use crate::keep::Ended;
+use crate::supervisor::Ended;
 
 /// A running command of a node. It has an input, and most commands end with that.
 #[derive(Debug)]
@@ -69,11 +69,11 @@ fn take_apart(mut bytes: Vec<u8>) -> Option<Output> {
     let length = bytes.split_off(bytes.len().checked_sub(8)?);
     let length = usize::try_from(u64::from_be_bytes(length.try_into().ok()?)).ok()?;
     let ended = bytes.split_off(bytes.len().checked_sub(length)?);
-    let ended: Ended = serde_json::from_slice(&ended).ok()?;
+    let ended: CommandResult = serde_json::from_slice(&ended).ok()?;
     Some(Output {
         // As the kernel packs them: the code above, a signal below.
         status: ExitStatus::from_raw(ended.code.map_or(9, |code| code << 8)),
         stdout: bytes,
-        stderr: ended.said.into_bytes(),
+        stderr: ended.stderr.into_bytes(),
     })
 }

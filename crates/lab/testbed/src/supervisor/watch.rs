@@ -1,6 +1,5 @@
-//! What the kernel says of a pod's workers, line by line: their masks, whenever one differs, until
-//! the input ends. Reads cgroup v2, where the pod's processes are listed in a folder that carries
-//! its uid.
+//! Prints the masks of a pod's workers, as one line of JSON after every change, until the input
+//! ends. Reads cgroup v2, where the processes of a pod are listed in a folder named after its uid.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Result, Write as _};
@@ -9,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time between two looks: a tenth of what a repair may take is far more.
+/// Polling period: far below a tenth of the time that a repair may take.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// What is seen at once.
+/// The masks at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Seen {
-    /// Milliseconds since the first look.
+pub struct PodMasks {
+    /// Milliseconds since the first reading.
     pub ms: u64,
     /// The effective cpus of the container with the workers.
     pub cpuset: String,
@@ -26,7 +25,7 @@ pub struct Seen {
 /// Prints a line now and one for every change, until the input ends.
 ///
 /// # Errors
-/// Nobody reads them.
+/// Standard output is closed.
 pub fn watch(uid: &str) -> Result<()> {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
@@ -40,9 +39,9 @@ pub fn watch(uid: &str) -> Result<()> {
     loop {
         let is_last = is_over.load(Ordering::Acquire);
         let ms = start.elapsed().as_millis() as u64;
-        let seen = look(uid);
+        let seen = read_masks(uid);
         if before.as_ref() != Some(&seen) {
-            let line = serde_json::to_string(&Seen { ms, ..seen.clone() })?;
+            let line = serde_json::to_string(&PodMasks { ms, ..seen.clone() })?;
             writeln!(std::io::stdout().lock(), "{line}")?;
             before = Some(seen);
         }
@@ -62,8 +61,8 @@ fn below(path: &Path) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-fn look(uid: &str) -> Seen {
-    let mut seen = Seen::default();
+fn read_masks(uid: &str) -> PodMasks {
+    let mut seen = PodMasks::default();
     let mut open = vec![PathBuf::from("/sys/fs/cgroup/kubepods")];
     // bound: the cgroups of one node
     while let Some(directory) = open.pop() {
@@ -75,7 +74,7 @@ fn look(uid: &str) -> Seen {
     seen
 }
 
-fn add(seen: &mut Seen, directory: &Path) {
+fn add(seen: &mut PodMasks, directory: &Path) {
     for pid in text(&directory.join("cgroup.procs")).lines() {
         for task in below(&Path::new("/proc").join(pid).join("task")) {
             let status = text(&task.join("status"));

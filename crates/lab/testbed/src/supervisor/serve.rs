@@ -1,22 +1,22 @@
-//! Runs commands for whoever connects: the way into a machine whose processes cannot be joined. It
-//! answers in a network that ends with its test.
+//! Runs commands for every client that connects: the way into a machine whose namespaces cannot be
+//! joined. It listens in a network that is removed with its test.
 //!
-//! A client sends the words of a command as a line of JSON, then its input; the end of that is the
-//! end of what is sent. It gets the output as it comes, then how the command ended as JSON, then
-//! the length of that in eight bytes.
+//! A client sends the words of a command as a line of JSON, then the input of the command until it
+//! shuts its end down. It receives the output, then the result of the command as JSON, then the
+//! length of that JSON in eight bytes, big endian.
 
 use std::io::{Error, Read as _, Result, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     /// Its exit code; `None` if a signal ended it, or if it could not be started.
     pub(crate) code: Option<i32>,
-    /// What it wrote to its error output.
-    pub(crate) said: String,
+    /// Its standard error.
+    pub(crate) stderr: String,
 }
 
 /// Serves at this address.
@@ -44,9 +44,9 @@ fn answer(mut stream: TcpStream) -> Result<()> {
         line.push(byte[0]);
     }
     let words: Vec<String> = serde_json::from_slice(&line).map_err(Error::other)?;
-    let ended = run(&stream, &words).unwrap_or_else(|error| Ended {
+    let ended = run(&stream, &words).unwrap_or_else(|error| CommandResult {
         code: None,
-        said: format!("{words:?}: {error}"),
+        stderr: format!("{words:?}: {error}"),
     });
     let ended = serde_json::to_vec(&ended).map_err(Error::other)?;
     stream.write_all(&ended)?;
@@ -54,7 +54,7 @@ fn answer(mut stream: TcpStream) -> Result<()> {
     stream.shutdown(Shutdown::Both)
 }
 
-fn run(stream: &TcpStream, words: &[String]) -> Result<Ended> {
+fn run(stream: &TcpStream, words: &[String]) -> Result<CommandResult> {
     let (program, arguments) = words
         .split_first()
         .ok_or_else(|| Error::other("no command"))?;
@@ -65,8 +65,8 @@ fn run(stream: &TcpStream, words: &[String]) -> Result<Ended> {
         .stderr(Stdio::piped())
         .spawn()?
         .wait_with_output()?;
-    Ok(Ended {
+    Ok(CommandResult {
         code: output.status.code(),
-        said: String::from_utf8_lossy(&output.stderr).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     })
 }

@@ -25,9 +25,9 @@ const SYSCTLS: [&str; 5] = [
     "kernel/keys/root_maxbytes",
 ];
 
-/// What a node runs.
+/// The programs of a node.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Order {
+pub(crate) struct NodeSpec {
     pub(crate) host_name: String,
     /// Its programs, in the order of their start.
     pub(crate) services: Vec<Service>,
@@ -41,7 +41,7 @@ pub(crate) struct Service {
     pub(crate) command: Vec<String>,
     /// The first start waits for this file.
     pub(crate) after: Option<PathBuf>,
-    /// Where its programs are looked for.
+    /// Its `PATH`.
     pub(crate) path: String,
 }
 
@@ -50,23 +50,22 @@ pub(crate) struct Service {
 /// # Errors
 /// A mount is refused or a program cannot be started.
 pub fn init(folder: &Path) -> Result<()> {
-    // Whoever holds the other end is gone when this ends: the kernel says so to a keeper that was
-    // killed, too.
+    // The end of the input means that the supervisor has ended, also if it was killed.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
     });
     let mounts: Vec<Mount> = parse(&folder.join("mounts.json"))?;
-    let order: Order = parse(&folder.join("order.json"))?;
+    let spec: NodeSpec = parse(&folder.join("node.json"))?;
     mount_all(folder, &mounts)?;
-    run_all(folder, &order)
+    run_all(folder, &spec)
 }
 
-/// Runs the programs of a node, for ever.
-pub(super) fn run_all(folder: &Path, order: &Order) -> Result<()> {
-    run("hostname", &[&order.host_name])?;
+/// Runs the programs of a node and restarts those that exit; returns only on errors.
+pub(super) fn run_all(folder: &Path, spec: &NodeSpec) -> Result<()> {
+    run("hostname", &[&spec.host_name])?;
     let mut running = BTreeMap::new();
-    for service in &order.services {
+    for service in &spec.services {
         if let Some(file) = &service.after {
             wait_for(file)?;
         }

@@ -1,9 +1,9 @@
-//! The keeper: a process that owns what a test's node leaves on a machine, and outlives the test.
+//! The supervisor: a process that owns everything that the node of a test creates on the machine,
+//! and outlives the test.
 //!
-//! It makes a network namespace, then waits at its standard input. A line `node` starts a node; the
-//! end of the input is the end of the test, however that came, and ends the node and everything
-//! else: its processes, its mounts and its network go with their namespaces, its cgroups and its
-//! folder are removed here.
+//! It makes a network namespace, then reads standard input. A line `node` starts a node. The end of
+//! the input means that the test has ended, in whatever way: processes, mounts and network
+//! disappear with their namespaces, cgroups and folder are removed here.
 
 mod cgroups;
 mod guest;
@@ -22,36 +22,36 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::limits::{REMOVAL_PERIOD, REMOVAL_TIME_MAX};
-use crate::site::NODE_ADDRESS;
+use crate::test_network::NODE_ADDRESS;
 
 pub use guest::guest;
 pub use init::init;
 pub use pause::pause;
 pub use serve::serve;
-pub use watch::{Seen, watch};
+pub use watch::{PodMasks, watch};
 
 pub(crate) use guest::{MACHINE, Machine};
-pub(crate) use init::{Order, Service};
-pub(crate) use serve::Ended;
+pub(crate) use init::{NodeSpec, Service};
+pub(crate) use serve::CommandResult;
 
-/// The word that the keeper says when its network is there.
+/// The line that the supervisor prints when its network is ready.
 pub(crate) const READY: &str = "ready";
 
-/// The word that starts a node, and the answer.
+/// The command that starts a node, and its reply.
 pub(crate) const NODE: &str = "node";
 
-/// Keeps a network, and a node if one is asked for, until standard input ends; then removes
+/// Owns a network, and a node if one is requested, until standard input ends; then removes
 /// `folder`.
 ///
 /// # Errors
 /// The kernel refuses a namespace, a cgroup or a device.
-pub fn keep(folder: &Path) -> Result<()> {
-    let kept = hold(folder);
+pub fn supervise(folder: &Path) -> Result<()> {
+    let result = run_until_input_ends(folder);
     remove(folder);
-    kept
+    result
 }
 
-fn hold(folder: &Path) -> Result<()> {
+fn run_until_input_ends(folder: &Path) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     // A bridge without ports: kubelets take no loopback address, and this kernel may have no dummy
     // device.
@@ -61,27 +61,27 @@ fn hold(folder: &Path) -> Result<()> {
         &["link", "add", "node0", "type", "bridge"],
         &["address", "add", &address, "dev", "node0"],
         &["link", "set", "node0", "up"],
-        // Nothing of it leads out of this namespace.
+        // The route does not lead out of this namespace.
         &["route", "add", "default", "dev", "node0"],
     ] {
         run("ip", words)?;
     }
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
-    tell(READY)?;
+    reply(READY)?;
     let mut node = None;
     for line in std::io::stdin().lock().lines() {
         if line? != NODE {
             break;
         }
         node = Some(Node::start(folder)?);
-        tell(NODE)?;
+        reply(NODE)?;
     }
     drop(node);
-    end_all_others()
+    kill_remaining_processes()
 }
 
-/// Ends what still runs in this network: the control plane of a test that was killed.
-fn end_all_others() -> Result<()> {
+/// Kills processes that still run in this network: the control plane of a test that was killed.
+fn kill_remaining_processes() -> Result<()> {
     let own = std::fs::read_link("/proc/self/ns/net")?;
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let pid = entry
@@ -93,14 +93,14 @@ fn end_all_others() -> Result<()> {
         };
         let is_here = std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|net| net == own);
         if is_here {
-            // It may have ended by itself.
+            // It may have exited by itself.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
     Ok(())
 }
 
-fn tell(word: &str) -> Result<()> {
+fn reply(word: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{word}")?;
     out.flush()
@@ -116,13 +116,13 @@ fn run(program: &str, words: &[&str]) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::other(format!("{program} {words:?}: {said}")))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(Error::other(format!("{program} {words:?}: {message}")))
 }
 
 /// A node's first process and its cgroups.
 struct Node {
-    entrance: Child,
+    unshare: Child,
     cgroups: cgroups::Cgroups,
 }
 
@@ -134,7 +134,7 @@ impl Node {
             folder.join("mounts.json"),
             serde_json::to_string(&mounts).map_err(Error::other)?,
         )?;
-        // Whoever makes a cgroup namespace is at its root.
+        // The root of a cgroup namespace is the cgroup of the process that creates it.
         cgroups.enter()?;
         let log = std::fs::File::create(folder.join("init.log"))?;
         let started = Command::new("unshare")
@@ -154,7 +154,7 @@ impl Node {
             .spawn();
         cgroups.leave()?;
         Ok(Self {
-            entrance: started?,
+            unshare: started?,
             cgroups,
         })
     }
@@ -162,9 +162,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // The end of its input ends the first process, and that everything of its namespace.
-        drop(self.entrance.stdin.take());
-        let _ = self.entrance.wait();
+        // The first process exits at the end of its input, and its namespace with it.
+        drop(self.unshare.stdin.take());
+        let _ = self.unshare.wait();
         let start = Instant::now();
         // bound: REMOVAL_TIME_MAX
         while !self.cgroups.remove() && start.elapsed() < REMOVAL_TIME_MAX {

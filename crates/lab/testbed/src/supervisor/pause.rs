@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
-/// Waits for its end, and reaps.
+/// Reaps children until a signal ends it.
 ///
 /// # Errors
 /// The kernel gives no signals.

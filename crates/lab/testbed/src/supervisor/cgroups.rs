@@ -1,6 +1,6 @@
-//! The cgroups of a node: one below the keeper's own in every hierarchy. A cgroup namespace makes
-//! them look like the roots, so that the kubelet makes its `/kubepods` there and can neither see
-//! nor touch anybody else's.
+//! The cgroups of a node: one below the supervisor's own in every hierarchy. A cgroup namespace
+//! makes them look like the roots, so that the kubelet makes its `/kubepods` there and can neither
+//! see nor touch anybody else's.
 
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
@@ -25,7 +25,7 @@ struct Cgroup {
 pub(crate) struct Cgroups(Vec<Cgroup>);
 
 impl Cgroups {
-    /// Makes a cgroup `name` below the caller's own in every hierarchy; sweeps those of keepers
+    /// Makes a cgroup `name` below the caller's own in every hierarchy; sweeps those of supervisors
     /// that were killed.
     pub(crate) fn make(name: &str) -> Result<Self> {
         let mounted = read("/proc/self/mounts")?;
@@ -141,14 +141,14 @@ fn move_to(directory: &Path) -> Result<()> {
     std::fs::write(&file, "0").map_err(|error| named(&file, &error))
 }
 
-/// Removes the cgroups of keepers that are no more.
+/// Removes the cgroups of supervisors that are no more.
 fn sweep(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let keeper = name
+        let supervisor = name
             .to_str()
             .and_then(|n| n.strip_prefix("albacore-testbed-"));
-        if keeper.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        if supervisor.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
             remove(&entry.path());
         }
     }

@@ -9,10 +9,10 @@ use std::process::Command;
 
 use nix::unistd::chroot;
 
-use super::init::{Order, run_all, text};
+use super::init::{NodeSpec, run_all, text};
 use super::run;
 
-/// What there is besides a node's order.
+/// What there is besides a node's spec.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Machine {
     /// Its address, with the length of its network's.
@@ -46,7 +46,7 @@ const KEPT_BYTES_MAX: u64 = 4 << 20;
 /// A mount is refused or a program cannot be started.
 pub fn guest(folder: &Path) -> Result<()> {
     let machine: Machine = super::init::parse(&folder.join(MACHINE))?;
-    let order: Order = super::init::parse(&folder.join("order.json"))?;
+    let spec: NodeSpec = super::init::parse(&folder.join("node.json"))?;
     // Before it there is no /dev/null, which other commands get as their input.
     let words = ["-t", "devtmpfs", "devtmpfs", "/dev"];
     Command::new("mount").args(words).status()?;
@@ -80,8 +80,8 @@ pub fn guest(folder: &Path) -> Result<()> {
     }
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
     fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;
-    println!("{}: mounts, modules and network are there", order.host_name);
-    run_all(folder, &order)
+    println!("{}: mounts, modules and network are there", spec.host_name);
+    run_all(folder, &spec)
 }
 
 fn load_modules() -> Result<()> {

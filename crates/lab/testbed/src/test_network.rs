@@ -1,7 +1,7 @@
-//! A network of its own for a control plane and a node, and the process that keeps it.
+//! A network namespace for a control plane and a node, and the supervisor process that owns it.
 //!
-//! Nothing in it can be reached from outside and nothing outside from it, so that no address is
-//! taken and no rule of the machine's firewall is touched; whoever wants in joins the namespace.
+//! The namespace is isolated in both directions, so that no address of the machine is taken and no
+//! firewall rule is touched; programs that need to reach it join the namespace.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use nix::sched::{CloneFlags, setns};
 use tempfile::TempDir;
 
-use crate::keep::{NODE, READY};
+use crate::supervisor::{NODE, READY};
 use crate::{TestbedError, product};
 
 /// The address of the node and of the control plane.
@@ -23,73 +23,74 @@ pub(crate) const NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 2);
 /// The address of an emulated node.
 pub(crate) const GUEST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 3);
 
-/// The network, its keeper, and the folder of all that happens in it.
+/// The network, its supervisor, and the folder of its files and logs.
 #[derive(Debug)]
-pub(crate) struct Site {
-    keeper: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+pub(crate) struct TestNetwork {
+    supervisor: Child,
+    commands: Option<ChildStdin>,
+    replies: BufReader<ChildStdout>,
     program: PathBuf,
     folder: TempDir,
 }
 
-impl Site {
-    /// Makes one.
+impl TestNetwork {
     ///
     /// # Errors
     /// No right to make a network, or no `ip`.
     pub(crate) fn new() -> Result<Self, TestbedError> {
         let program = product("albacore-testbed")?;
-        let folder = TempDir::with_prefix("albacore-site-")
+        let folder = TempDir::with_prefix("albacore-network-")
             .map_err(TestbedError::file("a temporary folder"))?;
-        let log = folder.path().join("keeper.log");
+        let log = folder.path().join("supervisor.log");
         let log = File::create(&log).map_err(TestbedError::file(log))?;
-        let mut keeper = Command::new(&program)
-            .arg("keep")
+        let mut supervisor = Command::new(&program)
+            .arg("supervise")
             .arg(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
-            // The terminal's Ctrl-C ends the test; the keeper has to see that and clean.
+            // Ctrl-C in the terminal must reach the test alone: the supervisor cleans up after it.
             .process_group(0)
             .spawn()
             .map_err(TestbedError::file(&program))?;
-        let (Some(orders), Some(answers)) = (keeper.stdin.take(), keeper.stdout.take()) else {
-            return Err(TestbedError::Keeper {
-                said: "it has no pipes".into(),
+        let (Some(commands), Some(replies)) = (supervisor.stdin.take(), supervisor.stdout.take())
+        else {
+            return Err(TestbedError::Node {
+                message: "it has no pipes".into(),
             });
         };
-        let mut site = Self {
-            keeper,
-            orders: Some(orders),
-            answers: BufReader::new(answers),
+        let mut network = Self {
+            supervisor,
+            commands: Some(commands),
+            replies: BufReader::new(replies),
             program,
             folder,
         };
-        site.expect(READY)?;
-        Ok(site)
+        network.expect(READY)?;
+        Ok(network)
     }
 
     /// Starts the node that the files of the folder describe.
     ///
     /// # Errors
-    /// The keeper's, in its words.
+    /// The error that the supervisor logged.
     pub(crate) fn start_node(&mut self) -> Result<(), TestbedError> {
-        let orders = self.orders.as_mut();
-        let sent = orders.map(|orders| writeln!(orders, "{NODE}").and_then(|()| orders.flush()));
-        drop(sent); // The answer tells.
+        let commands = self.commands.as_mut();
+        let sent =
+            commands.map(|commands| writeln!(commands, "{NODE}").and_then(|()| commands.flush()));
+        drop(sent); // A failure shows in the reply.
         self.expect(NODE)
     }
 
     fn expect(&mut self, word: &str) -> Result<(), TestbedError> {
         let mut line = String::new();
-        let read = self.answers.read_line(&mut line);
+        let read = self.replies.read_line(&mut line);
         if read.is_ok() && line.trim() == word {
             return Ok(());
         }
-        let log = self.folder.path().join("keeper.log");
-        Err(TestbedError::Keeper {
-            said: std::fs::read_to_string(log).unwrap_or_default(),
+        let log = self.folder.path().join("supervisor.log");
+        Err(TestbedError::Node {
+            message: std::fs::read_to_string(log).unwrap_or_default(),
         })
     }
 
@@ -97,41 +98,42 @@ impl Site {
         self.folder.path()
     }
 
-    pub(crate) fn keeper(&self) -> u32 {
-        self.keeper.id()
+    pub(crate) fn supervisor_pid(&self) -> u32 {
+        self.supervisor.id()
     }
 
-    /// The keeper's own program.
+    /// The program of the supervisor.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
-    fn network(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/ns/net", self.keeper.id()))
+    fn namespace_file(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/ns/net", self.supervisor.id()))
     }
 
-    /// What a command begins with to run in this network.
-    pub(crate) fn entrance(&self) -> Vec<OsString> {
-        let network = format!("--net={}", self.network().display());
+    /// The words before a command that is to run in this network.
+    pub(crate) fn command_prefix(&self) -> Vec<OsString> {
+        let network = format!("--net={}", self.namespace_file().display());
         vec!["nsenter".into(), network.into(), "--".into()]
     }
 
     /// The pid of the node's first process.
     pub(crate) fn first_process(&self) -> Result<u32, TestbedError> {
-        // keeper -> unshare -> first process
+        // supervisor -> unshare -> first process
         let child = |of: u32| -> Option<u32> {
             let children = format!("/proc/{of}/task/{of}/children");
             let text = std::fs::read_to_string(children).ok()?;
             text.split_whitespace().next()?.parse().ok()
         };
-        child(self.keeper.id())
+        child(self.supervisor.id())
             .and_then(child)
-            .ok_or_else(|| TestbedError::Keeper {
-                said: std::fs::read_to_string(self.folder().join("init.log")).unwrap_or_default(),
+            .ok_or_else(|| TestbedError::Node {
+                message: std::fs::read_to_string(self.folder().join("init.log"))
+                    .unwrap_or_default(),
             })
     }
 
-    /// Runs `work` in this network; what it opens there stays there.
+    /// Runs `work` on a thread in this network: sockets that it opens belong to the namespace.
     ///
     /// # Errors
     /// The network is gone.
@@ -139,7 +141,7 @@ impl Site {
         &self,
         work: impl FnOnce() -> T + Send,
     ) -> Result<T, TestbedError> {
-        let path = self.network();
+        let path = self.namespace_file();
         let network = File::open(&path).map_err(TestbedError::file(&path))?;
         let enter = move || {
             setns(network, CloneFlags::CLONE_NEWNET).map_err(std::io::Error::from)?;
@@ -156,10 +158,10 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for TestNetwork {
     fn drop(&mut self) {
-        // The end of its input tells the keeper to clean and to end.
-        drop(self.orders.take());
-        let _ = self.keeper.wait();
+        // The supervisor cleans up and exits at the end of its input.
+        drop(self.commands.take());
+        let _ = self.supervisor.wait();
     }
 }

@@ -1,0 +1,33 @@
+//! The thread that starts all programs. The kernel kills a program together with the thread that
+//! started it, and the thread of a test ends long before a control plane that several tests share.
+
+use std::process::Child;
+use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use albacore_os::{OsError, Spawn};
+
+type Started = Result<Child, OsError>;
+type SpawnRequest = (Spawn, SyncSender<Started>);
+
+/// Runs as long as this process.
+static SPAWNER: LazyLock<SyncSender<SpawnRequest>> = LazyLock::new(|| {
+    let (sender, requests): (SyncSender<SpawnRequest>, Receiver<SpawnRequest>) = sync_channel(1);
+    std::thread::spawn(move || {
+        for (spawn, reply) in requests {
+            // The requester waits for the reply.
+            drop(reply.send(spawn.start()));
+        }
+    });
+    sender
+});
+
+/// Starts a program that runs until it is stopped or this process ends.
+pub(crate) fn start(spawn: Spawn) -> Started {
+    let (reply, started) = sync_channel(1);
+    // infallible: the thread never ends, and replies to every request.
+    #[allow(clippy::expect_used)]
+    SPAWNER.send((spawn, reply)).expect("the spawner runs");
+    #[allow(clippy::expect_used)]
+    started.recv().expect("the spawner replies")
+}
