@@ -28,23 +28,22 @@ pub(crate) const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;
 /// Most threads of `albacore predict`: as many as the largest machine has cpus.
 pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
 
-/// How long `albacore plan --solver reduced` and `literal` may run: what a person waits for who
-/// asked for a comparison.
+/// How long `albacore plan --solver reduced` and `literal` may run: acceptable for a comparison.
 pub(crate) const PROGRAM_BUDGET: Duration = Duration::from_secs(60);
 
 /// Longest `--time-limit`: an hour; what is not solved by then needs another way.
 pub(crate) const TIME_LIMIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// How long `albacore plan --explain` may try exchanges before it tells what it found so far.
+/// How long `albacore plan --explain` may try exchanges before it prints the result so far.
 pub(crate) const EXPLAIN_BUDGET: Duration = Duration::from_secs(5);
 
 /// Largest file of `--current` in bytes: the plan of as many threads as are allowed takes less than
 /// 1 MiB.
 pub(crate) const PLAN_BYTES_MAX: u64 = 64 << 20;
 
-/// Most looks of `albacore restore`: each finds only what was born with an old mask during the one
-/// before.
-pub(crate) const RESTORE_LOOKS_MAX: usize = 5;
+/// Most passes of `albacore restore`: each finds only threads that were created with an old mask
+/// during the one before.
+pub(crate) const RESTORE_PASSES_MAX: usize = 5;
 
 /// Most processes below a PID of `albacore restore`: as many as a kernel has by default.
 pub(crate) const RESTORE_PROCESSES_MAX: usize = 65_536;
@@ -53,8 +52,8 @@ pub(crate) const RESTORE_PROCESSES_MAX: usize = 65_536;
 /// report within some more.
 pub(crate) const NODE_RESTORE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Pause between two looks at the node's report meanwhile.
+/// Polling period of the report of the node meanwhile.
 pub(crate) const NODE_RESTORE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Errors that `albacore restore` tells; the rest is only counted.
-pub(crate) const RESTORE_TOLD_MAX: usize = 5;
+/// Errors that `albacore restore` prints; the rest is only counted.
+pub(crate) const RESTORE_ERRORS_SHOWN: usize = 5;

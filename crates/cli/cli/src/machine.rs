@@ -9,7 +9,7 @@ use albacore_topology::{CpuSet, Topology, parse_synthetic, parse_sysfs};
 use crate::args::MachineArgs;
 use albacore_command::{Failure, sentence};
 
-/// A machine and what of it may be used.
+/// A machine, and its cpus that may be used.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) whole: Topology,
@@ -46,7 +46,7 @@ fn read_directory(system: &Path) -> Result<Topology, Failure> {
     parse_sysfs(&files).map_err(|e| Failure::file(system, &e))
 }
 
-/// The cpus of `cpuset`; `option` with what follows it is how messages call it: `--cpuset `.
+/// The cpus of `cpuset`; `option` is the prefix of error messages, such as `--cpuset `.
 ///
 /// # Errors
 /// Usage: it is empty or reaches beyond the machine.

@@ -25,7 +25,7 @@ pub(crate) use options::PredictOptions;
 
 pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let threads = threads(args.threads)?;
-    check_place(&args.output)?;
+    check_output_path(&args.output)?;
     let image = compile(&args.model, args.options.iterations())?;
     let predictor = Predictor::open(image.bytes())
         .map_err(|e| Failure::Broken(format!("a fresh model image does not open: {e}")))?;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
         args::Kind::Interactions => Kind::Interactions,
         args::Kind::Leaf => Kind::Leaf,
     };
-    let job = Job {
+    let job = Prediction {
         predictor: &predictor,
         kind,
         asked: &args.options.read(&predictor, table.rows)?,
@@ -74,8 +74,8 @@ fn threads(asked: Option<usize>) -> Result<usize, Failure> {
     }
 }
 
-/// Says before the work, not after it, that the result has no place to go.
-fn check_place(output: &Path) -> Result<(), Failure> {
+/// Checks before the computation that the output can be written.
+fn check_output_path(output: &Path) -> Result<(), Failure> {
     let parent = output
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -114,7 +114,7 @@ fn compile(path: &Path, chosen: Iterations) -> Result<Image, Failure> {
 pub(crate) fn read_model(path: &Path) -> Result<Model, Failure> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| Failure::file(path, &e))?;
-    // One byte more than allowed tells a file that is too long.
+    // One byte more than the limit, to detect files that are too long.
     let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|e| Failure::file(path, &e))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
@@ -124,8 +124,8 @@ pub(crate) fn read_model(path: &Path) -> Result<Model, Failure> {
     Model::parse(&bytes).map_err(|e| Failure::file(path, &e))
 }
 
-/// What is to be predicted.
-struct Job<'a> {
+/// A prediction of all rows.
+struct Prediction<'a> {
     predictor: &'a Predictor<'a>,
     kind: Kind,
     asked: &'a Asked,
@@ -134,7 +134,7 @@ struct Job<'a> {
     model: &'a Path,
 }
 
-impl Job<'_> {
+impl Prediction<'_> {
     fn write<T: AutoSerialize + Copy + Default + Send>(
         &self,
         output: &Path,

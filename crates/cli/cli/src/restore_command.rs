@@ -1,8 +1,8 @@
-//! `albacore restore`: gives threads all cpus that their cgroup may use, whoever pinned them.
+//! `albacore restore`: sets the masks of threads to all cpus that their cgroup may use.
 //!
-//! For the day when whatever pinned them is gone: a placer gives masks back by itself when it ends.
-//! Threads may be born with a parent's mask while this looks, so it looks until a look finds
-//! nothing to do.
+//! For threads whose placer was killed: a placer restores masks by itself when it exits. A thread
+//! inherits its mask, so threads may appear with an old mask during a pass over the processes:
+//! passes are repeated until one finds nothing to do.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,11 +15,11 @@ use albacore_os::{
 use albacore_topology::CpuSet;
 
 use crate::args::RestoreArgs;
-use crate::limits::{RESTORE_LOOKS_MAX, RESTORE_PROCESSES_MAX, RESTORE_TOLD_MAX};
+use crate::limits::{RESTORE_ERRORS_SHOWN, RESTORE_PASSES_MAX, RESTORE_PROCESSES_MAX};
 use albacore_command::print;
 use albacore_command::{Failure, sentence};
 
-/// Restores, or tells what it would restore.
+/// Restores masks, or with `--dry-run` reports which ones it would restore.
 pub(crate) fn run(args: &RestoreArgs) -> Result<(), Failure> {
     if let Some(node) = &args.node {
         return crate::restore_node::run(node, &args.cluster);
@@ -28,33 +28,33 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<(), Failure> {
     for &pid in &args.pids {
         refuse_if_placed(&host, Pid(pid))?;
     }
-    let mut work = Work::default();
-    for _ in 0..RESTORE_LOOKS_MAX {
-        let before = work.written.len();
+    let mut restored = Restored::default();
+    for _ in 0..RESTORE_PASSES_MAX {
+        let before = restored.written.len();
         for &pid in &args.pids {
-            work.restore_tree(&host, Pid(pid), args.dry_run)?;
+            restored.restore_tree(&host, Pid(pid), args.dry_run)?;
         }
-        if work.written.len() == before || args.dry_run {
+        if restored.written.len() == before || args.dry_run {
             break;
         }
     }
-    print(&work.told(args.dry_run))?;
-    match work.errors.is_empty() {
+    print(&restored.summary(args.dry_run))?;
+    match restored.errors.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Failed(work.errors_told())),
+        false => Err(Failure::Failed(restored.error_summary())),
     }
 }
 
 #[derive(Default)]
-struct Work {
+struct Restored {
     processes: BTreeSet<i32>,
     threads: BTreeSet<i32>,
     written: BTreeSet<i32>,
     errors: BTreeSet<String>,
 }
 
-impl Work {
-    /// Everything below `root`, itself first.
+impl Restored {
+    /// Restores `root` and all processes below it.
     fn restore_tree(&mut self, host: &HostRoot, root: Pid, is_dry: bool) -> Result<(), Failure> {
         let gone = |e: &dyn std::error::Error| {
             Failure::Failed(format!("process {}: {}", root.0, sentence(e)))
@@ -73,7 +73,7 @@ impl Work {
                 )));
             }
             self.restore_process(host, pid, is_dry);
-            // A process that ended meanwhile needs nothing.
+            // A process that has exited meanwhile has no children.
             waiting.extend(read_children(host, pid).unwrap_or_default());
         }
         Ok(())
@@ -86,8 +86,8 @@ impl Work {
         let cpuset = match cpuset {
             Ok(effective) => effective.cpus,
             Err(_) if read_stat(host, pid).is_err() => return,
-            Err(says) => {
-                self.errors.insert(format!("process {}: {says}", pid.0));
+            Err(error) => {
+                self.errors.insert(format!("process {}: {error}", pid.0));
                 return;
             }
         };
@@ -98,28 +98,30 @@ impl Work {
     }
 
     fn restore_thread(&mut self, host: &HostRoot, tid: Tid, cpuset: &CpuSet, is_dry: bool) {
-        let done = read_mask(host, tid).and_then(|mask| match mask == *cpuset {
+        let result = read_mask(host, tid).and_then(|mask| match mask == *cpuset {
             true => Ok(false),
             false if is_dry => Ok(true),
             false => {
                 write_mask(tid, cpuset)?;
                 let mask = read_mask(host, tid)?;
                 if mask != *cpuset {
-                    let says = "written, and something else narrows it: look for another pinner";
-                    let told = format!("thread {}: has {mask} though {cpuset} was {says}", tid.0);
-                    self.errors.insert(told);
+                    self.errors.insert(format!(
+                        "thread {}: has {mask} though {cpuset} was written: another program sets \
+                         its mask; stop that program",
+                        tid.0
+                    ));
                 }
                 Ok(mask == *cpuset)
             }
         });
-        match done {
+        match result {
             Ok(is_written) => {
                 self.threads.insert(tid.0);
                 if is_written {
                     self.written.insert(tid.0);
                 }
             }
-            // It ended.
+            // It has exited.
             Err(MaskError::Gone { .. }) => {}
             Err(e) => {
                 self.errors
@@ -128,7 +130,7 @@ impl Work {
         }
     }
 
-    fn told(&self, is_dry: bool) -> String {
+    fn summary(&self, is_dry: bool) -> String {
         let verb = if is_dry { "would be" } else { "were" };
         format!(
             "{} of {} threads in {} processes {verb} given all cpus of their cgroup\n",
@@ -138,9 +140,9 @@ impl Work {
         )
     }
 
-    fn errors_told(&self) -> String {
-        let mut text = format!("not given back: {}", counted(self.errors.len(), "mask"));
-        for error in self.errors.iter().take(RESTORE_TOLD_MAX) {
+    fn error_summary(&self) -> String {
+        let mut text = format!("not restored: {}", counted(self.errors.len(), "mask"));
+        for error in self.errors.iter().take(RESTORE_ERRORS_SHOWN) {
             // infallible: writing to a String.
             let _ = write!(text, "; {error}");
         }
@@ -148,10 +150,10 @@ impl Work {
     }
 }
 
-/// A placer that lives would pin again what is restored here.
+/// Refuses a process that a running `albacore run` places: that would pin it again.
 fn refuse_if_placed(host: &HostRoot, pid: Pid) -> Result<(), Failure> {
     let mut at = pid;
-    // bound: the way to process 1 is no longer than the tree is deep.
+    // bound: the depth of the process tree
     for _ in 0..RESTORE_PROCESSES_MAX {
         let Ok(stat) = read_stat(host, at) else {
             return Ok(());
@@ -159,8 +161,8 @@ fn refuse_if_placed(host: &HostRoot, pid: Pid) -> Result<(), Failure> {
         let comm = read_comm(host, at).unwrap_or_default();
         if comm == "albacore" || comm == "kubectl-albacore" {
             return Err(Failure::Failed(format!(
-                "process {}: `albacore run` (process {}) places it and would pin it again; end \
-                 that, which gives every mask back, or set spec.placement.policy: None in its file",
+                "process {}: `albacore run` (process {}) places it and would pin it again; stop \
+                 it, which restores every mask, or set spec.placement.policy: None in its file",
                 pid.0, at.0
             )));
         }

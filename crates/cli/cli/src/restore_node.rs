@@ -1,8 +1,7 @@
-//! `albacore restore --node`: asks the agent of a node to give every mask back and to leave the
-//! pods alone.
+//! `albacore restore --node`: requests that the agent of a node restores every mask and stops
+//! placing.
 //!
-//! It is asked by an annotation of the node, which outlives the agent: whatever agent runs there
-//! later keeps to it.
+//! The request is an annotation of the node, so agents that start later comply with it too.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +15,13 @@ use crate::limits::{NODE_RESTORE_PAUSE, NODE_RESTORE_TIME_MAX};
 use albacore_command::print;
 use albacore_command::{Failure, sentence};
 
-/// What the agent goes by, and what it then says.
+/// The annotation, and the condition with which the agent reports that it complies.
 const ANNOTATION: &str = "albacore.dev/enforcement";
 const VALUE: &str = "None";
 const CONDITION: &str = "Enforcing";
 const REASON: &str = "KillSwitch";
 
-/// Sets the annotation and waits for the agent's word.
+/// Sets the annotation and waits for the report of the agent.
 pub(crate) fn run(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -59,7 +58,7 @@ async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
     ))
 }
 
-/// What the agent says once it has given back.
+/// Waits until the agent reports that masks are restored; returns its message.
 async fn wait(cluster: &Cluster, key: &Key) -> Result<String, Failure> {
     let kind = ApiResource::erase::<NodePlacement>(&());
     let start = Instant::now();
@@ -70,15 +69,15 @@ async fn wait(cluster: &Cluster, key: &Key) -> Result<String, Failure> {
         let found = found.map_err(|error| {
             let says = sentence(&error);
             Failure::Failed(format!(
-                "the agent is asked, but its answer cannot be read: {says}"
+                "the annotation is set, but the report of the agent cannot be read: {says}"
             ))
         })?;
         let placement = found
             .and_then(|object| serde_json::to_value(object).ok())
             .and_then(|object| serde_json::from_value::<NodePlacement>(object).ok());
-        match says(placement.as_ref()) {
-            Says::Done(text) => return Ok(text),
-            Says::NotYet(text) => last = text,
+        match progress(placement.as_ref()) {
+            RestoreProgress::Done(text) => return Ok(text),
+            RestoreProgress::NotYet(text) => last = text,
         }
         tokio::time::sleep(NODE_RESTORE_PAUSE).await;
     }
@@ -91,27 +90,27 @@ async fn wait(cluster: &Cluster, key: &Key) -> Result<String, Failure> {
 
 fn not_in_time(node: &str, time: Duration, last: &str) -> String {
     format!(
-        "the agent of node {node} has not given the masks back within {} s: {last}; see that its pod runs (`kubectl get pods \
-         -A -l app.kubernetes.io/component=agent --field-selector spec.nodeName={node}`): the annotation stays, and is \
-         kept to as soon as it does",
+        "the agent of node {node} has not restored the masks within {} s: {last}; check that its pod runs (`kubectl get pods \
+         -A -l app.kubernetes.io/component=agent --field-selector spec.nodeName={node}`): the annotation stays, and the \
+         agent complies as soon as it runs",
         time.as_secs()
     )
 }
 
-/// What a report means for whoever waits.
+/// What a report of the agent says about the request.
 #[derive(PartialEq, Eq, Debug)]
-enum Says {
+enum RestoreProgress {
     Done(String),
     NotYet(String),
 }
 
-fn says(placement: Option<&NodePlacement>) -> Says {
+fn progress(placement: Option<&NodePlacement>) -> RestoreProgress {
     let Some(status) = placement.and_then(|placement| placement.status.as_ref()) else {
-        return Says::NotYet("it has not reported yet".to_owned());
+        return RestoreProgress::NotYet("it has not reported yet".to_owned());
     };
     let is_it = |c: &&Condition| c.type_ == CONDITION;
     let Some(enforcing) = status.conditions.iter().find(is_it) else {
-        return Says::NotYet(format!("its report has no condition {CONDITION}"));
+        return RestoreProgress::NotYet(format!("its report has no condition {CONDITION}"));
     };
     let Condition {
         status: value,
@@ -119,12 +118,11 @@ fn says(placement: Option<&NodePlacement>) -> Says {
         message,
         ..
     } = enforcing;
-    // The reason is that of annotation Observe, too; the message names the value that the agent
-    // goes by.
+    // The annotation value Observe has the same reason; the message names the value in effect.
     let is_ours = value == "False" && reason == REASON && message.contains(VALUE);
     match is_ours && status.verified == 0 {
-        true => Says::Done(message.clone()),
-        false => Says::NotYet(format!(
+        true => RestoreProgress::Done(message.clone()),
+        false => RestoreProgress::NotYet(format!(
             "{CONDITION} is {value} ({reason}), {} threads are on their planned cpu",
             status.verified
         )),
@@ -151,17 +149,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_agents_own_word_counts() {
+    fn only_the_report_of_the_agent_counts() {
         let done = placement("False", "KillSwitch", DONE, 0);
-        assert_eq!(says(Some(&done)), Says::Done(DONE.to_owned()));
+        assert_eq!(
+            progress(Some(&done)),
+            RestoreProgress::Done(DONE.to_owned())
+        );
         for other in [
             placement("False", "KillSwitch", DONE, 3),
             placement("False", "KillSwitch", "the annotation holds it back", 0),
             placement("True", "Enforcing", "", 0),
             placement("False", "Observe", "", 0),
         ] {
-            assert!(matches!(says(Some(&other)), Says::NotYet(_)));
+            assert!(matches!(progress(Some(&other)), RestoreProgress::NotYet(_)));
         }
-        assert!(matches!(says(None), Says::NotYet(_)));
+        assert!(matches!(progress(None), RestoreProgress::NotYet(_)));
     }
 }

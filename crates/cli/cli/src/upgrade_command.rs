@@ -1,7 +1,8 @@
-//! `albacore upgrade --dry-run`: whose pods another version of the operator restarts.
+//! `albacore upgrade --dry-run`: which pods another version of the operator restarts.
 //!
-//! It reads what the controller decides by: the image in each pod template, the annotations of
-//! deployments and namespaces. The upgrade itself is done by whatever installed the operator.
+//! It reads the input of the decision of the controller: the image in each pod template, and the
+//! annotations of deployments and namespaces. The upgrade itself is done with the tool that
+//! installed the operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,14 +17,14 @@ use serde::Serialize;
 use crate::args::UpgradeArgs;
 use crate::status_command::{read, runtime};
 
-/// On the Deployment of pods: the deployment that it is of.
+/// Label of a Deployment: the InferenceDeployment that it belongs to.
 const OF: &str = "albacore.dev/deployment";
 
-/// What selects controllers, whatever their release is called.
+/// Selects the controllers of any Helm release.
 const CONTROLLERS: &str =
     "app.kubernetes.io/part-of=albacore,app.kubernetes.io/component=controller";
 
-/// What happens to a deployment.
+/// The effect of the upgrade on a deployment.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "snake_case")]
 enum Action {
@@ -33,7 +34,7 @@ enum Action {
     Current,
     /// An annotation keeps its image.
     Pinned,
-    /// Its server is the user's own.
+    /// It runs the user's own server.
     OwnServer,
     /// Its annotation, or its namespace's, names no image: the controller refuses it.
     Invalid,
@@ -58,24 +59,23 @@ struct Row {
     name: String,
     /// Pods that run now.
     pods: i32,
-    /// Image in force, if it is known.
+    /// The current image, if it is known.
     image: Option<String>,
     /// Image after the upgrade; `None` for a server of the user's own.
     target: Option<String>,
     action: Action,
 }
 
-/// What an upgrade does.
 #[derive(Serialize, Debug)]
 struct Upgrade {
     server_image: String,
-    /// How many deployments roll at once; `None` where no controller says it.
+    /// Deployments that roll at once; `None` if no controller reports it.
     max_concurrent_rollouts: Option<u32>,
     /// Deployments whose pods are restarted.
     rolls: usize,
     pods: i32,
     deployments: Vec<Row>,
-    /// What could not be read.
+    /// Errors of reads, one sentence each.
     unread: Vec<String>,
 }
 
@@ -260,7 +260,7 @@ fn text(upgrade: &Upgrade) -> String {
     }
     let unread: BTreeSet<&String> = upgrade.unread.iter().collect();
     for sentence in unread {
-        let _ = writeln!(text, "not looked at: {sentence}"); // infallible
+        let _ = writeln!(text, "not read: {sentence}"); // infallible
     }
     text
 }

@@ -1,36 +1,35 @@
 //! `albacore explain`: what keeps a deployment from being ready, placed and in time, and what to do
 //! about each.
 //!
-//! Only what the cluster itself says is repeated; the way out is ours. The order is that of cause
-//! before consequence: what the spec says, whether pods run, whether models load, whether threads
-//! are placed, whether the objective is met.
+//! Problems come from conditions and reports of the cluster, remedies from here. Causes come before
+//! consequences: the spec, then pods, models, placement, and the objective.
 
 use albacore_api::{counted, remedy_of};
 use serde::Serialize;
 
 use super::report::{ConditionReport, DeploymentReport, PlacementReport, PodReport, State};
-use super::text::is_of_trouble;
+use super::text::is_problem_condition;
 
-/// One thing that is not as it should be.
+/// One problem.
 #[derive(Serialize, PartialEq, Eq, Debug)]
 pub(super) struct Finding {
     /// The deployment, a pod or a model.
     pub(super) about: String,
-    /// What is the case.
+    /// The problem, as a sentence.
     pub(super) says: String,
-    /// What can be done; empty where only time helps.
-    pub(super) way_out: String,
+    /// The remedy; empty if waiting is enough.
+    pub(super) remedy: String,
 }
 
-fn finding(about: &str, says: String, way_out: &str) -> Finding {
+fn finding(about: &str, says: String, remedy: &str) -> Finding {
     Finding {
         about: about.to_owned(),
         says,
-        way_out: way_out.to_owned(),
+        remedy: remedy.to_owned(),
     }
 }
 
-/// All findings of a deployment, causes first; empty if everything is as it should be.
+/// All findings of a deployment, causes first; empty if there is no problem.
 pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     let about = format!("{}/{}", of.namespace, of.name);
     let mut found = Vec::new();
@@ -39,11 +38,11 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     }
     if of.conditions.is_empty() {
         let says = "has no status: no controller has seen it".to_owned();
-        let way_out = "look whether the controller runs and may write status: kubectl get pods -A -l \
+        let remedy = "look whether the controller runs and may write status: kubectl get pods -A -l \
                        app.kubernetes.io/name=albacore; kubectl get events";
-        found.push(finding(&about, says, way_out));
+        found.push(finding(&about, says, remedy));
     }
-    // Reconciling says what the API server refuses for now; what is usual has no remedy.
+    // Reconciling reports what the API server refuses; ordinary progress has no remedy.
     for kind in ["Stalled", "Reconciling", "WorkersRespawning"] {
         let standing = of.condition(kind).filter(|c| c.status == "True");
         found.extend(
@@ -57,18 +56,18 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     }
     for model in &of.models {
         if let Some(error) = &model.error {
-            let way_out = "put the right file there, or correct spec.models[].uri; the model in \
+            let remedy = "put the right file there, or correct spec.models[].uri; the model in \
                            force stays until then";
             found.push(finding(
                 &format!("model {}", model.name),
                 error.clone(),
-                way_out,
+                remedy,
             ));
         }
     }
     let is_said = !found.is_empty();
     for condition in &of.conditions {
-        let is_wrong = condition.status != "True" && !is_of_trouble(&condition.kind);
+        let is_wrong = condition.status != "True" && !is_problem_condition(&condition.kind);
         if is_wrong && !(is_said && is_consequence(condition)) {
             found.push(of_condition(&about, condition));
         }
@@ -76,13 +75,13 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
     found
 }
 
-/// Whether a condition that is there only in trouble says what somebody has to do.
+/// Whether a condition that exists only with problems requires an action.
 fn is_cause(condition: &ConditionReport) -> bool {
     condition.kind != "Reconciling" || remedy_of(&condition.reason).is_some()
 }
 
-/// Whether a condition adds nothing to a cause that is listed: pods that do not run serve nothing,
-/// load nothing and tell nothing.
+/// Whether a condition only follows from a listed cause: pods that do not run serve nothing, load
+/// nothing and report nothing.
 fn is_consequence(condition: &ConditionReport) -> bool {
     let ConditionReport { kind, status, .. } = condition;
     let is_of_pods = matches!(kind.as_str(), "Ready" | "Available" | "Progressing");
@@ -101,10 +100,10 @@ fn of_condition(about: &str, condition: &ConditionReport) -> Finding {
     let bare = remedy.and_then(|remedy| message.strip_suffix(remedy)?.strip_suffix("; "));
     let message = bare.unwrap_or(message);
     let says = format!("{kind} is {status} ({reason}): {message}");
-    finding(about, says, remedy.unwrap_or(way_out_of(condition)))
+    finding(about, says, remedy.unwrap_or(remedy_of(condition)))
 }
 
-fn way_out_of(condition: &ConditionReport) -> &'static str {
+fn remedy_of(condition: &ConditionReport) -> &'static str {
     match (condition.kind.as_str(), condition.status.as_str()) {
         ("Stalled", _) => "change what the message names; nothing moves until then",
         ("SLOMet", "False") => {
@@ -121,15 +120,15 @@ fn of_pod(pod: &PodReport) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(problem) = &pod.problem {
         let remedy = pod.reason.as_deref().and_then(remedy_of);
-        let way_out = remedy.unwrap_or("see kubectl describe pod; it comes from spec.template");
-        found.push(finding(&about, problem.clone(), way_out));
+        let remedy = remedy.unwrap_or("see kubectl describe pod; it comes from spec.template");
+        found.push(finding(&about, problem.clone(), remedy));
     }
     match &pod.placement {
         Some(placement) => found.extend(of_placement(&about, placement)),
         None if pod.node.is_some() && pod.phase == "Running" => {
             let says = "is not placed: its node has reported nothing of it".to_owned();
-            let way_out = "look whether the agent runs on this node";
-            found.push(finding(&about, says, way_out));
+            let remedy = "look whether the agent runs on this node";
+            found.push(finding(&about, says, remedy));
         }
         None => {}
     }
@@ -146,14 +145,14 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
             "its cpu limit lets {} of each worker run at once",
             counted(threads, "thread")
         );
-        let way_out = "raise resources.limits.cpu to W x T cpus, or lower spec.threads";
-        found.push(finding(about, says, way_out));
+        let remedy = "raise resources.limits.cpu to W x T cpus, or lower spec.threads";
+        found.push(finding(about, says, remedy));
     }
-    if let (true, Some(at)) = (of.is_of_silence(), &of.last_verification) {
+    if let (true, Some(at)) = (of.is_unknown(), &of.last_verification) {
         let says = format!("the agent of its node has verified nothing since {at}");
-        let way_out = "look whether it runs: kubectl get pods -A -o wide -l \
+        let remedy = "look whether it runs: kubectl get pods -A -o wide -l \
                        app.kubernetes.io/component=agent";
-        found.push(finding(about, says, way_out));
+        found.push(finding(about, says, remedy));
     }
     if let Some(verified) = of
         .threads_verified
@@ -163,22 +162,22 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
             "{verified} of {} threads are on their planned cpu",
             of.threads
         );
-        let way_out = "a moment after a respawn this is normal; if it stays, the last drift says \
+        let remedy = "a moment after a respawn this is normal; if it stays, the last drift says \
                        who writes masks";
-        found.push(finding(about, says, way_out));
+        found.push(finding(about, says, remedy));
     }
     if of.drift_cause.as_deref() == Some("ForeignWrite") {
         let says = format!("another program changed {}", counted(of.drifts, "mask"));
-        let way_out = "unset OMP_PROC_BIND, KMP_AFFINITY and taskset in the pod, or set \
+        let remedy = "unset OMP_PROC_BIND, KMP_AFFINITY and taskset in the pod, or set \
                        spec.placement.policy: None";
-        found.push(finding(about, says, way_out));
+        found.push(finding(about, says, remedy));
     }
     if of.isolation == "none" {
         let says =
             "shares its cpus with everything on the node: the pins give order, not isolation";
-        let way_out = "for cpus of its own give spec.resources whole cpus, requests equal to \
+        let remedy = "for cpus of its own give spec.resources whole cpus, requests equal to \
                        limits, on a node with the static CPU manager policy";
-        found.push(finding(about, says.to_owned(), way_out));
+        found.push(finding(about, says.to_owned(), remedy));
     }
     found
 }

@@ -1,8 +1,7 @@
 //! `albacore status` and `albacore explain`: deployments of a cluster with their pods, workers,
-//! threads, cpus and drift, and what keeps them from being as they should be.
+//! threads, cpus and drift, and their problems.
 //!
-//! Reads as the person at the prompt, and only what that person may read: what is forbidden is
-//! named in the report, the rest is shown.
+//! Reads with the rights of the user of the command; the report names what could not be read.
 
 mod findings;
 mod report;
@@ -31,12 +30,12 @@ use text::count;
 
 /// `albacore status`.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let wanted = Wanted {
+    let request = Request {
         name: args.name.as_deref(),
         is_everywhere: args.all_namespaces,
         threads: args.threads,
     };
-    let report = look(&args.cluster, wanted)?;
+    let report = fetch(&args.cluster, request)?;
     print(&match args.output {
         Output::Text => text::text(&report, args.name.is_some()),
         Output::Json => as_json(&report)?,
@@ -46,12 +45,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 
 /// `albacore explain`.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
-    let wanted = Wanted {
+    let request = Request {
         name: Some(&args.name),
         is_everywhere: false,
         threads: false,
     };
-    let report = look(&args.cluster, wanted)?;
+    let report = fetch(&args.cluster, request)?;
     let found: Vec<Finding> = report.deployments.iter().flat_map(findings).collect();
     print(&match args.is_json {
         true => as_json(&Explanation {
@@ -82,12 +81,12 @@ fn in_sentences(name: &str, found: &[Finding], unread: &[String]) -> String {
     for Finding {
         about,
         says,
-        way_out,
+        remedy,
     } in found
     {
         let _ = writeln!(text, "{about}: {says}"); // infallible: a String
-        if !way_out.is_empty() {
-            let _ = writeln!(text, "  -> {way_out}"); // infallible: a String
+        if !remedy.is_empty() {
+            let _ = writeln!(text, "  -> {remedy}"); // infallible: a String
         }
     }
     for sentence in unread {
@@ -131,33 +130,33 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
     }
 }
 
-/// What the person asked for.
+/// What the command line asks for.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct Request<'a> {
     /// One deployment; `None`: all.
     name: Option<&'a str>,
     is_everywhere: bool,
     threads: bool,
 }
 
-/// Asks the cluster for everything that the report needs.
-fn look(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
-    runtime()?.block_on(ask(args, wanted))
+/// Reads everything that the report needs.
+fn fetch(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
+    runtime()?.block_on(fetch_report(args, request))
 }
 
-/// What requests to a cluster run on.
+/// The runtime of requests to a cluster.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();
     runtime.map_err(|e| Failure::Failed(format!("cannot start: {e}")))
 }
 
-async fn ask(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> {
-    let Wanted {
+async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
+    let Request {
         name,
         is_everywhere,
         threads,
-    } = wanted;
+    } = request;
     let refused = |error: &ClusterError| Failure::Failed(sentence(error));
     let options = PersonOptions {
         kubeconfig: args.kubeconfig.clone(),
@@ -209,7 +208,7 @@ async fn ask(args: &ClusterArgs, wanted: Wanted<'_>) -> Result<Report, Failure> 
     Ok(report)
 }
 
-/// What the person may read of a kind; else the reason goes to `unread`.
+/// The objects of a kind; if they cannot be read, the reason goes to `unread`.
 pub(crate) async fn read<K: DeserializeOwned>(
     cluster: &Cluster,
     kind: &ApiResource,

@@ -1,12 +1,12 @@
-//! What `albacore status` tells, made of what the cluster holds. Pure: objects in, a report out;
-//! its JSON is a contract.
+//! The report of `albacore status`: a pure function of the objects of the cluster. Its JSON is a
+//! contract.
 
 use albacore_api::{InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The label of a pod that says whose it is.
+/// Label of a pod: the deployment that it belongs to.
 pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
 /// An agent whose last verification is older is silent. It renews that every 30 to 40 s; a minute
@@ -16,13 +16,13 @@ const SILENCE: SignedDuration = SignedDuration::from_secs(120);
 /// Reports of nodes, and when they were read.
 type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
 
-/// What the user may read of the cluster.
+/// The objects that the user may read.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ClusterObjects {
     pub(super) deployments: Vec<InferenceDeployment>,
     pub(super) pods: Vec<Pod>,
     pub(super) nodes: Vec<NodePlacement>,
-    /// When that was, by the clock of this machine.
+    /// The time of the read, by the clock of this machine.
     pub(super) now: Timestamp,
     /// What could not be read, one sentence each.
     pub(super) unread: Vec<String>,
@@ -105,12 +105,12 @@ pub(super) struct PodReport {
     /// The same in one word.
     pub(super) reason: Option<String>,
     pub(super) placement: Option<PlacementReport>,
-    /// Every thread, where they were asked for and the agent told.
+    /// Every thread, if requested and reported by the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) threads: Option<Vec<ThreadReport>>,
 }
 
-/// A thread, as the agent of its node sees it.
+/// A thread, as reported by the agent of its node.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ThreadReport {
     pub(super) worker: u32,
@@ -121,14 +121,14 @@ pub(super) struct ThreadReport {
     pub(super) planned: Option<String>,
     /// The cpus that it may use.
     pub(super) mask: Option<String>,
-    /// What came of the plan.
+    /// The result of applying the plan.
     pub(super) state: String,
 }
 
 #[derive(Clone, Serialize)]
 pub(super) struct PlacementReport {
     pub(super) workers: i32,
-    /// `None` while the node's agent is silent: nobody knows.
+    /// `None` while the agent of the node is silent: the value is unknown.
     pub(super) workers_verified: Option<i32>,
     pub(super) threads: i32,
     /// As `workers_verified`.
@@ -148,8 +148,8 @@ pub(super) struct PlacementReport {
 
 impl Report {
     /// The report on all that was `seen`; deployments by namespace and name, pods by name.
-    pub(super) fn of(seen: Seen) -> Self {
-        let Seen {
+    pub(super) fn of(objects: ClusterObjects) -> Self {
+        let ClusterObjects {
             deployments,
             pods,
             nodes,
@@ -194,8 +194,8 @@ impl DeploymentReport {
             .collect();
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         let mut placements = reports.iter().filter_map(|pod| pod.placement.as_ref());
-        // Without a controller, nobody says so in the status.
-        let is_unknown = placements.any(PlacementReport::is_of_silence);
+        // Without a controller, the status does not report it.
+        let is_unknown = placements.any(PlacementReport::is_unknown);
         let conditions = status.conditions.iter().map(|c| ConditionReport {
             kind: c.type_.clone(),
             status: c.status.clone(),
@@ -320,7 +320,7 @@ impl PodReport {
 }
 
 impl PlacementReport {
-    /// What a node says of a pod, verified last at `at`.
+    /// The report of a node about a pod, verified last at `at`.
     fn of(placement: &PodPlacement, at: Option<Timestamp>, now: Timestamp) -> Self {
         let is_silent = at.is_some_and(|at| now.duration_since(at) > SILENCE);
         let known = |count| (!is_silent).then_some(count);
@@ -348,8 +348,8 @@ impl PlacementReport {
         }
     }
 
-    /// Whether nobody knows where the threads run, because the node's agent is silent.
-    pub(super) fn is_of_silence(&self) -> bool {
+    /// Whether the placement is unknown because the agent of the node is silent.
+    pub(super) fn is_unknown(&self) -> bool {
         self.threads_verified.is_none()
     }
 }

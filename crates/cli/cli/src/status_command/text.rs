@@ -1,4 +1,4 @@
-//! A report for people: a tree from deployment to pod to placement.
+//! The report as text: a tree from deployment to pod to placement.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use albacore_api::counted;
 
 use super::report::{DeploymentReport, PlacementReport, PodReport, Report, State, ThreadReport};
 
-/// The report as text; `is_asked_for_one` where one deployment was named, and so shown in full.
-pub(super) fn text(report: &Report, is_asked_for_one: bool) -> String {
+/// The report as text; `is_single` where one deployment was named, and so shown in full.
+pub(super) fn text(report: &Report, is_single: bool) -> String {
     let mut text = String::new();
     if report.deployments.is_empty() {
         text.push_str("No InferenceDeployment here; look into all namespaces with -A\n");
@@ -16,7 +16,7 @@ pub(super) fn text(report: &Report, is_asked_for_one: bool) -> String {
         if index > 0 {
             text.push('\n');
         }
-        put_deployment(&mut text, deployment, is_asked_for_one);
+        put_deployment(&mut text, deployment, is_single);
     }
     for sentence in &report.unread {
         line(&mut text, format_args!("\nnot shown: {sentence}"));
@@ -29,7 +29,7 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{arguments}");
 }
 
-/// What stands behind the name of a state.
+/// The explanation of a state, printed after its name.
 pub(super) fn in_words(state: State) -> &'static str {
     match state {
         State::Current => "ready",
@@ -73,7 +73,7 @@ fn put_deployment(text: &mut String, of: &DeploymentReport, is_full: bool) {
         );
     }
     for condition in &of.conditions {
-        let is_normal = condition.status == "True" && !is_of_trouble(&condition.kind);
+        let is_normal = condition.status == "True" && !is_problem_condition(&condition.kind);
         if is_full || !is_normal {
             line(
                 text,
@@ -92,13 +92,13 @@ fn put_deployment(text: &mut String, of: &DeploymentReport, is_full: bool) {
     }
 }
 
-/// A number, or `?` where nobody knows it.
+/// A number, or `?` if it is unknown.
 pub(super) fn count(number: Option<i32>) -> String {
     number.map_or("?".to_owned(), |number| number.to_string())
 }
 
-/// Whether a condition is there only while something is wrong or not finished.
-pub(super) fn is_of_trouble(kind: &str) -> bool {
+/// Whether a condition exists only while something is wrong or in progress.
+pub(super) fn is_problem_condition(kind: &str) -> bool {
     matches!(kind, "Stalled" | "Reconciling" | "WorkersRespawning")
 }
 
@@ -202,7 +202,7 @@ fn put_placement(text: &mut String, of: &PlacementReport, stem: &str) {
             of.threads
         ),
     );
-    if let (true, Some(at)) = (of.is_of_silence(), &of.last_verification) {
+    if let (true, Some(at)) = (of.is_unknown(), &of.last_verification) {
         line(
             text,
             format_args!("{stem}   the agent of its node has verified nothing since {at}"),

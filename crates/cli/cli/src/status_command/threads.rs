@@ -1,8 +1,8 @@
-//! `albacore status --threads`: every thread of a deployment's pods, asked of the agents of their
-//! nodes.
+//! `albacore status --threads`: every thread of the pods of a deployment, as reported by the agents
+//! of their nodes.
 //!
-//! The agents have no listener; `albacore-agent dump` is run in their pods, as `kubectl exec` does
-//! it, with the rights of the person at the prompt.
+//! Agents have no listener, so `albacore-agent dump` is executed in their pods, like `kubectl exec`
+//! and with the rights of the user of the command.
 
 use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key, Said};
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +12,7 @@ use super::report::{PodReport, Report, ThreadReport};
 use super::typed;
 use albacore_command::sentence;
 
-/// What the chart calls the pods of agents.
+/// Selects the pods of agents, as labeled by the chart.
 const AGENTS: &str = "app.kubernetes.io/part-of=albacore,app.kubernetes.io/component=agent";
 const CONTAINER: &str = "agent";
 const PROGRAM: &str = "/albacore-agent";
@@ -25,7 +25,7 @@ struct Dumped {
     threads: Vec<ThreadReport>,
 }
 
-/// Adds the threads of all pods of the report; what cannot be had is named in it.
+/// Adds the threads of all pods of the report; the report names what could not be read.
 pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
     let kind = ApiResource::erase::<Pod>(&());
     let agents: Vec<Pod> = match cluster.list(&kind, None, AGENTS).await {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_prints_is_read_and_what_it_does_not_know_is_said() {
+    fn output_of_the_agent_is_parsed_and_unknown_pods_are_reported() {
         let text = r#"[{"pod": "a/b", "uid": "u", "deployment": "d", "plan": "1", "topology": "2", "threads": [
             {"worker": 0, "rank": 1, "pid": 7, "tid": 8, "planned": "1", "mask": "0-3", "state": "drifted"},
             {"worker": 1, "rank": 0, "pid": null, "tid": null, "planned": null, "mask": null, "state": "missing"}]},
