@@ -17,7 +17,8 @@ pub(super) struct Finding {
     pub(super) about: String,
     /// The problem, as a sentence.
     pub(super) says: String,
-    /// The remedy; empty if waiting is enough.
+    /// Empty if waiting is enough.
+    #[serde(rename = "way_out")]
     pub(super) remedy: String,
 }
 
@@ -100,10 +101,10 @@ fn of_condition(about: &str, condition: &ConditionReport) -> Finding {
     let bare = remedy.and_then(|remedy| message.strip_suffix(remedy)?.strip_suffix("; "));
     let message = bare.unwrap_or(message);
     let says = format!("{kind} is {status} ({reason}): {message}");
-    finding(about, says, remedy.unwrap_or(remedy_of(condition)))
+    finding(about, says, remedy.unwrap_or(general_remedy(condition)))
 }
 
-fn remedy_of(condition: &ConditionReport) -> &'static str {
+fn general_remedy(condition: &ConditionReport) -> &'static str {
     match (condition.kind.as_str(), condition.status.as_str()) {
         ("Stalled", _) => "change what the message names; nothing moves until then",
         ("SLOMet", "False") => {

@@ -25,7 +25,7 @@ use crate::draw::{self, PodStrip};
 use albacore_command::print;
 use albacore_command::{Failure, sentence};
 use findings::{Finding, findings};
-use report::{DEPLOYMENT_LABEL, PodReport, Report, Seen};
+use report::{ClusterObjects, DEPLOYMENT_LABEL, PodReport, Report};
 use text::count;
 
 /// `albacore status`.
@@ -168,7 +168,7 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
         .map_err(|e| refused(&e))?;
     let own = args.namespace.as_deref().unwrap_or(cluster.namespace());
     let namespace = (!is_everywhere).then_some(own);
-    let mut seen = Seen::default();
+    let mut objects = ClusterObjects::default();
     let kind = ApiResource::erase::<InferenceDeployment>(&());
     let found = match name {
         None => cluster.list(&kind, namespace, "").await,
@@ -191,17 +191,17 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
         ),
         _ => refused(&error),
     })?;
-    seen.deployments = typed(found, &mut seen.unread);
+    objects.deployments = typed(found, &mut objects.unread);
     let labels = match name {
         Some(name) => format!("{DEPLOYMENT_LABEL}={name}"),
         None => DEPLOYMENT_LABEL.to_owned(),
     };
     let pods = ApiResource::erase::<Pod>(&());
-    seen.pods = read(&cluster, &pods, namespace, &labels, &mut seen.unread).await?;
+    objects.pods = read(&cluster, &pods, namespace, &labels, &mut objects.unread).await?;
     let nodes = ApiResource::erase::<NodePlacement>(&());
-    seen.nodes = read(&cluster, &nodes, None, "", &mut seen.unread).await?;
-    seen.now = Timestamp::now();
-    let mut report = Report::of(seen);
+    objects.nodes = read(&cluster, &nodes, None, "", &mut objects.unread).await?;
+    objects.now = Timestamp::now();
+    let mut report = Report::of(objects);
     if threads {
         threads::add(&cluster, &mut report).await;
     }

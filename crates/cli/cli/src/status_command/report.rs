@@ -147,7 +147,7 @@ pub(super) struct PlacementReport {
 }
 
 impl Report {
-    /// The report on all that was `seen`; deployments by namespace and name, pods by name.
+    /// The report on `objects`; deployments by namespace and name, pods by name.
     pub(super) fn of(objects: ClusterObjects) -> Self {
         let ClusterObjects {
             deployments,
@@ -155,7 +155,7 @@ impl Report {
             nodes,
             now,
             unread,
-        } = seen;
+        } = objects;
         let mut reports: Vec<DeploymentReport> = deployments
             .into_iter()
             .map(|deployment| DeploymentReport::of(deployment, &pods, (&nodes, now)))
@@ -176,14 +176,14 @@ impl DeploymentReport {
         let (spec, status) = (deployment.spec, deployment.status.unwrap_or_default());
         let workers = status.workers.unwrap_or_default();
         let models = spec.models.iter().map(|model| {
-            let seen = status.models.iter().find(|m| m.name == model.name);
-            let latency = seen.into_iter().flat_map(|m| &m.latency);
+            let reported = status.models.iter().find(|m| m.name == model.name);
+            let latency = reported.into_iter().flat_map(|m| &m.latency);
             ModelReport {
                 name: model.name.clone(),
                 uri: model.uri.to_string(),
                 slo: model.slo.map(|slo| slo.latency.to_string()),
-                loaded: seen.map(|m| m.loaded.clone()),
-                error: seen.and_then(|m| m.error.clone()),
+                loaded: reported.map(|m| m.loaded.clone()),
+                error: reported.and_then(|m| m.error.clone()),
                 latency: latency.map(LatencyReport::of).collect(),
             }
         });

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus, Output};
 
-use crate::supervisor::Ended;
+use crate::supervisor::CommandResult;
 
 /// A running command of a node. It has an input, and most commands end with that.
 #[derive(Debug)]
