@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_api::NodePlacement;
-use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key, PersonOptions};
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key, UserConnectOptions};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -31,13 +31,13 @@ pub(crate) fn run(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
 }
 
 async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
-    let options = PersonOptions {
+    let options = UserConnectOptions {
         kubeconfig: args.kubeconfig.clone(),
         context: args.context.clone(),
         manager: "kubectl-albacore",
     };
     let refused = |error: &dyn std::error::Error| Failure::Failed(sentence(error));
-    let cluster = Cluster::connect_as_person(&options)
+    let cluster = Cluster::connect_as_user(&options)
         .await
         .map_err(|e| refused(&e))?;
     let key = Key::new("", node);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, SERVER_CONTAINER, counted, server_image_of};
-use albacore_cluster::{ApiResource, Cluster, Key, PersonOptions};
+use albacore_cluster::{ApiResource, Cluster, Key, UserConnectOptions};
 use albacore_command::{Failure, Output, print, print_json, sentence};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Namespace, PodTemplateSpec};
@@ -102,12 +102,12 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
 }
 
 async fn look(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
-    let options = PersonOptions {
+    let options = UserConnectOptions {
         kubeconfig: args.cluster.kubeconfig.clone(),
         context: args.cluster.context.clone(),
         manager: "kubectl-albacore",
     };
-    let cluster = Cluster::connect_as_person(&options).await;
+    let cluster = Cluster::connect_as_user(&options).await;
     let cluster = cluster.map_err(|error| Failure::Failed(sentence(&error)))?;
     let mut unread = Vec::new();
     let workloads = ApiResource::erase::<Deployment>(&());

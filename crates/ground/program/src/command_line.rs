@@ -6,30 +6,30 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-/// Exit code of a command line that makes no sense.
-pub const USAGE: u8 = 64;
+/// Exit code for invalid usage.
+pub const EXIT_USAGE: u8 = 64;
 
 /// Exit code of a broken invariant.
-pub const BROKEN: u8 = 70;
+pub const EXIT_BROKEN_INVARIANT: u8 = 70;
 
-/// The arguments of this process.
+/// Parses the parse_arguments of this process.
 ///
 /// # Errors
-/// The exit code: of success where help or the version was asked for, which is printed, else
-/// [`USAGE`] after what is wrong was said on stderr.
-pub fn arguments<A: Parser>() -> Result<A, ExitCode> {
+/// The exit code: success after printing help or the version, else [`EXIT_USAGE`] after printing
+/// the error to stderr.
+pub fn parse_arguments<A: Parser>() -> Result<A, ExitCode> {
     A::try_parse().map_err(|error| {
-        // Help that cannot be printed is nobody's loss.
+        // Nothing can be done if help cannot be printed.
         let _ = error.print();
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-            _ => ExitCode::from(USAGE),
+            _ => ExitCode::from(EXIT_USAGE),
         }
     })
 }
 
-/// The exit code of `program`; why it failed is said on stderr, with everything under it.
-pub fn ended<E: Display>(program: &str, result: Result<ExitCode, E>) -> ExitCode {
+/// The exit code of `program`; prints an error with its causes to stderr.
+pub fn exit_code<E: Display>(program: &str, result: Result<ExitCode, E>) -> ExitCode {
     result.unwrap_or_else(|error| {
         eprintln!("{program}: {error:#}");
         ExitCode::FAILURE

@@ -1,6 +1,5 @@
-//! The metrics page in the format that a scraper asks for: OpenMetrics 1.0.0, or the text format
-//! 0.0.4
-//! of Prometheus, which is also what a scraper without a preference gets.
+//! The metrics page in the format that a scraper asks for: OpenMetrics 1.0.0, or the Prometheus
+//! text format 0.0.4, which a scraper without a preference gets.
 
 use crate::process;
 
@@ -14,9 +13,8 @@ pub enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// The format that the values of `Accept` prefer by their q-values: OpenMetrics only where it
-    /// is
-    /// named, and where both have the same weight. A scraper that accepts neither gets the text
+    /// The format that the values of `Accept` prefer by their q-values; OpenMetrics only if it is
+    /// named, and if both have the same weight. A scraper that accepts neither gets the text
     /// format, as from other exporters.
     pub fn accepted<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let mut weights = Weights::default();
@@ -39,7 +37,7 @@ impl MetricsFormat {
         }
     }
 
-    /// The page for `families`, which are OpenMetrics text, and this process.
+    /// The page with `families`, which are OpenMetrics text, and the metrics of this process.
     #[must_use]
     pub fn page(self, mut families: String) -> String {
         const END: &str = "# EOF\n";
@@ -57,7 +55,7 @@ impl MetricsFormat {
     }
 }
 
-/// The q-values of the media ranges that matter.
+/// The q-values of the relevant media ranges.
 #[derive(Default)]
 struct Weights {
     open_metrics: Option<f32>,
@@ -83,7 +81,7 @@ impl Weights {
                 _ => {}
             }
         }
-        let is_version = |known: &str| version.as_deref().is_none_or(|said| said == known);
+        let is_version = |known: &str| version.as_deref().is_none_or(|found| found == known);
         let place = match kind.as_str() {
             "application/openmetrics-text" if is_version("1.0.0") => &mut self.open_metrics,
             "text/plain" if is_version("0.0.4") => &mut self.text,
@@ -95,8 +93,8 @@ impl Weights {
     }
 }
 
-/// OpenMetrics text in the text format: a counter's family has the name of its samples, there are
-/// no units, and some types have other names. Exemplars are not written by any program here.
+/// Converts OpenMetrics text to the text format: a counter's family has the name of its samples,
+/// there are no units, and some types have other names. No program here writes exemplars.
 fn as_text(families: &str) -> String {
     let mut text = String::with_capacity(families.len() + families.len() / 16);
     let lines: Vec<&str> = families.lines().collect();
@@ -116,18 +114,18 @@ fn as_text(families: &str) -> String {
         match comment {
             Some(("# UNIT ", _)) => continue,
             Some((start, rest)) => {
-                let (name, said) = rest.split_once(' ').unwrap_or((rest, ""));
+                let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
                 let total = if counters.contains(name) {
                     "_total"
                 } else {
                     ""
                 };
-                let said = match said {
+                let value = match value {
                     "unknown" if start == "# TYPE " => "untyped",
                     "info" | "stateset" if start == "# TYPE " => "gauge",
                     other => other,
                 };
-                text.push_str(&format!("{start}{name}{total} {said}"));
+                text.push_str(&format!("{start}{name}{total} {value}"));
             }
             None => text.push_str(line),
         }

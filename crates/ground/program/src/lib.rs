@@ -1,6 +1,5 @@
-//! What the programs of Albacore that run for long have in common: how a command line begins, how
-//! logs are printed, which signals end them, how they listen and what a probe is told. No work of
-//! theirs.
+//! What the long-running programs of Albacore share: command lines, logs, termination signals,
+//! listeners and the pages for probes and scrapers.
 #![forbid(unsafe_code)]
 
 mod command_line;
@@ -9,22 +8,22 @@ mod exposition;
 #[cfg(feature = "listener")]
 mod limits;
 #[cfg(feature = "listener")]
-mod listening;
+mod listener;
 mod logs;
+#[cfg(feature = "listener")]
+mod pages;
 #[cfg(feature = "listener")]
 mod process;
 mod signals;
-#[cfg(feature = "listener")]
-mod site;
 
-pub use command_line::{BROKEN, USAGE, arguments, ended};
+pub use command_line::{EXIT_BROKEN_INVARIANT, EXIT_USAGE, exit_code, parse_arguments};
 #[cfg(feature = "listener")]
 pub use exposition::MetricsFormat;
 #[cfg(feature = "listener")]
 pub use limits::ACCEPT_PAUSE;
 #[cfg(feature = "listener")]
-pub use listening::{ListenError, listen};
+pub use listener::{ListenError, listen};
 pub use logs::{LogFormat, LogsError, start_logs};
-pub use signals::terminated;
 #[cfg(feature = "listener")]
-pub use site::{Pages, serve_pages};
+pub use pages::{Pages, serve_pages};
+pub use signals::termination_signal;

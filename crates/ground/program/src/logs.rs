@@ -42,14 +42,14 @@ pub enum LogsError {
     Started,
 }
 
-/// Starts logs of this process. `filter` is in the words of `RUST_LOG`, e.g. `info` or
+/// Starts the logs of this process. `filter` has the syntax of `RUST_LOG`, e.g. `info` or
 /// `debug,kube_client=info`.
 ///
 /// # Errors
-/// `filter` cannot be read, or logs were started before.
+/// `filter` cannot be parsed, or logs were started before.
 pub fn start_logs(format: LogFormat, filter: &str) -> Result<(), LogsError> {
-    // The Kubernetes client logs every answer 5xx and every lost watch as its own; whoever asked
-    // says it better. A filter that names it comes later, and wins.
+    // The Kubernetes client logs every answer 5xx and every lost watch itself; our own messages say
+    // more. A filter that names it comes later, and wins.
     let whole = format!("kube_client=off,kube_runtime=off,{filter}");
     let whole = EnvFilter::try_new(&whole).map_err(|source| LogsError::Filter {
         filter: filter.to_owned(),

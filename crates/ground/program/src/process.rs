@@ -1,15 +1,14 @@
-//! The metrics of this process that client libraries of Prometheus give every program, by the same
-//! names, read from `/proc/self` at each scrape. What cannot be read has no sample.
+//! The metrics of this process that client libraries of Prometheus provide, under the same names,
+//! read from `/proc/self` at each scrape. A metric that cannot be read has no sample.
 
 use std::fmt::Write as _;
 use std::fs;
 
-/// Clock ticks of a second in `/proc`: the kernel's ABI says 100 on every machine that Linux runs
-/// on
-/// today, whatever the kernel's own ticks.
+/// Clock ticks per second in `/proc` (USER_HZ): 100 on every machine that Linux runs on today,
+/// whatever the kernel's own tick rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Fields of `/proc/self/stat` behind the name of the program, counted from 0.
+/// Fields of `/proc/self/stat` after the name of the program, counted from 0.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const START_TICKS: usize = 19;
@@ -59,7 +58,7 @@ pub(crate) fn print(text: &mut String) {
     for (name, help, kind, value) in families {
         let Some(value) = value else { continue };
         let total = if kind == "counter" { "_total" } else { "" };
-        // infallible: writing to a string does not fail
+        // A field after the name of the program, which may contain blanks and brackets.
         let _ = write!(
             text,
             "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name}{total} {value}\n"

@@ -1,4 +1,4 @@
-//! The signals that end a program.
+//! The signals that terminate a program.
 
 use std::future::Future;
 use std::io;
@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// # Errors
 /// The signals cannot be caught.
-pub fn terminated() -> io::Result<impl Future<Output = ()>> {
+pub fn termination_signal() -> io::Result<impl Future<Output = ()>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -21,13 +21,13 @@ pub(crate) struct Args {
     pub(crate) command: Option<Command>,
 }
 
-/// What every form of the program takes.
+/// Arguments of the daemon and of all commands.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Common {
     /// The node that this process runs on.
     #[arg(long, value_name = "NAME", env = "NODE_NAME", global = true)]
     pub(crate) node_name: Option<String>,
-    /// procfs of the node. With another than /proc nothing is ever written.
+    /// procfs of the node. With a path other than /proc no mask is ever written.
     #[arg(
         long,
         value_name = "DIR",
@@ -75,7 +75,7 @@ pub(crate) struct Common {
         global = true
     )]
     pub(crate) log_filter: String,
-    /// The file that is touched while the agent works.
+    /// The file that is written while the agent works.
     #[arg(
         long,
         value_name = "FILE",
@@ -87,7 +87,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Where the kernel's trees are.
+    /// The roots of the kernel's file systems.
     pub(crate) fn host(&self) -> HostRoot {
         HostRoot {
             proc: self.proc.clone(),
@@ -97,7 +97,7 @@ impl Common {
     }
 }
 
-/// What the agent alone takes.
+/// Arguments of the daemon alone.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Daemon {
     /// Whether masks are written. A deployment or the node's annotation can only be stricter.
@@ -108,14 +108,14 @@ pub(crate) struct Daemon {
         env = "ALBACORE_ENFORCEMENT"
     )]
     pub(crate) enforcement: EnforcementFlag,
-    /// The pipe to albacore-params; made if it is not there. Default: none.
+    /// The pipe to albacore-params; created if it does not exist. Default: none.
     #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
     pub(crate) feed: Option<PathBuf>,
-    /// The pipe from albacore-params, for latencies that pods on trial report; made if it is not
-    /// there. Default: none.
+    /// The pipe from albacore-params with the latencies that pods on trial report; created if it
+    /// does not exist. Default: none.
     #[arg(long, value_name = "PATH", env = "ALBACORE_REPORTS")]
     pub(crate) reports: Option<PathBuf>,
-    /// How births of threads are noticed.
+    /// How new threads are noticed.
     #[arg(
         long,
         value_name = "HOW",
@@ -131,7 +131,7 @@ pub(crate) enum EnforcementFlag {
     /// Masks are written.
     #[value(name = "Enforce", alias = "enforce")]
     Enforce,
-    /// Everything but writing is done.
+    /// Everything is done except writing masks.
     #[value(name = "Observe", alias = "observe")]
     Observe,
 }
@@ -145,30 +145,30 @@ impl From<EnforcementFlag> for Enforcement {
     }
 }
 
-/// How births of threads are noticed.
+/// How new threads are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum EventSource {
-    /// By looking.
+    /// By polling procfs.
     Polling,
     /// By the kernel's process events: needs the host's pid and network namespaces.
     Connector,
 }
 
-/// What else the program does.
+/// Commands beside the daemon.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print every thread of this node's pods as JSON: what is planned, what its mask is.
+    /// Print every thread of this node's pods as JSON: its planned CPUs and its mask.
     Dump {
         /// Only this pod.
         #[arg(long, value_name = "NS/NAME")]
         pod: Option<String>,
     },
-    /// Give back every mask of this node's pods. An agent that runs pins them again: set the node's
+    /// Give back every mask of this node's pods. A running agent pins them again: set the node's
     /// annotation first.
     Restore,
-    /// Sleep for a minute: the throw-away child with which the kernel is tried.
+    /// Sleep for a minute: the throw-away child of the kernel probe.
     #[command(hide = true)]
     Idle,
-    /// Say by the exit code whether the agent of this container works.
+    /// Exit with 0 if the agent of this container works, else with 1.
     Alive,
 }

@@ -1,42 +1,40 @@
-//! `albacore-agent dump`: every thread of this node's pods, from the kernel as it is now.
+//! `albacore-agent dump`: every thread of this node's pods, as the kernel reports it now.
 //!
-//! It plans what the agent plans, by the same code from the same sources, and writes nothing: the
-//! plan hash is that of the NodePlacement (P33).
+//! Plans with the agent's code from the agent's sources and writes nothing, so its plan hash equals
+//! that of the NodePlacement (P33).
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use albacore_cluster::{Gates, Metrics, Shutdown};
 use albacore_os::HostRoot;
 use albacore_placer::{Config, Placer, Row, SubjectConfig, SubjectId};
-use albacore_plan::Enforcement;
+use albacore_plan::{Enforcement, Policy};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::args::Common;
+use crate::connect::list_desired_pods;
+use crate::desired::{DesiredPod, PodAction};
 use crate::facts::plan_hash;
-use crate::limits::{DUMP_TIME_MAX, LIST_TIME_MAX, TABLE_PAUSE};
+use crate::limits::{DUMP_TIME_MAX, TABLE_PAUSE};
 use crate::locate::locate;
-use crate::program::connect;
-use crate::view::{View, bell};
-use crate::wish::{Aim, Wish};
 
-/// A procfs under another name than the one that system calls mean: a placer on it never writes.
-const PROC_TO_LOOK_AT: &str = "/proc/self/..";
+/// procfs by a path other than /proc: a placer on it never writes a mask.
+const READ_ONLY_PROC: &str = "/proc/self/..";
 
 /// Prints the threads of all pods, or of one.
 pub(crate) async fn run(common: &Common, node: &str, pod: Option<&str>) -> anyhow::Result<()> {
-    let wishes = wishes(common, node).await?;
+    let desired = list_desired_pods(common, node).await?;
     if let Some(name) = pod
-        && !wishes.iter().any(|wish| wish.pod.key.to_string() == name)
+        && !desired.iter().any(|d| d.pod.key.to_string() == name)
     {
         anyhow::bail!(
             "{name} is no pod of node {node} with the label albacore.dev/deployment: write \
              NAMESPACE/NAME"
         );
     }
-    let told = look(common, &wishes)?;
-    let shown = told
+    let entries = entries(common, &desired)?;
+    let shown = entries
         .into_iter()
         .filter(|entry| pod.is_none_or(|pod| entry["pod"] == pod));
     let list = Value::Array(shown.collect());
@@ -44,23 +42,10 @@ pub(crate) async fn run(common: &Common, node: &str, pod: Option<&str>) -> anyho
     Ok(())
 }
 
-/// What the API server wishes for this node. Policies are those of enforcement: what is planned
-/// does not depend on it.
-pub(crate) async fn wishes(common: &Common, node: &str) -> anyhow::Result<Vec<Wish>> {
-    let shutdown = Shutdown::new();
-    let cluster = connect(common, &Metrics::new()).await?;
-    let (bell, _ears) = bell();
-    let view = View::start(&cluster, node, &Gates::default(), &shutdown, &bell);
-    let is_synced = view.synced_within(LIST_TIME_MAX).await;
-    let seconds = LIST_TIME_MAX.as_secs();
-    anyhow::ensure!(is_synced, "the API server told nothing for {seconds} s");
-    Ok(view.wishes(Enforcement::Enforce))
-}
-
-fn look(common: &Common, wishes: &[Wish]) -> anyhow::Result<Vec<Value>> {
+fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>> {
     let mut host = common.host();
     if host.is_live() {
-        host.proc = PathBuf::from(PROC_TO_LOOK_AT);
+        host.proc = PathBuf::from(READ_ONLY_PROC);
     }
     let config = Config {
         host: host.clone(),
@@ -68,54 +53,61 @@ fn look(common: &Common, wishes: &[Wish]) -> anyhow::Result<Vec<Value>> {
     };
     let mut placer = Placer::new(config).context("the machine cannot be read")?;
     let topology = placer.machine().hash64();
-    let mut subjects: Vec<(&Wish, Result<SubjectId, String>)> = Vec::new();
-    for wish in wishes {
-        subjects.push((wish, add(&mut placer, &host, wish)));
+    let mut subjects: Vec<(&DesiredPod, Result<SubjectId, String>)> = Vec::new();
+    for desired in desired {
+        subjects.push((desired, add(&mut placer, &host, desired)));
     }
+    let last = settled_rows(&mut placer)?;
+    let entries = subjects
+        .into_iter()
+        .map(|(desired, subject)| match subject {
+            Ok(id) => {
+                let own: Vec<Row> = last.iter().filter(|r| r.subject == id).cloned().collect();
+                entry(desired, &own, topology)
+            }
+            Err(reason) => {
+                json!({"pod": desired.pod.key.to_string(), "reason": reason, "threads": []})
+            }
+        });
+    Ok(entries.collect())
+}
+
+/// Steps the placer until two reads of its table agree and something is planned.
+fn settled_rows(placer: &mut Placer) -> anyhow::Result<Vec<Row>> {
     let start = Instant::now();
     let mut last: Vec<Row> = Vec::new();
-    // bound: DUMP_TIME_MAX; ends as soon as two looks agree.
+    // bound: DUMP_TIME_MAX
     while start.elapsed() < DUMP_TIME_MAX {
         placer.step(TABLE_PAUSE, &mut |_| {})?;
-        let rows: Vec<Row> = placer
-            .table()?
-            .into_iter()
-            .map(|row| Row {
-                verified_micros_ago: None,
-                ..row
-            })
-            .collect();
+        let without_age = |row| Row {
+            verified_micros_ago: None,
+            ..row
+        };
+        let rows: Vec<Row> = placer.table()?.into_iter().map(without_age).collect();
         let is_planned = rows.iter().any(|row| row.planned.is_some());
         if rows == last && (is_planned || start.elapsed() > TABLE_PAUSE * 4) {
             break;
         }
         last = rows;
     }
-    let entries = subjects.into_iter().map(|(wish, subject)| match subject {
-        Ok(id) => {
-            let own: Vec<Row> = last.iter().filter(|r| r.subject == id).cloned().collect();
-            entry(wish, &own, topology)
-        }
-        Err(reason) => json!({"pod": wish.pod.key.to_string(), "reason": reason, "threads": []}),
-    });
-    Ok(entries.collect())
+    Ok(last)
 }
 
-fn add(placer: &mut Placer, host: &HostRoot, wish: &Wish) -> Result<SubjectId, String> {
-    let (container, source, policy) = match &wish.aim {
-        Aim::Place {
+fn add(placer: &mut Placer, host: &HostRoot, desired: &DesiredPod) -> Result<SubjectId, String> {
+    let (container, source, policy) = match &desired.action {
+        PodAction::Place {
             container,
             source,
             policy,
             ..
         } => (container, source, policy),
-        Aim::Keep { reason } | Aim::Leave { reason } => return Err(reason.clone()),
+        PodAction::Keep { reason } | PodAction::Release { reason } => return Err(reason.clone()),
     };
-    let located = locate(host, &wish.pod.uid, container).map_err(|a| a.text().to_owned())?;
+    let located = locate(host, &desired.pod.uid, container).map_err(|a| a.text().to_owned())?;
     let config = SubjectConfig {
         root: located.root,
         source: *source,
-        policy: albacore_plan::Policy {
+        policy: Policy {
             enforcement: Enforcement::Enforce,
             ..policy.clone()
         },
@@ -124,7 +116,7 @@ fn add(placer: &mut Placer, host: &HostRoot, wish: &Wish) -> Result<SubjectId, S
     placer.add_subject(&config).map_err(|e| e.to_string())
 }
 
-fn entry(wish: &Wish, rows: &[Row], topology: u64) -> Value {
+fn entry(desired: &DesiredPod, rows: &[Row], topology: u64) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -138,9 +130,9 @@ fn entry(wish: &Wish, rows: &[Row], topology: u64) -> Value {
         })
         .collect();
     json!({
-        "pod": wish.pod.key.to_string(),
-        "uid": wish.pod.uid,
-        "deployment": wish.pod.deployment,
+        "pod": desired.pod.key.to_string(),
+        "uid": desired.pod.uid,
+        "deployment": desired.pod.deployment,
         "plan": plan_hash(rows, topology).map(|plan| format!("{plan:08x}")),
         "topology": format!("{topology:016x}"),
         "threads": threads,

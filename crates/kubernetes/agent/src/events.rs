@@ -1,46 +1,47 @@
-//! What happened to pods and to the node between two looks, as events. Reasons never change: alerts
+//! Events for what changed in pods and in the node since the last look. Reasons never change: alerts
 //! depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use albacore_api::counted;
-use albacore_cluster::{Happening, Severity};
+use albacore_cluster::{ObjectEvent, Severity};
+use albacore_placer::Restored;
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::facts::{Facts, PodFacts};
-use crate::journal::Story;
+use crate::facts::{NodeFacts, PodFacts};
 use crate::limits::{MISSING_TIME, THROTTLED_SHARE};
-use crate::locate::Absence;
-use crate::trial::NO_FIGURES;
+use crate::locate::NotPlaced;
+use crate::placer_stats::{BackOffSummary, SubjectStats};
+use crate::trial::NO_LATENCY_REPORTS;
 
-/// What was told of one pod.
+/// What was reported of one pod so far.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct PodHistory {
     is_verified: bool,
-    story: Story,
+    stats: SubjectStats,
     missing_since: Option<Instant>,
-    /// Reasons that hold and were told.
-    standing: BTreeSet<&'static str>,
+    /// Reasons of lasting problems that were reported and still hold.
+    reported: BTreeSet<&'static str>,
 }
 
-/// Tells what is new, each thing once.
+/// Remembers what was reported, so that each change makes one event.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Teller {
-    known: BTreeMap<String, Known>,
-    ills: BTreeSet<&'static str>,
+pub(crate) struct EventTracker {
+    pods: BTreeMap<String, PodHistory>,
+    degraded: BTreeSet<&'static str>,
 }
 
-/// An event in the making.
-struct Told {
+/// An event without the object that it regards.
+struct EventDraft {
     severity: Severity,
     reason: &'static str,
     action: &'static str,
     note: String,
 }
 
-fn normal(reason: &'static str, action: &'static str, note: String) -> Told {
-    Told {
+fn normal(reason: &'static str, action: &'static str, note: String) -> EventDraft {
+    EventDraft {
         severity: Severity::Normal,
         reason,
         action,
@@ -48,17 +49,17 @@ fn normal(reason: &'static str, action: &'static str, note: String) -> Told {
     }
 }
 
-fn warning(reason: &'static str, action: &'static str, note: String) -> Told {
-    Told {
+fn warning(reason: &'static str, action: &'static str, note: String) -> EventDraft {
+    EventDraft {
         severity: Severity::Warning,
         ..normal(reason, action, note)
     }
 }
 
-impl Told {
-    fn of(self, regarding: &ObjectReference) -> Happening {
-        Happening {
-            regarding: regarding.clone(),
+impl EventDraft {
+    fn regarding(self, object: &ObjectReference) -> ObjectEvent {
+        ObjectEvent {
+            regarding: object.clone(),
             severity: self.severity,
             reason: self.reason,
             action: self.action,
@@ -67,40 +68,41 @@ impl Told {
     }
 }
 
-impl Teller {
-    /// What is new in `facts` at `now`, of pods and of `node`.
-    pub(crate) fn happenings(
+impl EventTracker {
+    /// The events for what changed in `facts` at `now`, of pods and of `node`.
+    pub(crate) fn new_events(
         &mut self,
-        facts: &Facts,
+        facts: &NodeFacts,
         node: &ObjectReference,
         now: Instant,
-    ) -> Vec<Happening> {
-        let mut told = Vec::new();
-        let mut known = BTreeMap::new();
+    ) -> Vec<ObjectEvent> {
+        let mut events = Vec::new();
+        let mut before = std::mem::take(&mut self.pods);
         for pod in &facts.pods {
-            let uid = &pod.wish.pod.uid;
-            let mut before = self.known.remove(uid).unwrap_or_default();
-            let news = before.news(pod, now);
-            told.extend(news.into_iter().map(|n| n.of(&pod.wish.pod.regarding)));
-            known.insert(uid.clone(), before);
+            let uid = &pod.desired.pod.uid;
+            let mut history = before.remove(uid).unwrap_or_default();
+            let drafts = history.take(pod, now);
+            let regarding = &pod.desired.pod.regarding;
+            events.extend(drafts.into_iter().map(|draft| draft.regarding(regarding)));
+            self.pods.insert(uid.clone(), history);
         }
-        self.known = known;
-        let ills: BTreeSet<&'static str> =
-            facts.health.ills.iter().map(|(word, _)| *word).collect();
-        for (word, text) in &facts.health.ills {
-            if !self.ills.contains(word) {
-                told.push(warning(word, "Place", text.clone()).of(node));
-            }
-        }
-        self.ills = ills;
-        told
+        let degraded = &facts.health.degraded;
+        let new = degraded
+            .iter()
+            .filter(|reason| !self.degraded.contains(reason.code));
+        events.extend(
+            new.map(|reason| warning(reason.code, "Place", reason.message.clone()).regarding(node)),
+        );
+        self.degraded = degraded.iter().map(|reason| reason.code).collect();
+        events
     }
 }
 
-impl Known {
-    fn news(&mut self, pod: &PodFacts, now: Instant) -> Vec<Told> {
-        let mut told = self.stories(&pod.story);
-        self.story = pod.story.clone();
+impl PodHistory {
+    /// Takes the facts about a pod; returns events for what changed.
+    fn take(&mut self, pod: &PodFacts, now: Instant) -> Vec<EventDraft> {
+        let mut events = self.increments(&pod.stats);
+        self.stats = pod.stats.clone();
         let counts = pod.counts();
         let is_verified = counts.slots > 0 && counts.verified == counts.slots;
         if is_verified && !self.is_verified {
@@ -108,148 +110,147 @@ impl Known {
                 "verified on the planned cpus: {}",
                 counted(counts.verified, "thread")
             );
-            told.push(normal("PlacementVerified", "Pin", note));
+            events.push(normal("PlacementVerified", "Pin", note));
         }
         self.is_verified = is_verified;
-        told.extend(self.standing(pod, now));
-        told
+        events.extend(self.new_problems(pod, now));
+        events
     }
 
-    /// What the placer's counts say.
-    fn stories(&self, story: &Story) -> Vec<Told> {
-        let mut told = Vec::new();
-        let more = |count: fn(&Story) -> u64| count(story).saturating_sub(count(&self.story));
-        let foreign = more(|s| s.foreign);
-        let drifts = more(|s| s.drifts).saturating_sub(foreign);
+    /// Events for counters that rose.
+    fn increments(&self, stats: &SubjectStats) -> Vec<EventDraft> {
+        let mut events = Vec::new();
+        let increase =
+            |count: fn(&SubjectStats) -> u64| count(stats).saturating_sub(count(&self.stats));
+        let foreign = increase(|s| s.foreign);
+        let drifts = increase(|s| s.drifts).saturating_sub(foreign);
         if drifts > 0 {
-            let cause = story.cause.unwrap_or_default().name();
+            let cause = stats.cause.unwrap_or_default().name();
             let note = format!("{} found changed: {cause}", counted(drifts, "mask"));
-            told.push(warning("PlacementDrifted", "Verify", note));
+            events.push(warning("PlacementDrifted", "Verify", note));
         }
-        let back_offs = more(|s| s.back_offs);
-        let left = story.back_off.as_ref().filter(|_| back_offs > 0);
+        let back_offs = increase(|s| s.back_offs);
+        let back_off = stats.back_off.as_ref().filter(|_| back_offs > 0);
         if foreign > 0 || back_offs > 0 {
-            let note = match left {
+            let note = match back_off {
                 None => format!(
-                    "{} changed by somebody else; repaired",
+                    "{} changed by another process; repaired",
                     counted(foreign, "mask")
                 ),
-                Some(left) => format!(
-                    "somebody else (the kernel does not tell who) changed the mask of a thread {} \
-                     times in {} s; threads with such changes are left as they are and tried again \
-                     at {}. Stop what sets masks in this pod or on this node (OMP_PROC_BIND, \
-                     GOMP_CPU_AFFINITY, KMP_AFFINITY, taskset, another tool that pins), or set \
-                     spec.placement.policy: None. An edit of the deployment or a restart of the pod \
-                     tries again at once",
-                    left.changes,
-                    left.seconds,
-                    left.retry_at.strftime("%Y-%m-%dT%H:%M:%SZ")
-                ),
+                Some(back_off) => back_off_note(back_off),
             };
-            told.push(warning("ForeignPinning", "Verify", note));
+            events.push(warning("ForeignPinning", "Verify", note));
         }
-        let released = story.released.0.saturating_sub(self.story.released.0);
-        let failed = story.released.1.saturating_sub(self.story.released.1);
+        let released = increase(|s| s.released);
+        let failed = increase(|s| s.release_errors);
         if released + failed > 0 {
-            told.push(given_back(released, failed, "enforcement is Observe"));
+            events.push(restored(released, failed, "enforcement is Observe"));
         }
-        let widened = more(|s| s.widened);
+        let widened = increase(|s| s.widened);
         if widened > 0 {
             let note = format!(
-                "{widened} pinned threads were found on their whole cpuset: the kernel widened them \
-                 in silence"
+                "{widened} pinned threads were found on their whole cpuset: the kernel widened their \
+                 masks without notice"
             );
-            told.push(warning("MaskWidened", "Verify", note));
+            events.push(warning("MaskWidened", "Verify", note));
         }
-        if story.is_inherited && !self.story.is_inherited {
+        if stats.is_inherited && !self.stats.is_inherited {
             let note = "InheritedAffinity: the container began with a mask narrower than its cpuset (a \
                         fault of some runtimes)";
-            told.push(warning("ForeignPinning", "Verify", note.to_owned()));
+            events.push(warning("ForeignPinning", "Verify", note.to_owned()));
         }
-        told
+        events
     }
 
-    /// What lasts: told when it begins.
-    fn standing(&mut self, pod: &PodFacts, now: Instant) -> Vec<Told> {
-        let mut told = Vec::new();
-        let counts = pod.counts();
-        let lacks = pod
-            .shape()
-            .filter(|_| pod.is_present)
-            .filter(|(w, _)| counts.workers != usize::from(*w));
-        let since = lacks.map(|_| *self.missing_since.get_or_insert(now));
-        self.missing_since = since;
-        let is_missing = since.is_some_and(|since| now.duration_since(since) >= MISSING_TIME);
-        let text = |absence: &Option<Absence>| match absence {
-            Some(Absence::Unsupported(text)) => Some(text.clone()),
+    /// Events for lasting problems that began.
+    fn new_problems(&mut self, pod: &PodFacts, now: Instant) -> Vec<EventDraft> {
+        let is_missing = self.is_missing_workers(pod, now);
+        let unsupported = match &pod.not_placed {
+            Some(NotPlaced::Unsupported(text)) => Some(text.clone()),
             _ => None,
         };
-        let unsupported = text(&pod.absence);
-        let stands: [(&'static str, &'static str, Option<String>); 6] = [
-            (
-                "WorkersMissing",
-                "Observe",
-                is_missing.then(|| pod.reason()).flatten(),
-            ),
-            (
-                "CpusetEmpty",
-                "Observe",
-                pod.is_cpuset_empty()
-                    .then(|| "the cpuset has no cpu that is online: its threads wait".to_owned()),
-            ),
-            (
-                "Throttled",
-                "Observe",
-                (pod.strain.throttled >= THROTTLED_SHARE).then(|| {
-                    format!(
-                        "the cpu quota held the container back in {:.0} % of the last periods: raise \
-                         limits.cpu or leave it out",
-                        pod.strain.throttled * 100.0
-                    )
-                }),
-            ),
+        let missing = is_missing.then(|| pod.reason()).flatten();
+        let empty = "the cpuset has no cpu that is online: its threads wait";
+        let empty = pod.is_cpuset_empty().then(|| empty.to_owned());
+        let throttled = pod.throttling.throttled;
+        let throttled = (throttled >= THROTTLED_SHARE).then(|| {
+            format!(
+                "the cpu quota held the container back in {:.0} % of the last periods: raise \
+                 limits.cpu or leave it out",
+                throttled * 100.0
+            )
+        });
+        let without_reports = pod
+            .trial_lacks_reports
+            .then(|| NO_LATENCY_REPORTS.to_owned());
+        let problems: [(&'static str, &'static str, Option<String>); 6] = [
+            ("WorkersMissing", "Observe", missing),
+            ("CpusetEmpty", "Observe", empty),
+            ("Throttled", "Observe", throttled),
             ("PlacementWithdrawn", "Restore", pod.withdrawn.clone()),
-            (
-                "TrialWithoutFigures",
-                "Observe",
-                pod.is_trial_blind.then(|| NO_FIGURES.to_owned()),
-            ),
+            ("TrialWithoutFigures", "Observe", without_reports),
             ("Unsupported", "Observe", unsupported),
         ];
-        for (reason, action, note) in stands {
+        let mut events = Vec::new();
+        for (reason, action, note) in problems {
             match note {
-                Some(note) => {
-                    if self.standing.insert(reason) {
-                        told.push(warning(reason, action, note));
-                    }
+                Some(note) if self.reported.insert(reason) => {
+                    events.push(warning(reason, action, note));
                 }
+                Some(_) => {}
                 None => {
-                    self.standing.remove(reason);
+                    self.reported.remove(reason);
                 }
             }
         }
-        told
+        events
+    }
+
+    /// Whether workers are missing for longer than a respawn takes.
+    fn is_missing_workers(&mut self, pod: &PodFacts, now: Instant) -> bool {
+        let found = pod.counts().workers;
+        let shape = pod.shape().filter(|_| pod.is_placed);
+        let is_incomplete = shape.is_some_and(|(workers, _)| found != usize::from(workers));
+        if !is_incomplete {
+            self.missing_since = None;
+            return false;
+        }
+        let since = *self.missing_since.get_or_insert(now);
+        now.duration_since(since) >= MISSING_TIME
     }
 }
 
-/// That masks of a pod were given back, and why.
-pub(crate) fn restored(
-    regarding: &ObjectReference,
-    count: usize,
-    errors: usize,
-    why: &str,
-) -> Happening {
-    given_back(count, errors, why).of(regarding)
+fn back_off_note(back_off: &BackOffSummary) -> String {
+    format!(
+        "another process (the kernel does not tell which) changed the mask of a thread {} times in \
+         {} s; such threads are left alone and placed again at {}. Stop what sets masks in this pod \
+         or on this node (OMP_PROC_BIND, GOMP_CPU_AFFINITY, KMP_AFFINITY, taskset, another tool \
+         that pins), or set spec.placement.policy: None. An edit of the deployment or a restart of \
+         the pod tries again at once",
+        back_off.changes,
+        back_off.seconds,
+        back_off.retry_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
 }
 
-fn given_back(count: usize, errors: usize, why: &str) -> Told {
-    let note = match errors {
-        0 => format!("{} given back: {why}", counted(count, "mask")),
-        n => format!("{} given back, {n} failed: {why}", counted(count, "mask")),
-    };
+/// The event for masks of a pod that were given back because it is not placed any more.
+pub(crate) fn restored_event(pod: &ObjectReference, masks: &Restored, why: &str) -> ObjectEvent {
+    restored(masks.count as u64, masks.errors_total as u64, why).regarding(pod)
+}
+
+fn restored(count: u64, errors: u64, why: &str) -> EventDraft {
+    let masks = counted(count, "mask");
     match errors {
-        0 => normal("PlacementRestored", "Restore", note),
-        _ => warning("PlacementRestored", "Restore", note),
+        0 => normal(
+            "PlacementRestored",
+            "Restore",
+            format!("{masks} given back: {why}"),
+        ),
+        n => warning(
+            "PlacementRestored",
+            "Restore",
+            format!("{masks} given back, {n} failed: {why}"),
+        ),
     }
 }
 

@@ -1,150 +1,174 @@
-//! What is known of the node and of each pod at one moment: what status, events and params are made
-//! of.
+//! The facts about the node and its pods at one moment: the input of status, events, metrics and
+//! parameters.
+
+use std::collections::BTreeMap;
 
 use albacore_api::{Isolation, counted};
 use albacore_placer::{Row, RowState, SubjectState};
 use albacore_plan::{Enforcement, Note};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::journal::{BIRTH_ENDS_MS, Story};
-use crate::locate::Absence;
-use crate::wish::{Aim, Wish};
+use crate::desired::{DesiredPod, PodAction};
+use crate::locate::NotPlaced;
+use crate::placer_stats::{SpawnHistogram, SubjectStats};
 
-/// What cpu time a container was refused.
+/// How much CPU time a container's cgroups let it have.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Strain {
-    /// Cpus that its quota allows at once; `None` without a quota.
+pub(crate) struct Throttling {
+    /// CPUs that its quota allows at once; `None` without a quota.
     pub(crate) quota: Option<f64>,
-    /// Share of the last period in which it was held back.
+    /// Share of the last period in which all its threads were stopped by the quota, 0 to 1.
     pub(crate) throttled: f64,
-    /// Whether it shares its cpus.
+    /// Whether other containers may use its CPUs.
     pub(crate) isolation: Isolation,
 }
 
-/// What is known of one pod.
+/// The facts about one pod.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PodFacts {
-    /// What is wished for it.
-    pub(crate) wish: Wish,
-    /// Whether the placer has it.
-    pub(crate) is_present: bool,
-    /// Why the placer has not what is wished for.
-    pub(crate) absence: Option<Absence>,
-    /// What the placer told of it.
-    pub(crate) story: Story,
-    /// How the placer says that it stands.
+    pub(crate) desired: DesiredPod,
+    /// Whether the placer has it as a subject.
+    pub(crate) is_placed: bool,
+    /// Why it is not placed although it should be.
+    pub(crate) not_placed: Option<NotPlaced>,
+    pub(crate) stats: SubjectStats,
     pub(crate) state: Option<SubjectState>,
     pub(crate) rows: Vec<Row>,
-    pub(crate) strain: Strain,
+    pub(crate) throttling: Throttling,
     /// Why its plan was withdrawn, if a trial did that.
     pub(crate) withdrawn: Option<String>,
     /// How far its trial is.
     pub(crate) trial: Option<String>,
-    /// Whether that trial has no figures to go by.
-    pub(crate) is_trial_blind: bool,
+    /// Whether its trial got no latency report when it needed one.
+    pub(crate) trial_lacks_reports: bool,
 }
 
-/// What holds for the whole node.
+/// Why something is so: a stable word for programs and a sentence for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Reason {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+impl Reason {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+/// What the kernel does to masks when cpusets change.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct MaskMemory {
+    /// Whether it restores them: `True`, `False` or `Unknown`.
+    pub(crate) status: &'static str,
+    pub(crate) reason: Reason,
+}
+
+/// The agent's ability to work on this node.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Health {
-    /// Why no mask is written on this node: a stable word and a sentence; `None` while they are
-    /// written.
-    pub(crate) idle: Option<(&'static str, String)>,
-    /// What does not work: stable words and sentences.
-    pub(crate) ills: Vec<(&'static str, String)>,
-    /// What the kernel does to masks when cpusets change: `True`, `False` or `Unknown`, a stable
-    /// word and a sentence.
-    pub(crate) memory: Option<(&'static str, &'static str, String)>,
+    /// Why no mask is written on this node; `None` while they are written.
+    pub(crate) not_enforcing: Option<Reason>,
+    /// What does not work.
+    pub(crate) degraded: Vec<Reason>,
+    /// `None` if it was not probed.
+    pub(crate) mask_memory: Option<MaskMemory>,
 }
 
-/// Everything that is known at one moment.
+/// The facts about the node and its pods.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Facts {
-    /// The pods that opted in, in the order of their names.
+pub(crate) struct NodeFacts {
+    /// The pods that opted in, ordered by name.
     pub(crate) pods: Vec<PodFacts>,
-    /// Hash of the machine.
+    /// Hash of the machine's topology.
     pub(crate) topology: u64,
-    /// Threads by birth-to-verified time.
-    pub(crate) births: [u64; BIRTH_ENDS_MS.len() + 1],
-    /// Masks that were lost.
+    pub(crate) spawns: SpawnHistogram,
+    /// Masks that were verified and then found changed.
     pub(crate) drifts: u64,
     pub(crate) health: Health,
     /// When all masks were last read back.
     pub(crate) verified_at: Option<Time>,
 }
 
-/// What the slots of a pod come to.
+/// Counts over the slots of a pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct SlotCounts {
     pub(crate) workers: usize,
     /// Workers with every thread as planned.
     pub(crate) workers_verified: usize,
-    /// Threads with a planned cpu.
+    /// Threads with a planned CPU.
     pub(crate) planned: usize,
     /// Threads read back as planned.
     pub(crate) verified: usize,
-    /// Threads that are there.
+    /// Threads found.
     pub(crate) alive: usize,
-    /// Threads that are left as somebody else pinned them.
+    /// Threads left alone because another process keeps changing their masks.
     pub(crate) backed_off: usize,
-    /// All slots: W x T.
+    /// All slots: workers x threads.
     pub(crate) slots: usize,
 }
 
 impl PodFacts {
-    /// W and T, if the pod is to be placed.
+    /// Workers and threads of each, if the pod is to be placed.
     pub(crate) fn shape(&self) -> Option<(u16, u16)> {
-        match &self.wish.aim {
-            Aim::Place { policy, .. } => Some((policy.workers, policy.threads)),
-            Aim::Keep { .. } | Aim::Leave { .. } => None,
+        match &self.desired.action {
+            PodAction::Place { policy, .. } => Some((policy.workers, policy.threads)),
+            PodAction::Keep { .. } | PodAction::Release { .. } => None,
         }
     }
 
-    /// Whether masks of this pod are written as far as its deployment and the node's rules say.
+    /// Whether its deployment and the rules of the node permit writing its masks.
     pub(crate) fn is_enforced(&self) -> bool {
-        matches!(&self.wish.aim, Aim::Place { policy, .. } if policy.enforcement == Enforcement::Enforce)
+        matches!(&self.desired.action, PodAction::Place { policy, .. } if policy.enforcement == Enforcement::Enforce)
     }
 
-    /// What its slots come to.
-    pub(crate) fn counts(&self) -> Counts {
-        let mut counts = Counts {
+    pub(crate) fn counts(&self) -> SlotCounts {
+        let mut counts = SlotCounts {
             slots: self.rows.len(),
-            ..Counts::default()
+            ..SlotCounts::default()
         };
-        let mut workers: std::collections::BTreeMap<u16, (bool, bool)> = Default::default();
+        #[derive(Default)]
+        struct Worker {
+            is_running: bool,
+            unverified: usize,
+        }
+        let mut workers: BTreeMap<u16, Worker> = BTreeMap::new();
         for row in &self.rows {
             let is_verified = row.state == RowState::Verified;
             counts.planned += usize::from(row.planned.is_some());
             counts.verified += usize::from(is_verified);
             counts.alive += usize::from(row.tid.is_some());
             counts.backed_off += usize::from(row.state == RowState::BackedOff);
-            let worker = workers.entry(row.slot.worker.0).or_insert((false, true));
-            worker.0 |= row.pid.is_some();
-            worker.1 &= is_verified;
+            let worker = workers.entry(row.slot.worker.0).or_default();
+            worker.is_running |= row.pid.is_some();
+            worker.unverified += usize::from(!is_verified);
         }
-        counts.workers = workers.values().filter(|(lives, _)| *lives).count();
-        counts.workers_verified = workers.values().filter(|(_, all)| *all).count();
+        counts.workers = workers.values().filter(|w| w.is_running).count();
+        counts.workers_verified = workers.values().filter(|w| w.unverified == 0).count();
         counts
     }
 
-    /// The plan as a number: equal for the same cpus for the same slots on the same machine,
-    /// whoever counts it.
+    /// A hash of the plan and the machine: equal plans on equal machines have equal hashes in every
+    /// program.
     pub(crate) fn plan_hash(&self, topology: u64) -> Option<u32> {
         plan_hash(&self.rows, topology)
     }
 
-    /// Why the pod or a part of it is not placed; `None` if it is.
+    /// Why the pod or a part of it is not placed; `None` if all of it is.
     pub(crate) fn reason(&self) -> Option<String> {
-        match &self.wish.aim {
-            Aim::Leave { reason } => return Some(reason.clone()),
-            Aim::Keep { reason } => return Some(format!("as it was before: {reason}")),
-            Aim::Place { .. } => {}
+        match &self.desired.action {
+            PodAction::Release { reason } => return Some(reason.clone()),
+            PodAction::Keep { reason } => return Some(format!("placement unchanged: {reason}")),
+            PodAction::Place { .. } => {}
         }
         if let Some(withdrawn) = &self.withdrawn {
             return Some(withdrawn.clone());
         }
-        if !self.is_present {
-            let text = self.absence.as_ref().map(|a| a.text().to_owned());
+        if !self.is_placed {
+            let text = self.not_placed.as_ref().map(|a| a.text().to_owned());
             return Some(text.unwrap_or_else(|| "its processes are being looked for".to_owned()));
         }
         let counts = self.counts();
@@ -163,57 +187,55 @@ impl PodFacts {
             ));
         }
         if counts.backed_off > 0 {
-            parts.push(self.left_alone(counts.backed_off));
+            parts.push(self.back_off_text(counts.backed_off));
         }
         if self.state.as_ref().is_some_and(|state| state.is_refused) {
-            parts.push("the kernel forbids its masks to be written".to_owned());
+            parts.push("the kernel forbids writing its masks".to_owned());
         }
         if counts.verified < counts.alive && self.is_enforced() {
-            parts.extend(self.story.failure.clone());
+            parts.extend(self.stats.failure.clone());
         }
         if let Some(state) = &self.state {
-            let odd = state.notes.iter().filter_map(sentence);
-            parts.extend(odd);
+            parts.extend(state.notes.iter().filter_map(note_text));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Why threads are left as they are: what is known, when they are tried again, and what helps.
-    fn left_alone(&self, threads: usize) -> String {
+    /// Why threads are left alone, when they are placed again, and what helps.
+    fn back_off_text(&self, threads: usize) -> String {
         let threads = counted(threads, "thread");
-        let Some(left) = &self.story.back_off else {
+        let Some(back_off) = &self.stats.back_off else {
             return format!("{threads}: masks changed by somebody else");
         };
         format!(
             "{threads}: mask changed {} times in {} s by somebody else; next try {}; stop what \
              sets it (OMP_PROC_BIND, taskset) or edit the deployment",
-            left.changes,
-            left.seconds,
-            left.retry_at.strftime("%H:%M:%SZ")
+            back_off.changes,
+            back_off.seconds,
+            back_off.retry_at.strftime("%H:%M:%SZ")
         )
     }
 
-    /// Threads of each worker that its quota of cpu time lets run at once, where that is fewer than
-    /// asked.
+    /// Threads per worker that its CPU quota lets run at once, if fewer than asked.
     pub(crate) fn quota_threads(&self) -> Option<u16> {
         let state = self.state.as_ref()?;
         (state.policy.threads < state.threads_asked).then_some(state.policy.threads)
     }
 
-    /// Whether the container has no cpu to run on.
+    /// Whether the container has no CPU to run on.
     pub(crate) fn is_cpuset_empty(&self) -> bool {
         let notes = self.state.iter().flat_map(|state| &state.notes);
         if notes.into_iter().any(|note| *note == Note::EmptyCpuset) {
             return true;
         }
         let is_empty = |cpuset: &albacore_topology::CpuSet| cpuset.is_empty();
-        self.story.cpuset.as_ref().is_some_and(is_empty)
-            || matches!(self.absence, Some(Absence::EmptyCpuset(_)))
+        self.stats.cpuset.as_ref().is_some_and(is_empty)
+            || matches!(self.not_placed, Some(NotPlaced::EmptyCpuset(_)))
     }
 }
 
-/// A note that no table shows, in words.
-fn sentence(note: &Note) -> Option<String> {
+/// The sentence for a note that neither status nor table shows otherwise.
+fn note_text(note: &Note) -> Option<String> {
     match note {
         Note::NameTwice { worker, pid } => Some(format!(
             "process {} claims to be worker {} as well and is not placed",
@@ -228,7 +250,7 @@ fn sentence(note: &Note) -> Option<String> {
     }
 }
 
-/// See [`PodFacts::plan_hash`]; `None` where nothing is planned.
+/// See [`PodFacts::plan_hash`]; `None` if nothing is planned.
 pub(crate) fn plan_hash(rows: &[Row], topology: u64) -> Option<u32> {
     let mut planned: Vec<_> = rows
         .iter()
@@ -238,18 +260,18 @@ pub(crate) fn plan_hash(rows: &[Row], topology: u64) -> Option<u32> {
     if planned.is_empty() {
         return None;
     }
-    // FNV-1a, as the topology's own hash.
+    // FNV-1a, as in the topology's hash.
     let mut hash = topology;
-    let mut eat = |bytes: &[u8]| {
+    let mut add = |bytes: &[u8]| {
         for byte in bytes {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         }
     };
     for (worker, rank, mask) in planned {
-        eat(&worker.to_le_bytes());
-        eat(&rank.to_le_bytes());
-        eat(mask.to_string().as_bytes());
-        eat(b";");
+        add(&worker.to_le_bytes());
+        add(&rank.to_le_bytes());
+        add(mask.to_string().as_bytes());
+        add(b";");
     }
     Some((hash >> 32) as u32 ^ hash as u32)
 }

@@ -1,5 +1,5 @@
-//! What keeps the agent from its work, each with a word and a sentence of its own. Found out by
-//! looking, never by guess.
+//! What keeps the agent from its work, each cause with a stable word and a sentence. Every cause is
+//! observed, none is inferred.
 
 use std::process::Command;
 
@@ -9,11 +9,11 @@ use albacore_os::{
 };
 use albacore_plan::Enforcement;
 
-use crate::facts::Health;
-use crate::journal::Journal;
-use crate::wish::{NODE_ANNOTATION, NodeRules, Switch};
+use crate::desired::{KillSwitch, NODE_ANNOTATION, NodeRules};
+use crate::facts::{Health, MaskMemory, Reason};
+use crate::placer_stats::{FILES_EXHAUSTED, PlacerStats};
 
-/// What was found out once, at the start.
+/// What was probed once, at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct SelfTest {
     has_sys_nice: bool,
@@ -22,7 +22,7 @@ pub(crate) struct SelfTest {
 }
 
 impl SelfTest {
-    /// Looks at this process and tries the kernel. Takes some milliseconds.
+    /// Probes this process and the kernel; takes some milliseconds.
     pub(crate) fn run(host: &HostRoot, enforcement: Enforcement) -> Self {
         let enforces = enforcement == Enforcement::Enforce && host.is_live();
         Self {
@@ -32,109 +32,105 @@ impl SelfTest {
         }
     }
 
-    /// What the flag comes to: without the right to write, nothing is tried.
+    /// The enforcement that is possible: `Observe` without the right to write masks, else `flag`.
     pub(crate) fn enforcement(&self, host: &HostRoot, flag: Enforcement) -> Enforcement {
         match self.has_sys_nice && host.is_live() {
             true => flag,
             false => Enforcement::Observe,
         }
     }
+
+    fn mask_memory(&self) -> Option<MaskMemory> {
+        let found = self.user_masks.as_ref()?;
+        Some(mask_memory(found, self.has_read_only_cgroups))
+    }
 }
 
-/// This program, asleep: its image holds no other.
+/// A process that sleeps: this program, because the container's image holds no other.
 fn sleeper() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("idle");
     command
 }
 
-/// How the node stands now.
+/// The agent's health now.
 pub(crate) fn health(
     host: &HostRoot,
     test: &SelfTest,
-    flag: Enforcement,
     rules: NodeRules,
-    journal: &Journal,
+    stats: &PlacerStats,
 ) -> Health {
-    if let Some(("files_exhausted", text)) = &journal.trouble {
-        // Nothing can be read, so what the looks below would find is not so.
+    let failure = stats.failure.as_ref();
+    let exhausted = failure.filter(|failure| failure.category == FILES_EXHAUSTED);
+    if let Some(failure) = exhausted {
+        // The other checks would fail for want of file descriptors and report a wrong cause.
         return Health {
-            idle: idle(host, test, flag, rules, false),
-            ills: vec![("FilesExhausted", text.clone())],
-            memory: test
-                .user_masks
-                .as_ref()
-                .map(|found| memory(found, test.has_read_only_cgroups)),
+            not_enforcing: not_enforcing(host, test, rules, false),
+            degraded: vec![Reason::new("FilesExhausted", &failure.message)],
+            mask_memory: test.mask_memory(),
         };
     }
-    let scheduler = read_sched_ext(host);
-    let mut ills = Vec::new();
-    let mut ill = |word: &'static str, text: String| ills.push((word, text));
-    if let Some(text) = hidden(host) {
-        ill("HiddenProcesses", text);
-    }
-    match Kubepods::find(host) {
-        Ok(_) => {}
-        Err(KubepodsError::NoKubelet { .. }) => ill(
-            "NoKubelet",
-            "the cgroup tree has no kubepods: mount that of the node".to_owned(),
-        ),
-        Err(error) => ill("CgroupsUnreadable", error.to_string()),
-    }
-    if rules.switch == Switch::Unknown {
-        ill(
+    let is_sched_ext = matches!(read_sched_ext(host), Ok(SchedExt::Enabled));
+    let mut degraded = node_problems(host);
+    if rules.kill_switch == KillSwitch::Invalid {
+        degraded.push(Reason::new(
             "SwitchNotUnderstood",
             format!(
                 "the node's annotation {NODE_ANNOTATION} is neither Observe nor None; taken as Observe"
             ),
-        );
+        ));
     }
-    if flag == Enforcement::Enforce && !test.has_sys_nice {
-        ill("NoSysNice", no_sys_nice());
+    if rules.enforcement == Enforcement::Enforce && !test.has_sys_nice {
+        degraded.push(Reason::new("NoSysNice", NO_SYS_NICE));
     }
-    if let Ok(SchedExt::Enabled) = scheduler {
-        ill("ForeignScheduler", foreign_scheduler());
+    if is_sched_ext {
+        degraded.push(Reason::new("ForeignScheduler", FOREIGN_SCHEDULER));
     }
-    if let Some(text) = &journal.deaf {
-        ill("BirthsPolled", text.clone());
-    }
-    if let Some(text) = &journal.refused {
-        ill("WriteRefused", text.clone());
-    }
-    if let Some((category, text)) = &journal.trouble {
-        let word = word_of(category);
-        ill(word, text.clone());
-    }
+    degraded.extend(placer_problems(stats));
     Health {
-        idle: idle(
-            host,
-            test,
-            flag,
-            rules,
-            matches!(scheduler, Ok(SchedExt::Enabled)),
-        ),
-        ills,
-        memory: test
-            .user_masks
-            .as_ref()
-            .map(|found| memory(found, test.has_read_only_cgroups)),
+        not_enforcing: not_enforcing(host, test, rules, is_sched_ext),
+        degraded,
+        mask_memory: test.mask_memory(),
     }
 }
 
-/// The stable word for what the placer cannot do.
-fn word_of(category: &str) -> &'static str {
-    match category {
-        "invariant" => "BrokenInvariant",
-        "not_permitted" => "WriteRefused",
-        "empty_cpuset" => "CpusetEmpty",
-        "problem" => "Unsolvable",
-        _ => "PlacerFailed",
-    }
+/// What of the node cannot be read.
+fn node_problems(host: &HostRoot) -> Vec<Reason> {
+    let hidden = hidden_processes(host).map(|text| Reason::new("HiddenProcesses", text));
+    let cgroups = match Kubepods::find(host) {
+        Ok(_) => None,
+        Err(KubepodsError::NoKubelet { .. }) => Some(Reason::new(
+            "NoKubelet",
+            "the cgroup tree has no kubepods: mount that of the node",
+        )),
+        Err(error) => Some(Reason::new("CgroupsUnreadable", error.to_string())),
+    };
+    hidden.into_iter().chain(cgroups).collect()
 }
 
-/// Why processes of others cannot be seen. Looked at, not concluded: an option that hides them
-/// spares a group, and this process may be in it.
-fn hidden(host: &HostRoot) -> Option<String> {
+/// What the placer cannot do.
+fn placer_problems(stats: &PlacerStats) -> impl Iterator<Item = Reason> {
+    let polling = stats.polling_reason.as_ref();
+    let polling = polling.map(|text| Reason::new("BirthsPolled", text));
+    let refusal = stats.write_refusal.as_ref();
+    let refusal = refusal.map(|text| Reason::new("WriteRefused", text));
+    let failure = stats.failure.as_ref();
+    let failure = failure.map(|failure| {
+        let code = match failure.category {
+            "invariant" => "BrokenInvariant",
+            "not_permitted" => "WriteRefused",
+            "empty_cpuset" => "CpusetEmpty",
+            "problem" => "Unsolvable",
+            _ => "PlacerFailed",
+        };
+        Reason::new(code, &failure.message)
+    });
+    polling.into_iter().chain(refusal).chain(failure)
+}
+
+/// Why processes of other users cannot be seen. Tried by reading process 1, not concluded from the
+/// mount options: these exempt a group, and this process may be in it.
+fn hidden_processes(host: &HostRoot) -> Option<String> {
     read_stat(host, Pid(1)).err()?;
     let proc = host.proc.display();
     Some(match read_hidepid(host) {
@@ -145,66 +141,67 @@ fn hidden(host: &HostRoot) -> Option<String> {
     })
 }
 
-fn no_sys_nice() -> String {
-    "this process has no CAP_SYS_NICE: masks of others cannot be written".to_owned()
-}
+const NO_SYS_NICE: &str =
+    "this process has no CAP_SYS_NICE: masks of other processes cannot be written";
 
-fn foreign_scheduler() -> String {
-    "a sched_ext scheduler is active: masks are not written, it may starve threads that have one"
-        .to_owned()
-}
+const FOREIGN_SCHEDULER: &str = "a sched_ext scheduler is active: masks are not written, because it may starve threads that \
+     have one";
 
-/// Why no mask is written; what a human decided first.
-fn idle(
+/// Why no mask is written: what an operator decided comes before what the system prevents.
+fn not_enforcing(
     host: &HostRoot,
     test: &SelfTest,
-    flag: Enforcement,
     rules: NodeRules,
-    is_foreign: bool,
-) -> Option<(&'static str, String)> {
-    match rules.switch {
-        Switch::Absent => {}
-        Switch::None => {
+    is_sched_ext: bool,
+) -> Option<Reason> {
+    match rules.kill_switch {
+        KillSwitch::Absent => {}
+        KillSwitch::None => {
             let text =
                 format!("the node's annotation {NODE_ANNOTATION} is None: masks were given back");
-            return Some(("KillSwitch", text));
+            return Some(Reason::new("KillSwitch", text));
         }
-        Switch::Observe | Switch::Unknown => {
-            let text = format!("the node's annotation {NODE_ANNOTATION} holds the agent back");
-            return Some(("KillSwitch", text));
+        KillSwitch::Observe | KillSwitch::Invalid => {
+            let text =
+                format!("the node's annotation {NODE_ANNOTATION} forbids the agent to write masks");
+            return Some(Reason::new("KillSwitch", text));
         }
     }
-    if flag == Enforcement::Observe {
-        return Some(("Observe", "started with --enforcement Observe".to_owned()));
+    if rules.enforcement == Enforcement::Observe {
+        return Some(Reason::new("Observe", "started with --enforcement Observe"));
     }
     if !host.is_live() {
         let proc = host.proc.display();
-        let text =
-            format!("pids of {proc} cannot be named from here: run in the node's pid namespace");
-        return Some(("OtherPidNamespace", text));
+        let text = format!(
+            "{proc} belongs to another pid namespace: run the agent in the node's pid namespace"
+        );
+        return Some(Reason::new("OtherPidNamespace", text));
     }
     if !test.has_sys_nice {
-        return Some(("NoSysNice", no_sys_nice()));
+        return Some(Reason::new("NoSysNice", NO_SYS_NICE));
     }
-    is_foreign.then(|| ("SchedExt", foreign_scheduler()))
+    is_sched_ext.then(|| Reason::new("SchedExt", FOREIGN_SCHEDULER))
 }
 
-fn memory(found: &UserMasks, is_read_only: bool) -> (&'static str, &'static str, String) {
-    match found {
-        UserMasks::Remembered => {
-            let text = "a mask comes back when its cpus do";
-            ("True", "Tried", text.to_owned())
-        }
-        UserMasks::Forgotten => {
-            let text = "any change of a cpuset wipes its masks: they are written again";
-            ("False", "Tried", text.to_owned())
-        }
-        // Either way every mask is read and none is taken for remembered.
-        UserMasks::Unknown { .. } if is_read_only => {
-            let text = "the cgroups are mounted read-only: what the kernel does was not tried";
-            ("Unknown", "ReadOnlyCgroups", text.to_owned())
-        }
-        UserMasks::Unknown { reason } => ("Unknown", "NotTried", reason.clone()),
+fn mask_memory(found: &UserMasks, is_read_only: bool) -> MaskMemory {
+    let (status, code, text) = match found {
+        UserMasks::Remembered => ("True", "Tried", "the kernel restores a mask with its cpus"),
+        UserMasks::Forgotten => (
+            "False",
+            "Tried",
+            "any change of a cpuset wipes its masks: they are written again",
+        ),
+        // Nothing depends on it: every mask is read back after a change of its cpuset.
+        UserMasks::Unknown { .. } if is_read_only => (
+            "Unknown",
+            "ReadOnlyCgroups",
+            "the cgroups are mounted read-only: what the kernel does was not tried",
+        ),
+        UserMasks::Unknown { reason } => ("Unknown", "NotTried", reason.as_str()),
+    };
+    MaskMemory {
+        status,
+        reason: Reason::new(code, text),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Health without a listener: a file that is written while the loop turns, and a look at its age.
+//! Liveness without a listener: a file that the loop writes, and a check of its age.
 
 use std::fs;
 use std::io;
@@ -15,14 +15,13 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The loop turned. The content says for people how it stands; readers look at the file's age
-    /// alone.
-    pub(crate) fn beat(&mut self, path: &Path, says: &str, now: Instant) {
+    /// Notes that the loop made a turn. `state` is for people; the check reads the age alone.
+    pub(crate) fn beat(&mut self, path: &Path, state: &str, now: Instant) {
         if self.due.is_some_and(|due| now < due) {
             return;
         }
         self.due = Some(now + HEARTBEAT_PERIOD);
-        let written = fs::write(path, format!("{says}\n"));
+        let written = fs::write(path, format!("{state}\n"));
         if let Err(error) = &written
             && !self.is_failing
         {
@@ -37,11 +36,11 @@ impl Heartbeat {
     }
 }
 
-/// Whether the agent that writes `path` works, and why not.
+/// Checks that the agent that writes `path` works; returns the age of its heartbeat.
 ///
 /// # Errors
 /// There is no heartbeat, or it is too old.
-pub(crate) fn alive(path: &Path, now: SystemTime) -> Result<Duration, String> {
+pub(crate) fn check_heartbeat(path: &Path, now: SystemTime) -> Result<Duration, String> {
     let age = fs::metadata(path)
         .and_then(|meta| meta.modified())
         .and_then(|at| now.duration_since(at).map_err(io::Error::other));
@@ -58,17 +57,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_heartbeat_is_none() {
+    fn an_old_heartbeat_fails_the_check() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("heartbeat");
         let now = SystemTime::now();
-        assert!(alive(&path, now).unwrap_err().contains("heartbeat"));
+        assert!(
+            check_heartbeat(&path, now)
+                .unwrap_err()
+                .contains("heartbeat")
+        );
         let mut heart = Heartbeat::default();
         let start = Instant::now();
         heart.beat(&path, "working", start);
-        assert!(alive(&path, SystemTime::now()).is_ok());
+        assert!(check_heartbeat(&path, SystemTime::now()).is_ok());
         let late = SystemTime::now() + HEARTBEAT_AGE_MAX + Duration::from_secs(1);
-        assert!(alive(&path, late).unwrap_err().contains("s ago"));
+        assert!(check_heartbeat(&path, late).unwrap_err().contains("s ago"));
         fs::remove_file(&path).unwrap();
         heart.beat(&path, "working", start + Duration::from_secs(1));
         assert!(!path.exists(), "not before it is due");

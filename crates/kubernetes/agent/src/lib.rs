@@ -1,34 +1,40 @@
-//! The node agent: the placer of `albacore run`, fed by the pods that the cluster runs on this
+//! The node agent: the placer of `albacore run`, driven by the pods that the cluster runs on this
 //! node.
 //!
-//! `pods + deployments + node -> wishes -> steps -> placer -> facts -> status, events, feed`, a
-//! type between each two. Wishes, steps, status and events are pure; the placer has a thread of its
-//! own and knows no Kubernetes; the API server may be away for as long as it likes, what is known
-//! goes on to hold. No socket listens here.
+//! Data flow, with one type between any two steps: pods, deployments and the node's annotation ->
+//! `DesiredPod` -> `PlacerCommand` -> placer -> `NodeFacts` -> status, events, metrics, parameters.
+//! Desired pods, commands, status and events are computed by pure functions. The placer has its own
+//! thread and knows nothing of Kubernetes. While the API server is away, what was known last stays
+//! in force. No socket listens here.
 #![forbid(unsafe_code)]
 
 mod args;
+mod cluster_view;
+mod connect;
+mod desired;
 mod dump;
 mod events;
 mod facts;
-mod feed;
-mod fleet;
 mod health;
 mod heartbeat;
-mod journal;
-mod keeper;
+mod labeled_pod;
+mod latency_reports;
 mod limits;
 mod locate;
 mod metrics;
-mod placing;
-mod pods;
+mod params_pipe;
+mod placed_pods;
+mod placer_stats;
+mod placer_supervisor;
+mod placer_thread;
 pub mod program;
-mod reports;
+mod publisher;
+mod reconcile;
 mod restore;
+mod slot_snapshot;
 mod status;
-mod strain;
+mod status_writer;
+mod throttling;
 mod trial;
 mod trials;
-mod view;
-mod wish;
-mod writer;
+mod waker;

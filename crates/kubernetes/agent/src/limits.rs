@@ -2,71 +2,68 @@
 
 use std::time::Duration;
 
-/// The longest time between two turns of the loop: notices what nobody announces (a container's
-/// processes that were not there yet, cpu time that is throttled).
+/// The longest time between two turns of the loop: finds changes that nothing announces (processes
+/// of a container that were missing before, throttled CPU time).
 pub(crate) const TURN_PERIOD: Duration = Duration::from_secs(1);
 
-/// Changes that come within this time are answered together: a rollout changes several pods at
-/// once.
+/// Changes within this time are handled in one turn: a rollout changes several pods at once.
 pub(crate) const GATHER: Duration = Duration::from_millis(20);
 
-/// First pause before a container whose processes were not found is looked for again ...
-pub(crate) const LOOK_PAUSE_MIN: Duration = Duration::from_millis(200);
+/// First pause before a container whose processes were not found is looked up again ...
+pub(crate) const LOOKUP_PAUSE_MIN: Duration = Duration::from_millis(200);
 
-/// ... and the longest: a pod that crashes again and again costs a walk over the cgroups every 10
-/// s.
-pub(crate) const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// ... and the longest: a pod in a crash loop costs a walk over the cgroups every 10 s.
+pub(crate) const LOOKUP_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How long the placer may take to answer: it may solve for 50 ms and write some thousand masks
 /// meanwhile.
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Orders to the placer that are sent before their answers are awaited. The placer takes 64.
+/// Commands that are sent to the placer before their answers are awaited. Its queue holds 64.
 pub(crate) const ORDERS_MAX: usize = 32;
 
-/// How often all slots are asked for while nothing is told.
+/// Period in which the table of slots is read while the placer reports nothing.
 pub(crate) const TABLE_PERIOD: Duration = Duration::from_secs(5);
 
-/// How soon after news all slots are asked for again: writing masks takes milliseconds, reports
-/// come in bursts.
+/// Pause before the table of slots is read again after a report: writing masks takes milliseconds,
+/// reports come in bursts.
 pub(crate) const TABLE_PAUSE: Duration = Duration::from_millis(250);
 
 /// Period in which throttling and isolation of containers are read.
-pub(crate) const STRAIN_PERIOD: Duration = Duration::from_secs(10);
+pub(crate) const THROTTLING_PERIOD: Duration = Duration::from_secs(10);
 
 /// Shortest pause between two writes of the status, before jitter: 5,000 nodes that change at once
-/// are 1,000 to 2,000 writes a second for some seconds, which API servers of such clusters take.
+/// are 1,000 to 2,000 writes a second for some seconds, which API servers of such clusters sustain.
 pub(crate) const STATUS_PAUSE: Duration = Duration::from_secs(3);
 
-/// Up to this much is added to the pause by chance.
+/// Largest random addition to that pause.
 pub(crate) const STATUS_JITTER: Duration = Duration::from_secs(2);
 
-/// The same where only counters differ: nobody reads them faster.
-pub(crate) const FIGURES_PAUSE: Duration = Duration::from_secs(30);
+/// The same if only counters differ: nothing reads them more often.
+pub(crate) const COUNTERS_PAUSE: Duration = Duration::from_secs(30);
 
-/// Pause before the time of the last verification is renewed where nothing else changed. Half of
-/// the 60 s after which a controller calls the node silent: 5,000 nodes write 150 times a second, a
-/// third of what their kubelets' leases cost.
+/// Pause before the time of the last verification is renewed if nothing else changed. Half of the
+/// 60 s after which the controller considers a node silent: 5,000 nodes write 150 times a second, a
+/// third of the load of their kubelets' leases.
 pub(crate) const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 
-/// Up to this much is added to it by chance, so that nodes that began together do not go on
-/// together.
+/// Largest random addition to that pause: nodes that started together drift apart.
 pub(crate) const RENEWAL_JITTER: Duration = Duration::from_secs(5);
 
 /// First pause after the status could not be written ...
 pub(crate) const WRITE_RETRY_MIN: Duration = Duration::from_secs(1);
 
-/// ... the longest where the API server may be back at any moment: what it last knew grows old
+/// ... the longest while the API server may come back at any moment: its last report becomes stale
 /// meanwhile ...
 pub(crate) const WRITE_RETRY_MAX: Duration = Duration::from_secs(15);
 
-/// ... and the one after a refusal.
+/// ... and the pause after it refused the write.
 pub(crate) const WRITE_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// The last status and events are written within this time; the kubelet kills after 30 s.
-pub(crate) const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
+pub(crate) const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes of a status for each 20 pods, as JSON: what a fleet of 5,000 nodes may cost etcd and every
+/// Bytes of a status per 20 pods, as JSON: bounds what a fleet of 5,000 nodes costs etcd and each
 /// watcher.
 pub(crate) const STATUS_BYTES_PER_20_PODS: usize = 4096;
 
@@ -76,15 +73,14 @@ pub(crate) const PODS_MAX: usize = albacore_api::limits::NODE_PODS_MAX;
 /// Longest reason of one pod, in bytes.
 pub(crate) const REASON_BYTES_MAX: usize = 160;
 
-/// The same where the report is too large otherwise.
+/// The same if the report is too large otherwise.
 pub(crate) const REASON_BYTES_TIGHT: usize = 40;
 
-/// Longest name of a pod where the report is too large otherwise: a uid and the beginning of the
-/// name.
+/// Longest name of a pod if the report is too large otherwise: a uid and the beginning of the name.
 pub(crate) const NAME_BYTES_TIGHT: usize = 64;
 
-/// How long workers may be missing before an event says so: a respawn takes less, loading a model
-/// often more.
+/// How long workers may be missing before an event reports it: a respawn takes less, loading a
+/// model often more.
 pub(crate) const MISSING_TIME: Duration = Duration::from_secs(15);
 
 /// Period of the heartbeat.
@@ -93,62 +89,62 @@ pub(crate) const HEARTBEAT_PERIOD: Duration = Duration::from_secs(5);
 /// A heartbeat older than this means that the loop is stuck.
 pub(crate) const HEARTBEAT_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// A snapshot goes to params at least this often.
+/// Longest time between two snapshots for params.
 pub(crate) const FEED_PERIOD: Duration = Duration::from_secs(10);
 
-/// First pause after the placer failed; the cause (too many open files, say) usually lasts ...
+/// First pause after a failed turn of the placer; the cause (too many open files, say) usually
+/// lasts ...
 pub(crate) const PLACER_PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// ... and the longest: an order to stop waits for it.
+/// ... and the longest: a command to stop waits for it.
 pub(crate) const PLACER_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How long an agent waits for the report of its former life: it may be forbidden to read it.
-pub(crate) const FORMER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long an agent waits for the report of the agent before it: it may have no right to read it.
+pub(crate) const PREVIOUS_REPORT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long `dump` and `restore` wait for lists of the API server.
 pub(crate) const LIST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How long `dump` lets the placer look at threads before it prints what it found.
+/// How long `dump` lets the placer read threads before it prints what was found.
 pub(crate) const DUMP_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Share of the time in which a container is held back by its quota that is worth telling: stalls
-/// of whole periods.
+/// Share of time in which its quota stops a container that is worth a condition: stalls of whole
+/// periods.
 pub(crate) const THROTTLED_SHARE: f64 = 0.05;
 
-/// Looks of `restore`; each finds threads that were born with a mask meanwhile.
-pub(crate) const RESTORE_LOOKS_MAX: usize = 16;
+/// Passes of `restore`; each finds threads that inherited a mask during the one before.
+pub(crate) const RESTORE_PASSES_MAX: usize = 16;
 
-/// Errors of `restore` that are told; the rest is only counted.
-pub(crate) const RESTORE_TOLD_MAX: usize = 8;
+/// Errors that `restore` prints; further ones are only counted.
+pub(crate) const RESTORE_ERRORS_SHOWN_MAX: usize = 8;
 
-/// Pause before it is looked again whether somebody reads the feed.
-pub(crate) const FEED_LOOK: Duration = Duration::from_secs(1);
+/// Pause before the pipe to params is tried again without a reader.
+pub(crate) const FEED_POLL: Duration = Duration::from_secs(1);
 
-/// Pause before a line that its reader takes slowly goes on: params promises a change within a
-/// second.
+/// Pause before a partly written line is continued: params promises changes within a second.
 pub(crate) const FEED_RETRY: Duration = Duration::from_millis(100);
 
-/// The life of the throw-away child with which the kernel is tried, should nobody end it.
+/// How long the throw-away child of the kernel probe lives if nothing ends it.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// A window of a trial begins this part of its length after the masks were ordered: caches are warm
-/// again.
+/// A window of a trial begins this fraction of its length after the masks were ordered: caches are
+/// warm again.
 pub(crate) const TRIAL_SETTLE_SHARE: u32 = 10;
 
-/// Fewest requests of a window that is judged: the p99 of fewer is one request.
+/// Fewest requests of a window that counts: the p99 of fewer is one request.
 pub(crate) const TRIAL_REQUESTS_MIN: u64 = 200;
 
-/// How often the server of a pod on trial reports its latency: both ends of a window are moved by
-/// so much at most.
+/// How often the server of a pod on trial reports its latency: bounds the error of both ends of a
+/// window.
 pub(crate) const REPORT_PERIOD: Duration = Duration::from_millis(500);
 
-/// How often the pipe of reports is read while a reading waits for one.
-pub(crate) const REPORT_LOOK: Duration = Duration::from_millis(100);
+/// How often the pipe of latency reports is read while a sample waits for one.
+pub(crate) const REPORT_POLL: Duration = Duration::from_millis(100);
 
-/// How long a reading waits for a report: a server whose connection to params was lost is back
+/// How long a sample waits for a report: a server that lost its connection to params is back
 /// sooner.
 pub(crate) const REPORT_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Bytes of reports that are read in one turn of the loop. 110 pods on trial write half of that in
-/// a second; checking so much takes milliseconds, whatever it is.
+/// a second; parsing them takes milliseconds, whatever they contain.
 pub(crate) const REPORTS_BYTES_MAX: usize = 128 << 10;

@@ -1,11 +1,9 @@
-//! From a container that the API server names to its processes: a walk over the cgroups as they are
-//! mounted.
+//! Finds the processes of a container by its id in the mounted cgroup tree.
 
 use albacore_os::{Cgroup, HostRoot, Kubepods, KubepodsError, Pid, read_cmdline, read_members};
 use albacore_placer::PlacerError;
 
-/// Programs that stand for a sandbox: the container's threads are inside, out of the host's sight
-/// (P27).
+/// Programs of sandboxes, whose threads run outside the node's sight (P27).
 const SANDBOXES: [&str; 7] = [
     "runsc",
     "qemu-",
@@ -17,10 +15,9 @@ const SANDBOXES: [&str; 7] = [
 ];
 
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Located {
-    /// The one they all come from.
+pub(crate) struct ContainerProcesses {
+    /// The ancestor of all of them.
     pub(crate) root: Pid,
-    /// The cgroup that they are in.
     pub(crate) cgroup: Cgroup,
     /// Processes that entered it from outside (`kubectl exec`, probes): counted, never placed.
     pub(crate) entered: usize,
@@ -28,21 +25,20 @@ pub(crate) struct Located {
 
 /// Why a container is not placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Absence {
-    /// Its processes were not found, or ended meanwhile; they may come.
+pub(crate) enum NotPlaced {
+    /// Its processes were not found, or have ended; new ones may come.
     NotFound(String),
-    /// Its cpuset has no cpu that is online.
+    /// Its cpuset has no online CPU.
     EmptyCpuset(String),
-    /// Its threads cannot be seen from here and never will.
+    /// Its threads can never be seen from here.
     Unsupported(String),
-    /// What it asks for cannot be placed.
+    /// No placement satisfies its deployment.
     Unsolvable(String),
     /// The kernel's files cannot be read.
     Unreadable(String),
 }
 
-impl Absence {
-    /// What an error of the placer means.
+impl NotPlaced {
     pub(crate) fn of(error: &PlacerError) -> Self {
         let text = error.to_string();
         match error {
@@ -53,7 +49,6 @@ impl Absence {
         }
     }
 
-    /// The sentence for people.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::NotFound(text)
@@ -64,7 +59,7 @@ impl Absence {
         }
     }
 
-    /// Whether nothing is gained by looking again soon.
+    /// Whether another attempt soon would be useless.
     pub(crate) fn is_lasting(&self) -> bool {
         matches!(self, Self::Unsupported(_) | Self::Unsolvable(_))
     }
@@ -73,40 +68,44 @@ impl Absence {
 /// Finds the processes of the container `id` of the pod `uid`.
 ///
 /// # Errors
-/// They are not there, or cannot be seen.
-pub(crate) fn locate(host: &HostRoot, uid: &str, id: &str) -> Result<Located, Absence> {
+/// They were not found, or cannot be read.
+pub(crate) fn locate(
+    host: &HostRoot,
+    uid: &str,
+    id: &str,
+) -> Result<ContainerProcesses, NotPlaced> {
     let container = Kubepods::find(host)
         .and_then(|kubepods| kubepods.container(uid, id))
         .map_err(|error| match error {
-            KubepodsError::NotFound { .. } => Absence::NotFound(error.to_string()),
-            _ => Absence::Unreadable(error.to_string()),
+            KubepodsError::NotFound { .. } => NotPlaced::NotFound(error.to_string()),
+            _ => NotPlaced::Unreadable(error.to_string()),
         })?;
     let members =
-        read_members(host, &container).map_err(|error| Absence::Unreadable(error.to_string()))?;
+        read_members(host, &container).map_err(|error| NotPlaced::Unreadable(error.to_string()))?;
     let Some(root) = members.root else {
         return Err(match members.processes.is_empty() {
-            true => Absence::NotFound(format!("container {} has no process", short(id))),
-            false => Absence::Unreadable(format!("container {} has no first process", short(id))),
+            true => NotPlaced::NotFound(format!("container {} has no process", short(id))),
+            false => NotPlaced::Unreadable(format!("container {} has no first process", short(id))),
         });
     };
     if let Some(sandbox) = sandbox(host, root) {
-        return Err(Absence::Unsupported(format!(
+        return Err(NotPlaced::Unsupported(format!(
             "Unsupported: the container runs in a sandbox ({sandbox}), whose threads the node does not see"
         )));
     }
-    Ok(Located {
+    Ok(ContainerProcesses {
         root,
         cgroup: container.cgroup,
         entered: members.entered,
     })
 }
 
-/// The beginning of a container's id, as people know it.
+/// The first 12 digits of a container's id, as tools show it.
 fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-/// The sandbox that a container's first process is, if it is one.
+/// The name of the sandbox program, if a container's first process is one.
 fn sandbox(host: &HostRoot, root: Pid) -> Option<String> {
     let cmdline = read_cmdline(host, root).ok()?;
     let program = cmdline.split([' ', '\0']).next()?.rsplit('/').next()?;
@@ -139,7 +138,7 @@ mod tests {
     const ID: &str = "0123456789abcdef0123456789abcdef";
 
     #[test]
-    fn a_sandbox_is_told_as_one_and_is_no_error() {
+    fn a_sandbox_is_reported_as_unsupported() {
         let (_folder, host) = node("/usr/bin/python3 serve.py");
         assert_eq!(locate(&host, "u-1", ID).unwrap().root, Pid(7));
         for program in [
@@ -147,23 +146,23 @@ mod tests {
             "/opt/kata/bin/qemu-system-x86_64 -m 1",
         ] {
             let (_folder, host) = node(program);
-            let absence = locate(&host, "u-1", ID).unwrap_err();
-            assert!(matches!(absence, Absence::Unsupported(_)), "{absence:?}");
-            assert!(absence.is_lasting());
+            let reason = locate(&host, "u-1", ID).unwrap_err();
+            assert!(matches!(reason, NotPlaced::Unsupported(_)), "{reason:?}");
+            assert!(reason.is_lasting());
         }
     }
 
     #[test]
-    fn what_is_not_there_may_come_and_what_cannot_be_read_is_told_otherwise() {
+    fn a_missing_container_and_an_unreadable_one_are_distinguished() {
         let (_folder, host) = node("x");
         let other = "f".repeat(32);
         assert!(matches!(
             locate(&host, "u-1", &other),
-            Err(Absence::NotFound(_))
+            Err(NotPlaced::NotFound(_))
         ));
         assert!(matches!(
             locate(&host, "u-1", "../../x"),
-            Err(Absence::Unreadable(_))
+            Err(NotPlaced::Unreadable(_))
         ));
         fs::write(
             host.cgroup
@@ -173,12 +172,12 @@ mod tests {
         .unwrap();
         assert!(matches!(
             locate(&host, "u-1", ID),
-            Err(Absence::NotFound(_))
+            Err(NotPlaced::NotFound(_))
         ));
         fs::remove_dir_all(host.cgroup.join("kubepods")).unwrap();
         assert!(matches!(
             locate(&host, "u-1", ID),
-            Err(Absence::Unreadable(_))
+            Err(NotPlaced::Unreadable(_))
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! What the agent counts, for the text that params serves: the agent itself has no listener.
+//! The agent's metrics. The agent has no listener: albacore-params serves their text.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,32 +10,32 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::facts::Facts;
-use crate::journal::BIRTH_ENDS_MS;
+use crate::facts::{NodeFacts, Reason};
+use crate::placer_stats::SPAWN_BUCKETS_MS;
 
-/// A bucket of birth-to-verified times.
+/// Label of a bucket of spawn-to-verified times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Within {
-    /// Upper end in milliseconds, or `more`.
+pub(crate) struct SpawnLabel {
+    /// Upper bound in milliseconds, or `more`.
     pub(crate) within_ms: String,
 }
 
-/// A condition of the node.
+/// Label of a cause of degradation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Ill {
+pub(crate) struct DegradedLabel {
     pub(crate) reason: &'static str,
 }
 
-/// The counts. Clones are the same counts.
+/// Clones share the metrics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct AgentMetrics {
     pods: Gauge,
     threads_planned: Gauge,
     threads_verified: Gauge,
     is_enforcing: Gauge,
     drifts: Counter,
-    births: Family<Within, Counter>,
-    ills: Family<Ill, Gauge>,
+    spawns: Family<SpawnLabel, Counter>,
+    degraded: Family<DegradedLabel, Gauge>,
     pins: Counter,
     respawns: Counter,
     solves: Counter,
@@ -44,7 +44,7 @@ pub(crate) struct Counts {
 
 fn set(counter: &Counter, value: u64) {
     let inner: &AtomicU64 = counter.inner();
-    // A placer that began anew counts from 0: the sum stays.
+    // A placer that was restarted counts from 0: the counter must not fall.
     inner.fetch_max(value, Ordering::Relaxed);
 }
 
@@ -52,25 +52,24 @@ fn size(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-impl Counts {
-    /// Counts that `metrics` shows.
-    pub(crate) fn registered(metrics: &Metrics) -> Self {
-        let counts = Self::default();
-        // Destructured, so that no metric is counted and never shown (L9).
+impl AgentMetrics {
+    pub(crate) fn registered(registry: &Metrics) -> Self {
+        let metrics = Self::default();
+        // Destructured, so that a metric cannot be counted without being registered (L9).
         let Self {
             pods,
             threads_planned,
             threads_verified,
             is_enforcing,
             drifts,
-            births,
-            ills,
+            spawns,
+            degraded,
             pins,
             respawns,
             solves,
             cpu_micros,
-        } = counts.clone();
-        metrics.register(|registry| {
+        } = metrics.clone();
+        registry.register(|registry| {
             let mut gauge = |name: &str, help: &str, gauge: Gauge| {
                 registry.register(format!("agent_{name}"), help, gauge);
             };
@@ -99,22 +98,20 @@ impl Counts {
             counter("solves", "Mappings solved", solves);
             counter("cpu_micros", "Cpu time that the agent used", cpu_micros);
             let help = "Threads by the time from their birth to their verified mask";
-            registry.register("agent_births", help, births);
+            registry.register("agent_births", help, spawns);
             let help = "1 while the node is held back by this";
-            registry.register("agent_degraded", help, ills);
+            registry.register("agent_degraded", help, degraded);
         });
-        counts
+        metrics
     }
 
-    /// What the placer counts.
-    pub(crate) fn note(&self, figures: &Figures) {
+    pub(crate) fn set_placer(&self, figures: &Figures) {
         set(&self.pins, figures.setaffinity_calls);
         set(&self.respawns, figures.respawns);
         set(&self.solves, figures.solves);
     }
 
-    /// What the report says.
-    pub(crate) fn note_facts(&self, facts: &Facts) {
+    pub(crate) fn set_facts(&self, facts: &NodeFacts) {
         let counts: Vec<_> = facts.pods.iter().map(|pod| pod.counts()).collect();
         self.pods.set(size(counts.len()));
         self.threads_planned
@@ -122,22 +119,27 @@ impl Counts {
         self.threads_verified
             .set(size(counts.iter().map(|c| c.verified).sum()));
         self.is_enforcing
-            .set(i64::from(facts.health.idle.is_none()));
+            .set(i64::from(facts.health.not_enforcing.is_none()));
         set(&self.drifts, facts.drifts);
-        for (index, count) in facts.births.iter().enumerate() {
-            let within_ms = BIRTH_ENDS_MS
+        for (index, count) in facts.spawns.iter().enumerate() {
+            let within_ms = SPAWN_BUCKETS_MS
                 .get(index)
                 .map_or_else(|| "more".to_owned(), ToString::to_string);
-            set(&self.births.get_or_create(&Within { within_ms }), *count);
+            set(
+                &self.spawns.get_or_create(&SpawnLabel { within_ms }),
+                *count,
+            );
         }
-        self.ills.clear();
-        for (reason, _) in &facts.health.ills {
-            self.ills.get_or_create(&Ill { reason }).set(1);
+        self.degraded.clear();
+        for Reason { code: reason, .. } in &facts.health.degraded {
+            self.degraded
+                .get_or_create(&DegradedLabel { reason })
+                .set(1);
         }
     }
 
-    /// Cpu time of this process so far.
-    pub(crate) fn note_cpu(&self) {
+    /// Sets the CPU time that this process used so far.
+    pub(crate) fn set_cpu_time(&self) {
         let own = Pid(std::process::id() as i32);
         if let Ok(stat) = read_stat(&HostRoot::live(), own) {
             set(&self.cpu_micros, stat.cpu_ticks * MICROS_PER_TICK);
@@ -145,5 +147,5 @@ impl Counts {
     }
 }
 
-/// The kernel counts cpu time for user space in hundredths of a second, on every machine.
+/// USER_HZ is 100 on every machine: procfs shows CPU time in hundredths of a second.
 const MICROS_PER_TICK: u64 = 10_000;

@@ -5,40 +5,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use albacore_cluster::{Cluster, ConnectOptions, Events, Gates, Metrics, Shutdown, Writes};
+use albacore_cluster::{EventRecorder, Metrics, ReadinessGates, Shutdown};
 use albacore_plan::Enforcement;
-use albacore_program::{arguments, ended, start_logs};
+use albacore_program::{exit_code, parse_arguments, start_logs};
 use anyhow::Context as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::args::{Args, Command, Common, Daemon, EventSource};
-use crate::feed::Feed;
-use crate::heartbeat::alive;
-use crate::keeper::{Keeper, Setup};
-use crate::limits::{FAREWELL_TIME_MAX, IDLE_TIME};
-use crate::metrics::Counts;
-use crate::reports::Reports;
-use crate::view::{View, bell};
-use crate::writer::{Wanted, Writer};
-
-/// Field manager, reporter of events, user agent.
-const MANAGER: &str = "albacore-agent";
+use crate::cluster_view::ClusterView;
+use crate::connect::connect;
+use crate::heartbeat::check_heartbeat;
+use crate::latency_reports::LatencyReports;
+use crate::limits::{IDLE_TIME, SHUTDOWN_TIME_MAX};
+use crate::metrics::AgentMetrics;
+use crate::params_pipe::ParamsPipe;
+use crate::placer_supervisor::PlacerSupervisor;
+use crate::publisher::{PublishState, Publisher};
+use crate::reconcile::{LoopInputs, LoopOptions, ReconcileLoop};
+use crate::status_writer::{DesiredStatus, StatusWriter};
+use crate::waker::waker;
 
 /// Runs the agent until a signal ends it, or one of its commands.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args: Args = match arguments() {
+    let args: Args = match parse_arguments() {
         Ok(args) => args,
         Err(code) => return code,
     };
     let result = run(args);
-    ended("albacore-agent", result.map(|()| ExitCode::SUCCESS))
+    exit_code("albacore-agent", result.map(|()| ExitCode::SUCCESS))
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
     if let Some(Command::Alive) = args.command {
-        alive(&args.common.heartbeat, SystemTime::now()).map_err(anyhow::Error::msg)?;
+        check_heartbeat(&args.common.heartbeat, SystemTime::now()).map_err(anyhow::Error::msg)?;
         return Ok(());
     }
     if let Some(Command::Idle) = args.command {
@@ -56,7 +57,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("no runtime can be started")?;
+        .context("the runtime cannot be started")?;
     runtime.block_on(async {
         match &args.command {
             None => serve(&args.common, &args.daemon, &node).await,
@@ -69,20 +70,9 @@ fn run(args: Args) -> anyhow::Result<()> {
     })
 }
 
-/// Connects to the API server, as whoever the command line says.
-pub(crate) async fn connect(common: &Common, metrics: &Metrics) -> anyhow::Result<Cluster> {
-    let options = ConnectOptions {
-        kubeconfig: common.kubeconfig.clone(),
-        manager: MANAGER,
-        writes: Writes::Always,
-        crash_after_writes: None,
-    };
-    Ok(Cluster::connect(&options, metrics).await?)
-}
-
 async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<()> {
-    let asked = Shutdown::on_signals().context("signals cannot be caught")?;
-    // The tasks go on while masks are given back, so that this is told, too.
+    let signals = Shutdown::on_signals().context("signals cannot be caught")?;
+    // Not stopped by signals: tasks go on until the loop has given back its masks and said so.
     let tasks = Shutdown::new();
     let metrics = Metrics::new();
     let cluster = connect(common, &metrics).await?;
@@ -91,71 +81,76 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
         proc = %common.proc.display(), cgroup = %common.cgroup.display(),
         sys = %common.sys.display(), kubeconfig = ?common.kubeconfig, "started"
     );
-    let (bell, ears) = bell();
-    let view = Arc::new(View::start(
-        &cluster,
-        node,
-        &Gates::default(),
-        &tasks,
-        &bell,
-    ));
+    let (waker, receiver) = waker();
+    let view = ClusterView::start(&cluster, node, &ReadinessGates::default(), &tasks, &waker);
     let events = cluster.events(&tasks);
-    let (wanted, wishes) = watch::channel(Wanted::default());
-    let writing = tokio::spawn(Writer::new(cluster.clone(), node.to_owned()).run(wishes));
+    let (status, desired_status) = watch::channel(DesiredStatus::default());
+    let writer = StatusWriter::new(cluster.clone(), node.to_owned());
+    let writing = tokio::spawn(writer.run(desired_status));
     let stop = Arc::new(AtomicBool::new(false));
-    let feed = daemon.feed.as_deref().map(|path| Feed::open(path, node));
-    let feed = feed.transpose().context("the pipe to albacore-params")?;
-    let reports = daemon.reports.as_deref().map(Reports::open);
-    let reports = reports
-        .transpose()
-        .context("the pipe from albacore-params")?;
-    let setup = Setup {
+    let options = LoopOptions {
         host: common.host(),
-        flag: Enforcement::from(daemon.enforcement),
-        hears_births: daemon.events == EventSource::Connector,
+        enforcement: Enforcement::from(daemon.enforcement),
         heartbeat: common.heartbeat.clone(),
-        view,
-        feed,
-        reports,
-        metrics: metrics.clone(),
-        events: events.clone(),
-        wanted,
-        counts: Counts::registered(&metrics),
-        stop: stop.clone(),
-        bell: bell.clone(),
     };
-    let keeper = std::thread::Builder::new().name("keeper".to_owned());
-    let keeper = keeper
-        .spawn(move || Keeper::new(setup).run(&ears))
-        .context("no thread can be started")?;
-    let mut keeper = tokio::task::spawn_blocking(move || keeper.join());
+    let inputs = LoopInputs {
+        cluster: Arc::new(view),
+        latency_reports: open_latency_reports(daemon)?,
+        stop: stop.clone(),
+    };
+    let use_connector = daemon.events == EventSource::Connector;
+    let placer = PlacerSupervisor::new(common.host(), use_connector, waker.clone());
+    let publisher = Publisher {
+        params: open_params_pipe(daemon, node)?,
+        agent_metrics: AgentMetrics::registered(&metrics),
+        metrics,
+        events: events.clone(),
+        status,
+        state: PublishState::default(),
+    };
+    let thread = std::thread::Builder::new().name("keeper".to_owned());
+    let thread = thread
+        .spawn(move || ReconcileLoop::new(options, inputs, placer, publisher).run(&receiver))
+        .context("the loop's thread cannot be started")?;
+    let mut reconciling = tokio::task::spawn_blocking(move || thread.join());
     let ended = tokio::select! {
-        () = asked.triggered() => None,
+        () = signals.triggered() => None,
         () = tasks.triggered() => None,
-        ended = &mut keeper => Some(ended),
+        ended = &mut reconciling => Some(ended),
     };
     stop.store(true, Ordering::Release);
-    bell.ring();
+    waker.wake();
     let ended = match ended {
         Some(ended) => ended,
-        None => keeper.await,
+        None => reconciling.await,
     };
-    say_goodbye(writing, &events).await;
+    finish_writes(writing, &events).await;
     if let Some(reason) = tasks.failure() {
         anyhow::bail!(reason);
     }
     match ended {
         Ok(Ok(())) => Ok(()),
-        _ => anyhow::bail!(
-            "the loop ended with a panic: masks stay as they are, the next life adopts them"
-        ),
+        _ => {
+            anyhow::bail!("the loop panicked: masks stay until the restarted agent adopts them")
+        }
     }
 }
 
+fn open_params_pipe(daemon: &Daemon, node: &str) -> anyhow::Result<Option<ParamsPipe>> {
+    let path = daemon.feed.as_deref();
+    let pipe = path.map(|path| ParamsPipe::open(path, node)).transpose();
+    pipe.context("the pipe to albacore-params")
+}
+
+fn open_latency_reports(daemon: &Daemon) -> anyhow::Result<Option<LatencyReports>> {
+    let pipe = daemon.reports.as_deref().map(LatencyReports::open);
+    pipe.transpose().context("the pipe from albacore-params")
+}
+
 /// Waits until the last status and the last events are written, for a bounded time.
-async fn say_goodbye(writing: JoinHandle<()>, events: &Events) {
-    // The keeper dropped its end of what is wanted: the last status is written now.
-    let written = tokio::time::timeout(FAREWELL_TIME_MAX, writing).await;
+async fn finish_writes(writing: JoinHandle<()>, events: &EventRecorder) {
+    // The loop dropped its end of the channel, so the writer ends after the last status.
+    let written = tokio::time::timeout(SHUTDOWN_TIME_MAX, writing).await;
     if written.is_err() {
         tracing::warn!("the last NodePlacement could not be written in time");
     }

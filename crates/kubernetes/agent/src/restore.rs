@@ -1,68 +1,68 @@
-//! `albacore-agent restore`: gives the threads of this node's pods all cpus of their containers,
+//! `albacore-agent restore`: gives the threads of this node's pods all CPUs of their containers,
 //! whoever pinned them.
 //!
-//! For the day when no agent runs that could do it: after `kill -9`, or before it is removed for
-//! good.
+//! For nodes where no agent runs that could do it: after `kill -9`, or before a removal for good.
 
 use std::collections::BTreeSet;
 
 use albacore_api::counted;
 use albacore_os::{
-    Container as Cgroups, HostRoot, Kubepods, KubepodsError, MaskError, Tid, read_mask,
+    Container as ContainerCgroup, HostRoot, Kubepods, KubepodsError, MaskError, Tid, read_mask,
     read_members, read_tasks, write_mask,
 };
 use albacore_topology::CpuSet;
 
 use crate::args::Common;
-use crate::limits::{RESTORE_LOOKS_MAX, RESTORE_TOLD_MAX};
-use crate::pods::Container;
-use crate::wish::is_off_limits;
+use crate::connect::list_desired_pods;
+use crate::desired::is_off_limits;
+use crate::labeled_pod::ServerContainer;
+use crate::limits::{RESTORE_ERRORS_SHOWN_MAX, RESTORE_PASSES_MAX};
 
 #[derive(Debug, Default)]
-struct Work {
+struct Restoration {
     threads: BTreeSet<i32>,
     written: BTreeSet<i32>,
     errors: BTreeSet<String>,
 }
 
-/// Gives back and says how much.
+/// Gives back all masks and prints how many.
 pub(crate) async fn run(common: &Common, node: &str) -> anyhow::Result<()> {
     let host = common.host();
     let proc = common.proc.display();
     anyhow::ensure!(host.is_live(), "masks cannot be written through {proc}");
-    let wishes = crate::dump::wishes(common, node).await?;
-    let mut work = Work::default();
-    // Threads may be born with their parents' masks meanwhile: until a look finds nothing to do.
-    for _ in 0..RESTORE_LOOKS_MAX {
-        let before = work.written.len();
-        for wish in wishes
+    let desired = list_desired_pods(common, node).await?;
+    let mut restoration = Restoration::default();
+    // New threads inherit their parents' masks meanwhile: repeat until a pass writes nothing.
+    for _ in 0..RESTORE_PASSES_MAX {
+        let before = restoration.written.len();
+        for desired in desired
             .iter()
-            .filter(|wish| is_off_limits(&wish.pod).is_none())
+            .filter(|desired| is_off_limits(&desired.pod).is_none())
         {
-            if let Container::Running(id) = &wish.pod.container {
-                work.restore_container(&host, &wish.pod.uid, id);
+            if let ServerContainer::Running(id) = &desired.pod.container {
+                restoration.restore_container(&host, &desired.pod.uid, id);
             }
         }
-        if work.written.len() == before {
+        if restoration.written.len() == before {
             break;
         }
     }
     println!(
         "{} of {} threads of this node's pods were given all cpus of their containers",
-        work.written.len(),
-        work.threads.len()
+        restoration.written.len(),
+        restoration.threads.len()
     );
-    let errors: Vec<&str> = work.errors.iter().map(String::as_str).collect();
+    let errors: Vec<&str> = restoration.errors.iter().map(String::as_str).collect();
     anyhow::ensure!(
         errors.is_empty(),
         "not given back: {}; {}",
         counted(errors.len(), "mask"),
-        errors[..errors.len().min(RESTORE_TOLD_MAX)].join("; ")
+        errors[..errors.len().min(RESTORE_ERRORS_SHOWN_MAX)].join("; ")
     );
     Ok(())
 }
 
-impl Work {
+impl Restoration {
     fn restore_container(&mut self, host: &HostRoot, uid: &str, id: &str) {
         let found = Kubepods::find(host).and_then(|kubepods| kubepods.container(uid, id));
         match found {
@@ -73,7 +73,7 @@ impl Work {
                     self.errors.insert(error.to_string());
                 }
             }
-            // It has ended: there is nothing to give back.
+            // The container has ended.
             Err(KubepodsError::NotFound { .. }) => {}
             Err(error) => {
                 self.errors.insert(error.to_string());
@@ -84,7 +84,7 @@ impl Work {
     fn restore_members(
         &mut self,
         host: &HostRoot,
-        container: &Cgroups,
+        container: &ContainerCgroup,
     ) -> Result<(), albacore_os::OsError> {
         let cpuset = container.cgroup.read_effective(host)?.cpus;
         if cpuset.is_empty() {

@@ -1,34 +1,33 @@
-//! Facts -> the status of this node's NodePlacement. Pure but for what it remembers: since when
-//! things are so.
+//! Facts -> the status of this node's NodePlacement. Its only state are the times since when plans
+//! are verified and conditions unchanged.
 
 use std::collections::BTreeMap;
 
-use albacore_api::{BirthBucket, Drift, NodePlacementStatus, PodPlacement};
+use albacore_api::{Drift, NodePlacementStatus, PodPlacement, SpawnBucket};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::facts::{Facts, PodFacts};
-use crate::journal::BIRTH_ENDS_MS;
+use crate::facts::{NodeFacts, PodFacts, Reason};
+use crate::labeled_pod::LabeledPod;
 use crate::limits::{
     NAME_BYTES_TIGHT, PODS_MAX, REASON_BYTES_MAX, REASON_BYTES_TIGHT, STATUS_BYTES_PER_20_PODS,
     THROTTLED_SHARE,
 };
-use crate::pods::PodSeen;
+use crate::placer_stats::SPAWN_BUCKETS_MS;
 
-/// Makes statuses, one after the other.
+/// Builds one status after the other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reporter {
-    /// The plan of each pod that is verified, and since when; by uid.
+pub(crate) struct StatusBuilder {
+    /// The plan hash of each fully verified pod, and since when; by uid.
     since: BTreeMap<String, (u32, Time)>,
     conditions: Vec<Condition>,
 }
 
-impl Reporter {
-    /// The status that `facts` come to at `now`.
-    pub(crate) fn status(&mut self, facts: &Facts, now: &Time) -> NodePlacementStatus {
+impl StatusBuilder {
+    pub(crate) fn build(&mut self, facts: &NodeFacts, now: &Time) -> NodePlacementStatus {
         self.note_since(facts, now);
         self.conditions = conditions(facts)
             .into_iter()
-            .map(|said| said.at(&self.conditions, now))
+            .map(|draft| draft.at(&self.conditions, now))
             .collect();
         let pods = facts.pods.iter().take(PODS_MAX);
         let mut status = NodePlacementStatus {
@@ -36,23 +35,23 @@ impl Reporter {
             last_verification_time: facts.verified_at.clone(),
             topology: Some(format!("{:016x}", facts.topology)),
             drifts: count(facts.drifts),
-            births: births(&facts.births),
+            births: spawn_buckets(&facts.spawns),
             pods: pods.map(|pod| self.entry(pod, facts.topology)).collect(),
             ..NodePlacementStatus::default()
         };
         status.planned = status.pods.iter().map(|pod| pod.planned).sum();
         status.verified = status.pods.iter().map(|pod| pod.verified).sum();
-        fit(&mut status, &facts.pods);
+        shrink_to_fit(&mut status, &facts.pods);
         status
     }
 
-    fn note_since(&mut self, facts: &Facts, now: &Time) {
+    fn note_since(&mut self, facts: &NodeFacts, now: &Time) {
         let mut since = BTreeMap::new();
         for pod in &facts.pods {
             let counts = pod.counts();
             let is_verified = counts.slots > 0 && counts.verified == counts.slots;
             if let Some(plan) = pod.plan_hash(facts.topology).filter(|_| is_verified) {
-                let uid = &pod.wish.pod.uid;
+                let uid = &pod.desired.pod.uid;
                 let before = self.since.remove(uid).filter(|(known, _)| *known == plan);
                 since.insert(uid.clone(), before.unwrap_or((plan, now.clone())));
             }
@@ -62,7 +61,7 @@ impl Reporter {
 
     fn entry(&self, pod: &PodFacts, topology: u64) -> PodPlacement {
         let counts = pod.counts();
-        let cpuset = pod.story.cpuset.as_ref().filter(|_| pod.is_present);
+        let cpuset = pod.stats.cpuset.as_ref().filter(|_| pod.is_placed);
         PodPlacement {
             pod: name(pod, usize::MAX),
             workers: size(counts.workers),
@@ -71,104 +70,102 @@ impl Reporter {
             verified: size(counts.verified),
             quota_threads: pod.quota_threads().map(i32::from),
             cpuset: cpuset.map(ToString::to_string),
-            isolation: pod.strain.isolation,
-            observed: pod.is_present && !pod.is_enforced(),
+            isolation: pod.throttling.isolation,
+            observed: pod.is_placed && !pod.is_enforced(),
             plan: pod.plan_hash(topology).map(|plan| format!("{plan:08x}")),
-            since: self.since.get(&pod.wish.pod.uid).map(|(_, at)| at.clone()),
-            drift: pod.story.cause.map(|cause| Drift {
-                count: count(pod.story.drifts),
+            since: self
+                .since
+                .get(&pod.desired.pod.uid)
+                .map(|(_, at)| at.clone()),
+            drift: pod.stats.cause.map(|cause| Drift {
+                count: count(pod.stats.drifts),
                 cause,
             }),
-            respawns: count(pod.story.respawns),
+            respawns: count(pod.stats.respawns),
             reason: pod.reason().map(|reason| cut(&reason, REASON_BYTES_MAX)),
         }
     }
 }
 
-/// What a condition says, without when.
-struct Said {
+/// A condition without its times.
+struct ConditionDraft {
     kind: &'static str,
     status: &'static str,
-    reason: &'static str,
-    message: String,
+    reason: Reason,
 }
 
-impl Said {
-    /// As a condition; the time of its last change is taken over from `before` where nothing
-    /// changed.
+impl ConditionDraft {
+    /// As a condition; the time of its last transition is kept from `before` if its status is the
+    /// same.
     fn at(self, before: &[Condition], now: &Time) -> Condition {
         let known = before.iter().find(|c| c.type_ == self.kind);
         let same = known.filter(|c| c.status == self.status);
         Condition {
             type_: self.kind.to_owned(),
             status: self.status.to_owned(),
-            reason: self.reason.to_owned(),
-            message: cut(&self.message, REASON_BYTES_MAX),
+            reason: self.reason.code.to_owned(),
+            message: cut(&self.reason.message, REASON_BYTES_MAX),
             last_transition_time: same.map_or(now, |c| &c.last_transition_time).clone(),
             observed_generation: None,
         }
     }
 }
 
-fn conditions(facts: &Facts) -> Vec<Said> {
+fn conditions(facts: &NodeFacts) -> Vec<ConditionDraft> {
     let health = &facts.health;
-    let (status, reason, message) = match &health.idle {
-        None => ("True", "MasksWritten", String::new()),
-        Some((reason, message)) => ("False", *reason, message.clone()),
-    };
-    let mut all = vec![Said {
-        kind: "Enforcing",
-        status,
-        reason,
-        message,
-    }];
-    if let Some((status, reason, message)) = &health.memory {
-        all.push(Said {
-            kind: "MasksRemembered",
-            status,
-            reason,
-            message: message.clone(),
-        });
-    }
-    if let Some((reason, _)) = health.ills.first() {
-        let texts: Vec<&str> = health.ills.iter().map(|(_, text)| text.as_str()).collect();
-        all.push(Said {
-            kind: "Degraded",
+    let enforcing = match &health.not_enforcing {
+        None => ConditionDraft {
+            kind: "Enforcing",
             status: "True",
-            reason,
-            message: texts.join("; "),
-        });
-    }
-    let mut tell = |kind, reason, names: Vec<String>| {
-        if !names.is_empty() {
-            all.push(Said {
-                kind,
-                status: "True",
-                reason,
-                message: names.join(", "),
-            });
-        }
+            reason: Reason::new("MasksWritten", ""),
+        },
+        Some(reason) => ConditionDraft {
+            kind: "Enforcing",
+            status: "False",
+            reason: reason.clone(),
+        },
     };
-    let named = |is_so: fn(&PodFacts) -> bool| -> Vec<String> {
-        let pods = facts.pods.iter().filter(|pod| is_so(pod));
-        pods.map(|pod| pod.wish.pod.key.to_string()).collect()
-    };
-    let throttled = named(|pod| pod.strain.throttled >= THROTTLED_SHARE);
-    tell("Throttled", "CpuQuota", throttled);
-    tell(
-        "CpusetEmpty",
-        "NoOnlineCpu",
-        named(PodFacts::is_cpuset_empty),
-    );
-    all
+    let memory = health.mask_memory.as_ref().map(|memory| ConditionDraft {
+        kind: "MasksRemembered",
+        status: memory.status,
+        reason: memory.reason.clone(),
+    });
+    let degraded = health.degraded.first().map(|first| {
+        let all: Vec<&str> = health.degraded.iter().map(|r| r.message.as_str()).collect();
+        if_true("Degraded", Reason::new(first.code, all.join("; ")))
+    });
+    let throttled = pods_where(facts, |pod| pod.throttling.throttled >= THROTTLED_SHARE);
+    let throttled = throttled.map(|pods| if_true("Throttled", Reason::new("CpuQuota", pods)));
+    let empty = pods_where(facts, PodFacts::is_cpuset_empty);
+    let empty = empty.map(|pods| if_true("CpusetEmpty", Reason::new("NoOnlineCpu", pods)));
+    [Some(enforcing), memory, degraded, throttled, empty]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
-fn births(counts: &[u64]) -> Vec<BirthBucket> {
+/// A condition that exists only while it is true.
+fn if_true(kind: &'static str, reason: Reason) -> ConditionDraft {
+    ConditionDraft {
+        kind,
+        status: "True",
+        reason,
+    }
+}
+
+/// The names of the pods for which `is_true` holds; `None` if it holds for none.
+fn pods_where(facts: &NodeFacts, is_true: fn(&PodFacts) -> bool) -> Option<String> {
+    let pods = facts.pods.iter().filter(|pod| is_true(pod));
+    let names: Vec<String> = pods.map(|pod| pod.desired.pod.key.to_string()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn spawn_buckets(counts: &[u64]) -> Vec<SpawnBucket> {
     if counts.iter().all(|count| *count == 0) {
         return Vec::new();
     }
-    let ends = BIRTH_ENDS_MS.iter().copied().map(Some).chain([None]);
-    let buckets = ends.zip(counts).map(|(within_ms, &threads)| BirthBucket {
+    let ends = SPAWN_BUCKETS_MS.iter().copied().map(Some).chain([None]);
+    let buckets = ends.zip(counts).map(|(within_ms, &threads)| SpawnBucket {
         within_ms,
         threads: count(threads),
     });
@@ -183,32 +180,32 @@ fn size(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// The beginning of a text, at most `bytes` long with the mark that something is missing, fit to be
-/// printed.
+/// The first `bytes` bytes of a text, the mark of the cut included; control characters become
+/// spaces.
 pub(crate) fn cut(text: &str, bytes: usize) -> String {
     let is_short = text.len() <= bytes;
-    let mut shown = String::new();
+    let mut short = String::new();
     for c in text.chars() {
         let c = if c.is_control() { ' ' } else { c };
-        if !is_short && shown.len() + c.len_utf8() > bytes.saturating_sub(MORE.len_utf8()) {
-            shown.push(MORE);
+        if !is_short && short.len() + c.len_utf8() > bytes.saturating_sub(ELLIPSIS.len_utf8()) {
+            short.push(ELLIPSIS);
             break;
         }
-        shown.push(c);
+        short.push(c);
     }
-    shown
+    short
 }
 
-const MORE: char = '…';
+const ELLIPSIS: char = '…';
 
-/// The name of a pod in a report, in so many bytes.
+/// The name of a pod in a report, in at most `bytes` bytes.
 fn name(pod: &PodFacts, bytes: usize) -> String {
-    let PodSeen { key, uid, .. } = &pod.wish.pod;
+    let LabeledPod { key, uid, .. } = &pod.desired.pod;
     PodPlacement::short_name(&key.namespace, &key.name, uid, bytes)
 }
 
-/// Leaves out what matters least until the report is as small as promised: `dump` has it all.
-fn fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
+/// Drops the least important parts until the status keeps its bound; `dump` shows them all.
+fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
     let max = STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
     let shrinks: [fn(&mut PodPlacement, &PodFacts); 9] = [
         |entry, _| entry.since = None,
@@ -229,63 +226,64 @@ fn fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
         |entry, _| entry.plan = None,
         |entry, _| (entry.drift, entry.respawns) = (None, 0),
         |entry, _| entry.reason = entry.reason.take().map(|_| "see agent dump".to_owned()),
-        |entry, pod| entry.pod = name(pod, pod.wish.pod.uid.len() + 1),
+        |entry, pod| entry.pod = name(pod, pod.desired.pod.uid.len() + 1),
     ];
     for shrink in shrinks {
-        if bytes(status) <= max {
+        if json_bytes(status) <= max {
             return;
         }
         for (entry, pod) in status.pods.iter_mut().zip(pods) {
             shrink(entry, pod);
         }
     }
-    // Metrics tell the births as well, and the words of a condition are its reason.
-    if bytes(status) > max {
+    // Spawn times are also metrics, and the reason of a condition says more than its message.
+    if json_bytes(status) > max {
         status.births.clear();
     }
-    if bytes(status) > max {
+    if json_bytes(status) > max {
         for condition in &mut status.conditions {
             condition.message = cut(&condition.message, REASON_BYTES_TIGHT);
         }
     }
 }
 
-/// Its size as JSON.
-pub(crate) fn bytes(status: &NodePlacementStatus) -> usize {
+pub(crate) fn json_bytes(status: &NodePlacementStatus) -> usize {
     // infallible: strings, numbers and lists of them.
     serde_json::to_vec(status).map_or(0, |json| json.len())
 }
 
-/// What two statuses differ in.
+/// The most important difference between two statuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Difference {
+pub(crate) enum StatusChange {
     None,
     /// The time of the last verification alone.
     Time,
-    /// That and counters, which can wait.
-    Figures,
+    /// Also counters, which can wait.
+    Counters,
     Placement,
 }
 
-/// What `after` says that `before` does not.
-pub(crate) fn difference(before: &NodePlacementStatus, after: &NodePlacementStatus) -> Difference {
+pub(crate) fn status_change(
+    before: &NodePlacementStatus,
+    after: &NodePlacementStatus,
+) -> StatusChange {
     let without_time = |status: &NodePlacementStatus| NodePlacementStatus {
         last_verification_time: None,
         ..status.clone()
     };
-    let without_figures = |status: &NodePlacementStatus| NodePlacementStatus {
+    let without_counters = |status: &NodePlacementStatus| NodePlacementStatus {
         drifts: 0,
         births: Vec::new(),
         ..without_time(status)
     };
     if before == after {
-        Difference::None
+        StatusChange::None
     } else if without_time(before) == without_time(after) {
-        Difference::Time
-    } else if without_figures(before) == without_figures(after) {
-        Difference::Figures
+        StatusChange::Time
+    } else if without_counters(before) == without_counters(after) {
+        StatusChange::Counters
     } else {
-        Difference::Placement
+        StatusChange::Placement
     }
 }
 

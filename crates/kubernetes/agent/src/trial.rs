@@ -1,82 +1,103 @@
-//! A trial: windows with the plan and without it, in turns, on the live pod, and a verdict. Pure:
-//! time and readings come in.
+//! A trial: alternating windows with and without the plan on the live pod, and a verdict. Pure:
+//! time and samples are arguments.
 //!
-//! Pairs change their order (with, without, without, with, ...), so that a load that rises or falls
-//! favors neither. A gain is claimed only where 7 of 8 pairs agree, which chance alone gives in 7
-//! of 100 trials. What is compared: the p99 of the server's own latency histogram, then cpu time
-//! for each request. A plan that helps in neither is withdrawn.
+//! The order within pairs alternates (with, without, without, with, ...), so that a load that rises
+//! or falls favors neither side. A gain is claimed only where 7 of 8 pairs agree, which chance
+//! alone gives in 7 of 100 trials (sign test, two-sided). Compared are the p99 of the server's own
+//! latency histogram, then CPU time per request. A plan that improves neither is withdrawn.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{TRIAL_REQUESTS_MIN, TRIAL_SETTLE_SHARE};
 
-/// What is said of a trial whose pod reports nothing.
-pub(crate) const NO_FIGURES: &str = "trial: no latency is reported, so the plan stays; the server needs \
+/// Progress of a trial whose pod reports no latency.
+pub(crate) const NO_LATENCY_REPORTS: &str = "trial: no latency is reported, so the plan stays; the server needs \
      albacore-params of its node";
 
-/// What is asked for.
+/// What a deployment asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TrialSpec {
     /// Length of a window.
     pub(crate) window: Duration,
+    /// Pairs of windows, one with and one without the plan.
     pub(crate) pairs: u16,
 }
 
-/// A latency histogram: upper ends of its buckets in seconds, and how many requests were not above
-/// each.
-pub(crate) type Latency = Vec<(f64, u64)>;
+impl From<&albacore_api::Trial> for TrialSpec {
+    fn from(trial: &albacore_api::Trial) -> Self {
+        Self {
+            window: trial.window.duration(),
+            pairs: trial.windows,
+        }
+    }
+}
+
+/// A cumulative histogram: the upper bound of each bucket in seconds, and how many requests since
+/// the server started took at most that long.
+pub(crate) type LatencyHistogram = Vec<(f64, u64)>;
 
 /// Counters of a pod at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Reading {
-    /// What its server reports. Nothing in it is trusted: any numbers are taken, and none of them
-    /// can do harm.
-    pub(crate) latency: Latency,
-    /// What the kernel says of its workers.
+pub(crate) struct Sample {
+    /// What its server reports. Not trusted: any number must be accepted without a panic.
+    pub(crate) latency: LatencyHistogram,
     pub(crate) usage: Usage,
 }
 
-/// What the kernel counted of a pod's workers.
+/// The kernel's counters of a pod's workers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Usage {
-    /// Cpu time of the pod's workers, microseconds.
+    /// CPU time, microseconds.
     pub(crate) cpu_micros: u64,
-    /// Moves of their threads between cpus, where the kernel tells.
+    /// Migrations of their threads between CPUs, where the kernel counts them.
     pub(crate) migrations: Option<u64>,
-    /// Which processes this is of: figures of others cannot be compared.
+    /// The processes counted, ascending: counters of other processes cannot be compared.
     pub(crate) processes: Vec<i32>,
 }
 
-/// What one window came to.
+/// The measurements of one window.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct WindowStats {
     pub(crate) p99_seconds: f64,
     pub(crate) cpu_micros_per_request: f64,
     pub(crate) migrations_per_second: Option<f64>,
 }
 
-/// What the trial of a pod does now.
+/// Whether a trial still runs, or its verdict.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Doing {
+pub(crate) enum TrialState {
     /// A window with the plan, or without it.
     Window { has_plan: bool },
-    /// The plan helps, as this sentence says, and stays.
+    /// The plan improves latency or CPU time, as this sentence says, and stays.
     Kept(String),
-    /// The plan does not help, as this sentence says.
+    /// The plan improves neither, as this sentence says.
     Withdrawn(String),
+}
+
+impl TrialState {
+    /// Whether the pod is placed by its plan in this state.
+    pub(crate) fn has_plan(&self) -> bool {
+        matches!(self, Self::Window { has_plan: true } | Self::Kept(_))
+    }
+}
+
+/// A window that counts.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    has_plan: bool,
+    stats: WindowStats,
 }
 
 /// The trial of one pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     spec: TrialSpec,
-    /// Windows that counted so far: with the plan first where the pair's number is even.
-    done: Vec<(bool, Figures)>,
+    done: Vec<Window>,
     began: Instant,
-    /// The reading at the window's start, and when it was taken.
-    first: Option<(Reading, Instant)>,
-    is_without_figures: bool,
-    verdict: Option<Doing>,
+    /// The sample at the window's start, and when it was taken.
+    first: Option<(Sample, Instant)>,
+    lacks_reports: bool,
+    verdict: Option<TrialState>,
 }
 
 impl Trial {
@@ -87,33 +108,32 @@ impl Trial {
             done: Vec::new(),
             began: now,
             first: None,
-            is_without_figures: false,
+            lacks_reports: false,
             verdict: None,
         }
     }
 
-    /// What it does now.
-    pub(crate) fn doing(&self) -> Doing {
-        self.verdict.clone().unwrap_or(Doing::Window {
-            has_plan: has_plan(self.done.len()),
+    pub(crate) fn state(&self) -> TrialState {
+        self.verdict.clone().unwrap_or(TrialState::Window {
+            has_plan: is_window_with_plan(self.done.len()),
         })
     }
 
     /// How far it is, for people; `None` when it is over.
     pub(crate) fn progress(&self) -> Option<String> {
-        let Doing::Window { has_plan } = self.doing() else {
+        let TrialState::Window { has_plan } = self.state() else {
             return None;
         };
-        if self.is_without_figures {
-            return Some(NO_FIGURES.to_owned());
+        if self.lacks_reports {
+            return Some(NO_LATENCY_REPORTS.to_owned());
         }
         let (window, all) = (self.done.len() + 1, self.spec.pairs * 2);
         let arm = if has_plan { "with" } else { "without" };
         Some(format!("trial: window {window} of {all}, {arm} the plan"))
     }
 
-    /// When something is to be done: a reading is wanted after the masks have settled, and at the
-    /// window's end.
+    /// When the next sample is due: after the masks have settled, and at the window's end; `None`
+    /// after the verdict.
     pub(crate) fn due(&self) -> Option<Instant> {
         if self.verdict.is_some() {
             return None;
@@ -123,58 +143,60 @@ impl Trial {
         Some(first.map_or(settled, |(_, at)| *at + self.spec.window))
     }
 
-    /// Whether the server reported nothing when it was last asked for.
-    pub(crate) fn is_without_figures(&self) -> bool {
-        self.is_without_figures
+    /// Whether the server reported no latency when the last sample was due.
+    pub(crate) fn lacks_reports(&self) -> bool {
+        self.lacks_reports
     }
 
-    /// A reading was due and the server reported nothing: the trial starts over, with the plan in
-    /// force.
-    pub(crate) fn miss(&mut self, now: Instant) {
-        self.is_without_figures = true;
+    /// A sample was due and the server reported no latency: the trial starts over, in a window with
+    /// the plan.
+    pub(crate) fn report_missing(&mut self, now: Instant) {
+        self.lacks_reports = true;
         self.done.clear();
-        self.again(now);
+        self.restart_pair(now);
     }
 
-    /// Takes a reading that was due; `None`: the workers could not be read. A window that cannot be
-    /// judged begins again, and one that spoils its pair begins the pair again.
-    pub(crate) fn take(&mut self, reading: Option<Reading>, now: Instant) {
-        self.is_without_figures = false;
-        let Some(reading) = reading else {
-            self.again(now);
+    /// Adds a sample that was due; `None` if the workers could not be read. A window that cannot be
+    /// measured is repeated, with the other window of its pair.
+    pub(crate) fn add_sample(&mut self, sample: Option<Sample>, now: Instant) {
+        self.lacks_reports = false;
+        let Some(sample) = sample else {
+            self.restart_pair(now);
             return;
         };
         let Some((first, at)) = self.first.take() else {
-            self.first = Some((reading, now));
+            self.first = Some((sample, now));
             return;
         };
-        match difference(&first, &reading, now.duration_since(at)) {
-            Some(figures) => {
-                self.done.push((has_plan(self.done.len()), figures));
+        match measure(&first, &sample, now.duration_since(at)) {
+            Some(stats) => {
+                let has_plan = is_window_with_plan(self.done.len());
+                self.done.push(Window { has_plan, stats });
                 self.began = now;
                 if self.done.len() >= usize::from(self.spec.pairs) * 2 {
-                    self.verdict = Some(judge(&self.done));
+                    self.verdict = Some(verdict(&self.done));
                 }
             }
-            None => self.again(now),
+            None => self.restart_pair(now),
         }
     }
 
-    fn again(&mut self, now: Instant) {
+    fn restart_pair(&mut self, now: Instant) {
         self.first = None;
         self.began = now;
-        // Halves of a pair that lie far apart in time compare two loads.
+        // Two windows that lie far apart in time were measured under different loads.
         self.done.truncate(self.done.len() / 2 * 2);
     }
 }
 
-/// With, without, without, with.
-fn has_plan(window: usize) -> bool {
+/// With, without, without, with, and so on.
+fn is_window_with_plan(window: usize) -> bool {
     matches!(window % 4, 0 | 3)
 }
 
-/// What happened between two readings; `None` if it cannot be compared with others.
-fn difference(first: &Reading, last: &Reading, time: Duration) -> Option<Figures> {
+/// The measurements between two samples; `None` if the counters were reset, belong to other
+/// processes, or count too few requests.
+fn measure(first: &Sample, last: &Sample, time: Duration) -> Option<WindowStats> {
     let same_ends = first.latency.len() == last.latency.len()
         && first
             .latency
@@ -197,14 +219,15 @@ fn difference(first: &Reading, last: &Reading, time: Duration) -> Option<Figures
     let cpu = last.usage.cpu_micros.checked_sub(first.usage.cpu_micros)?;
     let moves = first.usage.migrations.zip(last.usage.migrations);
     let moves = moves.and_then(|(a, b)| b.checked_sub(a));
-    Some(Figures {
+    Some(WindowStats {
         p99_seconds: percentile(&counts, 0.99),
         cpu_micros_per_request: cpu as f64 / requests as f64,
         migrations_per_second: moves.map(|moves| moves as f64 / time.as_secs_f64().max(1e-3)),
     })
 }
 
-/// The time that a share of the requests did not exceed, straight between the ends of its bucket.
+/// The quantile `share` of cumulative counts, by linear interpolation within its bucket; the lower
+/// bound of the bucket if the upper one is infinite.
 fn percentile(counts: &[(f64, u64)], share: f64) -> f64 {
     let all = counts.last().map_or(0, |last| last.1);
     let rank = all as f64 * share;
@@ -222,16 +245,17 @@ fn percentile(counts: &[(f64, u64)], share: f64) -> f64 {
     start
 }
 
-/// How often and how much the second of two beats the first.
+/// One measurement compared over all pairs.
 struct Comparison {
+    /// Pairs in which the plan is better, and worse.
     better: usize,
     worse: usize,
+    /// Median of the ratios without / with: above 1 the plan is better.
     median: f64,
 }
 
-/// Without over with, pair by pair: above 1 the plan is better.
-fn compare(pairs: &[(Figures, Figures)], of: fn(&Figures) -> f64) -> Comparison {
-    let ratio = |(with, without): &(Figures, Figures)| of(without).max(1e-9) / of(with).max(1e-9);
+fn compare(pairs: &[Pair], of: fn(&WindowStats) -> f64) -> Comparison {
+    let ratio = |pair: &Pair| of(&pair.without).max(1e-9) / of(&pair.with).max(1e-9);
     let mut ratios: Vec<f64> = pairs.iter().map(ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let middle = ratios.len() / 2;
@@ -245,29 +269,33 @@ fn compare(pairs: &[(Figures, Figures)], of: fn(&Figures) -> f64) -> Comparison 
     }
 }
 
-fn judge(windows: &[(bool, Figures)]) -> Doing {
-    let pairs: Vec<(Figures, Figures)> = windows
+/// Two windows next to each other.
+struct Pair {
+    with: WindowStats,
+    without: WindowStats,
+}
+
+impl Pair {
+    fn of(first: &Window, second: &Window) -> Self {
+        let (with, without) = match first.has_plan {
+            true => (first, second),
+            false => (second, first),
+        };
+        Self {
+            with: with.stats,
+            without: without.stats,
+        }
+    }
+}
+
+fn verdict(windows: &[Window]) -> TrialState {
+    let pairs: Vec<Pair> = windows
         .chunks_exact(2)
-        .map(|pair| match pair[0].0 {
-            true => (pair[0].1, pair[1].1),
-            false => (pair[1].1, pair[0].1),
-        })
+        .map(|pair| Pair::of(&pair[0], &pair[1]))
         .collect();
     let all = pairs.len();
-    let latency = compare(&pairs, |figures| figures.p99_seconds);
-    let cpu = compare(&pairs, |figures| figures.cpu_micros_per_request);
-    // 7 of 8, and more than what a histogram's buckets alone can make.
-    let agree = |count: usize| count * 8 >= all * 7;
-    let gains = |c: &Comparison| agree(c.better) && c.median > 1.02;
-    let loses = |c: &Comparison| agree(c.worse) && c.median < 0.98;
-    let moved = |has_plan: bool| {
-        let arm = windows.iter().filter(|(has, _)| *has == has_plan);
-        let told: Vec<f64> = arm.filter_map(|(_, f)| f.migrations_per_second).collect();
-        (!told.is_empty()).then(|| told.iter().sum::<f64>() / told.len() as f64)
-    };
-    let moves = moved(true).zip(moved(false)).map(|(with, without)| {
-        format!(", {with:.0} instead of {without:.0} moves of threads a second")
-    });
+    let latency = compare(&pairs, |stats| stats.p99_seconds);
+    let cpu = compare(&pairs, |stats| stats.cpu_micros_per_request);
     let figures = format!(
         "p99 without the plan is {:.2} times that with it (better in {} of {all} pairs), cpu time for a \
          request {:.2} times (better in {}){}",
@@ -275,12 +303,31 @@ fn judge(windows: &[(bool, Figures)]) -> Doing {
         latency.better,
         cpu.median,
         cpu.better,
-        moves.unwrap_or_default()
+        migrations(windows).unwrap_or_default()
     );
+    // 7 of 8 pairs, and by more than the width of a histogram's bucket can cause.
+    let agree = |count: usize| count * 8 >= all * 7;
+    let gains = |c: &Comparison| agree(c.better) && c.median > 1.02;
+    let loses = |c: &Comparison| agree(c.worse) && c.median < 0.98;
     if gains(&latency) || (gains(&cpu) && !loses(&latency)) {
-        return Doing::Kept(format!("the trial shows a gain: {figures}"));
+        return TrialState::Kept(format!("the trial shows a gain: {figures}"));
     }
-    Doing::Withdrawn(format!("withdrawn, the trial shows no gain: {figures}"))
+    TrialState::Withdrawn(format!("withdrawn, the trial shows no gain: {figures}"))
+}
+
+/// Mean migrations with and without the plan, for people, where the kernel counts them.
+fn migrations(windows: &[Window]) -> Option<String> {
+    let mean = |has_plan: bool| {
+        let side = windows.iter().filter(|window| window.has_plan == has_plan);
+        let rates: Vec<f64> = side
+            .filter_map(|window| window.stats.migrations_per_second)
+            .collect();
+        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+    };
+    let (with, without) = mean(true).zip(mean(false))?;
+    Some(format!(
+        ", {with:.0} instead of {without:.0} moves of threads a second"
+    ))
 }
 
 #[cfg(test)]

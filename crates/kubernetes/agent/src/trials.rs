@@ -1,7 +1,8 @@
-//! The trials of this node's pods: which policy each window has, and the readings of its ends.
+//! The trials of this node's pods: which policy each window has, and the samples at its ends.
 //!
-//! A reading is due at both ends of a window. Its latency is the first report of the pod that comes
-//! after that (see `reports.rs`), its cpu time is read from the kernel when that report is there.
+//! A sample is due at both ends of a window. Its latency is the first report of the pod that comes
+//! after that moment (see `latency_reports.rs`); its CPU time is read from the kernel when that
+//! report is there.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,152 +11,171 @@ use albacore_os::{HostRoot, Pid, read_usage};
 use albacore_placer::SubjectState;
 use albacore_plan::{Enforcement, Placement};
 
+use crate::desired::{DesiredPod, PodAction};
+use crate::latency_reports::LatestLatency;
 use crate::limits::REPORT_WAIT_MAX;
-use crate::reports::Latest;
-use crate::trial::{Doing, Reading, Trial, TrialSpec, Usage};
-use crate::wish::{Aim, Wish};
+use crate::trial::{LatencyHistogram, Sample, Trial, TrialSpec, TrialState, Usage};
 
-/// A pod's trial, and what it is a trial of: another container or another spec is tried anew.
+/// The trial of one container under one generation of its deployment; a change of either begins
+/// another.
 #[derive(Clone, Debug)]
-struct Tried {
+struct PodTrial {
     container: String,
     generation: i64,
     trial: Trial,
-    /// Since when a reading waits for a report.
+    /// Since when a sample that is due waits for a latency report.
     waits_since: Option<Instant>,
 }
 
-/// All trials of the node; by uid.
+impl PodTrial {
+    /// Adds a sample if one is due and its report has come, or gives up on the report; true if
+    /// either happened.
+    fn advance(
+        &mut self,
+        latency: Option<&LatencyHistogram>,
+        usage: impl FnOnce() -> Option<Usage>,
+        now: Instant,
+    ) -> bool {
+        if self.trial.due().is_none_or(|due| due > now) {
+            return false;
+        }
+        let Some(since) = self.waits_since else {
+            // A report that came until now may describe a time before the sample was due.
+            self.waits_since = Some(now);
+            return false;
+        };
+        match latency {
+            Some(latency) => {
+                let latency = latency.clone();
+                let sample = usage().map(|usage| Sample { latency, usage });
+                self.trial.add_sample(sample, now);
+            }
+            None if now.duration_since(since) < REPORT_WAIT_MAX => return false,
+            None => self.trial.report_missing(now),
+        }
+        self.waits_since = None;
+        true
+    }
+}
+
+/// All trials of the node, by the uid of the pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trials {
-    tried: BTreeMap<String, Tried>,
+    trials: BTreeMap<String, PodTrial>,
 }
 
 impl Trials {
-    /// Puts into the wishes what each trial does now. Trials of pods that are not wished for any
-    /// more are forgotten.
-    pub(crate) fn apply(&mut self, wishes: &mut [Wish], now: Instant) {
-        let is_wished = |uid: &String| wishes.iter().any(|wish| wish.pod.uid == *uid);
-        self.tried.retain(|uid, _| is_wished(uid));
-        for wish in wishes {
-            let Aim::Place {
+    /// Removes the placement from the policy of each pod whose trial runs without a plan now.
+    /// Begins trials that are asked for, and forgets those that are not any more.
+    pub(crate) fn apply(&mut self, desired: &mut [DesiredPod], now: Instant) {
+        let is_desired = |uid: &String| desired.iter().any(|desired| desired.pod.uid == *uid);
+        self.trials.retain(|uid, _| is_desired(uid));
+        for desired in desired {
+            let PodAction::Place {
                 container,
                 policy,
                 generation,
                 trial: Some(spec),
                 ..
-            } = &mut wish.aim
+            } = &mut desired.action
             else {
-                self.tried.remove(&wish.pod.uid);
+                self.trials.remove(&desired.pod.uid);
                 continue;
             };
             if policy.enforcement == Enforcement::Observe || policy.placement == Placement::None {
                 continue;
             }
-            let is_other = |t: &Tried| t.container != *container || t.generation != *generation;
-            if self.tried.get(&wish.pod.uid).is_none_or(is_other) {
-                let tried = Tried {
-                    container: container.clone(),
-                    generation: *generation,
-                    trial: Trial::new(*spec, now),
-                    waits_since: None,
-                };
-                self.tried.insert(wish.pod.uid.clone(), tried);
-            }
-            let doing = self.tried.get(&wish.pod.uid).map(|t| t.trial.doing());
-            let is_without = matches!(
-                doing,
-                Some(Doing::Window { has_plan: false } | Doing::Withdrawn(_))
-            );
-            if is_without {
+            let state = self.state(&desired.pod.uid, container, *generation, *spec, now);
+            if !state.has_plan() {
                 policy.placement = Placement::None;
             }
         }
     }
 
-    /// When the next reading is due, of those that do not wait for a report yet.
+    /// The state of a pod's trial, which begins now unless it runs already.
+    fn state(
+        &mut self,
+        uid: &str,
+        container: &str,
+        generation: i64,
+        spec: TrialSpec,
+        now: Instant,
+    ) -> TrialState {
+        let known = self.trials.get(uid);
+        let known = known.filter(|t| t.container == container && t.generation == generation);
+        if let Some(known) = known {
+            return known.trial.state();
+        }
+        let begun = PodTrial {
+            container: container.to_owned(),
+            generation,
+            trial: Trial::new(spec, now),
+            waits_since: None,
+        };
+        let state = begun.trial.state();
+        self.trials.insert(uid.to_owned(), begun);
+        state
+    }
+
+    /// When the next sample is due, of those that do not wait for a report yet.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let begins = self.tried.values().filter(|t| t.waits_since.is_none());
-        begins.filter_map(|t| t.trial.due()).min()
+        let idle = self.trials.values().filter(|t| t.waits_since.is_none());
+        idle.filter_map(|t| t.trial.due()).min()
     }
 
-    /// Whether a reading waits for a report.
+    /// Whether a sample waits for a report.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.tried.values().any(|t| t.waits_since.is_some())
+        self.trials.values().any(|t| t.waits_since.is_some())
     }
 
-    /// Takes the readings that are due and reported; true if a window ended or began. `latest` is
-    /// what was reported since the last call, by uid.
+    /// Adds the samples that are due and reported; true if a window ended or began. `latest` holds
+    /// what was reported since the last call; `usage` reads a pod's counters from the kernel.
     pub(crate) fn advance(
         &mut self,
-        wishes: &[Wish],
-        latest: &Latest,
-        usage: impl Fn(&Wish) -> Option<Usage>,
+        desired: &[DesiredPod],
+        latest: &LatestLatency,
+        usage: impl Fn(&DesiredPod) -> Option<Usage>,
         now: Instant,
     ) -> bool {
         let mut is_changed = false;
-        for wish in wishes {
-            let Some(tried) = self.tried.get_mut(&wish.pod.uid) else {
+        for desired in desired {
+            let uid = &desired.pod.uid;
+            let Some(trial) = self.trials.get_mut(uid) else {
                 continue;
             };
-            if tried.trial.due().is_none_or(|due| due > now) {
+            if !trial.advance(latest.get(uid), || usage(desired), now) {
                 continue;
             }
-            let Some(since) = tried.waits_since else {
-                // What was reported until now may be from before the moment that is to be read.
-                tried.waits_since = Some(now);
-                continue;
-            };
-            match latest.get(&wish.pod.uid) {
-                Some(latency) => {
-                    let reading = usage(wish).map(|usage| Reading {
-                        latency: latency.clone(),
-                        usage,
-                    });
-                    tried.trial.take(reading, now);
-                }
-                None if now.duration_since(since) >= REPORT_WAIT_MAX => tried.trial.miss(now),
-                None => continue,
-            }
-            tried.waits_since = None;
             is_changed = true;
-            if let Doing::Kept(why) = tried.trial.doing() {
-                tracing::info!(pod = %wish.pod.key, why, "the plan stays");
+            if let TrialState::Kept(why) = trial.trial.state() {
+                tracing::info!(pod = %desired.pod.key, why, "the plan stays");
             }
         }
         is_changed
     }
 
-    /// Why a pod's plan is not in force: it was withdrawn, or this window is without it.
+    /// Why a pod's plan was withdrawn, if its trial did that.
     pub(crate) fn withdrawn(&self, uid: &str) -> Option<String> {
-        match self.tried.get(uid)?.trial.doing() {
-            Doing::Withdrawn(why) => Some(why),
+        match self.trials.get(uid)?.trial.state() {
+            TrialState::Withdrawn(why) => Some(why),
             _ => None,
         }
     }
 
-    /// How far a pod's trial is.
+    /// How far a pod's trial is, for people; `None` if it has none or it is over.
     pub(crate) fn progress(&self, uid: &str) -> Option<String> {
-        self.tried.get(uid)?.trial.progress()
+        self.trials.get(uid)?.trial.progress()
     }
 
-    /// Whether a pod's trial has no figures to go by.
-    pub(crate) fn is_without_figures(&self, uid: &str) -> bool {
-        let tried = self.tried.get(uid);
-        tried.is_some_and(|tried| tried.trial.is_without_figures())
-    }
-}
-
-/// What a deployment asks for.
-pub(crate) fn trial_spec(asked: &albacore_api::Trial) -> TrialSpec {
-    TrialSpec {
-        window: asked.window.duration(),
-        pairs: asked.windows,
+    /// Whether a pod's trial got no latency report when it needed one.
+    pub(crate) fn lacks_reports(&self, uid: &str) -> bool {
+        let trial = self.trials.get(uid);
+        trial.is_some_and(|trial| trial.trial.lacks_reports())
     }
 }
 
-/// Reads the counters of a pod from the kernel: cpu time and moves of its workers.
-pub(crate) fn read(
+/// Sums the kernel's counters over the workers of a pod; `None` if one cannot be read.
+pub(crate) fn read_workers(
     host: &HostRoot,
     workers: &[Pid],
     state: Option<&SubjectState>,

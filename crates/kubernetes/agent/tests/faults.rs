@@ -1,5 +1,5 @@
-//! What goes wrong around the agent: the API server goes, the agent is killed, rights are missing,
-//! workers are too few.
+//! Faults around the agent: the API server is away, the agent is killed, rights are missing,
+//! workers are missing.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod rig;
@@ -11,7 +11,7 @@ use rig::{NODE, Rig, processes_in, threads_of, wait};
 use serde_json::json;
 
 #[test]
-fn settled_it_writes_one_small_renewal_in_half_a_minute_and_nothing_while_it_is_frozen() {
+fn a_settled_agent_writes_one_small_renewal_in_30_s_and_nothing_while_frozen() {
     let rig = Rig::start();
     rig.deploy("fraud", 2, 2, &json!({}));
     let pod = rig.pod("fraud-1", "fraud", &["2", "2", "named"]);
@@ -41,9 +41,9 @@ fn settled_it_writes_one_small_renewal_in_half_a_minute_and_nothing_while_it_is_
     };
     assert_eq!(bare(second.1), bare(first.1), "all else stays");
 
-    // Frozen it verifies nothing, so it must renew nothing: for longer than a renewal takes.
+    // A frozen agent verifies nothing, so it must renew nothing; for longer than a renewal takes.
     rig::signal(agent.pid(), "STOP");
-    // What was on its way to the API server arrives.
+    // Requests on their way to the API server arrive.
     std::thread::sleep(Duration::from_secs(2));
     let before = time();
     std::thread::sleep(Duration::from_secs(40));
@@ -51,7 +51,8 @@ fn settled_it_writes_one_small_renewal_in_half_a_minute_and_nothing_while_it_is_
     rig::signal(agent.pid(), "CONT");
     wait("it goes on", || time() != before);
 
-    // Stopped, it gives its masks back and says so at once; the time stays that of the last look.
+    // When it stops it gives its masks back and reports that at once, with the time of the last
+    // verification.
     assert!(agent.stop().success());
     assert_eq!(rig.says("Enforcing"), "False/Stopped");
     assert_eq!(rig.status()["verified"], 0);
@@ -67,7 +68,7 @@ fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing_new() 
     pod.wait_until_pinned(4);
     rig.wait_for_verified(&pod, 4);
     let births = |rig: &Rig| rig.status()["births"].to_string();
-    // Settled: what was to be written is written, and then nothing but the time is.
+    // Settled: after the pending writes only the time is renewed.
     std::thread::sleep(Duration::from_secs(10));
     let other_writes = || rig.writes().len() - rig.renewals().len();
     let (writes, cpu) = (other_writes(), agent.cpu_seconds());
@@ -104,7 +105,7 @@ fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing_new() 
 }
 
 #[test]
-fn a_killed_agent_is_succeeded_by_one_that_adopts_and_restore_gives_back() {
+fn a_restarted_agent_adopts_masks_and_restore_gives_them_back() {
     let rig = Rig::start();
     rig.deploy("fraud", 3, 2, &json!({}));
     rig.deploy("search", 1, 2, &json!({"mode": "Compact"}));
@@ -137,7 +138,8 @@ fn a_killed_agent_is_succeeded_by_one_that_adopts_and_restore_gives_back() {
     assert_eq!(after, before, "a new life adopts what the old one pinned");
     agent.kill();
 
-    // Nobody saw the change to Observe: the next life gives back what the former had written.
+    // The change to Observe happened while no agent ran: the next one gives back what the previous
+    // one had written.
     let observe = json!({"spec": {"placement": {"enforcement": "Observe"}}});
     rig.patch("infd", "search", &observe);
     let agent = rig.agent(&[]);
@@ -149,7 +151,7 @@ fn a_killed_agent_is_succeeded_by_one_that_adopts_and_restore_gives_back() {
     });
     fraud.wait_until_pinned(6);
     agent.kill();
-    // One that was observed before is never written.
+    // A pod that was observed before is never written.
     let thread = search.worker(0);
     rig::taskset(thread, "0");
     let agent = rig.agent(&[]);
@@ -159,7 +161,7 @@ fn a_killed_agent_is_succeeded_by_one_that_adopts_and_restore_gives_back() {
     rig::taskset(thread, "0-1");
     agent.kill();
 
-    // No agent any more: one command gives everything back.
+    // Without an agent: one command gives everything back.
     let told = rig.ask(&["restore"]).unwrap();
     assert!(told.contains("6 of "), "{told}");
     fraud.wait_until_free("0-1");
@@ -167,7 +169,7 @@ fn a_killed_agent_is_succeeded_by_one_that_adopts_and_restore_gives_back() {
 }
 
 #[test]
-fn too_few_workers_are_told_and_those_that_are_there_are_placed() {
+fn missing_workers_are_reported_and_the_others_are_placed() {
     let rig = Rig::start();
     rig.deploy("fraud", 4, 1, &json!({}));
     let mut pod = rig.pod("fraud-1", "fraud", &["3", "1", "named"]);
@@ -175,14 +177,14 @@ fn too_few_workers_are_told_and_those_that_are_there_are_placed() {
     rig.wait_for_reason(&pod, "found 3 of 4 workers");
     pod.wait_until_pinned(3);
     rig.wait_for_event("fraud-1", "WorkersMissing");
-    // The container is started again, as it should be: another id, another cgroup.
+    // The container is restarted: another id, another cgroup.
     rig.run_container(&mut pod, &["4", "1", "named"]);
     pod.wait_until_pinned(4);
     rig.wait_for_verified(&pod, 4);
     assert!(agent.stop().success());
 }
 
-/// Wherever it is asked for: what was pinned is given back once, and from then on nothing is
+/// Observe in any of its places: pinned masks are given back once, and from then on nothing is
 /// written.
 #[test]
 fn a_change_to_observe_gives_back_once_and_writes_no_mask_until_it_enforces_again() {
@@ -211,7 +213,7 @@ fn a_change_to_observe_gives_back_once_and_writes_no_mask_until_it_enforces_agai
             let entry = rig.entry(&pod);
             entry["planned"] == 2 && entry["workers"] == 2 && entry["verified"] == 0
         });
-        // Somebody else's mask stays, and a new worker is left alone.
+        // A foreign mask stays, and a new worker is not pinned.
         let (first, second) = (pod.worker(0), pod.worker(1));
         rig::taskset(first, "1");
         pod.kill(second);
@@ -250,8 +252,7 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     assert_eq!(rig.says("Enforcing"), "False/Observe");
     assert_eq!(rig.entry(&pod)["workers"], 2);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
-    // It sees what a node's observer has to see: a worker that is replaced, and somebody else's
-    // mask.
+    // An observer sees a worker that is replaced, and a foreign mask.
     let killed = pod.worker(1);
     pod.kill(killed);
     wait("the worker is replaced", || {
@@ -265,7 +266,7 @@ fn observe_needs_no_capability_and_the_kill_switch_gives_back() {
     rig::signal(observer, "TERM");
     drop(agent);
 
-    // Asked to enforce without the right to, it observes and says why.
+    // Asked to enforce without the right to, it observes and reports why.
     let agent = rig.agent_as(Some(65532), &[]);
     wait("it says why", || rig.says("Enforcing") == "False/NoSysNice");
     assert_eq!(rig.says("Degraded"), "True/NoSysNice");
@@ -349,7 +350,7 @@ fn pods_that_did_not_opt_in_are_never_touched() {
 }
 
 #[test]
-fn out_of_files_it_says_so_and_goes_on_when_there_are_some_again() {
+fn without_file_descriptors_it_is_degraded_and_recovers() {
     let rig = Rig::start();
     rig.deploy("fraud", 2, 1, &json!({}));
     let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
@@ -384,7 +385,7 @@ fn out_of_files_it_says_so_and_goes_on_when_there_are_some_again() {
 }
 
 #[test]
-fn a_report_that_somebody_deletes_is_written_again() {
+fn a_deleted_report_is_written_again() {
     let rig = Rig::start();
     rig.deploy("fraud", 2, 1, &json!({}));
     let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
@@ -407,7 +408,7 @@ fn a_report_that_somebody_deletes_is_written_again() {
     assert!(agent.stop().success());
 }
 
-/// How many times longer than usual.
+/// Factor for longer runs.
 fn soak() -> u32 {
     let text = std::env::var("ALBACORE_SOAK");
     text.ok().and_then(|text| text.parse().ok()).unwrap_or(1)

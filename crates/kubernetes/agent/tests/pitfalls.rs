@@ -1,4 +1,4 @@
-//! PITFALLS.md tells the truth: every file and every test that it names exists, and no pitfall is
+//! PITFALLS.md is correct: every file and every test that it names exists, and no pitfall is
 //! missing.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 

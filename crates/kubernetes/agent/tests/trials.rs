@@ -1,5 +1,5 @@
-//! A trial on a live pod: windows with and without the plan in turns, a verdict, and what follows
-//! from it. The test plays `albacore-params`: it writes what a server would report, so that the
+//! A trial on a live pod: alternating windows with and without the plan, a verdict, and its
+//! consequences. The test plays `albacore-params`: it writes the reports of a server, so that the
 //! verdict does not depend on this machine.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
@@ -22,9 +22,10 @@ struct Figures {
 }
 
 impl Figures {
-    /// What the server answered since the last report, and the report.
+    /// Adds what the server answered since the last report, and makes the report.
     fn report(&mut self, pod: &Pod, is_pinned: bool, is_plan_good: bool) -> String {
-        // The side that is to win answers 20 times as many, and so wins in cpu time for each, too.
+        // The side that should win answers 20 times as many, so it also wins in CPU time per
+        // request.
         match is_pinned == is_plan_good {
             true => self.fast += 10_000,
             false => self.slow += 500,
@@ -38,7 +39,7 @@ impl Figures {
     }
 }
 
-/// Writes reports of `pod` until told to stop.
+/// Writes reports of `pod` until asked to stop.
 fn report(path: &Path, pod: &Pod, is_plan_good: bool, stop: &AtomicBool) {
     let mut pipe = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     let mut figures = Figures { fast: 0, slow: 0 };
@@ -49,7 +50,7 @@ fn report(path: &Path, pod: &Pod, is_plan_good: bool, stop: &AtomicBool) {
     }
 }
 
-/// A pod on trial, and an agent that is reported to through the pipe at the path.
+/// A pod on trial, and an agent that reads reports from the pipe at the path.
 fn try_plan(rig: &Rig) -> (Pod, rig::Agent, PathBuf) {
     let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8}}});
     rig.deploy("fraud", 2, 1, &trial);
@@ -86,10 +87,10 @@ fn a_plan_is_tried_on_the_live_pod_and_judged() {
     });
     let verdict = reason(&rig, &pod);
     assert!(verdict.contains("(better in 0 of 8 pairs)"), "{verdict}");
-    // It stays so, and every mask was given back.
+    // That stays, and every mask was given back.
     rig.wait_for_event("fraud-1", "PlacementWithdrawn");
     pod.wait_until_free("0-1");
-    // Without the wish for a trial the plan is in force.
+    // Without a trial in the spec the plan is in force.
     let patch = json!({"spec": {"placement": {"trial": null}}});
     rig.patch("infd", "fraud", &patch);
     pod.wait_until_pinned(2);
@@ -118,9 +119,9 @@ fn a_plan_that_helps_stays_in_force() {
 }
 
 /// The pod's address is this machine's, and a server listens there that sends a byte each half
-/// millisecond: whoever reads from it to the end never comes back.
+/// millisecond: a client that reads to the end never returns.
 #[test]
-fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
+fn a_pod_on_trial_is_not_connected_to_and_its_reports_delay_nothing() {
     const ADDRESS: &str = "127.61.7.1";
     let listener = TcpListener::bind((ADDRESS, 8080)).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -137,7 +138,7 @@ fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
     other.wait_until_pinned(2);
     wait("the trial runs", || reason(&rig, &pod).contains("trial: "));
 
-    // Whoever has taken over params writes as much as the pipe takes: no lines, long ones, and
+    // A compromised params writes as much as the pipe takes: incomplete lines, long lines, and
     // reports of this pod.
     let stop = AtomicBool::new(false);
     let mut accepted = 0;
@@ -160,7 +161,7 @@ fn a_pod_on_trial_is_not_connected_to_and_what_is_reported_holds_nothing_up() {
             written
         });
         let _stop = SetOnDrop(&stop);
-        // Meanwhile the loop turns: drift of another pod is repaired and reported, and the
+        // Meanwhile the loop works: drift of another pod is repaired and reported, and the
         // heartbeat is renewed.
         for _ in 0..3 {
             let beat = heartbeat(&agent.heartbeat);
@@ -194,7 +195,7 @@ fn heartbeat(path: &Path) -> SystemTime {
 }
 
 #[test]
-fn a_trial_without_figures_says_so_and_the_plan_stays() {
+fn a_trial_without_latency_reports_keeps_the_plan_and_reports_it() {
     let rig = Rig::start();
     let (pod, agent, _path) = try_plan(&rig);
     pod.wait_until_pinned(2);

@@ -1,4 +1,4 @@
-//! What a container's command line and environment mean, without a kubelet: literal values and
+//! Interprets a container's command line and environment without a kubelet: literal values and
 //! `$(NAME)` references, as in a Pod.
 
 use k8s_openapi::api::core::v1::Container;
@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Container;
 use crate::deployment::InferenceDeploymentSpec;
 use crate::violation::Violation;
 
-/// The variables that tell a server and its numeric libraries how many workers and threads it is to
-/// have. What the user sets in the container goes before.
+/// The variables that tell a server and its numeric libraries the numbers of workers and threads.
+/// Variables that the user sets in the container take precedence.
 pub fn thread_counts(workers: u16, threads: u16) -> Vec<(String, String)> {
     let variables = [
         ("ALBACORE_WORKERS", workers),
@@ -23,8 +23,8 @@ pub fn thread_counts(workers: u16, threads: u16) -> Vec<(String, String)> {
         .to_vec()
 }
 
-/// `defaults` without what the container sets itself, then the container's variables in order,
-/// their references resolved. What only a cluster could resolve is `refused`.
+/// `defaults` without what the container sets itself, then the container's variables in order, with
+/// resolved references. Variables that only a cluster could resolve are added to `refused`.
 pub(crate) fn environment(
     spec: &InferenceDeploymentSpec,
     container: &Container,
@@ -59,8 +59,8 @@ pub(crate) fn environment(
     environment
 }
 
-/// `text` with every `$(NAME)` of `environment` replaced; an unknown name is left as it stands and
-/// `$$` makes one `$`, as in a Pod.
+/// `text` with every `$(NAME)` of `environment` replaced; an unknown name is kept and `$$` becomes
+/// `$`, as in a Pod.
 pub(crate) fn expand(text: &str, environment: &[(String, String)]) -> String {
     let value_of = |name: &str| {
         environment
@@ -71,7 +71,7 @@ pub(crate) fn expand(text: &str, environment: &[(String, String)]) -> String {
     };
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
-    // bound: every turn takes at least the "$" that it found off `rest`.
+    // bound: every pass removes at least the "$" that it found from `rest`.
     while let Some(dollar) = rest.find('$') {
         expanded.push_str(&rest[..dollar]);
         let after = &rest[dollar + 1..];

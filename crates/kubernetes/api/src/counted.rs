@@ -1,4 +1,4 @@
-//! Numbers of things in messages.
+//! Counts with their nouns, for messages.
 
 /// `1 worker`, `2 workers`: for nouns that take an s.
 pub fn counted(n: impl TryInto<i64>, noun: &str) -> String {

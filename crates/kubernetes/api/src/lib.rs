@@ -1,6 +1,5 @@
-//! The Kubernetes face of Albacore: the types of its custom resources, their schema, the rules that
-//! a spec must keep, and the way from a spec to what the planner and one machine take. No client
-//! here.
+//! The custom resources of Albacore: their types, their schema, the rules that a spec must satisfy,
+//! and the conversion of a spec for the planner and for one machine. No client here.
 #![forbid(unsafe_code)]
 
 mod container;
@@ -33,7 +32,7 @@ pub use deployment::{
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use node_placement::{
-    BirthBucket, Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
+    Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement, SpawnBucket,
 };
 pub use one_machine::{
     ModelFile, ModelSource, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings,

@@ -1,15 +1,15 @@
-//! Every bound of the API, with its reason. The schema, the rules and the reader take them from
-//! here.
+//! Bounds of the API, each with its reason. The schema, the rules and the reader use them.
 
-/// Most workers of one pod. The largest two-socket servers of 2026 have 768 cpus; a fork server
-/// with more than 256 processes in one container is a mistake in a YAML rather than a wish.
+/// Most workers of one pod. The largest two-socket servers of 2026 have 768 cpus; more than 256
+/// processes in one container are a mistake.
 pub const WORKERS_MAX: u16 = 256;
 
 /// Most threads of one worker, for the same reason.
 pub const THREADS_MAX: u16 = 256;
 
-/// Most threads of one pod, W x T. The placer is held to its figures (cpu, memory) with 2,000
-/// managed threads; beyond this the mapping would still be found, but not promised in time.
+/// Most threads of one pod, workers x threads. The placer's CPU and memory bounds are tested with
+/// 2,000 managed threads; beyond this the mapping would still be found, but not within its time
+/// bound.
 pub const SLOTS_MAX: u32 = 2048;
 
 /// Most replicas; what the `scale` subresource may ask for.
@@ -18,7 +18,7 @@ pub const REPLICAS_MAX: i32 = 10_000;
 /// Most models of one server: each has its own queue and its own shared memory.
 pub const MODELS_MAX: usize = 32;
 
-/// Most outputs that a model may list: so many there are.
+/// Most outputs that a model may list: the number of kinds.
 pub const OUTPUTS_MAX: usize = 5;
 
 /// Longest model name, in characters; it is part of a URL and a metric label.
@@ -37,13 +37,13 @@ pub const NAME_CHARS_MAX: usize = 63;
 /// Most rows that one batch may hold.
 pub const BATCH_ROWS_MAX: u32 = 65_536;
 
-/// Rows per batch when nothing is said: trees gain little from larger batches.
+/// Default rows per batch: trees gain little from larger batches.
 pub const BATCH_ROWS_DEFAULT: u32 = 1024;
 
 /// Most rows that may wait: 4 Mi rows of 64 features in float32 are 1 GiB of shared memory.
 pub const QUEUE_ROWS_MAX: u32 = 4_194_304;
 
-/// Rows that may wait when nothing is said.
+/// Default number of rows that may wait.
 pub const QUEUE_ROWS_DEFAULT: u32 = 65_536;
 
 /// Longest duration of the API. A latency objective or a delay beyond ten minutes is a wrong unit.

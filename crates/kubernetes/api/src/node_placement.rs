@@ -1,8 +1,8 @@
 //! The `NodePlacement`: what the agent of one node planned, verified and saw drift. One object per
-//! node, of the node's name, written by that node's agent alone.
+//! node, named like the node, written by that node's agent alone.
 //!
-//! There is nothing to wish for, so there is no spec; and 20 pods must fit into 4 KiB, so an entry
-//! tells counts and hashes, and `albacore-agent dump` the rest.
+//! There is no desired state, so there is no spec; and 20 pods must fit into 4 KiB, so an entry has
+//! counts and hashes, and `albacore-agent dump` shows the rest.
 
 use std::borrow::Cow;
 
@@ -69,7 +69,7 @@ pub struct NodePlacementStatus {
     /// Time from a thread's birth to its verified mask, since the agent started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub births: Vec<BirthBucket>,
+    pub births: Vec<SpawnBucket>,
     /// The pods of this node that opted in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = NODE_PODS_MAX))]
@@ -80,7 +80,7 @@ pub struct NodePlacementStatus {
 /// How many threads were verified within a time of their birth: a histogram's bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct BirthBucket {
+pub struct SpawnBucket {
     /// Upper end, in milliseconds; absent for the last bucket, which has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<i32>,

@@ -1,11 +1,12 @@
-//! What of a spec has no meaning on one machine: one sentence a field, never silence.
+//! Lists the fields of a spec that have no effect on one machine, one sentence each, so that none
+//! is ignored silently.
 
 use serde_json::Value;
 
 use crate::deployment::InferenceDeploymentSpec;
 use crate::rules::SERVER_CONTAINER;
 
-/// Fields of the server container that one machine honors.
+/// Fields of the server container that have an effect on one machine.
 const HONORED: [&str; 5] = ["name", "command", "args", "env", "workingDir"];
 
 /// The notices of a spec that one machine can run, in the order of its fields.
@@ -58,7 +59,7 @@ pub(crate) fn notices(spec: &InferenceDeploymentSpec) -> Vec<String> {
             continue;
         }
         let is_used = |part: &str| match part {
-            // The built-in server is started where `albacore run` is.
+            // The built-in server starts in the directory of `albacore run`.
             "workingDir" => !spec.is_built_in(),
             part => HONORED.contains(&part),
         };

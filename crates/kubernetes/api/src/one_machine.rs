@@ -1,9 +1,8 @@
-//! An `InferenceDeployment` as `albacore run` takes it: one machine, no Kubernetes.
+//! Converts an `InferenceDeployment` for `albacore run`: one machine, no Kubernetes.
 //!
-//! What needs a cluster to be true (volumes, Secrets, a model in a claim) is refused with the field
-//! and the way out. What merely has no meaning here (replicas, resources, node selectors) is said
-//! in a notice, so that no field is passed over in silence. Pure: no file is opened, no path
-//! resolved.
+//! What needs a cluster (volumes, Secrets, a model in a claim) is refused with the field and the
+//! remedy. What merely has no effect here (replicas, resources, node selectors) gets a notice, so
+//! that no field is ignored silently. Pure: no file is opened, no path resolved.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,10 +25,10 @@ use crate::violation::Violation;
 pub struct OneMachine {
     /// Name of the deployment.
     pub name: String,
-    /// What the planner takes: workers, threads, mode, placement.
+    /// For the planner: workers, threads, mode, placement.
     pub policy: Policy,
     pub server: Server,
-    /// Fields that have no meaning on one machine, one sentence each.
+    /// Fields without an effect on one machine, one sentence each.
     pub notices: Vec<String>,
 }
 
@@ -107,7 +106,7 @@ pub struct OwnServer {
 }
 
 impl ServerSettings {
-    /// The arguments of `albacore-server` for what cannot change while it runs.
+    /// The arguments of `albacore-server` that cannot change while it runs.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         let mut push = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
@@ -117,8 +116,7 @@ impl ServerSettings {
     }
 }
 
-/// What one machine runs for a valid `deployment`; relative paths are below `folder`, that of the
-/// YAML file.
+/// Converts a valid `deployment`; relative paths are below `folder`, that of the YAML file.
 ///
 /// # Errors
 /// Every field that one machine cannot honor.

@@ -1,5 +1,5 @@
-//! Why a pod does not serve, as the scheduler and the kubelet say in its status and its events.
-//! Pure.
+//! Why a pod does not serve, according to the scheduler and the kubelet in its status and its
+//! events. Pure.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 
 use crate::limits::POD_MESSAGE_CHARS_MAX;
 
-/// What the kubelet writes while nothing is wrong.
+/// Reasons that the kubelet reports while nothing is wrong.
 const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 const CRASH_LOOP: &str = "CrashLoopBackOff";
 const OUT_OF_MEMORY: &str = "OOMKilled";
@@ -18,11 +18,11 @@ const OUT_OF_MEMORY: &str = "OOMKilled";
 pub struct PodProblem {
     /// The container concerned; `None`: the pod as a whole.
     pub container: Option<String>,
-    /// The reason in the words of Kubernetes, e.g. `Unschedulable`, `ImagePullBackOff`,
-    /// `OOMKilled`. The same while the same thing is wrong, although the kubelet alternates between
-    /// `ErrImagePull` and `ImagePullBackOff`, and between a container's end and its back-off.
+    /// The reason as Kubernetes names it, e.g. `Unschedulable`, `ImagePullBackOff`, `OOMKilled`.
+    /// Stable while the problem is the same, although the kubelet alternates between `ErrImagePull`
+    /// and `ImagePullBackOff`, and between a container's exit and its back-off.
     pub reason: String,
-    /// What the scheduler or the kubelet says, at most [`POD_MESSAGE_CHARS_MAX`] characters.
+    /// The message of the scheduler or the kubelet, at most [`POD_MESSAGE_CHARS_MAX`] characters.
     pub message: String,
 }
 
@@ -48,8 +48,8 @@ impl PodProblem {
         }
     }
 
-    /// What the status of `pod` says against it; `None` if it is ready, ends, starts as usual, or
-    /// if its status names no cause (what a volume lacks and why a probe failed is in events only).
+    /// The problem in the status of `pod`; `None` if it is ready, terminates, starts as usual, or
+    /// if its status names no cause (failed mounts and failed probes are reported in events only).
     pub fn of(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref()?;
         let conditions = status.conditions.as_deref().unwrap_or_default();
@@ -78,19 +78,19 @@ impl PodProblem {
             let message = status.message.as_deref().unwrap_or_default();
             has_failed.then(|| Self::new(None, reason, message))
         };
-        // A pod that the kubelet evicted or did not admit says so itself.
+        // The status of a pod that the kubelet evicted or did not admit gives the reason itself.
         match status.reason {
             Some(_) => of_pod().or(of_container),
             None => of_container.or_else(of_pod),
         }
     }
 
-    /// What the newest warning among the events of a pod says; `None` without one.
+    /// The problem in the newest warning among the events of a pod; `None` without a warning.
     pub fn of_events(events: &[Event]) -> Option<Self> {
         let warnings = events
             .iter()
             .filter(|event| event.type_.as_deref() == Some("Warning"));
-        // Of the same moment the last by name, so that equal input gives equal output.
+        // Of simultaneous events the last by name, so that equal input gives equal output.
         let newest = warnings.max_by_key(|event| (time_of(event), &event.metadata.name))?;
         let path = newest.regarding.as_ref().and_then(|r| r.field_path.clone());
         let path = path.unwrap_or_default();
@@ -140,7 +140,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<PodProblem> {
             reason => problem(reason.unwrap_or("Error"), &message),
         };
     }
-    // It runs again after it ended, and has not started completely since.
+    // It was restarted and has not started completely since.
     let ended = ended.filter(|_| status.restart_count > 0 && status.started != Some(true))?;
     problem(crash_reason(status), &in_words(ended, status.restart_count))
 }
@@ -149,7 +149,7 @@ fn ended(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
     state?.terminated.as_ref()
 }
 
-/// What the ends of a container that is started again and again are called.
+/// The reason for a container that keeps exiting.
 fn crash_reason(status: &ContainerStatus) -> &'static str {
     let reason = ended(status.last_state.as_ref()).and_then(|ended| ended.reason.as_deref());
     match reason {

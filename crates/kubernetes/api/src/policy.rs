@@ -1,6 +1,5 @@
-//! Spec -> policy: what the planner takes, in the planner's own words. Total: every spec that
-//! passed the rules has a policy. The planner knows nothing of YAML, this crate nothing of
-//! planning.
+//! Converts a spec to the planner's policy. Total: every valid spec has a policy. The planner knows
+//! nothing of YAML, this crate nothing of planning.
 
 use albacore_plan::{Enforcement, MainThread, Placement, Policy};
 
@@ -12,7 +11,7 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> Policy {
         policy,
         enforcement,
         main_thread,
-        // When the policy holds, not what it is.
+        // Decides when the policy applies, not what it is.
         trial: _,
     } = spec.placement;
     Policy {

@@ -1,7 +1,7 @@
-//! The form of a Kubernetes quantity (`500m`, `2`, `1Gi`): checked when a file is read, and in the
-//! schema, so that a wrong unit is refused before a pod is built from it.
+//! The syntax of a Kubernetes quantity (`500m`, `2`, `1Gi`): checked when a file is read, and in
+//! the schema, so that a wrong unit is refused before a pod is built from it.
 
-/// What the schema says of a quantity.
+/// The pattern in the schema.
 pub(crate) const PATTERN: &str =
     r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$";
 
@@ -9,7 +9,7 @@ const SUFFIXES: [&str; 16] = [
     "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
 ];
 
-/// What is wrong with `text` as a quantity, if anything: the end of the sentence "it ...".
+/// The error of `text` as a quantity, if any: the end of a sentence that begins with "it".
 pub(crate) fn problem(text: &str) -> Option<String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned
@@ -57,7 +57,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_the_pattern_allows_is_a_quantity(text in PATTERN.trim_matches(['^', '$'])) {
+        fn texts_that_match_the_pattern_are_quantities(text in PATTERN.trim_matches(['^', '$'])) {
             proptest::prop_assert_eq!(problem(&text), None);
         }
     }

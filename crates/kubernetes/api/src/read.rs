@@ -1,9 +1,9 @@
-//! Reads an `InferenceDeployment` from YAML text, and says of everything that is wrong with it in
-//! which line and field it stands and what to write instead.
+//! Reads an `InferenceDeployment` from YAML text, and reports every violation with its line, its
+//! field and what to write instead.
 //!
 //! Text -> tree with lines -> compared with the schema of the custom resource -> typed value ->
-//! checked by the rules. Nothing is skipped: a field that no type knows is refused at any depth, in
-//! the pod template too.
+//! checked by the rules. Nothing is skipped: an unknown field is refused at any depth, in the pod
+//! template too.
 
 mod nearest;
 mod tree;
@@ -20,7 +20,7 @@ use kube::Resource;
 use serde_json::{Value, json};
 
 use self::tree::{Kind, Node};
-use self::walk::Walk;
+use self::walk::SchemaWalk;
 use crate::deployment::InferenceDeployment;
 use crate::limits::{FILE_BYTES_MAX, FILE_DEPTH_MAX, VIOLATIONS_MAX};
 use crate::one_machine::{OneMachine, for_one_machine};
@@ -124,7 +124,7 @@ pub fn read_for_one_machine(
 fn read_document(text: &str, file: &str) -> Result<(InferenceDeployment, Node), ReadError> {
     let document = parse(text, file)?;
     check_kind(&document, file)?;
-    let mut walk = Walk::new(&FILE_SCHEMA);
+    let mut walk = SchemaWalk::new(&FILE_SCHEMA);
     walk.check(&FILE_SCHEMA, &document, "");
     if !walk.violations.is_empty() {
         return Err(invalid(file, walk.violations));

@@ -1,8 +1,8 @@
-//! What can be done about what a condition says. The controller ends the message with it, and
-//! `albacore explain` prints it.
+//! Remedies for reasons of conditions. The controller appends them to messages, and `albacore
+//! explain` prints them.
 
-/// What to do about a condition or a pod with this `reason`; `None` where its message says it, or
-/// only time helps.
+/// The remedy for a condition or a pod with this `reason`; `None` if its message contains one, or
+/// only waiting helps.
 pub fn remedy_of(reason: &str) -> Option<&'static str> {
     Some(match reason {
         // A child was refused.
@@ -67,7 +67,7 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
         "EventsUnread" => {
             "let the controller list events.k8s.io events: helm upgrade restores its roles"
         }
-        // Pods serve, but not as they should.
+        // Pods serve, but with problems.
         "FrequentRespawns" => {
             "see what the server wrote before workers ended: kubectl logs; at signal 9 raise \
              spec.resources.limits.memory; a server that replaces its workers on purpose \

@@ -1,10 +1,10 @@
-//! What the fields of a spec must mean together: one table, checked by Rust here and by CEL in the
-//! API server.
+//! Rules between the fields of a spec: one table, checked by Rust here and by CEL in the API
+//! server.
 //!
-//! Each rule carries both spellings side by side. The CEL goes into the schema at `at`; the Rust
-//! spelling sees the same object and says more: the values that clash and the way out. A rule
-//! without CEL is one that the schema states otherwise (`x-kubernetes-list-map-keys`), or that only
-//! the controller can check.
+//! Each rule has both forms side by side. The CEL goes into the schema at `at`; the Rust form sees
+//! the same object and reports more: the values that clash and the remedy. A rule without CEL is
+//! expressed otherwise in the schema (`x-kubernetes-list-map-keys`), or can only be checked by the
+//! controller.
 
 use std::collections::BTreeSet;
 
@@ -20,13 +20,13 @@ use crate::violation::{Violation, quoted};
 /// Name of the container that serves, in the pods and in `spec.template`.
 pub const SERVER_CONTAINER: &str = "server";
 
-/// A rule in both spellings.
+/// A rule in both forms.
 pub(crate) struct Rule {
     /// The schema node that carries the CEL: `""` for the object, or `spec.batching`.
     pub(crate) at: &'static str,
     /// The CEL, `self` being the value at `at`.
     pub(crate) cel: Option<&'static str>,
-    /// What the API server says.
+    /// The message of the API server.
     pub(crate) message: &'static str,
     /// The field that the API server names, relative to `at`.
     pub(crate) field: Option<&'static str>,
@@ -95,7 +95,7 @@ pub(crate) const RULES: [Rule; 16] = [
         field: None,
         check: Some(names_are_unique),
     },
-    // CEL does not see a field that is a text or an object.
+    // CEL does not see a field that is either a text or an object.
     Rule {
         at: "spec.models",
         cel: None,
@@ -169,7 +169,8 @@ pub(crate) const RULES: [Rule; 16] = [
         field: Some(".window"),
         check: Some(trial_is_long_enough),
     },
-    // Half of the pods would speak another protocol behind one Service while the change rolls.
+    // Otherwise half of the pods would speak another protocol behind one Service during the
+    // roll-out.
     Rule {
         at: "spec",
         cel: Some(
@@ -193,7 +194,7 @@ pub fn validate(deployment: &InferenceDeployment) -> Vec<Violation> {
 }
 
 impl InferenceDeploymentSpec {
-    /// The container of the template that serves, or is laid over the built-in server.
+    /// The container of the template that serves, or is merged over the built-in server.
     pub fn server_container(&self) -> Option<&Container> {
         let pod = self.template.as_ref()?.spec.as_ref()?;
         pod.containers.iter().find(|c| c.name == SERVER_CONTAINER)

@@ -1,12 +1,12 @@
-//! The CustomResourceDefinition: what the derive makes of the types, made fit for the API server.
+//! The CustomResourceDefinitions: what the derive macro makes of the types, adapted for the API
+//! server.
 //!
-//! What is added: the CEL of every [`crate::rules`] entry; what each value of an enumeration means
-//! (the derive drops it); the form of quantities; the two forms of `iterations`; bounds on the
+//! Added: the CEL of every [`crate::rules`] entry; descriptions of the values of enumerations (the
+//! derive drops them); the pattern of quantities; the two forms of `iterations`; bounds on the
 //! containers of the template, without which the API server could not bound the cost of the rules.
-//! What is taken away: `nullable` (the API server then drops a null field and fills in its default,
-//! as it does for its own kinds), descriptions inside the pod template (they alone would exceed
-//! what `kubectl apply` can store in an annotation), and the demand that an overlay list
-//! containers.
+//! Removed: `nullable` (the API server then drops a null field and applies its default, as for its
+//! own kinds), descriptions inside the pod template (they alone would exceed what `kubectl apply`
+//! can store in an annotation), and the requirement that an overlay lists containers.
 
 use kube::CustomResourceExt;
 use schemars::schema_for;
@@ -20,8 +20,8 @@ use crate::node_placement::{self, DriftCause, Isolation};
 use crate::quantity;
 use crate::rules::RULES;
 
-/// Most containers of a template, and longest name of one: the API server needs bounds to price the
-/// rules that look at them. A name is a DNS label.
+/// Most containers of a template, and longest name of one: the API server needs bounds to estimate
+/// the cost of the rules about them. A name is a DNS label.
 const CONTAINERS_MAX: u64 = 64;
 const CONTAINER_NAME_CHARS_MAX: u64 = 63;
 
@@ -32,9 +32,9 @@ pub fn inference_deployment_crd() -> Value {
     let mut crd = serde_json::to_value(InferenceDeployment::crd()).expect("a CRD is JSON");
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     mark_quantities(schema);
-    make_fit(schema);
+    adapt(schema);
     describe_values(&mut schema["properties"]["spec"]);
-    let model = &mut at(schema, "spec.models")["items"];
+    let model = &mut node_at(schema, "spec.models")["items"];
     model["properties"]["iterations"]["oneOf"] = iterations::alternatives();
     let outputs = &mut model["properties"]["outputs"]["items"];
     describe(outputs, &schema_for!(Output).to_value());
@@ -51,7 +51,7 @@ pub fn inference_deployment_crd() -> Value {
         if let Some(field) = rule.field {
             validation.insert("fieldPath".into(), field.into());
         }
-        let rules = &mut at(schema, rule.at)["x-kubernetes-validations"];
+        let rules = &mut node_at(schema, rule.at)["x-kubernetes-validations"];
         if rules.is_null() {
             *rules = json!([]);
         }
@@ -66,20 +66,20 @@ pub fn inference_deployment_crd() -> Value {
 pub fn node_placement_crd() -> Value {
     let mut crd = node_placement::definition();
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    make_fit(schema);
+    adapt(schema);
     let pod = &mut schema["properties"]["status"]["properties"]["pods"]["items"];
     for (path, values) in [
         ("isolation", schema_for!(Isolation)),
         ("drift.cause", schema_for!(DriftCause)),
     ] {
-        describe(at(pod, path), &values.to_value());
+        describe(node_at(pod, path), &values.to_value());
     }
     crd
 }
 
-/// What every schema needs.
-fn make_fit(schema: &mut Value) {
-    each(schema, &mut |map| {
+/// Changes that every schema needs.
+fn adapt(schema: &mut Value) {
+    for_each_schema(schema, &mut |map| {
         map.remove("nullable");
         name_known_format(map);
         join_lines(map);
@@ -92,7 +92,7 @@ pub(crate) fn openapi_schema() -> Value {
 }
 
 /// The schema node of a field path such as `spec.batching`.
-fn at<'a>(schema: &'a mut Value, path: &str) -> &'a mut Value {
+fn node_at<'a>(schema: &'a mut Value, path: &str) -> &'a mut Value {
     path.split('.')
         .filter(|part| !part.is_empty())
         .fold(schema, |s, p| &mut s["properties"][p])
@@ -111,14 +111,14 @@ fn loosen_pod(pod: &mut Value) {
 }
 
 /// Calls `change` on every schema below `schema`, itself first.
-fn each(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
+fn for_each_schema(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
     let Some(map) = schema.as_object_mut() else {
         return;
     };
     change(map);
     for name in ["items", "additionalProperties"] {
         if let Some(below) = map.get_mut(name) {
-            each(below, change);
+            for_each_schema(below, change);
         }
     }
     for (_, below) in map
@@ -127,12 +127,12 @@ fn each(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
         .into_iter()
         .flatten()
     {
-        each(below, change);
+        for_each_schema(below, change);
     }
 }
 
 fn mark_quantities(schema: &mut Value) {
-    each(schema, &mut |map| {
+    for_each_schema(schema, &mut |map| {
         let is_quantity = map
             .get("description")
             .and_then(Value::as_str)
@@ -156,7 +156,7 @@ fn name_known_format(map: &mut Map<String, Value>) {
     }
 }
 
-/// Lines of one paragraph become one line: `kubectl explain` wraps by itself.
+/// Joins the lines of a paragraph: `kubectl explain` wraps by itself.
 fn join_lines(map: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = map.get_mut("description") {
         *text = text
@@ -174,11 +174,11 @@ fn describe_values(spec: &mut Value) {
         ("placement.mainThread", schema_for!(MainThread)),
         ("batching.policy", schema_for!(BatchingPolicy)),
     ] {
-        describe(at(spec, path), &values.to_value());
+        describe(node_at(spec, path), &values.to_value());
     }
 }
 
-/// Adds what each of the enumeration's `values` means to the field's description.
+/// Adds the meaning of each of the enumeration's `values` to the field's description.
 fn describe(field: &mut Value, values: &Value) {
     let described = values["oneOf"]
         .as_array()
@@ -195,7 +195,7 @@ fn describe(field: &mut Value, values: &Value) {
 }
 
 fn drop_descriptions(schema: &mut Value) {
-    each(schema, &mut |map| {
+    for_each_schema(schema, &mut |map| {
         map.remove("description");
     });
 }

@@ -18,8 +18,7 @@ pub struct Timespan {
     micros: u64,
 }
 
-/// What the schema says of a timespan; [`Timespan::from_str`] accepts the same texts, within
-/// bounds.
+/// The pattern in the schema; [`Timespan::from_str`] accepts the same texts, within bounds.
 pub(crate) const PATTERN: &str = "^[1-9][0-9]{0,8}(us|ms|s)$";
 
 const SECS_MAX: u64 = TIMESPAN_MICROS_MAX / 1_000_000;
@@ -52,12 +51,10 @@ impl Timespan {
             .then_some(Self { micros })
     }
 
-    /// The duration.
     pub fn duration(self) -> Duration {
         Duration::from_micros(self.micros)
     }
 
-    /// The duration in microseconds.
     pub fn as_micros(self) -> u64 {
         self.micros
     }
@@ -93,7 +90,7 @@ impl FromStr for Timespan {
 }
 
 impl fmt::Display for Timespan {
-    /// The shortest spelling: the largest unit that holds a whole number.
+    /// The shortest form: the largest unit with a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.micros {
             m if m % 1_000_000 == 0 => write!(f, "{}s", m / 1_000_000),
@@ -182,7 +179,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_the_pattern_allows_is_parsed_or_out_of_range(text in "[1-9][0-9]{0,8}(us|ms|s)") {
+        fn texts_that_match_the_pattern_are_parsed_or_out_of_range(text in "[1-9][0-9]{0,8}(us|ms|s)") {
             match text.parse::<Timespan>() {
                 Ok(span) => proptest::prop_assert_eq!(span.to_string().parse(), Ok(span)),
                 Err(e) => proptest::prop_assert_eq!(e, TimespanError::Range),

@@ -1,10 +1,10 @@
-//! Where a model comes from: the `uri` of a model, taken apart.
+//! The `uri` of a model, parsed.
 //!
-//! A checksum may follow any of them as a fragment, `#sha256=` and 64 hexadecimal digits; what is
-//! loaded then has that SHA-256 or is refused.
+//! A checksum may follow as a fragment, `#sha256=` and 64 hexadecimal digits; a file with another
+//! SHA-256 is refused.
 //!
-//! Nothing is decoded: a path is used as it is written, so that `kubectl get` shows the very name
-//! that the server opens.
+//! Nothing is decoded: a path is used as written, so that `kubectl get` shows the name that the
+//! server opens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::limits::{QUOTED_CHARS_MAX, URI_CHARS_MAX};
 
-/// The place of a model file, and what its bytes must be.
+/// Where a model file is, and its checksum.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ModelUri {
-    /// The place.
     pub place: ModelPlace,
     /// SHA-256 of the file's bytes, 64 lower-case hexadecimal digits; `None` for any bytes.
     pub sha256: Option<String>,
@@ -53,7 +52,7 @@ pub enum ModelPlace {
     },
 }
 
-/// What the schema says of a URI; [`ModelUri::from_str`] accepts the same texts.
+/// The pattern in the schema; [`ModelUri::from_str`] accepts the same texts.
 pub(crate) const PATTERN: &str = concat!(
     r"^(file://(\.\.?)?/[^\x00-\x1f#]*[^\x00-\x1f/#]",
     r"|pvc://[a-z0-9][a-z0-9.-]*/[^\x00-\x1f#]*[^\x00-\x1f/#]",
@@ -292,7 +291,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_the_pattern_allows_is_parsed(text in PATTERN.trim_matches(['^', '$'])) {
+        fn texts_that_match_the_pattern_are_parsed(text in PATTERN.trim_matches(['^', '$'])) {
             let uri: ModelUri = text.parse().unwrap();
             proptest::prop_assert_eq!(uri.to_string(), text);
         }

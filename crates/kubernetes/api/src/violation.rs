@@ -1,4 +1,4 @@
-//! One thing that is wrong with a spec: which field, with which value, and what to do about it.
+//! An invalid field of a spec: its value, and the remedy.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A user's text in quotes, cut where it is long and free of control characters.
+/// A user's text in quotes, shortened and without control characters.
 pub(crate) fn quoted(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,5 +1,5 @@
 //! No field is accepted and ignored: whatever is changed, removed, renamed or mistyped in a file,
-//! the reader names it or what was read differs.
+//! the reader names it or the result differs.
 // Functions beside the tests are tests too.
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use albacore_api::{
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// A deployment that sets every field of Albacore's to what is not its default.
+/// A deployment that sets every field of Albacore's to another value than its default.
 fn sample() -> Value {
     json!({
         "apiVersion": "albacore.dev/v1alpha1",

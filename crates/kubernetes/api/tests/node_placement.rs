@@ -1,11 +1,11 @@
-//! The `NodePlacement`: small enough to be written for every node, whole after a round trip through
-//! a real API server.
+//! The `NodePlacement`: small enough to be written for every node, unchanged after a round trip
+//! through a real API server.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use std::path::Path;
 
 use albacore_api::{
-    BirthBucket, Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
+    Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement, SpawnBucket,
 };
 use albacore_testbed::{ControlPlane, Options};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -60,11 +60,11 @@ fn full() -> NodePlacement {
             verified: 32,
             drifts: 3,
             births: vec![
-                BirthBucket {
+                SpawnBucket {
                     within_ms: Some(20),
                     threads: 40,
                 },
-                BirthBucket {
+                SpawnBucket {
                     within_ms: None,
                     threads: 1,
                 },
@@ -75,7 +75,7 @@ fn full() -> NodePlacement {
 }
 
 #[test]
-fn a_report_of_20_pods_takes_at_most_4_kib() {
+fn a_status_of_20_pods_takes_at_most_4_kib() {
     let mut report = full();
     let status = report.status.as_mut().unwrap();
     status.pods = (0..20).map(pod).collect();
@@ -116,7 +116,7 @@ fn every_field_survives_the_api_server() {
 }
 
 #[test]
-fn a_name_that_is_too_long_is_told_by_its_uid_which_nobody_can_choose() {
+fn a_name_that_is_too_long_is_replaced_by_its_uid() {
     let (namespace, name) = ("n".repeat(63), "p".repeat(253));
     let uid = "9f1c2b3a-58d0-4c0e-9d4e-0f3c1a2b4c5d";
     let entry = |bytes| PodPlacement {
@@ -130,7 +130,7 @@ fn a_name_that_is_too_long_is_told_by_its_uid_which_nobody_can_choose() {
         assert!(entry(bytes).is_of(&namespace, &name, uid));
         assert!(!entry(bytes).is_of(&namespace, "other", "other"));
     }
-    // A successor of the same name is another pod; a whole name says nothing of uids.
+    // A successor of the same name is another pod; a complete name contains no uid.
     assert!(!entry(64).is_of(&namespace, &name, "other"));
     assert!(entry(400).is_of(&namespace, &name, "other"));
 }

@@ -1,4 +1,4 @@
-//! What `albacore run` makes of a file.
+//! The conversion of a file for `albacore run`.
 use std::path::{Path, PathBuf};
 
 use albacore_api::{ModelSource, OneMachine, ReleaseRule, Server, read_for_one_machine};
@@ -106,7 +106,7 @@ fn every_batching_policy_is_a_rule_of_the_server() {
 }
 
 #[test]
-fn a_server_of_ones_own_gets_its_command_and_thread_counts() {
+fn a_users_own_server_gets_its_command_and_thread_counts() {
     let machine = read(
         "  template:
     spec:
@@ -184,7 +184,7 @@ fn every_field_of_placement_reaches_the_policy() {
 }
 
 #[test]
-fn what_has_no_meaning_here_is_said() {
+fn fields_without_effect_on_one_machine_get_a_notice() {
     let machine = read(
         "  replicas: 2
   autoscaling: {maxReplicas: 4}
@@ -205,7 +205,7 @@ fn what_has_no_meaning_here_is_said() {
 }
 
 #[test]
-fn what_needs_a_cluster_is_refused_with_its_line() {
+fn fields_that_need_a_cluster_are_refused_with_their_line() {
     let model =
         |uri: &str| format!("  models: [{{name: a, uri: '{uri}', slo: {{latency: 9ms}}}}]\n");
     let own = |container: &str| format!("  template: {{spec: {{containers: [{container}]}}}}\n");

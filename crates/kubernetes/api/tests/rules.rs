@@ -8,7 +8,7 @@ use albacore_api::{inference_deployment_crd, read_deployment};
 use albacore_testbed::{ControlPlane, Options};
 use serde_json::{Value, json};
 
-/// What the API server says, an example that keeps the rule, one that breaks it, and the field that
+/// The API server's message, an example that keeps the rule, one that breaks it, and the field that
 /// the reader then names.
 type Example = (&'static str, Value, Value, &'static str);
 
@@ -27,7 +27,7 @@ fn model() -> Value {
     json!({"name": "m", "uri": "file:///m", "slo": {"latency": "25ms"}})
 }
 
-/// A spec with one model and what is in `more`.
+/// A spec with one model and the fields of `more`.
 fn models(more: Value) -> Value {
     let mut spec = json!({ "models": [model()] });
     for (name, value) in more.as_object().into_iter().flatten() {
@@ -205,12 +205,12 @@ fn every_rule_of_the_schema_has_its_example() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// Creates `object` without storing it; what the API server has against it.
+/// Creates `object` without storing it; returns the API server's error.
 fn ask(plane: &ControlPlane, object: &Value) -> Result<(), String> {
     tell(plane, &["create", "--dry-run=server"], object)
 }
 
-/// `kubectl` with `arguments` and `object` as its file; what the API server has against it.
+/// `kubectl` with `arguments` and `object` as its file; returns the API server's error.
 fn tell(plane: &ControlPlane, arguments: &[&str], object: &Value) -> Result<(), String> {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     std::fs::write(file.path(), object.to_string()).unwrap();
@@ -267,7 +267,7 @@ fn an_api_server_judges_as_the_reader_does() {
     assert!(message.contains("spec.batchng"), "{message}");
 }
 
-/// A name or two numbers, and every change between them; no type of the schema can say so.
+/// A name or two numbers, and every change between them; no type of the schema can express that.
 fn iterations_have_two_forms(plane: &ControlPlane) {
     let with = |iterations: &Value| {
         let mut model = model();

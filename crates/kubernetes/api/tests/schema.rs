@@ -1,4 +1,4 @@
-//! The CustomResourceDefinition: fit for the API server, in step with the types, worth explaining.
+//! The CustomResourceDefinition: accepted by the API server, consistent with the types, documented.
 use albacore_api::{DriftCause, inference_deployment_crd, node_placement_crd, read_deployment};
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn names_and_subresources_are_those_of_the_contract() {
 }
 
 #[test]
-fn every_field_of_albacore_says_what_it_is() {
+fn every_field_of_albacore_has_a_description() {
     let crd = inference_deployment_crd();
     each(openapi(&crd), String::new(), &mut |path, schema| {
         let is_ours = !path.starts_with(".spec.template.") && !path.starts_with(".spec.resources.");
@@ -73,7 +73,7 @@ fn the_schema_is_structural_and_has_no_format_that_the_api_server_warns_of() {
     each(openapi(&crd), String::new(), &mut |path, schema| {
         schemas += 1;
         if path == ".spec.models[].iterations" {
-            // A name or an object: no type can say so, these two alternatives do.
+            // A name or an object: no type can express that, these two alternatives do.
             assert!(schema["type"].is_null());
             assert_eq!(schema["x-kubernetes-preserve-unknown-fields"], true);
             let object = json!({"required": ["begin", "end"], "maxProperties": 2,

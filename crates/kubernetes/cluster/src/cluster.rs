@@ -9,36 +9,27 @@ use kube_client::client::ClientBuilder;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_client::{Client, Config};
 
-use crate::gatekeeper::{Gate, Gatekeeper};
+use crate::fenced_client::fenced_client;
 use crate::limits::{CONNECT_TIME_MAX, READ_TIME_MAX};
 use crate::metrics::Metrics;
-use crate::permit::Permit;
-use crate::wire::sender;
-use crate::{ClusterError, Events, Shutdown};
+use crate::middleware::{MiddlewareLayer, RequestControl};
+use crate::write_fence::{WriteFence, Writes};
+use crate::{ClusterError, EventRecorder, Shutdown};
 
-/// When a program may write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Writes {
-    /// Whenever it likes: it is the only one of its kind, or only reads.
-    #[default]
-    Always,
-    /// While it holds its [`crate::Lease`]; other writes are refused before they are sent.
-    WhileLeading,
-}
-
-/// How to connect, and as whom.
+/// How to connect, and as which program.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
     /// The kubeconfig to use; without one, the service account of the pod that this process runs
     /// in. `KUBECONFIG` and `~/.kube/config` are not read; with a kubeconfig, `HTTPS_PROXY` and
     /// `NO_PROXY` mean what they mean to kubectl.
     pub kubeconfig: Option<PathBuf>,
-    /// Who we are: field manager of what is applied, reporter of events, user agent.
+    /// The name of the program: field manager of what it applies, reporter of its events, user
+    /// agent.
     pub manager: &'static str,
     /// When this process may write.
     pub writes: Writes,
-    /// For tests: this process ends as if it was killed once this many writes (leases not counted)
-    /// were answered.
+    /// For tests: the process exits as if it was killed after this many answered writes (leases not
+    /// counted).
     pub crash_after_writes: Option<NonZeroU64>,
 }
 
@@ -46,7 +37,7 @@ pub struct ConnectOptions {
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) client: Client,
-    pub(crate) keeper: Arc<Gatekeeper>,
+    pub(crate) control: Arc<RequestControl>,
     pub(crate) manager: &'static str,
     namespace: String,
 }
@@ -61,8 +52,8 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Reads who and where the API server is. Nothing is asked of it yet, so this does not fail
-    /// while it is away. Needs a tokio runtime.
+    /// Reads the address of the API server and the credentials. Sends no request, so this does not
+    /// fail while the API server is away. Needs a tokio runtime.
     ///
     /// # Errors
     /// The kubeconfig or the service account cannot be used.
@@ -89,7 +80,7 @@ impl Cluster {
         Self::with(config, options, metrics)
     }
 
-    /// The connection that `config` describes.
+    /// Connects as `config` says.
     pub(crate) fn with(
         mut config: Config,
         options: &ConnectOptions,
@@ -98,40 +89,43 @@ impl Cluster {
         config.connect_timeout = Some(CONNECT_TIME_MAX);
         config.read_timeout = Some(READ_TIME_MAX);
         config.reset_reader_on_write = true;
-        // Retries below the gatekeeper would pass no check.
+        // Retries below the middleware would bypass its checks.
         config.default_retry = false;
         let agent = HeaderValue::from_static(options.manager);
         config.headers.push((USER_AGENT, agent));
-        let permit = Permit::new(options.writes);
-        let keeper = Gatekeeper::new(permit, options.crash_after_writes, metrics.clone());
-        let keeper = Arc::new(keeper);
+        let fence = Arc::new(WriteFence::new(options.writes));
+        let control =
+            RequestControl::new(fence.clone(), options.crash_after_writes, metrics.clone());
+        let control = Arc::new(control);
         let namespace = config.default_namespace.clone();
         let failed = |source| ClusterError::Client {
             source: Box::new(source),
         };
-        let gate = Gate {
-            keeper: keeper.clone(),
-            // Leaders run in the cluster, where there is no proxy; behind one, the gatekeeper's own
-            // check has to do.
+        let layer = MiddlewareLayer {
+            control: control.clone(),
+            // Leaders run in the cluster, without a proxy; behind one, only the middleware's check
+            // remains.
             writes: Mutex::new(match (options.writes, &config.proxy_url) {
-                (Writes::WhileLeading, None) => Some(sender(&config, &keeper).map_err(failed)?),
+                (Writes::WhileLeading, None) => {
+                    Some(fenced_client(&config, &fence).map_err(failed)?)
+                }
                 _ => None,
             }),
         };
         let builder = ClientBuilder::try_from(config).map_err(failed)?;
-        let client = builder.with_layer(&gate).build();
+        let client = builder.with_layer(&layer).build();
         Ok(Self {
             client,
-            keeper,
+            control,
             manager: options.manager,
             namespace,
         })
     }
 
-    /// Sets how many requests a second this program may send for long; twice as many may leave in a
-    /// burst. Without it, 50.
+    /// Sets the sustained rate of requests per second; a burst may be twice as many. The default is
+    /// 50.
     pub fn limit_requests_per_second(&self, rate: NonZeroU32) {
-        self.keeper.set_rate(rate);
+        self.control.set_rate(rate);
     }
 
     /// The namespace of the kubeconfig's context, or of the pod that this process runs in.
@@ -139,8 +133,8 @@ impl Cluster {
         &self.namespace
     }
 
-    /// Starts the writer of events.
-    pub fn events(&self, shutdown: &Shutdown) -> Events {
-        Events::start(self, shutdown)
+    /// Starts the task that writes events.
+    pub fn events(&self, shutdown: &Shutdown) -> EventRecorder {
+        EventRecorder::start(self, shutdown)
     }
 }

@@ -1,11 +1,11 @@
-//! Errors of requests, and what each means for whoever asked.
+//! Errors of requests, and their classes.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kube_client::core::Status;
 
-/// Why something could not be done.
+/// Why a request or a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The kubeconfig cannot be used.
@@ -14,10 +14,9 @@ pub enum ClusterError {
     )]
     Kubeconfig {
         path: PathBuf,
-        /// What is wrong with it.
         source: Box<kube_client::config::KubeconfigError>,
     },
-    /// There is no service account here.
+    /// There is no service account.
     #[error("this process runs in no pod with a service account: give it a kubeconfig")]
     InCluster {
         source: Box<kube_client::config::InClusterError>,
@@ -25,75 +24,72 @@ pub enum ClusterError {
     /// The client cannot be built.
     #[error("the client of the API server cannot be made")]
     Client { source: Box<kube_client::Error> },
-    /// The API server said no.
+    /// The API server refused.
     #[error("{action}: {} (HTTP {})", status.message, status.code)]
     Refused {
-        /// What was asked: verb, kind and object.
+        /// The request: verb, kind and object.
         action: String,
-        /// What the API server said.
+        /// The API server's answer.
         status: Box<Status>,
-        /// How long it asks us to wait.
+        /// How long the API server asks to wait.
         retry_after: Duration,
     },
     #[error("{action}: no answer from the API server")]
     NoAnswer {
-        /// What was asked: verb, kind and object.
+        /// The request: verb, kind and object.
         action: String,
         source: Box<kube_client::Error>,
     },
     /// No answer came in time.
     #[error("{action}: no answer from the API server for {seconds} s")]
     TimedOut {
-        /// What was asked: verb, kind and object.
+        /// The request: verb, kind and object.
         action: String,
-        /// How long we waited.
         seconds: u64,
     },
-    /// The answer cannot be read.
+    /// The answer does not fit its kind.
     #[error("{action}: the answer of the API server is not what its kind says")]
     Unreadable {
-        /// What was asked: verb, kind and object.
+        /// The request: verb, kind and object.
         action: String,
         source: Box<kube_client::Error>,
     },
     /// A write of a process that does not hold its lease. It was not sent.
     #[error("{action}: not sent, because this process does not hold its lease")]
     NotLeading {
-        /// What was asked: verb, kind and object.
+        /// The request: verb, kind and object.
         action: String,
     },
-    /// A write that cannot be meant.
+    /// The request cannot be built.
     #[error("{action}: {what}")]
     Unsendable {
-        /// What was asked: verb, kind and object.
+        /// The request: verb, kind and object.
         action: String,
         what: String,
     },
 }
 
-/// What an error means for whoever asked; decides when it is worth asking again.
+/// The class of an error decides when a retry is worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// The object is not as the API server wants it: asking again changes nothing before the object
-    /// is changed.
+    /// The API server rejects the object: a retry is useless before the object is changed.
     Invalid,
-    /// Somebody else was faster: look again, then decide anew.
+    /// Another writer was faster: read the object again, then decide again.
     Conflict,
-    /// The object, its namespace or its kind is not there.
+    /// The object, its namespace or its kind does not exist.
     NotFound,
-    /// It is not permitted (rights, quotas, policies): somebody has to permit it.
+    /// Not permitted (rights, quotas, policies): an administrator has to permit it.
     Forbidden,
     /// The API server does not know a kind yet, because its definition was installed a moment ago.
     KindUnknown,
-    /// Too many requests: not before this time.
+    /// Too many requests: retry not before this time.
     Throttled(Duration),
     Transient,
-    /// The request should not have been made: the program is wrong.
+    /// The request should not have been made: a bug of this program.
     Bug,
 }
 
 impl ClusterError {
-    /// What the error means for whoever asked.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Refused {
@@ -111,7 +107,7 @@ impl ClusterError {
         }
     }
 
-    /// The error and what is under it, as one text, for logs and conditions.
+    /// The error with its causes, as one text, for logs and conditions.
     pub fn text(&self) -> String {
         with_causes(self)
     }
@@ -124,7 +120,7 @@ impl ClusterError {
         }
     }
 
-    /// Fields that the API server named as wrong, e.g. `spec.template.spec.containers[0].image`;
+    /// The invalid fields that the API server named, e.g. `spec.template.spec.containers[0].image`;
     /// empty if it named none.
     pub fn fields(&self) -> Vec<&str> {
         let Self::Refused { status, .. } = self else {
@@ -138,14 +134,14 @@ impl ClusterError {
     }
 }
 
-/// An error and what is under it, as one text.
+/// An error with its causes, as one text.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
-    // bound: errors hold their causes, so there is no circle.
+    // bound: the chain of causes is finite.
     while let Some(error) = source {
         let part = error.to_string();
-        // Some errors print their cause themselves.
+        // Some errors include the text of their cause.
         if !text.contains(&part) {
             text = format!("{text}: {part}");
         }
@@ -154,12 +150,12 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// How an API server begins its answer to an apply that does not fit the schema of its kind. The
-/// code is 500, though nothing is wrong with the API server.
+/// How the API server begins its answer to an apply that does not fit the schema of its kind. The
+/// code is 500, though the fault is in the object.
 const MISFIT: &str = "failed to create typed patch object";
 
-/// What the admission plugin OwnerReferencesPermissionEnforcement says (with 403) of owners whose
-/// kind it has not discovered yet: it looks for new kinds every 30 s.
+/// The answer (403) of the admission plugin OwnerReferencesPermissionEnforcement if it has not
+/// discovered the owner's kind yet: it looks for new kinds every 30 s.
 const UNMAPPED: &str = "cannot find RESTMapping";
 
 fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
@@ -178,8 +174,8 @@ fn class_of(status: &Status, retry_after: Duration) -> ErrorClass {
     }
 }
 
-/// Whether the one thing wrong is that another object has the name by now: the uid that was named
-/// is not its.
+/// Whether the only fault is that another object has the name now: the uid in the request is not
+/// its.
 fn is_another(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| &details.causes);
     causes.is_some_and(|causes| {

@@ -1,11 +1,10 @@
-//! Events: what happened to an object, for `kubectl describe`.
+//! The event recorder: events on objects, as `kubectl describe` shows them.
 //!
-//! Whoever tells one does not wait. Repetitions are counted in `series` (events.k8s.io), see
-//! `series`. A program that stops waits for what was told, see [`Events::flush`].
+//! Recording never waits. Repetitions are counted in the event's `series` (events.k8s.io), see
+//! `event_dedup`. A program that stops calls [`EventRecorder::flush`].
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
@@ -16,83 +15,61 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use crate::error::with_causes;
+use crate::event_dedup::{Decision, DueCount, EventDedup};
 use crate::limits::{
     EVENT_NAME_BYTES_MAX, EVENTS_FLUSH_TIME_MAX, EVENTS_QUEUE_MAX, NOTE_BYTES_MAX,
 };
 use crate::metrics::Metrics;
-use crate::series::{Repeated, SeriesBook, Verdict};
+use crate::object_event::{ObjectEvent, Severity};
 use crate::{Cluster, Shutdown};
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Severity {
-    /// As it should be.
-    Normal,
-    Warning,
-}
-
-/// Something that happened to an object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Happening {
-    /// The object; `Resource::object_ref` makes it.
-    pub regarding: ObjectReference,
-    /// How bad it is.
-    pub severity: Severity,
-    /// Why, as one word in CamelCase that never changes: alerts depend on it.
-    pub reason: &'static str,
-    /// What was done or tried, as one word in CamelCase.
-    pub action: &'static str,
-    /// A sentence for people.
-    pub note: String,
-}
-
-/// What the writer is sent.
+/// A message to the writer.
 #[derive(Debug)]
-enum Order {
-    Tell(Box<Happening>),
-    /// Everything that was told before is to be written, counts too; then this is answered.
+enum Message {
+    Record(Box<ObjectEvent>),
+    /// Write all events recorded before, counts too; then answer.
     Flush(oneshot::Sender<()>),
 }
 
-/// Where events are told. Clones write through the same queue.
+/// Records events. Clones write through the same queue.
 #[derive(Clone, Debug)]
-pub struct Events {
-    queue: mpsc::Sender<Order>,
+pub struct EventRecorder {
+    queue: mpsc::Sender<Message>,
     metrics: Metrics,
 }
 
-impl Events {
+impl EventRecorder {
     pub(crate) fn start(cluster: &Cluster, shutdown: &Shutdown) -> Self {
-        let (queue, orders) = mpsc::channel(EVENTS_QUEUE_MAX);
-        let metrics = cluster.keeper.metrics().clone();
+        let (queue, messages) = mpsc::channel(EVENTS_QUEUE_MAX);
+        let metrics = cluster.control.metrics().clone();
         let writer = Writer {
             cluster: cluster.clone(),
-            book: SeriesBook::default(),
+            dedup: EventDedup::default(),
             instance: crate::unique(cluster.manager),
             number: 0,
         };
-        // What is told while the program stops is written, too.
-        shutdown.spawn_to_the_end("events", writer.run(orders));
+        // Events that are recorded while the program stops are written, too.
+        shutdown.spawn_to_the_end("events", writer.run(messages));
         Self { queue, metrics }
     }
 
-    /// Tells what happened. Never waits: what does not fit is dropped and counted.
-    pub fn tell(&self, happening: Happening) {
+    /// Records an event. Never waits: if the queue is full, the event is dropped and counted.
+    pub fn record(&self, event: ObjectEvent) {
         if self
             .queue
-            .try_send(Order::Tell(Box::new(happening)))
+            .try_send(Message::Record(Box::new(event)))
             .is_err()
         {
-            self.metrics.counts().events_dropped.inc();
+            self.metrics.own().events_dropped.inc();
         }
     }
 
-    /// Returns when everything that was told is written, or [`EVENTS_FLUSH_TIME_MAX`] is over; for
-    /// a program that stops, while it still may write.
+    /// Returns when all recorded events are written, or after [`EVENTS_FLUSH_TIME_MAX`]; a program
+    /// that stops calls it while it still may write.
     pub async fn flush(&self) {
         let (answer, answered) = oneshot::channel();
         let flushed = async {
-            self.queue.send(Order::Flush(answer)).await.ok()?;
+            self.queue.send(Message::Flush(answer)).await.ok()?;
             answered.await.ok()
         };
         let flushed = tokio::time::timeout(EVENTS_FLUSH_TIME_MAX, flushed).await;
@@ -104,53 +81,53 @@ impl Events {
 
 struct Writer {
     cluster: Cluster,
-    book: SeriesBook,
+    dedup: EventDedup,
     instance: String,
     number: u64,
 }
 
 impl Writer {
-    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // bound: until nobody can tell anything any more.
+        // bound: until the last recorder is dropped.
         loop {
             tokio::select! {
-                order = orders.recv() => match order {
-                    Some(Order::Tell(happening)) => self.take(*happening).await,
-                    Some(Order::Flush(answer)) => {
-                        for repeated in self.book.rest(Instant::now()) {
-                            self.count(repeated).await;
+                message = messages.recv() => match message {
+                    Some(Message::Record(event)) => self.take(*event).await,
+                    Some(Message::Flush(answer)) => {
+                        for due in self.dedup.rest(Instant::now()) {
+                            self.count(due).await;
                         }
-                        // Whoever asked may have waited long enough.
+                        // The caller may have stopped waiting.
                         let _ = answer.send(());
                     }
                     None => return,
                 },
                 _ = tick.tick() => {
-                    for repeated in self.book.due(Instant::now()) {
-                        self.count(repeated).await;
+                    for due in self.dedup.due(Instant::now()) {
+                        self.count(due).await;
                     }
                 }
             }
         }
     }
 
-    async fn take(&mut self, happening: Happening) {
-        match self.book.note(&happening, Instant::now()) {
-            Verdict::Counted => {}
-            Verdict::Dropped => {
-                self.cluster.keeper.metrics().counts().events_dropped.inc();
+    async fn take(&mut self, event: ObjectEvent) {
+        match self.dedup.take(&event, Instant::now()) {
+            Decision::Counted => {}
+            Decision::Dropped => {
+                self.cluster.control.metrics().own().events_dropped.inc();
             }
-            Verdict::Create(key) => {
-                let event = self.event(happening);
+            Decision::Write(key) => {
+                let event = self.event(event);
                 let namespace = event.metadata.namespace.clone().unwrap_or_default();
                 let name = event.metadata.name.clone().unwrap_or_default();
                 let api = self.api(&namespace);
                 match api.create(&PostParams::default(), &event).await {
-                    Ok(_) => self.book.written(&key, &namespace, &name),
+                    Ok(_) => self.dedup.written(&key, &namespace, &name),
                     Err(error) => {
-                        self.book.forget(&key);
+                        self.dedup.forget(&key);
                         let error = with_causes(&error);
                         tracing::debug!(error, name, "an event could not be written");
                     }
@@ -159,13 +136,13 @@ impl Writer {
         }
     }
 
-    async fn count(&mut self, repeated: Repeated) {
-        let Repeated {
+    async fn count(&mut self, due: DueCount) {
+        let DueCount {
             key,
             namespace,
             event,
             count,
-        } = repeated;
+        } = due;
         let series = EventSeries {
             count,
             last_observed_time: MicroTime(Timestamp::now()),
@@ -173,8 +150,8 @@ impl Writer {
         let patch = Patch::Merge(json!({ "series": series }));
         let api = self.api(&namespace);
         if let Err(error) = api.patch(&event, &PatchParams::default(), &patch).await {
-            // It expired, most likely: the next one begins a new series.
-            self.book.forget(&key);
+            // The event has probably expired: the next one begins a new series.
+            self.dedup.forget(&key);
             let error = with_causes(&error);
             tracing::debug!(error, event, "the count of an event could not be written");
         }
@@ -184,20 +161,20 @@ impl Writer {
         Api::namespaced(self.cluster.client.clone(), namespace)
     }
 
-    fn event(&mut self, happening: Happening) -> Event {
-        let Happening {
+    fn event(&mut self, event: ObjectEvent) -> Event {
+        let ObjectEvent {
             regarding,
             severity,
             reason,
             action,
             note,
-        } = happening;
+        } = event;
         let now = Timestamp::now();
         self.number += 1;
         let object = regarding.name.as_deref().unwrap_or("object");
         let object = cut(object, EVENT_NAME_BYTES_MAX).trim_end_matches(['.', '-']);
         let name = format!("{object}.{:x}{:x}", now.as_microsecond(), self.number);
-        // Events of objects without a namespace are written into this one by everybody.
+        // By convention, events on cluster-scoped objects are written into this namespace.
         let namespace = regarding.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         let metadata = ObjectMeta {
@@ -224,7 +201,7 @@ impl Writer {
     }
 }
 
-/// The beginning of a text, at most `bytes` long.
+/// The first `bytes` bytes of a text, cut at a character.
 fn cut(text: &str, bytes: usize) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     &text[..ends.take_while(|&end| end <= bytes).last().unwrap_or(0)]

@@ -1,5 +1,4 @@
-//! Runs a program in a container and reads what it prints: for people at a prompt, with their
-//! rights.
+//! Runs a program in a container and reads its output, with the rights of the user at the prompt.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube_client::Api;
@@ -9,13 +8,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use crate::limits::{EXEC_BYTES_MAX, EXEC_TIME_MAX};
 use crate::{Cluster, ClusterError, Key};
 
-/// What a program said in a container.
+/// The output of a program that ran in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ExecOutput {
     pub output: Vec<u8>,
-    /// Its standard error, as far as it is text.
+    /// Standard error, as text.
     pub error: String,
-    /// Why it failed, in the words of the node; `None` if it ended with 0.
+    /// Why it failed, as the node reports it; `None` if it exited with 0.
     pub failure: Option<String>,
 }
 
@@ -30,7 +29,7 @@ impl Cluster {
         pod: &Key,
         container: &str,
         command: &[&str],
-    ) -> Result<Said, ClusterError> {
+    ) -> Result<ExecOutput, ClusterError> {
         let action = format!("run {} in pod {pod}", command.first().unwrap_or(&""));
         let running = tokio::time::timeout(EXEC_TIME_MAX, self.run(pod, container, command));
         match running.await {
@@ -47,7 +46,7 @@ impl Cluster {
         pod: &Key,
         container: &str,
         command: &[&str],
-    ) -> Result<Said, kube_client::Error> {
+    ) -> Result<ExecOutput, kube_client::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let wanted = AttachParams::default()
             .container(container)
@@ -58,14 +57,14 @@ impl Cluster {
         let mut process = api.exec(&pod.name, command, &wanted).await?;
         let (output, error) = (process.stdout(), process.stderr());
         let status = process.take_status();
-        // Both at once: a full pipe would stop the other.
+        // Both at once: a full pipe would block the other.
         let (output, error) = tokio::join!(read(output), read(error));
         let failure = match status {
             Some(status) => status.await,
             None => None,
         };
         let failure = failure.filter(|status| status.status.as_deref() != Some("Success"));
-        Ok(Said {
+        Ok(ExecOutput {
             output,
             error: String::from_utf8_lossy(&error).trim().to_owned(),
             failure: failure.map(|status| status.message.unwrap_or_default()),
@@ -73,11 +72,11 @@ impl Cluster {
     }
 }
 
-/// What comes, up to a bound; a connection that breaks ends it.
+/// Reads a stream up to a bound or until the connection breaks.
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
-        // Whether all came is seen by whoever reads it as JSON.
+        // A truncated output is noticed by the caller, who parses it as JSON.
         let _ = stream.take(EXEC_BYTES_MAX).read_to_end(&mut bytes).await;
     }
     bytes

@@ -1,5 +1,4 @@
-//! Randomness for pauses and names: what the standard library seeds its hash maps with. Nothing
-//! secret depends on it.
+//! Random pauses and names, from the seed of the standard library's hash maps. Not for secrets.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -9,14 +8,13 @@ fn bits() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
 
-/// `pause` and up to half of it more, so that what failed together is not tried again together.
-pub(crate) fn spread(pause: Duration) -> Duration {
-    // 10 bits are fine enough.
+/// `pause` plus up to half of it, so that requests that failed together are not retried together.
+pub(crate) fn with_jitter(pause: Duration) -> Duration {
     let part = u32::try_from(bits() % 1024).unwrap_or_default();
     pause + pause * part / 2048
 }
 
-/// A pause from nothing to `max`, by chance: for what many processes would do at the same moment.
+/// A random pause below `max`: for what many processes would otherwise do at the same moment.
 pub fn jitter(max: Duration) -> Duration {
     let part = u32::try_from(bits() % 1024).unwrap_or_default();
     max * part / 1024
@@ -25,11 +23,10 @@ pub fn jitter(max: Duration) -> Duration {
 /// `first` doubled `times` times, at most `max`, with jitter.
 pub(crate) fn backoff(first: Duration, max: Duration, times: u32) -> Duration {
     let pause = first.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX));
-    spread(pause.min(max))
+    with_jitter(pause.min(max))
 }
 
-/// A name that no other process has: `prefix` and random digits. For the identity of a lease's
-/// holder.
+/// `prefix` and 64 random bits: a name that no other process has, for the holder of a lease.
 pub fn unique(prefix: &str) -> String {
     format!("{prefix}_{:016x}", bits())
 }

@@ -4,22 +4,20 @@ use std::fmt;
 
 use kube_client::ResourceExt;
 
-/// Namespace and name of an object; the kind is known from the place where it stands.
+/// Namespace and name of an object; the kind follows from the context.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The namespace; empty for an object of the whole cluster.
+    /// Empty for a cluster-scoped object.
     pub namespace: String,
     pub name: String,
 }
 
 impl Key {
-    /// The key of what has this namespace and name.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let (namespace, name) = (namespace.into(), name.into());
         Self { namespace, name }
     }
 
-    /// The key of an object.
     pub fn of(object: &impl ResourceExt) -> Self {
         Self::new(object.namespace().unwrap_or_default(), object.name_any())
     }

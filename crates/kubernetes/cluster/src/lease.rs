@@ -19,25 +19,23 @@ use kube_client::Api;
 use kube_client::api::PostParams;
 use tokio::sync::{Notify, watch};
 
-use crate::jitter::spread;
+use crate::jitter::with_jitter;
 use crate::limits::{LEASE_POLL, LEASE_RENEWALS, LEASE_TIME};
 use crate::{Cluster, ClusterError, ErrorClass};
 
-/// Which lease, and who wants it.
+/// Which lease, and the identity of the candidate.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
-    /// The namespace of the Lease.
     pub namespace: String,
-    /// The name of the Lease.
     pub name: String,
-    /// Who we are: unique among all processes, see [`crate::unique`].
+    /// Unique among all processes, see [`crate::unique`].
     pub identity: String,
-    /// How long the lease is good for without being renewed; whole seconds.
+    /// How long the lease is valid without a renewal; whole seconds.
     pub time: Duration,
 }
 
 impl LeaseOptions {
-    /// A lease of the usual duration.
+    /// A lease of the default duration.
     pub fn new(namespace: &str, name: &str, identity: String) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -48,8 +46,7 @@ impl LeaseOptions {
     }
 }
 
-/// Our part in an election. While it lives, we are a candidate or the leader; a lease that was lost
-/// is contended for again.
+/// A candidate or leader. A lease that was lost is contended for again.
 #[derive(Debug)]
 pub struct Lease {
     is_held: watch::Receiver<bool>,
@@ -64,9 +61,9 @@ impl Lease {
             api: Api::namespaced(cluster.client.clone(), &options.namespace),
             cluster: cluster.clone(),
             options,
-            seen: None,
+            observed: None,
             is_held: sender,
-            permitted_until: None,
+            may_write_until: None,
         };
         tokio::spawn(candidate.run(stop.clone()));
         Self { is_held, stop }
@@ -76,31 +73,30 @@ impl Lease {
         *self.is_held.borrow()
     }
 
-    /// Returns when we lead.
+    /// Returns when this process leads.
     pub async fn held(&self) {
         if self.is_held.clone().wait_for(|held| *held).await.is_err() {
-            // Nobody contends any more.
+            // The candidate has ended.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns when we do not lead.
+    /// Returns when this process does not lead.
     pub async fn lost(&self) {
-        // An error means that nobody renews any more, which is the same.
+        // An error means that the candidate has ended: nothing renews the lease any more.
         let _ = self.is_held.clone().wait_for(|held| !*held).await;
     }
 
-    /// Steps down: from now on writes are refused, and somebody else may lead at once.
+    /// Steps down: from now on writes are refused, and another candidate may lead at once.
     pub async fn release(&self) {
         self.stop.notify_one();
-        // The sender is dropped when nothing is left to give back; by a candidate that panicked,
-        // too.
+        // The sender is dropped when the lease is released, and by a candidate that panicked.
         let mut is_held = self.is_held.clone();
         while is_held.changed().await.is_ok() {}
     }
 }
 
-/// What a contender sees of a lease: it changes with every renewal.
+/// The part of a lease that changes with every renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     holder: String,
@@ -108,17 +104,17 @@ struct Record {
     transitions: i32,
 }
 
-/// The lease as it was last seen.
+/// The lease as last read.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ObservedLease {
     lease: coordination::Lease,
     record: Record,
-    /// When this record was first seen.
+    /// When this record was first read.
     since: Instant,
 }
 
-impl Seen {
-    /// The lease, seen at `now`; `before` is what was seen before.
+impl ObservedLease {
+    /// `before` is what was read before `now`.
     fn new(lease: coordination::Lease, before: Option<&Self>, now: Instant) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
         let record = Record {
@@ -137,7 +133,7 @@ impl Seen {
         }
     }
 
-    /// When somebody else may take it.
+    /// When another candidate may take it.
     fn free_at(&self) -> Instant {
         let spec = self.lease.spec.as_ref();
         let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
@@ -153,15 +149,15 @@ struct Candidate {
     api: Api<coordination::Lease>,
     cluster: Cluster,
     options: LeaseOptions,
-    seen: Option<Seen>,
+    observed: Option<ObservedLease>,
     is_held: watch::Sender<bool>,
-    permitted_until: Option<Instant>,
+    may_write_until: Option<Instant>,
 }
 
 impl Candidate {
     async fn run(mut self, stop: Arc<Notify>) {
-        // bound: until the program releases the lease; LEASE_POLL or a part of the lease's time
-        // between two turns.
+        // bound: until the program releases the lease; LEASE_POLL or a fraction of the lease's
+        // duration between two turns.
         loop {
             let wait = tokio::select! {
                 wait = self.turn() => wait,
@@ -174,20 +170,20 @@ impl Candidate {
         }
         let was_held = *self.is_held.borrow();
         self.step_down();
-        if was_held && let Err(error) = self.give_back().await {
+        if was_held && let Err(error) = self.release_record().await {
             tracing::warn!(
                 error = error.text(),
-                "the lease could not be given back; it expires"
+                "the lease could not be released; it expires"
             );
         }
     }
 
-    /// One look or renewal; returns how long to wait for the next.
+    /// Reads or renews the lease; returns the pause before the next turn.
     async fn turn(&mut self) -> Duration {
         let is_leading = *self.is_held.borrow();
-        // A renewal that hangs must not eat the time in which another could succeed.
+        // A renewal that hangs must leave time for another one.
         let time = self.options.time / 3;
-        let result = match tokio::time::timeout(time, self.act(is_leading)).await {
+        let result = match tokio::time::timeout(time, self.acquire_or_renew(is_leading)).await {
             Ok(result) => result,
             Err(_) => Err(ClusterError::TimedOut {
                 action: format!("renew the lease {}", self.options.name),
@@ -199,55 +195,57 @@ impl Candidate {
             tracing::warn!(
                 lease,
                 error = error.text(),
-                "the lease could not be renewed or looked at"
+                "the lease could not be renewed or read"
             );
         }
         let now = Instant::now();
-        if is_leading && self.permitted_until.is_none_or(|until| until <= now) {
+        if is_leading && self.may_write_until.is_none_or(|until| until <= now) {
             tracing::warn!(lease = self.options.name, "the lease is lost");
             self.step_down();
         }
-        match (*self.is_held.borrow(), &self.seen) {
-            // Soon again after a failure, as long as there is time.
-            (true, _) if result.is_err() => spread(self.options.time / LEASE_RENEWALS / 4),
-            // A conflict: who was that?
-            (true, None) => spread(LEASE_POLL / 8),
+        match (*self.is_held.borrow(), &self.observed) {
+            // Retry soon after a failure, while the lease lasts.
+            (true, _) if result.is_err() => with_jitter(self.options.time / LEASE_RENEWALS / 4),
+            // After a conflict: read soon who holds it.
+            (true, None) => with_jitter(LEASE_POLL / 8),
             (true, _) => self.options.time / LEASE_RENEWALS,
-            (false, Some(seen)) => {
+            (false, Some(observed)) => {
                 let poll = LEASE_POLL.min(self.options.time / LEASE_RENEWALS);
-                let free_in = seen.free_at().saturating_duration_since(now);
+                let free_in = observed.free_at().saturating_duration_since(now);
                 let soon = Duration::from_millis(20);
-                spread(free_in.clamp(soon, poll))
+                with_jitter(free_in.clamp(soon, poll))
             }
-            (false, None) => spread(LEASE_POLL),
+            (false, None) => with_jitter(LEASE_POLL),
         }
     }
 
-    async fn act(&mut self, is_leading: bool) -> Result<(), ClusterError> {
-        if self.seen.is_none() || !is_leading {
-            self.look().await?;
+    async fn acquire_or_renew(&mut self, is_leading: bool) -> Result<(), ClusterError> {
+        if self.observed.is_none() || !is_leading {
+            self.observe().await?;
         }
         let now = Instant::now();
-        match &self.seen {
+        match &self.observed {
             None => self.create().await,
-            Some(seen) if seen.record.holder == self.options.identity || seen.free_at() <= now => {
+            Some(observed)
+                if observed.record.holder == self.options.identity || observed.free_at() <= now =>
+            {
                 self.take().await
             }
             Some(_) => {
-                self.permitted_until = None;
+                self.may_write_until = None;
                 Ok(())
             }
         }
     }
 
-    async fn look(&mut self) -> Result<(), ClusterError> {
+    async fn observe(&mut self) -> Result<(), ClusterError> {
         let found = self.api.get_opt(&self.options.name).await;
         let found = found.map_err(|error| self.explain("get", error))?;
         let now = Instant::now();
-        self.seen = match (found, self.seen.take()) {
-            (Some(lease), before) => Some(Seen::new(lease, before.as_ref(), now)),
-            // Deleted under its holder, who may write until it notices: the time runs on as if it
-            // was still there.
+        self.observed = match (found, self.observed.take()) {
+            (Some(lease), before) => Some(ObservedLease::new(lease, before.as_ref(), now)),
+            // Deleted under its holder, who may write until it notices: wait as if it still
+            // existed.
             (None, Some(before)) if now < before.free_at() => Some(before),
             (None, _) => None,
         };
@@ -263,49 +261,54 @@ impl Candidate {
         let lease = coordination::Lease { metadata, spec };
         let sent = Instant::now();
         let created = self.api.create(&PostParams::default(), &lease).await;
-        self.settle(sent, created)
+        self.take_answer(sent, created)
     }
 
     /// Renews our lease or takes a free one.
     async fn take(&mut self) -> Result<(), ClusterError> {
-        let Some(seen) = &self.seen else {
+        let Some(observed) = &self.observed else {
             return Ok(());
         };
-        let is_ours = seen.record.holder == self.options.identity;
-        let mut lease = seen.lease.clone();
+        let is_ours = observed.record.holder == self.options.identity;
+        let mut lease = observed.lease.clone();
         let acquired = lease
             .spec
             .as_ref()
             .and_then(|spec| spec.acquire_time.clone());
-        let next = seen.record.transitions.saturating_add(i32::from(!is_ours));
+        let next = observed
+            .record
+            .transitions
+            .saturating_add(i32::from(!is_ours));
         lease.spec = Some(self.spec(next, acquired.filter(|_| is_ours)));
         let sent = Instant::now();
         let params = PostParams::default();
         let replaced = self.api.replace(&self.options.name, &params, &lease).await;
-        self.settle(sent, replaced)
+        self.take_answer(sent, replaced)
     }
 
-    /// What the answer to a write that was sent at `sent` means. After a conflict we look again.
-    fn settle(
+    /// Handles the answer to a write that was sent at `sent`. After a conflict the next turn reads
+    /// the lease again.
+    fn take_answer(
         &mut self,
         sent: Instant,
         answer: Result<coordination::Lease, kube_client::Error>,
     ) -> Result<(), ClusterError> {
         match answer {
             Ok(lease) => {
-                self.seen = Some(Seen::new(lease, self.seen.as_ref(), sent));
+                self.observed = Some(ObservedLease::new(lease, self.observed.as_ref(), sent));
                 let until = sent + self.options.time * 2 / 3;
-                self.permitted_until = Some(until);
-                self.cluster.keeper.permit().extend(until);
+                self.may_write_until = Some(until);
+                self.cluster.control.fence().open_until(until);
                 self.lead();
                 Ok(())
             }
             Err(error) => {
                 let error = self.explain("renew", error);
                 match error.class() {
-                    // Somebody was faster, or it was deleted: the next turn looks.
+                    // Another candidate was faster, or the lease was deleted: the next turn reads
+                    // it.
                     ErrorClass::Conflict | ErrorClass::NotFound => {
-                        self.seen = None;
+                        self.observed = None;
                         Ok(())
                     }
                     _ => Err(error),
@@ -321,22 +324,22 @@ impl Candidate {
         if is_new {
             let (lease, identity) = (&self.options.name, &self.options.identity);
             tracing::info!(lease, identity, "leading");
-            self.cluster.keeper.metrics().counts().is_leading.set(1);
+            self.cluster.control.metrics().own().is_leading.set(1);
         }
     }
 
     fn step_down(&mut self) {
-        self.permitted_until = None;
-        self.cluster.keeper.permit().revoke();
-        self.cluster.keeper.metrics().counts().is_leading.set(0);
+        self.may_write_until = None;
+        self.cluster.control.fence().close();
+        self.cluster.control.metrics().own().is_leading.set(0);
         self.is_held.send_replace(false);
     }
 
-    async fn give_back(&self) -> Result<(), ClusterError> {
-        let Some(seen) = &self.seen else {
+    async fn release_record(&self) -> Result<(), ClusterError> {
+        let Some(observed) = &self.observed else {
             return Ok(());
         };
-        let mut lease = seen.lease.clone();
+        let mut lease = observed.lease.clone();
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = None;
         spec.lease_duration_seconds = Some(1);

@@ -1,22 +1,20 @@
-//! How programs of Albacore talk to a cluster: the one crate with a Kubernetes client. It knows no
-//! kind of ours.
+//! The Kubernetes client of all programs; no other crate links one. It knows none of Albacore's own
+//! kinds.
 //!
-//! A program connects ([`Cluster`]), elects one of its copies ([`Lease`]), watches ([`Watch`]),
-//! works on keys ([`Queue`]) and reports ([`Events`], [`Metrics`], [`Gates`]) until it is told to
-//! stop ([`Shutdown`]). Every request passes one layer (`gatekeeper`) that counts it, keeps the
-//! client's budget, honors Retry-After and refuses writes of a program that does not hold its
-//! lease.
+//! A program connects ([`Cluster`]), elects a leader among its copies ([`Lease`]), watches
+//! ([`Watch`]), works on keys ([`Queue`]) and reports ([`EventRecorder`], [`Metrics`],
+//! [`ReadinessGates`]) until it is asked to stop ([`Shutdown`]). Every request passes one
+//! `middleware`, which counts it, keeps the client's rate limit, honors Retry-After and refuses
+//! writes of a program that does not hold its lease.
 #![forbid(unsafe_code)]
 
-mod budget;
 mod cluster;
 mod error;
+mod event_dedup;
 mod events;
 #[cfg(feature = "exec")]
 mod exec;
-mod gatekeeper;
-mod gates;
-mod guarded;
+mod fenced_client;
 mod jitter;
 mod key;
 mod lease;
@@ -24,34 +22,39 @@ mod limits;
 #[cfg(feature = "listener")]
 mod listener;
 mod metrics;
+mod middleware;
+mod object_event;
 mod objects;
-mod permit;
-mod person;
+mod parsed_object;
 mod queue;
+mod rate_limit;
+mod readiness;
 mod request;
-mod series;
 mod shutdown;
 mod store;
+mod user_connection;
 mod watch;
-mod wire;
+mod write_fence;
 
-pub use cluster::{Cluster, ConnectOptions, Writes};
+pub use cluster::{Cluster, ConnectOptions};
 pub use error::{ClusterError, ErrorClass};
-pub use events::{Events, Happening, Severity};
+pub use events::EventRecorder;
 #[cfg(feature = "exec")]
-pub use exec::Said;
-pub use gates::{Gate, Gates};
+pub use exec::ExecOutput;
 pub use jitter::{jitter, unique};
 pub use key::Key;
 pub use lease::{Lease, LeaseOptions};
 #[cfg(feature = "listener")]
 pub use listener::serve;
 pub use metrics::Metrics;
-pub use person::PersonOptions;
+pub use object_event::{ObjectEvent, Severity};
 pub use queue::{Outcome, Queue};
+pub use readiness::{ReadinessGate, ReadinessGates};
 pub use shutdown::Shutdown;
 pub use store::Change;
+pub use user_connection::UserConnectOptions;
 pub use watch::{Malformed, Scope, Watch, WatchOptions};
+pub use write_fence::Writes;
 
-/// The types of a kind and of an object of any kind, as [`Cluster::apply`] takes and gives them.
+/// A kind, and an object of any kind, as [`Cluster::apply`] takes and returns them.
 pub use kube_client::core::{ApiResource, DynamicObject, Resource, ResourceExt};

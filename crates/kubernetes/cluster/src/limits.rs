@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// Requests a second that a program may send for long: client-go's controllers have 20 to 50.
+/// Sustained requests per second of a program: client-go's controllers have 20 to 50.
 pub(crate) const REQUESTS_PER_SECOND: u32 = 50;
 
-/// Seconds' worth of requests that may leave at once after a quiet time: a start lists a dozen
+/// Seconds' worth of requests that may be sent at once after a quiet time: a start lists a dozen
 /// kinds and applies some objects.
 pub(crate) const REQUESTS_BURST_SECONDS: u32 = 2;
 
-/// The longest time for which the budget makes a request wait: the work behind it is bounded by
-/// workers, so a longer wait means that something sends without bound.
+/// The longest time for which the rate limit delays a request: workers bound the work behind it, so
+/// a longer delay means unbounded requests.
 pub(crate) const BUDGET_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The longest Retry-After that is honored: an API server asks for seconds, a broken proxy for
@@ -21,18 +21,18 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 pub(crate) const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Connecting takes a round trip or two. Shorter than the margin of a lease (a third of 15 s), so
-/// that a write that was permitted cannot linger here until somebody else leads.
+/// that a permitted write cannot linger here until another process leads.
 pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(4);
 
-/// From the sending of a request to its whole answer; the API server itself gives up after 60 s,
-/// but nothing that we ask takes seconds.
+/// From sending a request to its whole answer; the API server itself gives up after 60 s, but none
+/// of our requests takes seconds.
 pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A watch is asked to end after this, and is taken for dead 5 s later: so long may a lost
-/// connection go unnoticed.
+/// How long a watch may last before it is renewed; 5 s later it is considered dead, so a lost
+/// connection is noticed by then.
 pub(crate) const WATCH_SECONDS: u32 = 120;
 
-/// Silence on a connection that ends it; longer than a watch may be silent.
+/// Silence after which a connection is closed; longer than a watch may be silent.
 pub(crate) const READ_TIME_MAX: Duration = Duration::from_secs(130);
 
 /// Objects in one page of a list. With the largest objects that etcd stores (1.5 MiB) a page is 150
@@ -45,33 +45,33 @@ pub(crate) const WATCH_PAUSE_MIN: Duration = Duration::from_millis(200);
 /// ... and the longest, so that a program sees within seconds that the API server is back.
 pub(crate) const WATCH_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// First pause before a key is worked on again after a passing failure ...
+/// First pause before a key is retried after a transient failure ...
 pub(crate) const RETRY_PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// ... and the longest.
 pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// First pause after an answer that only a human can change (rights, quotas, policies) ...
+/// First pause after an answer that only an administrator can change (rights, quotas, policies) ...
 pub(crate) const FORBIDDEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// ... and the longest: nobody tells when it was changed, and a thousand refused objects are 17
+/// ... and the longest: nothing announces the change, and a thousand refused objects are 17
 /// requests a second.
 pub(crate) const FORBIDDEN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The longest pause while the API server does not know a kind yet, with jitter below a second ...
 pub(crate) const KIND_UNKNOWN_PAUSE_MAX: Duration = Duration::from_millis(600);
 
-/// ... for so many tries, about a minute.
+/// ... for this many tries, about a minute.
 pub(crate) const KIND_UNKNOWN_TRIES: u32 = 90;
 
-/// How long a lease is good for: client-go's default for controllers.
+/// Duration of a lease: client-go's default for controllers.
 pub(crate) const LEASE_TIME: Duration = Duration::from_secs(15);
 
-/// A holder renews this many times in the life of a lease: two may be lost.
+/// Renewals per duration of a lease: two may be lost.
 pub(crate) const LEASE_RENEWALS: u32 = 7;
 
-/// Pause between two looks at a lease that somebody else holds; with it a takeover is late by at
-/// most two of them.
+/// Pause between two reads of a lease that another process holds; a takeover is late by at most two
+/// of them.
 pub(crate) const LEASE_POLL: Duration = Duration::from_millis(800);
 
 /// Events that wait to be written; more are dropped and counted.
@@ -82,13 +82,13 @@ pub(crate) const EVENTS_QUEUE_MAX: usize = 256;
 /// kills.
 pub(crate) const EVENTS_FLUSH_TIME_MAX: Duration = Duration::from_secs(6);
 
-/// Series of events that are remembered; the oldest goes first.
+/// Series of events that are remembered; the oldest is dropped first.
 pub(crate) const EVENT_SERIES_MAX: usize = 2048;
 
-/// A series that was quiet for this long ends: the next event is a new one. As in client-go.
+/// A series that was quiet for this long ends: the next event begins a new one. As in client-go.
 pub(crate) const EVENT_SERIES_QUIET: Duration = Duration::from_secs(360);
 
-/// First pause between two writes of one series, doubled each time ...
+/// First pause between two writes of a series, doubled each time ...
 pub(crate) const EVENT_WRITE_PAUSE_MIN: Duration = Duration::from_secs(2);
 
 /// ... up to this: a failure that lasts a day writes its event 150 times.
@@ -104,7 +104,7 @@ pub(crate) const NOTE_BYTES_MAX: usize = 1000;
 /// Bytes of an event's name before its number: the API server takes 253 in all.
 pub(crate) const EVENT_NAME_BYTES_MAX: usize = 220;
 
-/// How long a program that is run in a container may take: `albacore-agent dump` lists, looks and
+/// How long a program that runs in a container may take: `albacore-agent dump` lists, reads and
 /// plans for some seconds.
 #[cfg(feature = "exec")]
 pub(crate) const EXEC_TIME_MAX: Duration = Duration::from_secs(60);

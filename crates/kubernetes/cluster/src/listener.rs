@@ -1,4 +1,4 @@
-//! The listener of a program of a cluster: its gates and its metrics.
+//! The HTTP listener of a program: readiness and metrics.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use albacore_program::{ListenError, Pages, listen, serve_pages};
 
-use crate::{Gates, Metrics, Shutdown};
+use crate::{Metrics, ReadinessGates, Shutdown};
 
-/// Answers on `address`, which `--listen` gave, until the program stops; returns the address in use
-/// (a port that was 0 is known then).
+/// Serves on `address`, the value of `--listen`, until the program stops; returns the bound address
+/// (which differs if the port was 0).
 ///
-/// `/livez` says 200 as long as the program runs, `/readyz` 200 when every gate is passed and 503
-/// before, with all gates by name; `/metrics` is OpenMetrics or Prometheus text, as the scraper
+/// `/livez` answers 200 as long as the program runs, `/readyz` 200 when every gate is passed and
+/// 503 before, with all gates by name; `/metrics` is OpenMetrics or Prometheus text, as the scraper
 /// accepts.
 ///
 /// # Errors
-/// The address cannot be used.
+/// The address cannot be bound.
 pub async fn serve(
     address: SocketAddr,
-    gates: &Gates,
+    gates: &ReadinessGates,
     metrics: &Metrics,
     shutdown: &Shutdown,
 ) -> Result<SocketAddr, ListenError> {
@@ -30,20 +30,20 @@ pub async fn serve(
         address,
         source,
     })?;
-    let site = Arc::new(Site {
+    let pages = Arc::new(StatusPages {
         gates: gates.clone(),
         metrics: metrics.clone(),
     });
-    shutdown.spawn("listener", serve_pages(listener, site));
+    shutdown.spawn("listener", serve_pages(listener, pages));
     Ok(bound)
 }
 
-struct Site {
-    gates: Gates,
+struct StatusPages {
+    gates: ReadinessGates,
     metrics: Metrics,
 }
 
-impl Pages for Site {
+impl Pages for StatusPages {
     fn readiness(&self) -> (bool, String) {
         (self.gates.is_ready(), self.gates.text())
     }

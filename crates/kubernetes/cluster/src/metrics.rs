@@ -1,7 +1,7 @@
-//! Metrics of a program, those of this crate and its own, in OpenMetrics text.
+//! Metrics of a program, those of this crate and its own, as OpenMetrics text.
 //!
-//! Labels are bounded: verbs are a list, kinds are those that the program asks for, codes are
-//! HTTP's.
+//! Labels are bounded: verbs are a fixed list, resources are those that the program requests, codes
+//! are HTTP's.
 
 use std::fmt::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,40 +14,40 @@ use prometheus_client::registry::Registry;
 
 /// Labels of requests to the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Asked {
+pub(crate) struct RequestLabels {
     pub(crate) verb: &'static str,
     /// Plural of the kind, with its subresource.
     pub(crate) resource: String,
-    /// HTTP status, `refused` (by us, before it was sent) or `failed` (no answer).
+    /// HTTP status, `refused` (before it was sent) or `failed` (no answer).
     pub(crate) code: String,
 }
 
-/// Label of what belongs to one watch or queue.
+/// Name of a watch or queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Named {
+pub(crate) struct NameLabel {
     pub(crate) name: &'static str,
 }
 
-/// What this crate counts.
+/// The metrics of this crate.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) requests: Family<Asked, Counter>,
-    pub(crate) watched: Family<Named, Gauge>,
-    pub(crate) malformed: Family<Named, Gauge>,
-    pub(crate) watch_failures: Family<Named, Counter>,
-    pub(crate) added: Family<Named, Counter>,
-    pub(crate) worked: Family<Named, Counter>,
-    pub(crate) worked_again: Family<Named, Counter>,
-    pub(crate) waiting: Family<Named, Gauge>,
+pub(crate) struct ClusterMetrics {
+    pub(crate) requests: Family<RequestLabels, Counter>,
+    pub(crate) watched: Family<NameLabel, Gauge>,
+    pub(crate) malformed: Family<NameLabel, Gauge>,
+    pub(crate) watch_failures: Family<NameLabel, Counter>,
+    pub(crate) added: Family<NameLabel, Counter>,
+    pub(crate) worked: Family<NameLabel, Counter>,
+    pub(crate) worked_again: Family<NameLabel, Counter>,
+    pub(crate) waiting: Family<NameLabel, Gauge>,
     pub(crate) events_dropped: Counter,
     pub(crate) is_leading: Gauge,
 }
 
-/// The metrics of a program. Clones are the same metrics.
+/// Clones share the metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
-    counts: Counts,
+    own: ClusterMetrics,
 }
 
 impl Default for Metrics {
@@ -60,10 +60,10 @@ impl Metrics {
     /// Metrics of this crate; a program adds its own with [`Metrics::register`].
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("albacore");
-        let counts = Counts::default();
-        counts.register(&mut registry);
+        let own = ClusterMetrics::default();
+        own.register(&mut registry);
         let registry = Arc::new(Mutex::new(registry));
-        Self { registry, counts }
+        Self { registry, own }
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -85,14 +85,14 @@ impl Metrics {
         Ok(text)
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.counts
+    pub(crate) fn own(&self) -> &ClusterMetrics {
+        &self.own
     }
 }
 
-impl Counts {
+impl ClusterMetrics {
     fn register(&self, registry: &mut Registry) {
-        // Destructured, so that no metric is counted and never shown (L9).
+        // Destructured, so that a metric cannot be counted without being registered (L9).
         let Self {
             requests,
             watched,

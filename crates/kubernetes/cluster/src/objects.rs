@@ -1,4 +1,4 @@
-//! Reading and writing single objects.
+//! Reads and writes single objects.
 //!
 //! Writes are server-side applies of exactly our fields, with one field manager and strict
 //! validation: a field that the kind does not have is refused, never dropped.
@@ -12,8 +12,8 @@ use kube_client::api::{
 use kube_client::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 
-use crate::gatekeeper::Stopped;
 use crate::limits::{PAGE_OBJECTS, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT};
+use crate::middleware::Aborted;
 use crate::{Cluster, ClusterError, Key};
 
 /// Which part of an object is applied.
@@ -31,10 +31,10 @@ impl Cluster {
         }
     }
 
-    /// The object as the API server has it now; `None` if it is not there.
+    /// The object as stored now; `None` if it does not exist.
     ///
     /// # Errors
-    /// The API server does not say.
+    /// The request fails.
     pub async fn get(
         &self,
         kind: &ApiResource,
@@ -44,11 +44,11 @@ impl Cluster {
         found.map_err(|error| self.explain(&action("get", kind, key), error))
     }
 
-    /// All objects of a kind, in `namespace` or in all of them, with these labels (a selector;
-    /// empty: all). In pages.
+    /// All objects of a kind with these labels (a selector; empty for all), in `namespace` or in
+    /// all of them. Reads page by page.
     ///
     /// # Errors
-    /// The API server does not say.
+    /// A request fails.
     pub async fn list(
         &self,
         kind: &ApiResource,
@@ -58,7 +58,7 @@ impl Cluster {
         let api = self.api(kind, namespace.unwrap_or_default());
         let mut page = ListParams::default().labels(labels).limit(PAGE_OBJECTS);
         let mut all = Vec::new();
-        // bound: a page each turn; the API server ends the list.
+        // bound: one page each turn; the API server ends the list.
         loop {
             let list = api.list(&page).await;
             let list =
@@ -75,8 +75,8 @@ impl Cluster {
     /// `regarding.uid=a`).
     ///
     /// # Errors
-    /// The API server does not say.
-    pub async fn list_some(
+    /// The request fails.
+    pub async fn list_limited(
         &self,
         kind: &ApiResource,
         namespace: &str,
@@ -89,10 +89,10 @@ impl Cluster {
         Ok(list.items)
     }
 
-    /// Makes our fields of an object so: creates it, or changes what differs. Fields of others stay
-    /// as they are; fields that we applied before and that are not in `object` any more are
-    /// removed. With `metadata.uid` in `object`, only that very object is changed (else: Conflict),
-    /// and none is created.
+    /// Applies our fields of an object: creates it or changes what differs. Fields of other
+    /// managers stay; fields that we applied before and that `object` lacks now are removed. With
+    /// `metadata.uid` in `object`, only that very object is changed (else: Conflict), and none is
+    /// created.
     ///
     /// # Errors
     /// The API server refuses it, or does not answer; see [`ClusterError::class`].
@@ -104,10 +104,10 @@ impl Cluster {
         self.apply_part(kind, object, Part::Object).await
     }
 
-    /// The same for the object's status.
+    /// As [`Cluster::apply`], for the object's status.
     ///
     /// # Errors
-    /// As [`Cluster::apply`]; NotFound if the object is gone.
+    /// As [`Cluster::apply`]; NotFound if the object does not exist.
     pub async fn apply_status(
         &self,
         kind: &ApiResource,
@@ -144,7 +144,7 @@ impl Cluster {
         applied.map_err(|error| self.explain(&action, error))
     }
 
-    /// Sets one annotation of an object that exists; nothing else of it is changed.
+    /// Sets one annotation of an existing object and changes nothing else.
     ///
     /// # Errors
     /// NotFound if it does not exist; or the API server refuses or does not answer.
@@ -161,8 +161,7 @@ impl Cluster {
         patched.map_err(|error| self.explain(&action("annotate", kind, key), error))
     }
 
-    /// Sets the fields of `status` in the status of an object that exists; nothing else of it is
-    /// changed.
+    /// Sets the fields of `status` in the status of an existing object and changes nothing else.
     ///
     /// # Errors
     /// NotFound if it does not exist; or the API server refuses or does not answer.
@@ -187,12 +186,11 @@ impl Cluster {
         }
     }
 
-    /// Deletes the object with this uid; what belongs to it follows in the background. `false` if
-    /// it was gone already.
+    /// Deletes the object with this uid; its dependents follow in the background. `false` if it did
+    /// not exist.
     ///
     /// # Errors
-    /// Conflict if another object has the name by now; or the API server refuses or does not
-    /// answer.
+    /// Conflict if another object has the name now; or the API server refuses or does not answer.
     pub async fn delete(
         &self,
         kind: &ApiResource,
@@ -219,12 +217,12 @@ impl Cluster {
         }
     }
 
-    /// How the API server names `kind` of `api_version` (e.g. `monitoring.coreos.com/v1`); `None`
-    /// if it does not serve it.
+    /// Discovers `kind` of `api_version` (e.g. `monitoring.coreos.com/v1`); `None` if the API
+    /// server does not serve it.
     ///
     /// # Errors
-    /// The API server does not say.
-    pub async fn serves(
+    /// The request fails.
+    pub async fn discover(
         &self,
         api_version: &str,
         kind: &str,
@@ -254,9 +252,9 @@ impl Cluster {
         }))
     }
 
-    /// What an error of the client means.
+    /// Turns an error of the client into one of ours.
     pub(crate) fn explain(&self, action: &str, error: kube_client::Error) -> ClusterError {
-        explain(action, error, self.keeper.pause_left())
+        explain(action, error, self.control.pause_left())
     }
 }
 
@@ -278,12 +276,12 @@ fn explain(action: &str, error: kube_client::Error, pause: Duration) -> ClusterE
             }
         }
         kube_client::Error::Service(source) => match source.downcast_ref() {
-            Some(Stopped::NotLeading) => ClusterError::NotLeading { action },
-            Some(Stopped::TimedOut | Stopped::OverBudget) => ClusterError::TimedOut {
+            Some(Aborted::NotLeading) => ClusterError::NotLeading { action },
+            Some(Aborted::TimedOut | Aborted::OverBudget) => ClusterError::TimedOut {
                 action,
                 seconds: REQUEST_TIME_MAX.as_secs(),
             },
-            Some(Stopped::CutOff) | None => ClusterError::NoAnswer {
+            Some(Aborted::LeaseEnded) | None => ClusterError::NoAnswer {
                 action,
                 source: Box::new(kube_client::Error::Service(source)),
             },

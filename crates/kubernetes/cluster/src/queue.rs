@@ -1,7 +1,9 @@
-//! Keys to work on: each once at a time, the latest wish wins, failures wait as their class says.
+//! A work queue of keys: each key runs once at a time, and failed keys are retried after a pause
+//! that depends on the class of the error.
 //!
-//! A key that is added while it waits is worked on once; one that is added while it is worked on is
-//! worked on again after. So the queue is never longer than there are objects, and no wish is lost.
+//! A key that is added while it waits runs once; one that is added while it runs runs again. So the
+//! queue is never longer than the number of objects, and no addition is lost. As in client-go's
+//! workqueue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -14,38 +16,38 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::jitter::{backoff, spread};
+use crate::jitter::{backoff, with_jitter};
 use crate::limits::{
     DRAIN_TIME_MAX, FORBIDDEN_PAUSE_MAX, FORBIDDEN_PAUSE_MIN, KIND_UNKNOWN_PAUSE_MAX,
     KIND_UNKNOWN_TRIES, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
 };
-use crate::metrics::{Metrics, Named};
+use crate::metrics::{Metrics, NameLabel};
 use crate::{ErrorClass, Shutdown};
 
-/// What came of working on a key.
+/// The result of working on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing to do before something changes.
+    /// Nothing to do until the key is added again.
     Done,
-    /// It has to be looked at again after this time.
+    /// Run the key again after this time.
     After(Duration),
-    /// It failed; when it is tried again is decided by the class.
+    /// It failed; its class decides when it is retried.
     Failed(ErrorClass),
 }
 
 impl Outcome {
-    /// The pause until the key is worked on again, after `failures` failures in a row with this
-    /// one.
+    /// The pause until the key runs again; `failures` metrics those in a row, this one included.
     fn pause(self, failures: u32) -> Option<Duration> {
         let times = failures.saturating_sub(1);
         match self {
             Self::Done | Self::Failed(ErrorClass::Invalid) => None,
             Self::After(pause) => Some(pause),
-            Self::Failed(ErrorClass::Throttled(after)) => Some(spread(after)),
+            Self::Failed(ErrorClass::Throttled(after)) => Some(with_jitter(after)),
             Self::Failed(ErrorClass::Forbidden) => {
                 Some(backoff(FORBIDDEN_PAUSE_MIN, FORBIDDEN_PAUSE_MAX, times))
             }
-            // New kinds are known within half a minute; after that something else is wrong.
+            // The API server discovers new kinds within half a minute; after that another cause is
+            // likely.
             Self::Failed(ErrorClass::KindUnknown) if times < KIND_UNKNOWN_TRIES => {
                 Some(backoff(RETRY_PAUSE_MIN, KIND_UNKNOWN_PAUSE_MAX, times))
             }
@@ -62,10 +64,10 @@ impl Outcome {
 
 #[derive(Debug)]
 struct Entry {
-    /// When it is due, and its number among those of that time; `None` while it is worked on and
-    /// nobody wants it again.
+    /// When it is due, and its number among those due at that time; `None` while it runs and was
+    /// not added again.
     due: Option<(Instant, u64)>,
-    is_worked_on: bool,
+    is_running: bool,
     /// Failures in a row.
     failures: u32,
 }
@@ -73,9 +75,9 @@ struct Entry {
 #[derive(Debug)]
 struct State<T> {
     entries: HashMap<T, Entry>,
-    /// Keys that wait, in the order in which they are due.
+    /// Waiting keys in the order in which they are due.
     order: BTreeMap<(Instant, u64), T>,
-    /// Keys added so far: who came first is worked on first.
+    /// Keys added so far: of those due at one time, the first added runs first.
     number: u64,
 }
 
@@ -85,14 +87,14 @@ impl<T: Clone + Eq + Hash> State<T> {
         let due = (at, self.number);
         let entry = self.entries.entry(key.clone()).or_insert(Entry {
             due: None,
-            is_worked_on: false,
+            is_running: false,
             failures: 0,
         });
         if entry.due.is_some_and(|before| before.0 <= at) {
             return;
         }
         let before = entry.due.replace(due);
-        if !entry.is_worked_on {
+        if !entry.is_running {
             if let Some(before) = before {
                 self.order.remove(&before);
             }
@@ -100,7 +102,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         }
     }
 
-    /// The next key that is due, or when there is one.
+    /// The next key that is due; if none is, when the next one will be.
     fn take(&mut self, now: Instant) -> Result<T, Option<Instant>> {
         let Some(first) = self.order.first_entry() else {
             return Err(None);
@@ -111,17 +113,17 @@ impl<T: Clone + Eq + Hash> State<T> {
         let key = first.remove();
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.due = None;
-            entry.is_worked_on = true;
+            entry.is_running = true;
         }
         Ok(key)
     }
 
-    /// The key was worked on; whether it will be again without being added.
+    /// Notes the result of a key; true if it is going to run again without being added.
     fn finish(&mut self, key: T, outcome: Outcome, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else {
             return false;
         };
-        entry.is_worked_on = false;
+        entry.is_running = false;
         entry.failures = match outcome {
             Outcome::Failed(_) => entry.failures.saturating_add(1),
             Outcome::Done | Outcome::After(_) => 0,
@@ -145,7 +147,7 @@ impl<T: Clone + Eq + Hash> State<T> {
     }
 }
 
-/// Keys to work on. Clones are the same queue.
+/// A work queue. Clones share it.
 #[derive(Debug)]
 pub struct Queue<T> {
     name: &'static str,
@@ -185,22 +187,21 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key is to be worked on now.
+    /// Runs the key as soon as possible.
     pub fn add(&self, key: T) {
         self.add_after(key, Duration::ZERO);
     }
 
-    /// The key is to be worked on after `pause`, or earlier if it waits already.
+    /// Runs the key after `pause`, or earlier if it waits already.
     pub fn add_after(&self, key: T, pause: Duration) {
         self.lock().add(key, Instant::now() + pause);
-        let name = Named { name: self.name };
-        self.metrics.counts().added.get_or_create(&name).inc();
+        let name = NameLabel { name: self.name };
+        self.metrics.own().added.get_or_create(&name).inc();
         self.changed.notify_one();
     }
 
-    /// Works on keys with at most `workers` at a time until the program stops; then waits for those
-    /// that are worked on. Work that panics is a bug of one key: it is logged, and tried again
-    /// later.
+    /// Works on at most `workers` keys at a time until the program stops; then waits for the keys
+    /// that run. Work that panics is a bug of one key: it is logged, and the key is retried later.
     pub async fn run<W, F>(&self, workers: usize, shutdown: &Shutdown, work: W)
     where
         W: Fn(T) -> F,
@@ -213,11 +214,11 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
                 true => self.lock().take(Instant::now()),
                 false => Err(None),
             };
-            self.show_waiting();
+            self.set_waiting();
             match next {
                 Ok(key) => {
                     let (queue, work) = (self.clone(), work(key.clone()));
-                    running.spawn(async move { queue.watch_over(key, work).await });
+                    running.spawn(async move { queue.run_one(key, work).await });
                 }
                 Err(due) => self.wait(due, &mut running, shutdown).await,
             }
@@ -229,18 +230,18 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
         }
     }
 
-    /// Runs the work on one key and notes what came of it.
-    async fn watch_over(&self, key: T, work: impl Future<Output = Outcome> + Send + 'static) {
+    /// Runs the work on one key and notes its result.
+    async fn run_one(&self, key: T, work: impl Future<Output = Outcome> + Send + 'static) {
         let outcome = tokio::spawn(work).await.unwrap_or_else(|error| {
             let (queue, key) = (self.name, key.to_string());
             tracing::error!(queue, key, %error, "work on a key panicked");
             Outcome::Failed(ErrorClass::Bug)
         });
         let is_again = self.lock().finish(key, outcome, Instant::now());
-        let (counts, name) = (self.metrics.counts(), Named { name: self.name });
-        counts.worked.get_or_create(&name).inc();
+        let (metrics, name) = (self.metrics.own(), NameLabel { name: self.name });
+        metrics.worked.get_or_create(&name).inc();
         if is_again {
-            counts.worked_again.get_or_create(&name).inc();
+            metrics.worked_again.get_or_create(&name).inc();
         }
         self.changed.notify_one();
     }
@@ -260,10 +261,10 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
         }
     }
 
-    fn show_waiting(&self) {
+    fn set_waiting(&self) {
         let waiting = self.lock().order.len();
-        let name = Named { name: self.name };
-        let gauge = self.metrics.counts().waiting.get_or_create(&name);
+        let name = NameLabel { name: self.name };
+        let gauge = self.metrics.own().waiting.get_or_create(&name);
         gauge.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 }

@@ -1,19 +1,19 @@
-//! What a request to the API server is, told from its method and path.
+//! Classifies a request to the API server by its method and path.
 
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::Uri;
 
-/// A request in the words of RBAC.
+/// Verb and resource of a request, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Described {
+pub(crate) struct RequestInfo {
     pub(crate) verb: &'static str,
     /// Plural of the kind with its subresource, e.g. `deployments/scale`; `other` for paths that
     /// name no kind.
     pub(crate) resource: String,
 }
 
-impl Described {
+impl RequestInfo {
     pub(crate) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         let (resource, is_named) = resource_of(uri.path());
         let is_watch = uri
@@ -42,18 +42,19 @@ impl Described {
         !matches!(self.verb, "get" | "list" | "watch")
     }
 
-    /// Whether the request may be sent only by a process that may write.
+    /// Whether only a process that may write may send it.
     pub(crate) fn is_guarded(&self) -> bool {
         self.is_write() && !self.is_lease()
     }
 
-    /// Leases decide who leads, so they are asked for and written by everybody and wait for nobody.
+    /// Leases decide who leads, so every copy reads and writes them, without waiting for the rate
+    /// limit.
     pub(crate) fn is_lease(&self) -> bool {
         self.resource == "leases"
     }
 }
 
-/// The kind in a path, and whether an object is named.
+/// The kind in a path, and whether it names an object.
 fn resource_of(path: &str) -> (String, bool) {
     let mut parts = path.trim_matches('/').split('/').peekable();
     let has_kinds = match parts.next() {
@@ -61,7 +62,8 @@ fn resource_of(path: &str) -> (String, bool) {
         Some("apis") => parts.next().is_some() && parts.next().is_some(),
         _ => false,
     };
-    // The namespace of what follows; a namespace itself ends here or has a subresource.
+    // `namespaces/NAME` is the namespace of what follows; a namespace itself ends there or has a
+    // subresource.
     let rest: Vec<&str> = parts.collect();
     let rest = match rest.as_slice() {
         ["namespaces", _, kind, after @ ..] if !matches!(*kind, "status" | "finalize") => {
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_by_method_and_path() {
+    fn requests_are_classified_by_method_and_path() {
         let apps = "/apis/apps/v1/namespaces/a/deployments";
         for (method, path, verb, resource) in [
             (Method::GET, "/api/v1/pods?limit=100", "list", "pods"),
@@ -112,9 +114,9 @@ mod tests {
             (Method::GET, "/apis/apps/v1", "get", "other"),
         ] {
             let uri = path.parse().unwrap();
-            let described = Described::of(&method, &uri, &HeaderMap::new());
+            let info = RequestInfo::of(&method, &uri, &HeaderMap::new());
             assert_eq!(
-                (described.verb, described.resource.as_str()),
+                (info.verb, info.resource.as_str()),
                 (verb, resource),
                 "{method} {path}"
             );
@@ -122,15 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_known_and_applies_are_told_from_patches() {
+    fn leases_are_recognized_and_applies_differ_from_patches() {
         let mut headers = HeaderMap::new();
         headers.insert(
             CONTENT_TYPE,
             "application/apply-patch+yaml".parse().unwrap(),
         );
         let path = "/apis/coordination.k8s.io/v1/namespaces/a/leases/x";
-        let described = Described::of(&Method::PATCH, &path.parse().unwrap(), &headers);
-        assert_eq!(described.verb, "apply");
-        assert!(described.is_write() && described.is_lease());
+        let info = RequestInfo::of(&Method::PATCH, &path.parse().unwrap(), &headers);
+        assert_eq!(info.verb, "apply");
+        assert!(info.is_write() && info.is_lease());
     }
 }

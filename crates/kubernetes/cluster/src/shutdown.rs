@@ -1,4 +1,5 @@
-//! The end of a program, asked for by a signal or by a task that cannot go on, seen by everybody.
+//! Shutdown of a program, requested by a signal or by a task that cannot go on, and seen by all
+//! tasks.
 
 use std::future::Future;
 use std::io;
@@ -7,13 +8,12 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Why a program ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// Somebody asked for it.
-    Asked,
-    /// Something cannot go on.
+    /// Requested by a signal or by a caller.
+    Requested,
+    /// A task cannot go on.
     Failed(String),
 }
 
@@ -30,7 +30,7 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// A token that nobody but its holders triggers.
+    /// A token that only its holders trigger.
     pub fn new() -> Self {
         let state = Arc::new(watch::Sender::new(State::Running));
         Self { state }
@@ -56,12 +56,12 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Asks everybody to stop.
+    /// Requests that all tasks stop.
     pub fn trigger(&self) {
-        self.set(State::Asked);
+        self.set(State::Requested);
     }
 
-    /// Asks everybody to stop because of `reason`. The first reason stays.
+    /// Requests that all tasks stop because of `reason`. The first reason is kept.
     pub fn fail(&self, reason: impl Into<String>) {
         let reason = reason.into();
         tracing::error!(reason, "stopping: a part of the program cannot go on");
@@ -78,28 +78,28 @@ impl Shutdown {
         });
     }
 
-    /// Whether everybody is asked to stop.
+    /// Whether a stop was requested.
     pub fn is_triggered(&self) -> bool {
         *self.state.borrow() != State::Running
     }
 
-    /// Why the program cannot go on; `None` while it runs and after an orderly request to stop.
+    /// Why the program cannot go on; `None` while it runs and after an orderly stop.
     pub fn failure(&self) -> Option<String> {
         match &*self.state.borrow() {
             State::Failed(reason) => Some(reason.clone()),
-            State::Running | State::Asked => None,
+            State::Running | State::Requested => None,
         }
     }
 
-    /// Returns when everybody is asked to stop.
+    /// Returns when a stop is requested.
     pub async fn triggered(&self) {
         let mut state = self.state.subscribe();
         // The sender lives as long as `self`, so this cannot fail.
         let _ = state.wait_for(|state| *state != State::Running).await;
     }
 
-    /// Runs `task` until it ends or everybody is asked to stop. A task that panics stops the
-    /// program: work that nobody does any more must not look like work that is done.
+    /// Runs `task` until it ends or a stop is requested. A task that panics stops the program:
+    /// otherwise its work would silently not be done any more.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let token = self.clone();
         tokio::spawn(async move {
@@ -115,8 +115,8 @@ impl Shutdown {
         });
     }
 
-    /// Runs `task` until it ends or the runtime does: for what has work left when everybody is
-    /// asked to stop. A task that panics stops the program.
+    /// Runs `task` until it ends or the runtime does: for tasks that have work left after a stop is
+    /// requested. A task that panics stops the program.
     pub fn spawn_to_the_end(
         &self,
         name: &'static str,

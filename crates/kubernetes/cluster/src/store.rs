@@ -1,9 +1,8 @@
-//! What a watch knows: the objects of a kind, and what changed.
+//! The cache of a watch: the objects of a kind, and what changed.
 //!
-//! kube's own store does not tell what vanished while a watch was down: a list after a pause
-//! replaces everything in silence, and whoever owns a child that was deleted meanwhile never hears
-//! of it. Here a list is compared with what was known, so every difference is a change, and what is
-//! the same is none.
+//! kube's own store does not report deletions that happened while a watch was down: a list after a
+//! pause replaces its content without notice, so the owner of a child that was deleted meanwhile
+//! never learns of it. Here each list is compared with the cache, and every difference is a change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,36 +12,34 @@ use kube_client::core::Resource;
 use crate::Key;
 use crate::watch::Malformed;
 
-/// A difference between what was known and what is.
+/// A difference between the cache and the API server.
 #[derive(Clone, Debug)]
 pub enum Change<K> {
-    /// The object is there, new or changed.
+    /// The object was created or changed.
     Applied {
-        /// As it was; `None` if it was not known.
+        /// The object before; `None` if it was not cached.
         old: Option<Arc<K>>,
         new: Arc<K>,
     },
-    /// The object is gone; as it was when last seen.
-    Gone(Arc<K>),
-    /// The object is there and cannot be read: it does not fit its type. Told once for each version
-    /// of it.
+    /// The object was deleted; as last seen.
+    Deleted(Arc<K>),
+    /// The object does not fit its type. Reported once for each version of it.
     Malformed(Malformed),
 }
 
-/// The objects of a watch.
 #[derive(Debug)]
 pub(crate) struct Store<K> {
-    known: RwLock<Known<K>>,
+    cache: RwLock<CachedObjects<K>>,
 }
 
 #[derive(Debug)]
-struct Known<K> {
+struct CachedObjects<K> {
     objects: HashMap<Key, Arc<K>>,
-    /// Uid and resource version of objects that cannot be read.
+    /// Uid and resource version of objects that do not fit their type.
     malformed: HashMap<Key, (String, String)>,
 }
 
-/// Uid and resource version: which object, in which state.
+/// Uid and resource version: which object, in which version.
 fn identity(object: &impl Resource) -> (Option<&str>, Option<&str>) {
     let meta = object.meta();
     (meta.uid.as_deref(), meta.resource_version.as_deref())
@@ -50,34 +47,34 @@ fn identity(object: &impl Resource) -> (Option<&str>, Option<&str>) {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        let known = Known {
+        let cache = CachedObjects {
             objects: HashMap::new(),
             malformed: HashMap::new(),
         };
         Self {
-            known: RwLock::new(known),
+            cache: RwLock::new(cache),
         }
     }
 }
 
 impl<K: Resource> Store<K> {
-    /// Runs `read` on what is known.
-    fn read<T>(&self, read: impl FnOnce(&Known<K>) -> T) -> T {
-        read(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    /// Runs `read` on the cache.
+    fn read<T>(&self, read: impl FnOnce(&CachedObjects<K>) -> T) -> T {
+        read(&self.cache.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `write` on what is known. No change of it can panic half way.
-    fn write<T>(&self, write: impl FnOnce(&mut Known<K>) -> T) -> T {
-        write(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
+    /// Runs `write` on the cache. None of the changes can panic half way.
+    fn write<T>(&self, write: impl FnOnce(&mut CachedObjects<K>) -> T) -> T {
+        write(&mut self.cache.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.read(|known| known.objects.get(key).cloned())
+        self.read(|cache| cache.objects.get(key).cloned())
     }
 
     pub(crate) fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        self.read(|known| {
-            let objects = known.objects.values();
+        self.read(|cache| {
+            let objects = cache.objects.values();
             objects
                 .filter(|object| is_wanted(object))
                 .cloned()
@@ -85,16 +82,16 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// Objects and malformed objects.
+    /// The numbers of objects and of malformed objects.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        self.read(|known| (known.objects.len(), known.malformed.len()))
+        self.read(|cache| (cache.objects.len(), cache.malformed.len()))
     }
 
-    /// The object is there.
+    /// Caches an object that exists.
     pub(crate) fn apply(&self, key: Key, object: K) -> Vec<Change<K>> {
-        self.write(|known| {
-            known.malformed.remove(&key);
-            let old = known.objects.get(&key).cloned();
+        self.write(|cache| {
+            cache.malformed.remove(&key);
+            let old = cache.objects.get(&key).cloned();
             if old
                 .as_ref()
                 .is_some_and(|old| identity(&**old) == identity(&object))
@@ -102,45 +99,49 @@ impl<K: Resource> Store<K> {
                 return Vec::new();
             }
             let new = Arc::new(object);
-            known.objects.insert(key, new.clone());
+            cache.objects.insert(key, new.clone());
             match old {
-                // Deleted and created anew while nobody looked.
+                // Deleted and created again while the watch was down.
                 Some(old) if identity(&*old).0 != identity(&*new).0 => {
-                    vec![Change::Gone(old), Change::Applied { old: None, new }]
+                    vec![Change::Deleted(old), Change::Applied { old: None, new }]
                 }
                 old => vec![Change::Applied { old, new }],
             }
         })
     }
 
-    /// The object is there and cannot be read. What was known of it is forgotten: it is not so any
-    /// more.
-    pub(crate) fn hold_malformed(&self, key: Key, malformed: Malformed) -> Option<Change<K>> {
+    /// Notes an object that exists and does not fit its type. The cached version is dropped: it is
+    /// outdated.
+    pub(crate) fn apply_malformed(&self, key: Key, malformed: Malformed) -> Option<Change<K>> {
         let version = (malformed.uid().to_owned(), malformed.version().to_owned());
-        self.write(|known| {
-            known.objects.remove(&key);
-            let before = known.malformed.insert(key, version.clone());
+        self.write(|cache| {
+            cache.objects.remove(&key);
+            let before = cache.malformed.insert(key, version.clone());
             (before != Some(version)).then_some(Change::Malformed(malformed))
         })
     }
 
-    /// The object is gone.
+    /// Drops an object that was deleted.
     pub(crate) fn remove(&self, key: &Key) -> Option<Change<K>> {
-        self.write(|known| {
-            known.malformed.remove(key);
-            known.objects.remove(key).map(Change::Gone)
+        self.write(|cache| {
+            cache.malformed.remove(key);
+            cache.objects.remove(key).map(Change::Deleted)
         })
     }
 
-    /// A list of `namespace` (all of them without one) had these keys and no others.
-    pub(crate) fn keep(&self, namespace: Option<&str>, listed: &HashSet<Key>) -> Vec<Change<K>> {
+    /// Drops the objects of `namespace` (of all namespaces without one) that are not in `listed`.
+    pub(crate) fn retain_listed(
+        &self,
+        namespace: Option<&str>,
+        listed: &HashSet<Key>,
+    ) -> Vec<Change<K>> {
         let is_gone = |key: &Key| {
             namespace.is_none_or(|namespace| key.namespace == namespace) && !listed.contains(key)
         };
-        self.write(|known| {
-            known.malformed.retain(|key, _| !is_gone(key));
-            let gone = known.objects.extract_if(|key, _| is_gone(key));
-            gone.map(|(_, object)| Change::Gone(object)).collect()
+        self.write(|cache| {
+            cache.malformed.retain(|key, _| !is_gone(key));
+            let gone = cache.objects.extract_if(|key, _| is_gone(key));
+            gone.map(|(_, object)| Change::Deleted(object)).collect()
         })
     }
 }
@@ -160,14 +161,14 @@ mod tests {
         map
     }
 
-    fn told(changes: &[Change<ConfigMap>]) -> Vec<String> {
+    fn changes(changes: &[Change<ConfigMap>]) -> Vec<String> {
         let version = |map: &ConfigMap| map.metadata.resource_version.clone().unwrap();
         let tell = |change: &Change<ConfigMap>| match change {
             Change::Applied { old, new } => {
                 let old = old.as_ref().map_or("none".to_owned(), |old| version(old));
                 format!("{old} -> {}", version(new))
             }
-            Change::Gone(old) => format!("{} gone", version(old)),
+            Change::Deleted(old) => format!("{} gone", version(old)),
             Change::Malformed(malformed) => format!("{} malformed", malformed.version()),
         };
         changes.iter().map(tell).collect()
@@ -177,21 +178,27 @@ mod tests {
     fn only_differences_are_changes() {
         let store = Store::default();
         let key = Key::new("a", "x");
-        let apply = |uid, version| told(&store.apply(key.clone(), map("x", uid, version)));
+        let apply = |uid, version| changes(&store.apply(key.clone(), map("x", uid, version)));
         assert_eq!(apply("u", "1"), ["none -> 1"]);
         assert_eq!(apply("u", "1"), [""; 0]);
         assert_eq!(apply("u", "2"), ["1 -> 2"]);
         assert_eq!(apply("v", "3"), ["2 gone", "none -> 3"]);
         store.apply(Key::new("b", "y"), map("y", "w", "4"));
-        assert_eq!(told(&store.keep(Some("b"), &HashSet::new())), ["4 gone"]);
+        assert_eq!(
+            changes(&store.retain_listed(Some("b"), &HashSet::new())),
+            ["4 gone"]
+        );
         let listed = HashSet::from([key.clone()]);
-        assert_eq!(told(&store.keep(None, &listed)), [""; 0]);
-        assert_eq!(told(&store.keep(None, &HashSet::new())), ["3 gone"]);
+        assert_eq!(changes(&store.retain_listed(None, &listed)), [""; 0]);
+        assert_eq!(
+            changes(&store.retain_listed(None, &HashSet::new())),
+            ["3 gone"]
+        );
         assert!(store.remove(&key).is_none());
     }
 
     #[test]
-    fn a_malformed_object_is_told_once_a_version_and_is_not_known() {
+    fn a_malformed_object_is_reported_once_per_version_and_not_cached() {
         let store = Store::<ConfigMap>::default();
         let key = Key::new("a", "x");
         store.apply(key.clone(), map("x", "u", "1"));
@@ -202,7 +209,7 @@ mod tests {
                 ..ObjectReference::default()
             };
             let error = "no".to_owned();
-            store.hold_malformed(key.clone(), Malformed { regarding, error })
+            store.apply_malformed(key.clone(), Malformed { regarding, error })
         };
         assert!(malformed("2").is_some());
         assert!(malformed("2").is_none());
@@ -210,7 +217,7 @@ mod tests {
         assert!(store.get(&key).is_none());
         assert_eq!(store.counts(), (0, 1));
         assert_eq!(
-            told(&store.apply(key.clone(), map("x", "u", "4"))),
+            changes(&store.apply(key.clone(), map("x", "u", "4"))),
             ["none -> 4"]
         );
         assert_eq!(store.counts(), (1, 0));

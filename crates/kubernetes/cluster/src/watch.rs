@@ -1,9 +1,9 @@
-//! Guarded watches: a kind's objects in memory, kept true by list and watch.
+//! Watches: the objects of a kind in memory, kept up to date by list and watch.
 //!
-//! One object that does not fit its type never stops the others: it is told as
-//! [`Change::Malformed`]. A watch that breaks is taken up where it ended; one that is too far
-//! behind lists again. Managed fields and kubectl's copy of what it applied are not kept: they are
-//! most of the memory and nobody here reads them.
+//! An object that does not fit its type never stops the others: it is reported as
+//! [`Change::Malformed`]. A broken watch is resumed; one that is too far behind lists again.
+//! Managed fields and kubectl's last-applied annotation are not kept: they take most of the memory
+//! and nothing here reads them.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -19,17 +19,17 @@ use kube_runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
 
 use crate::error::with_causes;
-use crate::guarded::Guarded;
 use crate::jitter::backoff;
 use crate::limits::{PAGE_OBJECTS, WATCH_PAUSE_MAX, WATCH_PAUSE_MIN, WATCH_SECONDS};
-use crate::metrics::{Counts, Named};
+use crate::metrics::{ClusterMetrics, NameLabel};
+use crate::parsed_object::ParsedObject;
 use crate::store::{Change, Store};
-use crate::{Cluster, Gate, Gates, Key, Shutdown};
+use crate::{Cluster, Key, ReadinessGate, ReadinessGates, Shutdown};
 
-/// What kubectl writes into an object that it applies client-side.
+/// The annotation that kubectl writes into an object that it applies client-side.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Which namespaces a program looks at.
+/// Which namespaces a program watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     #[default]
@@ -45,16 +45,16 @@ pub struct WatchOptions<K> {
     /// The kind; `ApiResource::erase::<K>(&())` for a kind with a type.
     pub kind: ApiResource,
     pub scope: Scope,
-    /// Only objects with these labels (a selector); empty: all.
+    /// Only objects with these labels (a selector); empty for all.
     pub labels: String,
-    /// Only objects with these fields (a selector, e.g. `spec.nodeName=a`); empty: all.
+    /// Only objects with these fields (a selector, e.g. `spec.nodeName=a`); empty for all.
     pub fields: String,
-    /// Drops what nobody will read, before an object is kept.
+    /// Drops the fields that are never read, before an object is cached.
     pub trim: fn(&mut K),
 }
 
 impl<K> WatchOptions<K> {
-    /// Watches all objects of a kind, whole.
+    /// Watches all objects of a kind, with all fields.
     pub fn new(name: &'static str, kind: ApiResource) -> Self {
         Self {
             name,
@@ -102,11 +102,11 @@ impl Malformed {
     }
 }
 
-/// The objects of a kind as the API server last told them. Clones are the same watch.
+/// The objects of a kind as the API server last sent them. Clones share the cache.
 #[derive(Debug)]
 pub struct Watch<K> {
     store: Arc<Store<K>>,
-    /// Namespaces that were not listed yet.
+    /// Number of namespaces that were not listed yet.
     unlisted: tokio::sync::watch::Receiver<usize>,
 }
 
@@ -120,27 +120,27 @@ impl<K> Clone for Watch<K> {
 }
 
 impl<K: Resource> Watch<K> {
-    /// The object, if it is there and can be read.
+    /// The object, if it exists and fits its type.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
         self.store.get(key)
     }
 
-    /// The objects that are wanted, in no order.
+    /// The objects that `is_wanted` accepts, in no order.
     pub fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         self.store.select(is_wanted)
     }
 
-    /// Whether everything was listed once; before, what is not known may be there all the same.
+    /// Whether every namespace was listed once; before the first list, absence proves nothing.
     pub fn is_synced(&self) -> bool {
         *self.unlisted.borrow() == 0
     }
 
-    /// Returns when [`Watch::is_synced`]; never if the program stops before, so wait for
-    /// [`Shutdown::triggered`] beside it.
+    /// Returns when [`Watch::is_synced`]; never if the program stops before, so select on
+    /// [`Shutdown::triggered`] as well.
     pub async fn synced(&self) {
         let mut unlisted = self.unlisted.clone();
         if unlisted.wait_for(|left| *left == 0).await.is_err() {
-            // The watch has ended with the program, and will never be in sync.
+            // The watch ended with the program and will never be synced.
             std::future::pending::<()>().await;
         }
     }
@@ -148,12 +148,12 @@ impl<K: Resource> Watch<K> {
 
 impl Cluster {
     /// Watches a kind until the program stops. `on_change` is called for each change, one at a time
-    /// for a namespace; it must be quick (it usually adds a key to a [`crate::Queue`]). A gate of
+    /// per namespace; it must be quick (it usually adds a key to a [`crate::Queue`]). A gate of
     /// `gates` waits for the first list.
     pub fn watch<K>(
         &self,
         options: WatchOptions<K>,
-        gates: &Gates,
+        gates: &ReadinessGates,
         shutdown: &Shutdown,
         on_change: impl Fn(Change<K>) + Send + Sync + 'static,
     ) -> Watch<K>
@@ -182,7 +182,7 @@ impl Cluster {
                 gate: gate.clone(),
                 on_change: on_change.clone(),
                 on_listed: Box::new(move || {
-                    // The gate first: who waited for the list may look at it.
+                    // The gate first: a task that waited for the list may check readiness at once.
                     listed.send_modify(|left| {
                         *left = left.saturating_sub(1);
                         if *left == 0 {
@@ -202,7 +202,7 @@ struct Watcher<K> {
     options: WatchOptions<K>,
     namespace: Option<String>,
     store: Arc<Store<K>>,
-    gate: Gate,
+    gate: ReadinessGate,
     on_change: Arc<dyn Fn(Change<K>) + Send + Sync>,
     /// Called after the first list.
     on_listed: Box<dyn Fn() + Send + Sync>,
@@ -217,15 +217,15 @@ where
         let mut was_listed = false;
         // bound: until the program stops; WATCH_PAUSE_MIN and more between two turns.
         loop {
-            self.follow(&mut failures, &mut was_listed).await;
+            self.list_and_watch(&mut failures, &mut was_listed).await;
             tokio::time::sleep(pause(failures)).await;
         }
     }
 
-    /// Lists and watches until that cannot be continued.
-    async fn follow(&self, failures: &mut u32, was_listed: &mut bool) {
+    /// Lists and watches until the watch has to start over.
+    async fn list_and_watch(&self, failures: &mut u32, was_listed: &mut bool) {
         let client = self.cluster.client.clone();
-        let api: Api<Guarded<K>> = match &self.namespace {
+        let api: Api<ParsedObject<K>> = match &self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &self.options.kind),
             None => Api::all_with(client, &self.options.kind),
         };
@@ -241,8 +241,7 @@ where
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    // A list begins with its own announcement, before it is known whether it may be
-                    // read.
+                    // `Init` announces a list before it is known whether the list may be read.
                     if !matches!(event, Event::Init) {
                         *failures = 0;
                     }
@@ -253,7 +252,7 @@ where
                 }
                 Err(error) => {
                     *failures = failures.saturating_add(1);
-                    self.report(&error, *failures, *was_listed);
+                    self.report_failure(&error, *failures, *was_listed);
                     if is_too_old(&error) {
                         return;
                     }
@@ -263,8 +262,8 @@ where
         }
     }
 
-    /// Takes an event in; whether it ends a list.
-    fn take(&self, event: Event<Guarded<K>>, listing: &mut HashSet<Key>) -> bool {
+    /// Applies an event to the store; true if it ends a list.
+    fn take(&self, event: Event<ParsedObject<K>>, listing: &mut HashSet<Key>) -> bool {
         let is_end = matches!(event, Event::InitDone);
         let changes = match event {
             Event::Init => {
@@ -277,7 +276,7 @@ where
             }
             Event::InitDone => {
                 let listed = std::mem::take(listing);
-                self.store.keep(self.namespace.as_deref(), &listed)
+                self.store.retain_listed(self.namespace.as_deref(), &listed)
             }
             Event::Apply(object) => self.apply(object),
             Event::Delete(object) => {
@@ -289,17 +288,17 @@ where
             (self.on_change)(change);
         }
         let (objects, malformed) = self.store.counts();
-        let (counts, name) = self.counts();
+        let (metrics, name) = self.metrics();
         let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        counts.watched.get_or_create(&name).set(gauge(objects));
-        counts.malformed.get_or_create(&name).set(gauge(malformed));
+        metrics.watched.get_or_create(&name).set(gauge(objects));
+        metrics.malformed.get_or_create(&name).set(gauge(malformed));
         is_end
     }
 
-    fn apply(&self, object: Guarded<K>) -> Vec<Change<K>> {
+    fn apply(&self, object: ParsedObject<K>) -> Vec<Change<K>> {
         let key = key_of(object.meta());
         match object {
-            Guarded::Fits(mut object) => {
+            ParsedObject::Valid(mut object) => {
                 let meta = object.meta_mut();
                 meta.managed_fields = None;
                 if let Some(annotations) = &mut meta.annotations {
@@ -308,38 +307,33 @@ where
                 (self.options.trim)(&mut object);
                 self.store.apply(key, object)
             }
-            Guarded::Malformed { metadata, error } => {
+            ParsedObject::Malformed { metadata, error } => {
                 let malformed = Malformed::of(&self.options.kind, *metadata, error);
-                let change = self.store.hold_malformed(key, malformed);
+                let change = self.store.apply_malformed(key, malformed);
                 change.into_iter().collect()
             }
         }
     }
 
-    fn counts(&self) -> (&Counts, Named) {
+    fn metrics(&self) -> (&ClusterMetrics, NameLabel) {
         let name = self.options.name;
-        (self.cluster.keeper.metrics().counts(), Named { name })
+        (self.cluster.control.metrics().own(), NameLabel { name })
     }
 
-    fn report(&self, error: &watcher::Error, failures: u32, was_listed: bool) {
-        let (counts, name) = self.counts();
-        counts.watch_failures.get_or_create(&name).inc();
+    fn report_failure(&self, error: &watcher::Error, failures: u32, was_listed: bool) {
+        let (metrics, name) = self.metrics();
+        metrics.watch_failures.get_or_create(&name).inc();
         let watch = self.options.name;
-        let error = match is_unknown(error) {
+        let error = match is_kind_unknown(error) {
             true => self.not_installed(),
             false => with_causes(error),
         };
         if !was_listed {
-            self.gate.hold(&format!("the first list ({error})"));
+            self.gate.close(&format!("the first list ({error})"));
         }
-        // What lasts is told less and less often.
+        // A lasting failure is logged less and less often.
         match failures.is_power_of_two() {
-            true => tracing::warn!(
-                watch,
-                error,
-                failures,
-                "a watch failed; it is taken up again"
-            ),
+            true => tracing::warn!(watch, error, failures, "a watch failed; it is resumed"),
             false => tracing::debug!(watch, error, failures, "a watch failed again"),
         }
     }
@@ -358,8 +352,8 @@ where
     }
 }
 
-/// Whether the API server does not know the kind: its definition is not installed, or is gone.
-fn is_unknown(error: &watcher::Error) -> bool {
+/// Whether the API server does not know the kind: its definition is not installed, or was removed.
+fn is_kind_unknown(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube_client::Error::Api(status)) => status.code == 404,
         _ => false,
@@ -375,8 +369,8 @@ fn key_of(meta: &ObjectMeta) -> Key {
     Key::new(text(&meta.namespace), text(&meta.name))
 }
 
-/// Whether the version from which to go on is not known any more: kube starts over by itself when
-/// the watch says so, but not when the answer to its start does.
+/// Whether the resource version to resume from has expired. kube starts over by itself when the
+/// watch reports that, but not when the request that starts the watch does.
 fn is_too_old(error: &watcher::Error) -> bool {
     let watcher::Error::WatchStartFailed(kube_client::Error::Api(status)) = error else {
         return false;

@@ -1,5 +1,5 @@
-//! Who leads, and that nobody else writes: processes that contend for a lease at a real API server,
-//! paused, stopped and crashed.
+//! Leader election: processes that contend for a lease at a real API server are paused, stopped and
+//! crashed, and only the leader writes.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::io::{BufRead as _, BufReader};
@@ -49,7 +49,7 @@ impl Contender {
         Self { child, lines }
     }
 
-    /// Waits until all `lines` came, in any order.
+    /// Waits until all `lines` have come, in any order.
     fn wait_for(&self, lines: &[&str]) -> Instant {
         let start = Instant::now();
         let mut missing = lines.to_vec();
@@ -84,7 +84,7 @@ impl Drop for Contender {
     }
 }
 
-/// A successful write as the audit log tells it.
+/// A successful write in the audit log.
 #[derive(Debug)]
 struct Write {
     user: String,
@@ -118,7 +118,7 @@ fn writes(plane: &ControlPlane) -> Vec<Write> {
     writes
 }
 
-/// Writes that arrived after somebody else had taken the lease.
+/// Writes that arrived after another process had taken the lease.
 fn stale<'a>(writes: &'a [Write], users: [&str; 2]) -> Vec<&'a Write> {
     let takes: Vec<&Write> = writes.iter().filter(|w| w.resource == "leases").collect();
     let is_stale = |write: &&Write| {
@@ -131,7 +131,7 @@ fn stale<'a>(writes: &'a [Write], users: [&str; 2]) -> Vec<&'a Write> {
 }
 
 #[test]
-fn of_two_contenders_one_leads_and_the_paused_one_writes_nothing_more() {
+fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
     let plane = ControlPlane::start(&Options::default()).unwrap();
     let users = ["alice", "bob"];
     let contender = |user| {
@@ -149,7 +149,7 @@ fn of_two_contenders_one_leads_and_the_paused_one_writes_nothing_more() {
     let mut pair = [first, second];
     for round in 0..rounds() {
         let [leader, other] = &pair;
-        // It writes; the pause begins somewhere in a write.
+        // The pause begins somewhere in a write.
         std::thread::sleep(Duration::from_millis(900 + 7 * (round % 20)));
         let paused = Instant::now();
         leader.signal("-STOP");
@@ -161,8 +161,8 @@ fn of_two_contenders_one_leads_and_the_paused_one_writes_nothing_more() {
         pair.swap(0, 1);
     }
     let [leader, other] = &mut pair;
-    // Somebody deletes the lease under its holder: nobody else may take it before the holder's time
-    // is over.
+    // The lease is deleted under its holder: nobody else may take it before the holder's time is
+    // over.
     let deleted = plane.kubectl(&["delete", "lease", "contest"]).unwrap();
     assert!(deleted.status.success());
     assert!(

@@ -1,4 +1,4 @@
-//! Reads, writes, events and the budget of requests, against a real API server.
+//! Reads, writes, events and the rate limit, against a real API server.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use albacore_cluster::{
-    ApiResource, Cluster, ClusterError, ConnectOptions, ErrorClass, Happening, Key, Metrics,
+    ApiResource, Cluster, ClusterError, ConnectOptions, ErrorClass, Key, Metrics, ObjectEvent,
     Resource as _, ResourceExt as _, Severity, Shutdown,
 };
 use albacore_testbed::{ControlPlane, Options};
@@ -90,20 +90,20 @@ async fn our_fields_are_ours_and_those_of_others_stay() {
         theirs,
         manager,
     ]);
-    // Without the size it is not ours any more, and stays as they want it; what we do not name any
-    // more goes away.
+    // Without the size it is not ours any more and keeps the other manager's value; fields that we
+    // do not name any more are removed.
     let ours = deployment("shared-fields", json!({}));
     let applied = cluster.apply(&kind, &ours).await.unwrap();
     assert_eq!(applied.data["spec"]["replicas"], 7);
     assert_eq!(applied.annotations()["theirs"], "1");
     assert_eq!(applied.data["spec"]["minReadySeconds"], Value::Null);
-    // Named again, it is taken back; and the same once more changes nothing.
+    // Named again, it is taken back; applying the same again changes nothing.
     let ours = deployment("shared-fields", json!({"replicas": 3}));
     let first = cluster.apply(&kind, &ours).await.unwrap();
     assert_eq!(first.data["spec"]["replicas"], 3);
     let again = cluster.apply(&kind, &ours).await.unwrap();
     assert_eq!(first.resource_version(), again.resource_version());
-    // Status is a part of its own.
+    // Status is a separate part.
     let condition = json!({
         "type": "Available", "status": "True", "reason": "Test", "message": "",
         "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -181,18 +181,18 @@ async fn only_the_object_that_is_meant_is_changed_or_deleted() {
 async fn kinds_are_found_and_lists_come_in_pages() {
     let cluster = connect().await;
     let found = cluster
-        .serves("policy/v1", "PodDisruptionBudget")
+        .discover("policy/v1", "PodDisruptionBudget")
         .await
         .unwrap();
     assert_eq!(found.unwrap().plural, "poddisruptionbudgets");
-    let found = cluster.serves("v1", "ConfigMap").await.unwrap();
+    let found = cluster.discover("v1", "ConfigMap").await.unwrap();
     assert_eq!(found, Some(map_kind()));
     for (version, kind) in [
         ("monitoring.coreos.com/v1", "ServiceMonitor"),
         ("policy/v1", "PodDisruption"),
         ("policy/v7", "PodDisruptionBudget"),
     ] {
-        assert_eq!(cluster.serves(version, kind).await.unwrap(), None);
+        assert_eq!(cluster.discover(version, kind).await.unwrap(), None);
     }
     kubectl(&["create", "namespace", "pages"]);
     let items: Vec<Value> = (0..130)
@@ -285,7 +285,7 @@ async fn scripted(
     (address, arrivals)
 }
 
-/// An API server asks for one second at any time, so this one is a script;
+/// A real API server asks for one second at unpredictable times, so this one is scripted;
 /// `crates/kubernetes/controller/tests/throttled.rs` has a real one.
 #[tokio::test]
 async fn retry_after_is_honored_by_everybody() {
@@ -350,7 +350,7 @@ async fn events_are_written_once_and_counted() {
     let mut regarding = subject.object_ref(&());
     regarding.kind = Some("ConfigMap".to_owned());
     for _ in 0..20 {
-        events.tell(Happening {
+        events.record(ObjectEvent {
             regarding: regarding.clone(),
             severity: Severity::Warning,
             reason: "Broken",
@@ -358,7 +358,7 @@ async fn events_are_written_once_and_counted() {
             note: "\u{e9}".repeat(2000),
         });
     }
-    events.tell(Happening {
+    events.record(ObjectEvent {
         regarding,
         severity: Severity::Normal,
         reason: "Mended",
@@ -395,7 +395,7 @@ async fn events_are_written_once_and_counted() {
 }
 
 #[tokio::test]
-async fn a_program_that_stops_writes_what_it_told() {
+async fn a_program_that_stops_writes_its_recorded_events() {
     let cluster = connect().await;
     let shutdown = Shutdown::new();
     let events = cluster.events(&shutdown);
@@ -405,7 +405,7 @@ async fn a_program_that_stops_writes_what_it_told() {
         .unwrap();
     let subject: ConfigMap = subject.try_parse().unwrap();
     let tell = |note: &str| {
-        events.tell(Happening {
+        events.record(ObjectEvent {
             regarding: subject.object_ref(&()),
             severity: Severity::Normal,
             reason: "Stopping",
@@ -417,7 +417,7 @@ async fn a_program_that_stops_writes_what_it_told() {
         tell(&format!("event {n}"));
     }
     shutdown.trigger();
-    // Tasks in progress go on telling.
+    // Running tasks go on recording.
     (0..3).for_each(|_| tell("event 19"));
     events.flush().await;
     let text = kubectl(&["get", "events.events.k8s.io", "-o", "json"]);

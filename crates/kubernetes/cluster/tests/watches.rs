@@ -1,5 +1,5 @@
-//! Watches against a real API server that holds objects which do not fit their type, loses
-//! connections, restarts and forgets old versions.
+//! Watches against a real API server that holds malformed objects, loses connections, restarts and
+//! forgets old versions.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use albacore_cluster::{
-    ApiResource, Change, Cluster, ConnectOptions, Gates, Key, Metrics, ResourceExt as _, Scope,
-    Shutdown, Watch, WatchOptions, serve,
+    ApiResource, Change, Cluster, ConnectOptions, Key, Metrics, ReadinessGates, ResourceExt as _,
+    Scope, Shutdown, Watch, WatchOptions, serve,
 };
 use albacore_testbed::{ControlPlane, Options};
 use kube_client::core::{NotUsed, Object};
@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What we believe of a widget; the API server takes anything.
+/// The type that the test expects; the API server accepts anything.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 struct WidgetSpec {
     size: u32,
@@ -59,7 +59,7 @@ fn widget(name: &str, size: Value) -> Value {
     })
 }
 
-/// A way to the API server that can be cut.
+/// A proxy to the API server that can be cut.
 struct Way {
     kubeconfig: PathBuf,
     is_open: watch::Sender<bool>,
@@ -105,7 +105,7 @@ impl Way {
     }
 }
 
-/// What a watch told, object by object.
+/// The changes that a watch reported, by object.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 
@@ -113,7 +113,7 @@ impl Told {
     fn take(&self, change: Change<Widget>) {
         let (name, what) = match change {
             Change::Applied { new, .. } => (new.name_any(), new.spec.size.to_string()),
-            Change::Gone(old) => (old.name_any(), "gone".to_owned()),
+            Change::Deleted(old) => (old.name_any(), "gone".to_owned()),
             Change::Malformed(malformed) => {
                 let name = malformed.regarding.name.unwrap();
                 assert!(
@@ -220,7 +220,7 @@ async fn connect(kubeconfig: &Path, metrics: &Metrics) -> Cluster {
 fn start_watch(
     cluster: &Cluster,
     scope: Scope,
-    gates: &Gates,
+    gates: &ReadinessGates,
     shutdown: &Shutdown,
 ) -> (Watch<Widget>, Told) {
     let told = Told::default();
@@ -244,8 +244,8 @@ async fn fetch(address: std::net::SocketAddr, path: &str) -> (String, String) {
 }
 
 /// A lost connection and a restart: the API server has forgotten the version (410), so there is a
-/// new list. What vanished meanwhile is told, what was made anew is told as such, what is the same
-/// is not told again.
+/// new list. Objects deleted meanwhile are reported, recreated ones are reported as such, unchanged
+/// ones are not reported again.
 async fn forget_and_restart(bench: &mut Bench, way: &Way, told: &Told) {
     let lists = bench.lists();
     way.is_open.send_replace(false);
@@ -270,14 +270,14 @@ async fn forget_and_restart(bench: &mut Bench, way: &Way, told: &Told) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_lives_through_malformed_objects_lost_connections_and_restarts() {
+async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     let mut bench = Bench::start();
     let healthy: Vec<String> = (0..20).map(|n| format!("healthy-{n:02}")).collect();
     let mut widgets: Vec<Value> = healthy.iter().map(|name| widget(name, json!(1))).collect();
     widgets.insert(7, widget("poison", json!("large")));
     bench.apply(&widgets);
     let way = Way::to(bench.plane.kubeconfig(), &bench.folder).await;
-    let (gates, metrics, shutdown) = (Gates::default(), Metrics::new(), Shutdown::new());
+    let (gates, metrics, shutdown) = (ReadinessGates::default(), Metrics::new(), Shutdown::new());
     let local = "127.0.0.1:0".parse().unwrap();
     let address = serve(local, &gates, &metrics, &shutdown).await.unwrap();
     let early = gates.add("early", "the test");
@@ -300,8 +300,8 @@ async fn a_watch_lives_through_malformed_objects_lost_connections_and_restarts()
     let kept = watch.get(&Key::new("default", "healthy-03")).unwrap();
     assert!(kept.managed_fields().is_empty() && kept.annotations().is_empty());
 
-    // Neighbors of a malformed object go on; a healthy one becomes malformed and mends; the poison
-    // mends.
+    // Neighbors of a malformed object are watched; a valid one becomes malformed and is corrected;
+    // the malformed one is corrected.
     bench.resize("healthy-00", "2");
     bench.resize("healthy-01", "-1");
     told.wait_for("healthy-00", &["1", "2"]).await;
@@ -312,7 +312,7 @@ async fn a_watch_lives_through_malformed_objects_lost_connections_and_restarts()
     told.wait_for("healthy-01", &["1", "malformed", "3"]).await;
     told.wait_for("poison", &["malformed", "4"]).await;
 
-    // A lost connection: what happened meanwhile is seen, without a new list.
+    // A lost connection: changes made meanwhile are seen, without a new list.
     let lists = bench.lists();
     way.is_open.send_replace(false);
     bench.resize("healthy-02", "5");
@@ -344,7 +344,7 @@ async fn only_the_wanted_namespaces_are_watched() {
         widget["metadata"]["namespace"] = json!(namespace);
         bench.apply(&[widget]);
     }
-    let (gates, shutdown) = (Gates::default(), Shutdown::new());
+    let (gates, shutdown) = (ReadinessGates::default(), Shutdown::new());
     let cluster = connect(bench.plane.kubeconfig(), &Metrics::new()).await;
     let scope = Scope::Namespaces(vec!["a".to_owned(), "b".to_owned()]);
     let (watch, told) = start_watch(&cluster, scope, &gates, &shutdown);
@@ -355,10 +355,10 @@ async fn only_the_wanted_namespaces_are_watched() {
     told.wait_for("in-b", &["1", "gone"]).await;
     assert_eq!(told.of("in-a"), ["1"]);
     assert!(told.of("in-c").is_empty());
-    // Whoever may not list learns it from the gate.
+    // The gate names the missing right to list.
     let stranger = bench.plane.kubeconfig_of("stranger", None).unwrap();
     let stranger = connect(&stranger, &Metrics::new()).await;
-    let gates = Gates::default();
+    let gates = ReadinessGates::default();
     let (watch, _) = start_watch(&stranger, Scope::All, &gates, &shutdown);
     let deadline = Instant::now() + Duration::from_secs(60);
     while !gates
@@ -372,14 +372,14 @@ async fn only_the_wanted_namespaces_are_watched() {
     shutdown.trigger();
 }
 
-/// Without a cache in the API server its watches come from etcd, and what it compacted is gone
-/// (410) for whoever was away meanwhile: there is a new list, which tells what vanished.
+/// Without a cache in the API server its watches come from etcd, and versions that it compacted are
+/// gone (410) for a watch that was away meanwhile: a new list reports what was deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_that_etcd_has_compacted_are_listed_anew() {
+async fn a_compacted_version_makes_a_watch_list_again() {
     let bench = Bench::with(&["--watch-cache=false", "--etcd-compaction-interval=1s"]);
     bench.apply(&[widget("kept", json!(1)), widget("lost", json!(1))]);
     let way = Way::to(bench.plane.kubeconfig(), &bench.folder).await;
-    let (gates, metrics, shutdown) = (Gates::default(), Metrics::new(), Shutdown::new());
+    let (gates, metrics, shutdown) = (ReadinessGates::default(), Metrics::new(), Shutdown::new());
     let cluster = connect(&way.kubeconfig, &metrics).await;
     let (watch, told) = start_watch(&cluster, Scope::All, &gates, &shutdown);
     watch.synced().await;
@@ -389,8 +389,7 @@ async fn versions_that_etcd_has_compacted_are_listed_anew() {
     way.is_open.send_replace(false);
     bench.delete("lost");
     bench.resize("kept", "2");
-    // Later than the version of the list that the watch goes on from: when this one is gone, that
-    // one is.
+    // Later than the version from which the watch resumes: when this one is gone, that one is.
     let get = [
         "get",
         "widget",
@@ -404,7 +403,7 @@ async fn versions_that_etcd_has_compacted_are_listed_anew() {
         "/apis/test.albacore.dev/v1/widgets?watch=1&timeoutSeconds=1&resourceVersion={version}"
     );
     let deadline = Instant::now() + Duration::from_secs(90);
-    // Each second etcd forgets what is older than the second before, and somebody must write
+    // Each second etcd forgets what is older than the second before, and something must be written
     // meanwhile.
     for size in 3.. {
         let asked = bench.plane.kubectl(&["get", "--raw", &again]).unwrap();
@@ -421,7 +420,7 @@ async fn versions_that_etcd_has_compacted_are_listed_anew() {
     told.wait_for("kept", &["1", "1000000"]).await;
     let again = bench.lists() - lists;
     assert!((1..=3).contains(&again), "{again} lists");
-    // And the watch goes on.
+    // The watch continues.
     bench.resize("kept", "7");
     told.wait_for("kept", &["1", "1000000", "7"]).await;
     shutdown.trigger();
@@ -442,7 +441,7 @@ async fn a_watch_that_is_forbidden_asks_less_and_less_often() {
     let mut wanted = WatchOptions::new("pods", pods);
     wanted.fields = "spec.nodeName=a".to_owned();
     let watch: Watch<k8s_openapi::api::core::v1::Pod> =
-        cluster.watch(wanted, &Gates::default(), &shutdown, |_| {});
+        cluster.watch(wanted, &ReadinessGates::default(), &shutdown, |_| {});
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(!watch.is_synced());
     let log = plane.audit_log().unwrap();
@@ -450,7 +449,7 @@ async fn a_watch_that_is_forbidden_asks_less_and_less_often() {
         .lines()
         .filter(|line| line.contains("\"nobody\""))
         .count();
-    // 0.2, 0.4, 0.8, 1.6, 3.2 s apart, each up to half as long again: by then six at the most.
+    // 0.2, 0.4, 0.8, 1.6, 3.2 s apart, each up to half longer: at most six by then.
     assert!((3..=7).contains(&asked), "{asked} requests");
     assert!(
         log.contains("fieldSelector=spec.nodeName%3Da"),

@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// Creates deployments, then starts a controller; until all children are there.
+/// Creates deployments, then starts a controller and waits until all children exist.
 fn cold(count: usize) -> (Rig, Controller) {
     let rig = Rig::start(false);
     let objects: Vec<Value> = (0..count)
@@ -72,7 +72,7 @@ fn cold(count: usize) -> (Rig, Controller) {
     (rig, controller)
 }
 
-/// Counts what is written in a minute in which nothing changes.
+/// Counts the writes in a minute in which nothing changes.
 fn settled(count: usize) {
     let (rig, controller) = cold(count);
     std::thread::sleep(Duration::from_secs(15));

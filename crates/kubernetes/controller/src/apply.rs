@@ -1,8 +1,9 @@
-//! Makes children as they are wished: creates, changes and deletes what differs, and nothing else.
+//! Applies the children of a deployment: creates, updates and deletes what differs from what is
+//! wanted.
 //!
-//! Nothing of somebody else's is ever touched: a child is created with a version that no object can
-//! have, which the API server takes for a new object and refuses for one that exists; it is changed
-//! with the uid of the object that was looked at.
+//! Never touches an object of another owner: a child is created with a resource version that no
+//! object can have, so the API server refuses the write if an object of its name exists; it is
+//! updated with the uid of the object that was read.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,161 +11,169 @@ use std::sync::Mutex;
 use albacore_cluster::{Cluster, ClusterError, ErrorClass, Key};
 use serde_json::Value;
 
+use crate::child_action::{ChildAction, LastApplied, Ownership, child_action, ownership};
 use crate::children::{Child, ChildKind};
 use crate::dereference::live;
-use crate::memory::{Memory, lock};
-use crate::observed::Live;
-use crate::status::Verdict;
-use crate::step::{Applied, Ownership, Step, ownership, step};
+use crate::observed::LiveObject;
+use crate::record::{DeploymentRecord, lock};
+use crate::status::ApplyOutcome;
 use crate::validate::Valid;
 use crate::watches::child_kind;
 
-/// A version that no stored object has: versions of etcd begin at 2.
-const NEVER: &str = "1";
+/// A resource version that no stored object has: those of etcd begin at 2.
+const NO_VERSION: &str = "1";
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Done {
+pub(crate) struct AppliedChanges {
     pub(crate) created: Vec<ChildKind>,
     pub(crate) changed: Vec<ChildKind>,
     pub(crate) deleted: Vec<ChildKind>,
 }
 
-/// One deployment's children, on their way to what is wished.
-pub(crate) struct Applying<'a> {
+/// Applies the children of one deployment.
+pub(crate) struct ChildApplier<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) valid: &'a Valid,
-    pub(crate) memory: &'a Mutex<Memory>,
-    /// The children as they exist; as the API server answered where one was written.
-    pub(crate) live: &'a mut BTreeMap<ChildKind, Live>,
-    pub(crate) done: Done,
-    /// Whether the Deployment of the pods is left as it is.
+    pub(crate) record: &'a Mutex<DeploymentRecord>,
+    /// The children as cached; after a write, as the API server answered.
+    pub(crate) live: &'a mut BTreeMap<ChildKind, LiveObject>,
+    pub(crate) done: AppliedChanges,
+    /// Whether the Deployment of the pods must not be updated: its roll-out has to wait.
     pub(crate) is_held: bool,
 }
 
-/// What came of one child.
-enum Came {
-    Right,
-    Verdict(Verdict),
+/// The result of one child.
+enum ChildOutcome {
+    InSync,
+    Blocked(ApplyOutcome),
 }
 
-impl Applying<'_> {
-    /// Makes the children so; those of ours that are not wished are deleted.
+impl ChildApplier<'_> {
+    /// Applies the children, and deletes those of ours that are not wanted.
     ///
     /// # Errors
-    /// The API server refuses a child, or does not answer; what was done so far stands.
-    pub(crate) async fn apply(&mut self, children: &[Child]) -> Result<Verdict, ClusterError> {
-        let steps: Vec<Step> = children.iter().map(|child| self.step(child)).collect();
-        // Before anything is written: a deployment that cannot be whole is not begun.
-        for (child, step) in children.iter().zip(&steps) {
-            match step {
-                Step::Taken => return Ok(Verdict::Taken(child.kind)),
-                Step::Former => return Ok(Verdict::Collecting(child.kind)),
+    /// The API server refuses a child, or does not answer; earlier writes stay.
+    pub(crate) async fn apply(&mut self, children: &[Child]) -> Result<ApplyOutcome, ClusterError> {
+        let actions: Vec<ChildAction> = children.iter().map(|child| self.action(child)).collect();
+        // Checked before any write: a deployment that cannot be completed is not begun.
+        for (child, action) in children.iter().zip(&actions) {
+            match action {
+                ChildAction::Taken => return Ok(ApplyOutcome::Taken(child.kind)),
+                ChildAction::Former => return Ok(ApplyOutcome::Collecting(child.kind)),
                 _ => {}
             }
         }
-        for (child, step) in children.iter().zip(steps) {
-            let came = match step {
-                Step::Keep | Step::AwaitBirth => Came::Right,
-                Step::AwaitDeath => Came::Verdict(Verdict::Collecting(child.kind)),
-                Step::Create => self.create(child).await?,
-                Step::Change => self.change(child).await?,
-                // Returned above.
-                Step::Taken | Step::Former => Came::Right,
+        for (child, action) in children.iter().zip(actions) {
+            let outcome = match action {
+                ChildAction::Keep | ChildAction::AwaitWatch => ChildOutcome::InSync,
+                ChildAction::AwaitDeletion => {
+                    ChildOutcome::Blocked(ApplyOutcome::Collecting(child.kind))
+                }
+                ChildAction::Create => self.create(child).await?,
+                ChildAction::Change => self.update(child).await?,
+                // Handled above.
+                ChildAction::Taken | ChildAction::Former => ChildOutcome::InSync,
             };
-            if let Came::Verdict(verdict) = came {
-                return Ok(verdict);
+            if let ChildOutcome::Blocked(outcome) = outcome {
+                return Ok(outcome);
             }
         }
-        lock(self.memory).taken = None;
+        lock(self.record).taken = None;
         self.delete_surplus(children).await?;
-        Ok(Verdict::Applied)
+        Ok(ApplyOutcome::Applied)
     }
 
-    fn step(&self, child: &Child) -> Step {
+    fn action(&self, child: &Child) -> ChildAction {
         let live = self.live.get(&child.kind);
-        let memory = lock(self.memory);
-        let before = memory.applied(child.kind, live.is_some());
-        match step(child, live, &self.valid.uid, before) {
-            Step::Change if self.is_held && child.kind == ChildKind::Deployment => Step::Keep,
-            step => step,
+        let record = lock(self.record);
+        let before = record.applied(child.kind, live.is_some());
+        match child_action(child, live, &self.valid.uid, before) {
+            ChildAction::Change if self.is_held && child.kind == ChildKind::Deployment => {
+                ChildAction::Keep
+            }
+            action => action,
         }
     }
 
-    async fn create(&mut self, child: &Child) -> Result<Came, ClusterError> {
-        let was_taken = lock(self.memory).taken == Some(child.kind);
-        if was_taken && let Some(found) = self.look(child).await? {
-            return self.meet(child, found).await;
+    async fn create(&mut self, child: &Child) -> Result<ChildOutcome, ClusterError> {
+        let was_taken = lock(self.record).taken == Some(child.kind);
+        if was_taken && let Some(found) = self.get(child).await? {
+            return self.adopt(child, found).await;
         }
-        let body = with(child, "resourceVersion", NEVER);
+        let body = with_metadata(child, "resourceVersion", NO_VERSION);
         match self.send(child, &body).await {
-            Err(error) if error.class() == ErrorClass::Conflict => match self.look(child).await? {
-                Some(found) => self.meet(child, found).await,
+            Err(error) if error.class() == ErrorClass::Conflict => match self.get(child).await? {
+                Some(found) => self.adopt(child, found).await,
                 None => Err(error),
             },
             answer => {
-                let came = self.judge(child, answer)?;
-                if matches!(came, Came::Right) {
+                let outcome = self.take_answer(child, answer)?;
+                if matches!(outcome, ChildOutcome::InSync) {
                     self.done.created.push(child.kind);
                 }
-                Ok(came)
+                Ok(outcome)
             }
         }
     }
 
-    /// An object of the child's name that the watch does not know.
-    async fn meet(&mut self, child: &Child, found: Live) -> Result<Came, ClusterError> {
+    /// Handles an existing object of the child's name that the watch has not reported.
+    async fn adopt(
+        &mut self,
+        child: &Child,
+        found: LiveObject,
+    ) -> Result<ChildOutcome, ClusterError> {
         match ownership(&found, &self.valid.uid, child.name()) {
             Ownership::Foreign => {
-                lock(self.memory).taken = Some(child.kind);
-                Ok(Came::Verdict(Verdict::Taken(child.kind)))
+                lock(self.record).taken = Some(child.kind);
+                Ok(ChildOutcome::Blocked(ApplyOutcome::Taken(child.kind)))
             }
-            Ownership::Former => Ok(Came::Verdict(Verdict::Collecting(child.kind))),
+            Ownership::Former => Ok(ChildOutcome::Blocked(ApplyOutcome::Collecting(child.kind))),
             Ownership::Ours => {
                 self.live.insert(child.kind, found);
-                self.change(child).await
+                self.update(child).await
             }
         }
     }
 
-    async fn change(&mut self, child: &Child) -> Result<Came, ClusterError> {
+    async fn update(&mut self, child: &Child) -> Result<ChildOutcome, ClusterError> {
         let uid = self.live.get(&child.kind).map(|live| live.uid.clone());
-        let body = with(child, "uid", &uid.unwrap_or_default());
+        let body = with_metadata(child, "uid", &uid.unwrap_or_default());
         let answer = self.send(child, &body).await;
-        let came = self.judge(child, answer)?;
-        if matches!(came, Came::Right) {
+        let outcome = self.take_answer(child, answer)?;
+        if matches!(outcome, ChildOutcome::InSync) {
             self.done.changed.push(child.kind);
         }
-        Ok(came)
+        Ok(outcome)
     }
 
-    async fn send(&self, child: &Child, body: &Value) -> Result<Live, ClusterError> {
+    async fn send(&self, child: &Child, body: &Value) -> Result<LiveObject, ClusterError> {
         let answer = self.cluster.apply(&child_kind(child.kind), body).await?;
         Ok(live(child.kind, &answer))
     }
 
-    fn judge(
+    fn take_answer(
         &mut self,
         child: &Child,
-        answer: Result<Live, ClusterError>,
-    ) -> Result<Came, ClusterError> {
+        answer: Result<LiveObject, ClusterError>,
+    ) -> Result<ChildOutcome, ClusterError> {
         match answer {
             Ok(live) => {
-                lock(self.memory).note(child.kind, Applied::of(child, &live));
+                lock(self.record).note(child.kind, LastApplied::of(child, &live));
                 self.live.insert(child.kind, live);
-                Ok(Came::Right)
+                Ok(ChildOutcome::InSync)
             }
-            // The operator of Prometheus was removed; its kind went with it.
+            // The Prometheus operator was removed, and its kind with it.
             Err(error)
                 if error.class() == ErrorClass::NotFound
                     && child.kind == ChildKind::ServiceMonitor =>
             {
-                Ok(Came::Right)
+                Ok(ChildOutcome::InSync)
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn look(&self, child: &Child) -> Result<Option<Live>, ClusterError> {
+    async fn get(&self, child: &Child) -> Result<Option<LiveObject>, ClusterError> {
         let found = self
             .cluster
             .get(&child_kind(child.kind), &self.key())
@@ -173,11 +182,11 @@ impl Applying<'_> {
     }
 
     async fn delete_surplus(&mut self, children: &[Child]) -> Result<(), ClusterError> {
-        let is_wished = |kind: &ChildKind| children.iter().any(|child| child.kind == *kind);
+        let is_wanted = |kind: &ChildKind| children.iter().any(|child| child.kind == *kind);
         let surplus = self.live.iter().filter(|(kind, live)| {
             let ownership = ownership(live, &self.valid.uid, &self.valid.name);
-            let is_dying = !live.body["metadata"]["deletionTimestamp"].is_null();
-            !is_wished(kind) && ownership == Ownership::Ours && !is_dying
+            let is_terminating = !live.body["metadata"]["deletionTimestamp"].is_null();
+            !is_wanted(kind) && ownership == Ownership::Ours && !is_terminating
         });
         let surplus: Vec<_> = surplus
             .map(|(kind, live)| (*kind, live.uid.clone()))
@@ -200,8 +209,8 @@ impl Applying<'_> {
     }
 }
 
-/// The wish with one more field in its metadata.
-fn with(child: &Child, field: &str, value: &str) -> Value {
+/// The child's body with one more field in its metadata.
+fn with_metadata(child: &Child, field: &str, value: &str) -> Value {
     let mut body = child.body.clone();
     body["metadata"][field] = value.into();
     body

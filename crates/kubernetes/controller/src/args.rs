@@ -10,8 +10,8 @@ use hyper::Uri;
 
 /// Turns InferenceDeployments into running, placed and observable pods.
 ///
-/// Of several copies one works, the one that holds the lease; the others wait.
-/// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
+/// Of several replicas one works, the one that holds the lease; the others wait. Exit codes: 0
+/// stopped when asked, 1 failed, 64 bad usage.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-controller", version)]
 pub(crate) struct Args {
@@ -19,10 +19,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IMAGE", env = "ALBACORE_SERVER_IMAGE")]
     pub(crate) server_image: String,
     /// Where built-in servers get the parameters of their node, as http://host:port; becomes their
-    /// ALBACORE_PARAMS. Default: they go by their settings alone.
+    /// ALBACORE_PARAMS. Default: they use their settings alone.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS_URL", value_parser = params_url)]
     pub(crate) params_url: Option<String>,
-    /// Look at this namespace only; may be given several times. Default: all.
+    /// Watch this namespace only; may be given several times. Default: all.
     #[arg(
         long,
         value_name = "NS",
@@ -68,7 +68,7 @@ pub(crate) struct Args {
         env = "ALBACORE_LOG_FILTER"
     )]
     pub(crate) log_filter: String,
-    /// Requests to the API server a second, for long; twice as many in a burst.
+    /// Sustained requests per second to the API server; twice as many in a burst.
     #[arg(
         long,
         value_name = "N",
@@ -85,11 +85,11 @@ pub(crate) struct Args {
         env = "ALBACORE_MAX_CONCURRENT_ROLLOUTS"
     )]
     pub(crate) max_concurrent_rollouts: NonZeroU32,
-    /// Start nothing: see that the API server serves the kinds of Albacore and that a controller
-    /// holds the lease, and end.
+    /// Start nothing: check that the API server serves the kinds of Albacore and that a controller
+    /// holds the lease, and exit.
     #[arg(long)]
     pub(crate) check: bool,
-    /// For tests: end as if killed after so many writes.
+    /// For tests: exit as if killed after this many writes.
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) crash_after_writes: Option<NonZeroU64>,
 }

@@ -1,7 +1,7 @@
 //! `albacore-controller --check`: whether the installation works, for `helm test`.
 //!
-//! A controller that renews its lease has listed every kind it watches, so two questions to the API
-//! server are enough: does it serve our kinds, and does somebody hold the lease?
+//! A controller that renews its lease has listed every kind it watches, so two requests are enough:
+//! does the API server serve our kinds, and does a controller hold the lease?
 
 use albacore_cluster::{ApiResource, Cluster, DynamicObject, Key};
 use anyhow::{Context as _, Result, ensure};
@@ -14,10 +14,10 @@ use crate::limits::{CHECK_PAUSE, CHECK_TRIES};
 /// The API version of our kinds.
 const API_VERSION: &str = "albacore.dev/v1alpha1";
 
-/// Asks until everything is as it should be.
+/// Checks until everything is right.
 ///
 /// # Errors
-/// What is missing, when it still is after [`CHECK_TRIES`] looks.
+/// What is still missing after [`CHECK_TRIES`] checks.
 pub(crate) async fn check(cluster: &Cluster, args: &Args) -> Result<()> {
     let mut last = look(cluster, args).await;
     // bound: CHECK_TRIES.
@@ -34,7 +34,7 @@ pub(crate) async fn check(cluster: &Cluster, args: &Args) -> Result<()> {
 
 async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
     for kind in ["InferenceDeployment", "NodePlacement"] {
-        let served = cluster.serves(API_VERSION, kind).await?;
+        let served = cluster.discover(API_VERSION, kind).await?;
         ensure!(
             served.is_some(),
             "the API server does not serve {API_VERSION} {kind}: install the custom resource \
@@ -59,7 +59,7 @@ async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
     ))
 }
 
-/// Who holds a lease at `now`.
+/// The holder of a lease at `now`.
 fn holder(lease: &DynamicObject, now: Timestamp) -> Option<&str> {
     let spec: &Value = &lease.data["spec"];
     let holder = spec["holderIdentity"]

@@ -1,24 +1,24 @@
-//! The objects that belong to a deployment: their kinds, and one as it is wanted.
+//! The objects that belong to a deployment: their kinds, and one of them as it is wanted.
 
 use serde_json::{Map, Value, json};
 
 use crate::digest::digest_of;
 use crate::names::APPLIED_ANNOTATION;
 
-/// The kinds of children, each with one object of the deployment's own name.
+/// The kinds of children. Each deployment has at most one of a kind, with its own name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ChildKind {
-    /// Who the pods are; without a token.
+    /// The identity of the pods; without a token.
     ServiceAccount,
-    /// The settings of the built-in server, or the thread counts of a server of the user's own.
+    /// The settings of the built-in server, or the thread counts of a user's own.
     ConfigMap,
     Service,
-    /// Who may talk to the pods: everybody, to their ports alone.
+    /// Admits everybody to the ports of the pods, and to no others.
     NetworkPolicy,
     /// How many pods an eviction may take at once.
     PodDisruptionBudget,
     Deployment,
-    /// Where Prometheus looks, if its operator is installed.
+    /// What Prometheus scrapes, if its operator is installed.
     ServiceMonitor,
 }
 
@@ -34,7 +34,6 @@ impl ChildKind {
         Self::ServiceMonitor,
     ];
 
-    /// `apiVersion` of its objects.
     pub const fn api_version(self) -> &'static str {
         match self {
             Self::ServiceAccount | Self::ConfigMap | Self::Service => "v1",
@@ -45,7 +44,6 @@ impl ChildKind {
         }
     }
 
-    /// `kind` of its objects.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::ServiceAccount => "ServiceAccount",
@@ -58,7 +56,7 @@ impl ChildKind {
         }
     }
 
-    /// The name of its objects in paths of the API.
+    /// The plural, as in paths of the API.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::ServiceAccount => "serviceaccounts",
@@ -78,13 +76,13 @@ pub struct Child {
     pub kind: ChildKind,
     /// Exactly the fields that the controller owns, with the annotation that carries `digest`.
     pub body: Value,
-    /// Of everything in `body` but the annotation: a child whose annotation says the same was
-    /// applied as it is wanted.
+    /// Digest of everything in `body` but the annotation. A live child whose annotation has the
+    /// same digest was applied from the same body.
     pub digest: String,
 }
 
 impl Child {
-    /// Its name, which is that of the deployment.
+    /// The name, which is that of the deployment.
     pub fn name(&self) -> &str {
         self.body["metadata"]["name"].as_str().unwrap_or_default()
     }
@@ -94,7 +92,6 @@ impl Child {
         self.body["metadata"]["annotations"][name] = value.into();
     }
 
-    /// A child of `metadata` and the fields of `body`.
     pub(crate) fn new(kind: ChildKind, metadata: Value, body: Value) -> Self {
         let mut whole = Map::new();
         whole.insert("apiVersion".into(), kind.api_version().into());

@@ -1,4 +1,5 @@
-//! From a key to everything that exists of it, out of the watches alone: no request is made.
+//! Resolves a key to everything that exists of it, from the caches of the watches: sends no
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,23 +11,27 @@ use serde_json::Value;
 
 use crate::children::ChildKind;
 use crate::names::{AGENT_SILENT, APPLIED_ANNOTATION, DEPLOYMENT_LABEL};
-use crate::observed::{Live, PodSeen};
+use crate::observed::{LiveObject, ObservedPod};
 use crate::renewals::Freshness;
-use crate::scrape::States;
+use crate::scrape::ServerStates;
 use crate::watches::{Watches, is_entry_of};
 
 /// Everything that exists of a deployment.
 pub(crate) struct Observation {
     pub(crate) deployment: Arc<InferenceDeployment>,
-    pub(crate) children: BTreeMap<ChildKind, Live>,
-    /// Its pods, by name.
-    pub(crate) pods: Vec<PodSeen>,
-    /// Its namespace, if the watch knows it yet.
+    pub(crate) children: BTreeMap<ChildKind, LiveObject>,
+    /// Ordered by name.
+    pub(crate) pods: Vec<ObservedPod>,
+    /// `None` before the watch has reported it.
     pub(crate) namespace: Option<Arc<Namespace>>,
 }
 
-/// What exists of the deployment `key`; `None` if it does not.
-pub(crate) fn dereference(key: &Key, watches: &Watches, states: &States) -> Option<Observation> {
+/// Everything that exists of the deployment `key`; `None` if the deployment does not exist.
+pub(crate) fn dereference(
+    key: &Key,
+    watches: &Watches,
+    states: &ServerStates,
+) -> Option<Observation> {
     let deployment = watches.deployments.get(key)?;
     let children = ChildKind::ALL.into_iter().filter_map(|kind| {
         let child = watches.child(kind, key)?;
@@ -38,7 +43,7 @@ pub(crate) fn dereference(key: &Key, watches: &Watches, states: &States) -> Opti
     let mut placed = conditions.filter(|c| c.type_ == "Placed");
     let was_silent = placed.any(|c| c.reason == AGENT_SILENT);
     let seen = |pod: &Arc<Pod>| seen(pod, watches, states, was_silent);
-    let mut pods: Vec<PodSeen> = pods.iter().map(seen).collect();
+    let mut pods: Vec<ObservedPod> = pods.iter().map(seen).collect();
     pods.sort_by(|a, b| a.name.cmp(&b.name));
     Some(Observation {
         deployment,
@@ -48,9 +53,9 @@ pub(crate) fn dereference(key: &Key, watches: &Watches, states: &States) -> Opti
     })
 }
 
-/// A child as the API server has it, from a watch or an answer.
-pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> Live {
-    // A watch keeps the rest of an object as one text.
+/// A child as stored by the API server, from a watch or an answer.
+pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> LiveObject {
+    // A watch caches all but the metadata as one text.
     let mut body: Value = match &object.data {
         Value::String(text) => serde_json::from_str(text).unwrap_or_default(),
         data => data.clone(),
@@ -62,7 +67,7 @@ pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> Live {
     body["kind"] = kind.kind().into();
     body["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
     let owners = object.owner_references();
-    Live {
+    LiveObject {
         uid: object.uid().unwrap_or_default(),
         resource_version: object.resource_version().unwrap_or_default(),
         controller: owners.iter().find(|o| o.controller == Some(true)).cloned(),
@@ -71,8 +76,8 @@ pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> Live {
     }
 }
 
-/// Whether the pod says that it is of the deployment `key`. Asked of every pod each time, so it
-/// copies nothing.
+/// Whether the pod's label names the deployment `key`. Called for every pod each time, so it copies
+/// nothing.
 fn is_of(pod: &Pod, key: &Key) -> bool {
     let metadata = &pod.metadata;
     let name = metadata
@@ -82,8 +87,8 @@ fn is_of(pod: &Pod, key: &Key) -> bool {
     name == Some(&key.name) && metadata.namespace.as_deref() == Some(key.namespace.as_str())
 }
 
-/// A pod; `was_silent` says whether its deployment's status names a silent node.
-fn seen(pod: &Pod, watches: &Watches, states: &States, was_silent: bool) -> PodSeen {
+/// `was_silent`: whether the status of its deployment names a silent node.
+fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -> ObservedPod {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|s| s.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
@@ -103,7 +108,7 @@ fn seen(pod: &Pod, watches: &Watches, states: &States, was_silent: bool) -> PodS
         Freshness::Silent => true,
     };
     let silent = report.as_ref().filter(|(name, _)| is_silent(name));
-    PodSeen {
+    ObservedPod {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
         has_node: pod

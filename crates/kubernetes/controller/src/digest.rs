@@ -1,10 +1,10 @@
-//! A short, stable name for a JSON value, and the SHA-256 of a text.
+//! A short digest of a JSON value, and the SHA-256 of a text.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Hexadecimal digits of a digest that tells one wish from another; 64 bits: two wishes for one
-/// object never meet by chance.
+/// Hexadecimal digits of a digest; 64 bits make two versions of one object differ in practice
+/// always.
 const DIGITS: usize = 16;
 
 /// A digest of `value`; equal for equal values in every version of this program.

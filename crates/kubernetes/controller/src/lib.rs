@@ -1,9 +1,9 @@
-//! From an `InferenceDeployment` to running pods and a status that tells the truth.
+//! The controller: runs the pods of each `InferenceDeployment` and reports its status.
 //!
-//! `dereference -> validate -> build -> apply -> report`, a type between each two: an observation
-//! out of the watches ([`dereference`](self)), a valid deployment, children as they should be, what
-//! came of applying them, a status. `validate`, `build`, the step of a child and the status are
-//! pure: no client, no clock.
+//! A reconcile is `dereference -> validate -> build -> apply -> report`, with one type between any
+//! two steps: an observation from the watches, a valid deployment, its wanted children, the result
+//! of applying them, a status. `validate`, `build`, the decision about each child and the status
+//! are pure: no client, no clock.
 #![forbid(unsafe_code)]
 
 mod apply;
@@ -11,16 +11,17 @@ mod args;
 mod autoscale;
 mod build;
 mod check;
+mod child_action;
 mod children;
 mod dereference;
 mod digest;
 mod limits;
-mod memory;
 mod metrics;
 mod names;
 mod observed;
 mod pod_events;
 mod reconcile;
+mod record;
 mod refusal;
 mod renewals;
 mod report;
@@ -28,18 +29,19 @@ mod respawns;
 mod rollout;
 pub mod run;
 mod scrape;
+mod server_state;
 mod settings;
-mod state;
 mod status;
-mod step;
 mod validate;
 mod watches;
 
-pub use build::{BuiltIn, Surroundings, build};
+pub use build::{BuildContext, BuiltInServer, build};
 pub use children::{Child, ChildKind};
-pub use observed::{Live, PodRespawns, PodSeen, Told, Workload};
+pub use observed::{LiveObject, ObservedCondition, ObservedPod, PodRespawns, Workload};
 pub use refusal::Refusal;
 pub use respawns::RecentRespawns;
-pub use state::{Latency, Loading, ModelState, Params, Requests, ServerState, Workers};
-pub use status::{Facts, Verdict, status_of};
+pub use server_state::{
+    LatencyFit, LoadState, ModelState, ParamsState, RequestCounts, ServerState, WorkerStates,
+};
+pub use status::{ApplyOutcome, DeploymentFacts, status_of};
 pub use validate::{Valid, validate};

@@ -1,44 +1,43 @@
-//! What the controller counts beside what its client does.
+//! The controller's own metrics, beside those of the client.
 
 use albacore_cluster::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// Whether a server told its state.
+/// Whether a server answered with its state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Scraped {
     /// `told` or `silent`.
     pub(crate) result: &'static str,
 }
 
-/// What came of a reconcile.
+/// The result of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Reconciled {
+pub(crate) struct ReconcileLabel {
     /// `applied`, `invalid`, `taken`, `collecting`, `refused`, `gone` or `failed`.
     pub(crate) result: &'static str,
 }
 
-/// Why the number of pods was changed.
+/// Direction of a change of the number of pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Scaled {
+pub(crate) struct ScaleLabel {
     /// `up` or `down`.
     pub(crate) direction: &'static str,
 }
 
-/// The counts. Clones are the same counts.
+/// Clones share the metrics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ControllerMetrics {
     pub(crate) scrapes: Family<Scraped, Counter>,
-    pub(crate) reconciles: Family<Reconciled, Counter>,
-    pub(crate) scalings: Family<Scaled, Counter>,
+    pub(crate) reconciles: Family<ReconcileLabel, Counter>,
+    pub(crate) scalings: Family<ScaleLabel, Counter>,
 }
 
-impl Counts {
-    /// Counts that `metrics` shows.
+impl ControllerMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
         let counts = Self::default();
-        // Destructured, so that no metric is counted and never shown (L9).
+        // Destructured, so that a metric cannot be counted without being registered (L9).
         let Self {
             scrapes,
             reconciles,

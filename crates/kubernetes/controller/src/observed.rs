@@ -1,48 +1,47 @@
-//! What exists of a deployment now: its children and pods, as values that the pure steps take.
+//! What exists of a deployment: its children and pods, as inputs of the pure steps.
 
 use albacore_api::{PodPlacement, PodProblem};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use crate::state::ServerState;
+use crate::server_state::ServerState;
 
-/// A child as the API server has it.
+/// A child as stored by the API server.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Live {
+pub struct LiveObject {
     pub uid: String,
     pub resource_version: String,
     pub controller: Option<OwnerReference>,
-    /// The digest of what was applied last, as its annotation says.
+    /// The digest in its annotation: of the body that was applied last.
     pub applied: Option<String>,
-    /// All of it, without managed fields.
+    /// The whole object, without managed fields.
     pub body: Value,
 }
 
-/// The Deployment of the pods, as far as a status goes by it.
+/// The Deployment of the pods, reduced to what the status needs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Workload {
-    /// Whether its controller has seen its newest version.
+    /// Whether its controller has observed its newest generation.
     pub is_observed: bool,
     pub wanted: i32,
     pub replicas: i32,
-    /// Pods of the newest template.
+    /// Pods with the newest template.
     pub updated: i32,
-    /// Pods that are ready.
     pub ready: i32,
     /// Pods that have been ready for long enough.
     pub available: i32,
-    /// Its own condition `Available`.
-    pub is_available: Option<Told>,
-    /// Its own condition `Progressing`.
-    pub is_progressing: Option<Told>,
-    /// Its own condition `ReplicaFailure`: pods cannot be created or deleted.
-    pub is_failing: Option<Told>,
+    /// Its condition `Available`.
+    pub is_available: Option<ObservedCondition>,
+    /// Its condition `Progressing`.
+    pub is_progressing: Option<ObservedCondition>,
+    /// Its condition `ReplicaFailure`: pods cannot be created or deleted.
+    pub is_failing: Option<ObservedCondition>,
 }
 
-/// A condition that somebody else told.
+/// A condition that another controller wrote.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Told {
+pub struct ObservedCondition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     pub reason: String,
@@ -50,8 +49,7 @@ pub struct Told {
 }
 
 impl Workload {
-    /// What a live Deployment says.
-    pub fn of(live: &Live) -> Self {
+    pub fn of(live: &LiveObject) -> Self {
         let body = &live.body;
         let status = &body["status"];
         let count = |value: &Value| {
@@ -61,11 +59,11 @@ impl Workload {
                 .unwrap_or(0)
         };
         let number = |value: &Value| value.as_i64().unwrap_or(0);
-        let told = |kind: &str| {
+        let condition = |kind: &str| {
             let mut conditions = status["conditions"].as_array().into_iter().flatten();
             let found = conditions.find(|c| c["type"] == kind)?;
             let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
-            Some(Told {
+            Some(ObservedCondition {
                 status: text("status"),
                 reason: text("reason"),
                 message: text("message"),
@@ -79,22 +77,23 @@ impl Workload {
             updated: count(&status["updatedReplicas"]),
             ready: count(&status["readyReplicas"]),
             available: count(&status["availableReplicas"]),
-            is_available: told("Available"),
-            is_progressing: told("Progressing"),
-            is_failing: told("ReplicaFailure"),
+            is_available: condition("Available"),
+            is_progressing: condition("Progressing"),
+            is_failing: condition("ReplicaFailure"),
         }
     }
 
-    /// Whether every pod there is has the newest template, and enough of them once were available:
-    /// from then on a change of their number is no rollout.
+    /// Whether every pod has the newest template and the roll-out was complete once: from then on a
+    /// change of the number of pods is not a roll-out.
     pub fn is_rolled_out(&self) -> bool {
-        let is_complete = |told: &Told| told.reason == "NewReplicaSetAvailable";
+        let is_complete =
+            |condition: &ObservedCondition| condition.reason == "NewReplicaSetAvailable";
         self.is_observed
             && self.replicas == self.updated
             && self.is_progressing.as_ref().is_some_and(is_complete)
     }
 
-    /// Whether the number of pods is the one wanted, and all of them are available.
+    /// Whether the number of pods is the wanted one, and all of them are available.
     pub fn is_full(&self) -> bool {
         self.is_observed && self.replicas == self.wanted && self.available == self.wanted
     }
@@ -102,39 +101,39 @@ impl Workload {
 
 /// A pod of a deployment.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct PodSeen {
+pub struct ObservedPod {
     pub name: String,
     pub uid: String,
-    /// Whether the scheduler gave it a node.
+    /// Whether it is scheduled.
     pub has_node: bool,
-    /// Since when it is not ready; `None` if it is, or if nobody says.
+    /// Since when it is not ready; `None` if it is, or if that is not reported.
     pub unready_since: Option<Timestamp>,
-    /// Why it is not ready, as far as its status or its events say.
+    /// Why it is not ready, according to its status or its events.
     pub problem: Option<PodProblem>,
-    /// Whether it serves, as the kubelet says.
+    /// Its condition `Ready`.
     pub is_ready: bool,
     /// Whether it is being deleted, or has ended.
     pub is_ending: bool,
-    /// What its server said lately.
+    /// The last state of its server, unless it is outdated.
     pub state: Option<ServerState>,
-    /// What its node says; `None` also while that node is silent.
+    /// Its entry in the report of its node; `None` also while that node is silent.
     pub placement: Option<PodPlacement>,
-    /// The node, while its agent does not tell any more what it verified.
+    /// Its node, while the agent there is silent.
     pub silent_node: Option<String>,
 }
 
 /// Worker processes of a pod that ended and were replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PodRespawns<'a> {
-    /// How many, since the server started or the node's agent first saw the pod.
+    /// Since the server started or the node's agent first saw the pod.
     pub count: i64,
     /// How the last of them ended.
     pub cause: &'a str,
 }
 
-impl PodSeen {
-    /// What its server says of its workers' deaths, or the node's agent of the processes of a
-    /// server of the user's own; `None` where nobody says anything.
+impl ObservedPod {
+    /// As the built-in server reports, or for a user's own server as the node's agent does; `None`
+    /// without a report.
     pub fn respawns(&self) -> Option<PodRespawns<'_>> {
         let server = self.state.as_ref().map(|state| PodRespawns {
             count: state.workers.restarts,

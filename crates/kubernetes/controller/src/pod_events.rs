@@ -1,8 +1,8 @@
-//! The events of pods that are not ready without their status saying why: the kubelet tells of
-//! volumes that cannot be mounted and of failed probes by events only.
+//! Reads the events of pods that are not ready and whose status does not say why: the kubelet
+//! reports failed mounts and failed probes in events only.
 //!
-//! One pod of a deployment is asked for, at most every [`POD_EVENTS_PERIOD`], and the whole program
-//! asks at most once in [`POD_EVENTS_PAUSE`].
+//! One pod of a deployment is read at a time, at most every [`POD_EVENTS_PERIOD`], and the whole
+//! program lists events at most once in [`POD_EVENTS_PAUSE`].
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,35 +13,36 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{POD_EVENTS_MAX, POD_EVENTS_PAUSE, POD_EVENTS_PERIOD, STUCK_AGE};
-use crate::memory::{Memory, lock};
-use crate::observed::PodSeen;
+use crate::observed::ObservedPod;
+use crate::record::{DeploymentRecord, lock};
 
-/// What the events of a pod said.
+/// What the events of a pod said when they were read last.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct LastRead {
     uid: String,
     at: Instant,
     problem: Option<PodProblem>,
 }
 
-/// Reads events of pods, not too often.
+/// Limits how often events are read.
 #[derive(Debug, Default)]
 pub(crate) struct PodEvents {
-    /// When the next list may be asked for; `None`: at once.
+    /// When the next list may be requested; `None`: at once.
     next: Mutex<Option<Instant>>,
 }
 
 impl PodEvents {
-    /// Adds what events say to the first of `pods`, by name, that is not ready for [`STUCK_AGE`]
-    /// and whose status says nothing. When to look again, if there is one.
+    /// Adds the problem that events report to the first of `pods`, by name, that is not ready for
+    /// [`STUCK_AGE`] and whose status does not say why. Returns when to call it again, if there is
+    /// such a pod.
     pub(crate) async fn explain(
         &self,
         cluster: &Cluster,
         namespace: &str,
-        pods: &mut [PodSeen],
-        memory: &Mutex<Memory>,
+        pods: &mut [ObservedPod],
+        record: &Mutex<DeploymentRecord>,
     ) -> Option<Duration> {
-        let is_silent = |pod: &&mut PodSeen| {
+        let is_silent = |pod: &&mut ObservedPod| {
             !pod.is_ready && !pod.is_ending && pod.has_node && pod.problem.is_none()
         };
         let pod = pods
@@ -57,7 +58,7 @@ impl PodEvents {
         if let Some(left) = STUCK_AGE.checked_sub(age).filter(|left| !left.is_zero()) {
             return Some(left);
         }
-        let known = lock(memory).pod_events.clone();
+        let known = lock(record).pod_events.clone();
         let known = known.filter(|known| known.uid == pod.uid);
         pod.problem = known.as_ref().and_then(|known| known.problem.clone());
         let left = known.map(|known| POD_EVENTS_PERIOD.saturating_sub(known.at.elapsed()));
@@ -65,22 +66,23 @@ impl PodEvents {
         if !left.is_zero() {
             return Some(left);
         }
-        match ask(cluster, namespace, &pod.uid).await {
+        match list_events(cluster, namespace, &pod.uid).await {
             Ok(problem) => {
                 pod.problem.clone_from(&problem);
-                lock(memory).pod_events = Some(Known {
+                lock(record).pod_events = Some(LastRead {
                     uid: pod.uid.clone(),
                     at: Instant::now(),
                     problem,
                 });
             }
-            // What was said before stands.
+            // The problem that was read before stays.
             Err(error) => tracing::debug!(pod = pod.name, %error, "events of a pod are not known"),
         }
         Some(POD_EVENTS_PERIOD)
     }
 
-    /// How long to wait for a turn; taken if that is nothing and `left` is none either.
+    /// How long to wait for permission to list; takes the permission if there is nothing to wait
+    /// for.
     fn turn(&self, left: Option<Duration>) -> Duration {
         if left.is_some_and(|left| !left.is_zero()) {
             return Duration::ZERO;
@@ -95,7 +97,7 @@ impl PodEvents {
     }
 }
 
-async fn ask(
+async fn list_events(
     cluster: &Cluster,
     namespace: &str,
     uid: &str,
@@ -108,7 +110,7 @@ async fn ask(
         plural: "events".to_owned(),
     };
     let fields = format!("regarding.uid={uid},type=Warning");
-    let listed = cluster.list_some(&kind, namespace, &fields, POD_EVENTS_MAX);
+    let listed = cluster.list_limited(&kind, namespace, &fields, POD_EVENTS_MAX);
     match listed.await {
         Ok(found) => {
             let typed = found.into_iter().filter_map(|event| {

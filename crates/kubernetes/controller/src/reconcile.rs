@@ -1,35 +1,37 @@
-//! One deployment: `dereference -> validate -> build -> apply -> report`.
+//! Reconciles one deployment: `dereference -> validate -> build -> apply -> report`.
 
 use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, server_image_of};
 use albacore_batching::Nanos;
 use albacore_cluster::{
-    Cluster, ClusterError, ErrorClass, Events, Happening, Key, Outcome, Queue, Resource as _,
-    Severity,
+    Cluster, ClusterError, ErrorClass, EventRecorder, Key, ObjectEvent, Outcome, Queue,
+    Resource as _, Severity,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use crate::apply::{Applying, Done};
+use crate::apply::{AppliedChanges, ChildApplier};
 use crate::autoscale::{Scaling, replicas};
-use crate::build::{BuiltIn, Surroundings, build, served};
+use crate::build::{BuildContext, BuiltInServer, build, served};
+use crate::child_action::is_not_newer;
 use crate::children::ChildKind;
 use crate::dereference::{Observation, dereference};
 use crate::digest::sha256_of;
-use crate::limits::{BIRTH_TIME_MAX, COLLECTING_PAUSE, SCRAPE_PERIOD, TAKEN_PAUSE};
-use crate::memory::{Memories, Memory, lock};
-use crate::metrics::{Counts, Reconciled, Scaled};
+use crate::limits::{
+    COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD,
+};
+use crate::metrics::{ControllerMetrics, ReconcileLabel, ScaleLabel};
 use crate::observed::Workload;
 use crate::pod_events::PodEvents;
+use crate::record::{DeploymentRecord, DeploymentRecords, lock};
 use crate::refusal::{Refusal, with_remedy};
-use crate::report::{Writing, happenings, status_before, writing};
-use crate::rollout::{self, Case, Paced, Rollouts};
-use crate::scrape::States;
-use crate::status::{Facts, Verdict, status_of};
-use crate::step::is_not_newer;
+use crate::report::{WriteDecision, events, status_before, writing};
+use crate::rollout::{self, RolloutCase, RolloutDecision, Rollouts};
+use crate::scrape::ServerStates;
+use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
 use crate::validate::{Valid, validate};
 use crate::watches::{Watches, deployments_kind};
 
@@ -37,113 +39,117 @@ use crate::watches::{Watches, deployments_kind};
 pub(crate) struct Controller {
     pub(crate) cluster: Cluster,
     pub(crate) watches: Watches,
-    pub(crate) states: States,
-    pub(crate) memories: Memories,
-    pub(crate) events: Events,
-    pub(crate) counts: Counts,
+    pub(crate) states: ServerStates,
+    pub(crate) records: DeploymentRecords,
+    pub(crate) events: EventRecorder,
+    pub(crate) metrics: ControllerMetrics,
     pub(crate) pod_events: PodEvents,
-    pub(crate) built_in: BuiltIn,
+    pub(crate) built_in: BuiltInServer,
     pub(crate) rollouts: Rollouts,
     pub(crate) queue: Queue<Key>,
-    /// Where the monotonic clock began.
+    /// The zero of the autoscaler's clock.
     pub(crate) start: Instant,
 }
 
-/// What came of applying a deployment.
-struct Applied {
+/// The result of applying a deployment.
+struct ApplyResult {
     valid: Option<Valid>,
-    verdict: Verdict,
-    done: Done,
+    outcome: ApplyOutcome,
+    done: AppliedChanges,
     scaling: Option<Scaling>,
-    /// How its roll-out stands; `None` for a spec that is not valid.
-    paced: Option<Paced>,
+    /// The decision about its roll-out; `None` for an invalid spec.
+    decision: Option<RolloutDecision>,
 }
 
-impl Applied {
+impl ApplyResult {
     fn invalid(violations: Vec<Violation>) -> Self {
         Self {
             valid: None,
-            verdict: Verdict::Invalid(violations),
-            done: Done::default(),
+            outcome: ApplyOutcome::Invalid(violations),
+            done: AppliedChanges::default(),
             scaling: None,
-            paced: None,
+            decision: None,
         }
     }
 }
 
 impl Controller {
-    /// Brings one deployment nearer to what it asks for.
+    /// Reconciles one deployment, and queues those whose roll-out may begin now.
     pub(crate) async fn reconcile(&self, key: Key) -> Outcome {
-        let outcome = self.bring_nearer(key).await;
+        let outcome = self.reconcile_once(key).await;
         for due in self.rollouts.due(now().0) {
             self.queue.add(due);
         }
         outcome
     }
 
-    /// Takes over the roll-outs that are under way, as the watches show them.
+    /// Rebuilds the slots of roll-outs from the watches.
     pub(crate) fn rebuild_rollouts(&self) {
         self.rollouts
-            .rebuild(self.watches.pods_deployments(), now().0);
+            .rebuild(self.watches.pod_deployments(), now().0);
     }
 
-    async fn bring_nearer(&self, key: Key) -> Outcome {
+    async fn reconcile_once(&self, key: Key) -> Outcome {
         let Some(mut observation) = dereference(&key, &self.watches, &self.states) else {
-            self.memories.drop_key(&key);
+            self.records.forget_deployment(&key);
             self.rollouts.release(&key);
             return self.count("gone", Outcome::Done);
         };
         let metadata = &observation.deployment.metadata;
-        // Its children are collected by their owner references.
+        // Its children are garbage-collected by their owner references.
         if metadata.deletion_timestamp.is_some() {
             self.rollouts.release(&key);
             return self.count("gone", Outcome::Done);
         }
-        let memory = self
-            .memories
+        let record = self
+            .records
             .of(&key, metadata.uid.as_deref().unwrap_or_default());
         let result = async {
-            let applied = self.apply(&mut observation, &memory).await?;
-            let after = self.report(&mut observation, &applied, &memory).await?;
+            let applied = self.apply(&mut observation, &record).await?;
+            let after = self.report(&mut observation, &applied, &record).await?;
             Ok::<_, ClusterError>((applied, after))
         };
         match result.await {
-            Ok((applied, after)) => self.settle(&observation.deployment, &applied, after),
-            Err(error) => self.fail(&key, &observation.deployment, &error),
+            Ok((applied, after)) => self.requeue(&observation.deployment, &applied, after),
+            Err(error) => self.handle_error(&key, &observation.deployment, &error),
         }
     }
 
     fn count(&self, result: &'static str, outcome: Outcome) -> Outcome {
-        self.counts
+        self.metrics
             .reconciles
-            .get_or_create(&Reconciled { result })
+            .get_or_create(&ReconcileLabel { result })
             .inc();
         outcome
     }
 
-    /// When to look again at what went well, or as well as it could.
-    fn settle(
+    /// When to reconcile again after a reconcile without an error.
+    fn requeue(
         &self,
         deployment: &InferenceDeployment,
-        applied: &Applied,
+        applied: &ApplyResult,
         after: Option<std::time::Duration>,
     ) -> Outcome {
-        let (result, pause) = match &applied.verdict {
-            Verdict::Applied => ("applied", after),
-            Verdict::Invalid(_) => ("invalid", after),
-            Verdict::Taken(_) => ("taken", Some(TAKEN_PAUSE)),
-            Verdict::Collecting(_) => ("collecting", Some(COLLECTING_PAUSE)),
-            Verdict::Refused(refusal) => {
+        let (result, pause) = match &applied.outcome {
+            ApplyOutcome::Applied => ("applied", after),
+            ApplyOutcome::Invalid(_) => ("invalid", after),
+            ApplyOutcome::Taken(_) => ("taken", Some(NAME_TAKEN_PAUSE)),
+            ApplyOutcome::Collecting(_) => ("collecting", Some(COLLECTING_PAUSE)),
+            ApplyOutcome::Refused(refusal) => {
                 return self.count("refused", Outcome::Failed(refusal.class));
             }
         };
-        // The rule goes on while nothing new is told: its five minutes pass.
+        // The autoscaler needs a reconcile each period, even if nothing changes: its five minutes
+        // pass.
         let is_scaled = deployment.spec.autoscaling.is_some() && applied.valid.is_some();
         let turn = is_scaled.then_some(SCRAPE_PERIOD);
-        // A child that was created is looked for when its watch should have told of it.
-        let births = (!applied.done.created.is_empty()).then_some(BIRTH_TIME_MAX);
-        let rollout = applied.paced.as_ref().and_then(|paced| paced.pause);
-        let pauses = [pause, turn, births, rollout];
+        // Checks a created child when its watch should have reported it.
+        let creation = (!applied.done.created.is_empty()).then_some(CREATION_REPORTED_TIME_MAX);
+        let rollout = applied
+            .decision
+            .as_ref()
+            .and_then(|decision| decision.pause);
+        let pauses = [pause, turn, creation, rollout];
         let outcome = match pauses.into_iter().flatten().min() {
             Some(pause) => Outcome::After(pause),
             None => Outcome::Done,
@@ -151,20 +157,25 @@ impl Controller {
         self.count(result, outcome)
     }
 
-    /// What a reconcile ends with that could not be finished: what the API server says against
-    /// children is a verdict, so this is about the status, or there is no answer.
-    fn fail(&self, key: &Key, regarding: &InferenceDeployment, error: &ClusterError) -> Outcome {
+    /// Handles an error: of writing the status, or of a request without an answer. Refusals of
+    /// children are outcomes, not errors.
+    fn handle_error(
+        &self,
+        key: &Key,
+        regarding: &InferenceDeployment,
+        error: &ClusterError,
+    ) -> Outcome {
         let class = error.class();
         let deployment = key.to_string();
-        let may_have_come = matches!(
+        let may_have_happened = matches!(
             class,
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_)
         );
-        if !may_have_come {
+        if !may_have_happened {
             self.rollouts.release(key);
         }
         match class {
-            // Somebody was faster, or nobody answers: both pass.
+            // Another writer was faster, or there was no answer: both are transient.
             ErrorClass::Conflict | ErrorClass::Transient | ErrorClass::Throttled(_) => {
                 tracing::debug!(deployment, %error, ?class, "a reconcile is tried again");
             }
@@ -174,7 +185,7 @@ impl Controller {
                     ErrorClass::Invalid => "SchemaOutdated",
                     _ => "MissingPermission",
                 };
-                self.events.tell(Happening {
+                self.events.record(ObjectEvent {
                     regarding: regarding.object_ref(&()),
                     severity: Severity::Warning,
                     reason: "StatusRefused",
@@ -183,7 +194,7 @@ impl Controller {
                 });
             }
         }
-        // An older schema is replaced without a change of any deployment.
+        // Replacing an outdated schema changes no deployment, so nothing would trigger a reconcile.
         let class = match class {
             ErrorClass::Invalid => ErrorClass::Forbidden,
             class => class,
@@ -194,20 +205,20 @@ impl Controller {
     async fn apply(
         &self,
         observation: &mut Observation,
-        memory: &std::sync::Mutex<Memory>,
-    ) -> Result<Applied, ClusterError> {
+        record: &std::sync::Mutex<DeploymentRecord>,
+    ) -> Result<ApplyResult, ClusterError> {
         let valid = match validate(&observation.deployment) {
             Ok(valid) => valid,
             Err(violations) => {
                 self.rollouts.release(&Key::of(&*observation.deployment));
-                return Ok(Applied::invalid(violations));
+                return Ok(ApplyResult::invalid(violations));
             }
         };
-        let built_in = match self.built_in_in(observation.namespace.as_deref()) {
+        let built_in = match self.built_in_of_namespace(observation.namespace.as_deref()) {
             Ok(built_in) => built_in,
             Err(violation) => {
                 self.rollouts.release(&Key::of(&*observation.deployment));
-                return Ok(Applied::invalid(vec![violation]));
+                return Ok(ApplyResult::invalid(vec![violation]));
             }
         };
         let workload = observation
@@ -218,53 +229,55 @@ impl Controller {
             &valid.spec,
             &observation.pods,
             workload.as_ref(),
-            &mut lock(memory),
+            &mut lock(record),
             self.now(),
         );
-        let surroundings = Surroundings {
+        let build_context = BuildContext {
             built_in,
             has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
             replicas,
         };
-        let mut children = build(&valid, &surroundings);
+        let mut children = build(&valid, &build_context);
         let key = Key::of(&*observation.deployment);
-        let told = self::workload(observation, &lock(memory));
+        let workload_seen = self::workload(observation, &lock(record));
         let live = observation.children.get(&ChildKind::Deployment);
-        let case = Case {
+        let case = RolloutCase {
             key: &key,
             valid: &valid,
-            live: live.zip(told.as_ref()),
+            live: live.zip(workload_seen.as_ref()),
             is_edited: is_newer_than_status(&observation.deployment),
         };
-        let paced = self.rollouts.pace(&case, &mut children, now().0);
-        let mut applying = Applying {
+        let decision = self.rollouts.decide(&case, &mut children, now().0);
+        let mut applier = ChildApplier {
             cluster: &self.cluster,
             valid: &valid,
-            memory,
+            record,
             live: &mut observation.children,
-            done: Done::default(),
-            is_held: paced.is_held,
+            done: AppliedChanges::default(),
+            is_held: decision.is_held,
         };
-        let applied = applying.apply(&children).await;
-        let done = applying.done;
-        let verdict = verdict(applied, &mut lock(memory))?;
-        // The write of what usually passes may have come all the same.
-        let may_have_come =
-            matches!(&verdict, Verdict::Refused(refusal) if refusal.class == ErrorClass::Transient);
-        if verdict != Verdict::Applied && !may_have_come {
+        let applied = applier.apply(&children).await;
+        let done = applier.done;
+        let outcome = outcome(applied, &mut lock(record))?;
+        // A write with a transient error may have taken effect.
+        let may_have_happened = matches!(&outcome, ApplyOutcome::Refused(refusal) if refusal.class == ErrorClass::Transient);
+        if outcome != ApplyOutcome::Applied && !may_have_happened {
             self.rollouts.release(&key);
         }
-        Ok(Applied {
+        Ok(ApplyResult {
             valid: Some(valid),
-            verdict,
+            outcome,
             done,
             scaling,
-            paced: Some(paced),
+            decision: Some(decision),
         })
     }
 
-    /// What built-in servers of a namespace get, unless their deployment says otherwise.
-    fn built_in_in(&self, namespace: Option<&Namespace>) -> Result<BuiltIn, Violation> {
+    /// The options of built-in servers in a namespace, unless their deployment overrides them.
+    fn built_in_of_namespace(
+        &self,
+        namespace: Option<&Namespace>,
+    ) -> Result<BuiltInServer, Violation> {
         let annotations = namespace.and_then(|n| n.metadata.annotations.as_ref());
         let image = server_image_of(annotations).map_err(|violation| Violation {
             field: format!("the namespace's {}", violation.field),
@@ -277,8 +290,8 @@ impl Controller {
         Ok(built_in)
     }
 
-    /// Asks more often of those servers that have yet to take the newest settings.
-    fn hurry(&self, facts: &Facts<'_>) {
+    /// Scrapes those servers more often that do not have the newest settings yet.
+    fn scrape_behind_sooner(&self, facts: &DeploymentFacts<'_>) {
         let namespace = facts.deployment.metadata.namespace.clone();
         let namespace = namespace.unwrap_or_default();
         for pod in facts.pods {
@@ -287,33 +300,33 @@ impl Controller {
         }
     }
 
-    /// Writes the status if it is time; returns when to come back for it otherwise.
+    /// Writes the status if it is time; else returns when it will be.
     async fn report(
         &self,
         observation: &mut Observation,
-        applied: &Applied,
-        memory: &std::sync::Mutex<Memory>,
+        applied: &ApplyResult,
+        record: &std::sync::Mutex<DeploymentRecord>,
     ) -> Result<Option<std::time::Duration>, ClusterError> {
         let namespace = observation.deployment.metadata.namespace.clone();
         let namespace = namespace.unwrap_or_default();
         let explained =
             self.pod_events
-                .explain(&self.cluster, &namespace, &mut observation.pods, memory);
+                .explain(&self.cluster, &namespace, &mut observation.pods, record);
         let explained = explained.await;
-        let respawns = lock(memory)
+        let respawns = lock(record)
             .respawns
             .note(&observation.pods, Instant::now());
         let mut deployment = InferenceDeployment::clone(&observation.deployment);
-        deployment.status = status_before(&deployment, &lock(memory));
-        let workload = workload(observation, &lock(memory));
+        deployment.status = status_before(&deployment, &lock(record));
+        let workload = workload(observation, &lock(record));
         let settings = applied
             .valid
             .as_ref()
             .and_then(|valid| valid.settings.as_deref());
         let settings_sha256 = settings.map(|text| sha256_of(text.as_bytes()));
-        let facts = Facts {
+        let facts = DeploymentFacts {
             deployment: &deployment,
-            verdict: &applied.verdict,
+            outcome: &applied.outcome,
             served: applied.valid.as_ref().map(served),
             settings_sha256: settings_sha256.as_deref(),
             workload: workload.as_ref(),
@@ -326,31 +339,31 @@ impl Controller {
             &mut status,
             deployment.status.as_ref(),
             observation.children.get(&ChildKind::Deployment),
-            applied.paced.as_ref(),
+            applied.decision.as_ref(),
             &now,
         );
-        self.hurry(&facts);
+        self.scrape_behind_sooner(&facts);
         let before = deployment.status.as_ref();
         let (done, scaling) = (&applied.done, applied.scaling.as_ref());
-        let mut told = happenings(&deployment, before, &status, done, scaling);
-        let respawned = lock(memory).respawns.event(Instant::now());
-        told.extend(respawned.map(|note| Happening {
+        let mut all = events(&deployment, before, &status, done, scaling);
+        let respawned = lock(record).respawns.event(Instant::now());
+        all.extend(respawned.map(|note| ObjectEvent {
             regarding: deployment.object_ref(&()),
             severity: Severity::Warning,
             reason: "WorkersRespawned",
             action: "Serve",
             note,
         }));
-        told.extend(rollout::happening(&deployment, before, &status));
-        self.tell(&deployment, &told, applied);
-        let due = lock(memory).respawns.due(Instant::now());
+        all.extend(rollout::upgrade_event(&deployment, before, &status));
+        self.record_events(&deployment, &all, applied);
+        let due = lock(record).respawns.due(Instant::now());
         let after = explained.into_iter().chain(due).min();
-        match writing(before, &status, &lock(memory), Instant::now()) {
-            Writing::Never => return Ok(after),
-            Writing::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
-            Writing::Now => {}
+        match writing(before, &status, &lock(record), Instant::now()) {
+            WriteDecision::Never => return Ok(after),
+            WriteDecision::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
+            WriteDecision::Now => {}
         }
-        let is_written = self.write_status(&deployment, status, memory).await?;
+        let is_written = self.write_status(&deployment, status, record).await?;
         Ok(if is_written {
             after
         } else {
@@ -358,14 +371,13 @@ impl Controller {
         })
     }
 
-    /// Writes the status and notes it in `memory`. False: the object was deleted meanwhile, which
-    /// the watch
-    /// reports, or its kind is not served by every API server yet.
+    /// Writes the status and notes it in `record`. False if the deployment was deleted meanwhile,
+    /// which the watch reports, or its kind is not served by every API server yet.
     async fn write_status(
         &self,
         deployment: &InferenceDeployment,
         status: InferenceDeploymentStatus,
-        memory: &std::sync::Mutex<Memory>,
+        record: &std::sync::Mutex<DeploymentRecord>,
     ) -> Result<bool, ClusterError> {
         let body = json!({
             "apiVersion": "albacore.dev/v1alpha1",
@@ -380,7 +392,7 @@ impl Controller {
         match self.cluster.apply_status(&deployments_kind(), &body).await {
             Ok(answer) => {
                 let version = answer.metadata.resource_version.unwrap_or_default();
-                lock(memory).status = Some((status, version, Instant::now()));
+                lock(record).status = Some((status, version, Instant::now()));
                 Ok(true)
             }
             Err(error) if error.class() == ErrorClass::NotFound => Ok(false),
@@ -388,12 +400,17 @@ impl Controller {
         }
     }
 
-    fn tell(&self, deployment: &InferenceDeployment, happenings: &[Happening], applied: &Applied) {
+    fn record_events(
+        &self,
+        deployment: &InferenceDeployment,
+        events: &[ObjectEvent],
+        applied: &ApplyResult,
+    ) {
         let key = Key::of(deployment).to_string();
-        for happening in happenings {
-            let (reason, note) = (happening.reason, happening.note.as_str());
-            tracing::info!(deployment = key, reason, note, "told");
-            self.events.tell(happening.clone());
+        for event in events {
+            let (reason, note) = (event.reason, event.note.as_str());
+            tracing::info!(deployment = key, reason, note, "events");
+            self.events.record(event.clone());
         }
         if let Some(scaling) = applied.scaling {
             let direction = if scaling.to > scaling.from {
@@ -401,9 +418,9 @@ impl Controller {
             } else {
                 "down"
             };
-            self.counts
+            self.metrics
                 .scalings
-                .get_or_create(&Scaled { direction })
+                .get_or_create(&ScaleLabel { direction })
                 .inc();
         }
     }
@@ -423,40 +440,40 @@ fn is_newer_than_status(deployment: &InferenceDeployment) -> bool {
     deployment.metadata.generation > seen
 }
 
-/// What came of applying children: what the API server says against one is a verdict. What usually
-/// passes (an answer 5xx) is one when it did not pass by the second try.
-fn verdict(
-    applied: Result<Verdict, ClusterError>,
-    memory: &mut Memory,
-) -> Result<Verdict, ClusterError> {
+/// The outcome of applying children. A refusal by the API server is an outcome; a transient error
+/// (5xx) is one from its second time in a row.
+fn outcome(
+    applied: Result<ApplyOutcome, ClusterError>,
+    record: &mut DeploymentRecord,
+) -> Result<ApplyOutcome, ClusterError> {
     let error = match applied {
-        Ok(verdict) => {
-            memory.failures = 0;
-            return Ok(verdict);
+        Ok(outcome) => {
+            record.failures = 0;
+            return Ok(outcome);
         }
         Err(error) => error,
     };
-    memory.failures = memory.failures.saturating_add(1);
-    let is_told = error.class() != ErrorClass::Transient || memory.failures > 1;
-    match Refusal::of(&error).filter(|_| is_told) {
-        Some(refusal) => Ok(Verdict::Refused(refusal)),
+    record.failures = record.failures.saturating_add(1);
+    let is_reported = error.class() != ErrorClass::Transient || record.failures > 1;
+    match Refusal::of(&error).filter(|_| is_reported) {
+        Some(refusal) => Ok(ApplyOutcome::Refused(refusal)),
         None => Err(error),
     }
 }
 
-/// The Deployment of the pods; not observed by its controller while the watch has not told of what
-/// was applied last.
-fn workload(observation: &Observation, memory: &Memory) -> Option<Workload> {
+/// The Deployment of the pods; counts as not observed by its controller until the watch has
+/// reported what was applied last.
+fn workload(observation: &Observation, record: &DeploymentRecord) -> Option<Workload> {
     let live = observation.children.get(&ChildKind::Deployment)?;
     let mut workload = Workload::of(live);
-    if let Some(applied) = memory.applied(ChildKind::Deployment, true) {
-        let is_told = is_not_newer(&applied.resource_version, &live.resource_version);
-        workload.is_observed &= is_told;
+    if let Some(applied) = record.applied(ChildKind::Deployment, true) {
+        let is_reported = is_not_newer(&applied.resource_version, &live.resource_version);
+        workload.is_observed &= is_reported;
     }
     Some(workload)
 }
 
-/// Now, in whole seconds: what Kubernetes keeps of a time.
+/// Now, in whole seconds, as Kubernetes stores it.
 fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))

@@ -1,4 +1,4 @@
-//! What the API server said against a write of a child: the reason for conditions and events. Pure.
+//! Why the API server refused a write of a child: the reason for conditions and events. Pure.
 
 use albacore_api::remedy_of;
 use albacore_cluster::{ClusterError, ErrorClass};
@@ -10,11 +10,11 @@ use crate::limits::MESSAGE_CHARS_MAX;
 pub struct Refusal {
     /// Reason of the condition and the event, one of [`Refusal::REASONS`].
     pub reason: &'static str,
-    /// What was tried, and the API server's own words.
+    /// What was tried, and the API server's answer.
     pub message: String,
-    /// Whether somebody has to do something; else it passes by itself.
+    /// Whether an action is needed; else it is transient.
     pub is_lasting: bool,
-    /// Decides when it is tried again.
+    /// Decides when it is retried.
     pub class: ErrorClass,
 }
 
@@ -29,8 +29,8 @@ impl Refusal {
         "WriteFailed",
     ];
 
-    /// What `error` means for a child; `None` if the API server did not answer, or answered with
-    /// what ends by another look (a conflict, too many requests).
+    /// The refusal of a child that `error` means; `None` without an answer, or for answers that end
+    /// by a retry (conflict, too many requests).
     pub fn of(error: &ClusterError) -> Option<Self> {
         let (code, says) = error.answer()?;
         let class = error.class();
@@ -39,8 +39,8 @@ impl Refusal {
             reason,
             message: error.to_string(),
             is_lasting: !matches!(reason, "KindNotServed" | "WriteFailed"),
-            // What is wrong by itself can also depend on other objects, such as policies: it is
-            // tried again as what is forbidden.
+            // Whether a child is valid may depend on other objects, such as policies: it is retried
+            // as a forbidden one is.
             class: match class {
                 ErrorClass::Invalid | ErrorClass::Bug => ErrorClass::Forbidden,
                 class => class,
@@ -66,7 +66,7 @@ fn reason_of(class: ErrorClass, code: u16, says: &str) -> Option<&'static str> {
     })
 }
 
-/// A message that ends with the remedy of `reason`, if there is one; cut so that the remedy fits.
+/// A message with the remedy of `reason`, if there is one; shortened so that the remedy fits.
 pub(crate) fn with_remedy(message: &str, reason: &str) -> String {
     let remedy = remedy_of(reason).map_or(String::new(), |remedy| format!("; {remedy}"));
     let room = MESSAGE_CHARS_MAX.saturating_sub(remedy.chars().count());
@@ -79,7 +79,7 @@ pub(crate) fn with_remedy(message: &str, reason: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Class and code of an error, what the API server says, and the reason of the condition.
+    /// Class and code of an error, the API server's message, and the reason of the condition.
     const CASES: [(ErrorClass, u16, &str, Option<&str>); 12] = [
         (
             ErrorClass::Forbidden,
@@ -149,7 +149,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_api_servers_say_has_a_reason() {
+    fn messages_of_api_servers_map_to_reasons() {
         for (class, code, says, reason) in CASES {
             let found = reason_of(class, code, says);
             assert_eq!(found, reason, "{says}");

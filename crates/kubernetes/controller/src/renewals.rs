@@ -1,4 +1,4 @@
-//! Which nodes are silent: their agents have not told for a minute that they read their masks back.
+//! Which nodes are silent: their agents have not reported for a minute that they verified masks.
 //!
 //! The time in a NodePlacement is that of the node's clock, which may be minutes off. So two such
 //! times are only ever compared with each other, for equality: what counts is when this process saw
@@ -16,12 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::limits::SILENCE_TIME_MAX;
 
-/// What is known of the age of a node's report.
+/// The age of a node's report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freshness {
-    /// Its agent renewed it lately.
+    /// Its agent has renewed it lately.
     Fresh,
-    /// It was there when this process began, which has not seen it renewed yet.
+    /// It existed when this process began, which has not seen a renewal yet.
     Unconfirmed,
     /// It was not renewed for [`SILENCE_TIME_MAX`].
     Silent,
@@ -29,8 +29,8 @@ pub(crate) enum Freshness {
 
 #[derive(Debug)]
 struct Renewal {
-    /// The time that the agent told, as it was last seen to change.
-    told: Option<Time>,
+    /// The agent's time of the last renewal, as reported.
+    reported: Option<Time>,
     seen_at: Instant,
     freshness: Freshness,
 }
@@ -41,29 +41,28 @@ struct Known {
     is_listed: bool,
 }
 
-/// The renewals of all nodes. Clones are the same ones.
+/// The renewals of all nodes. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Renewals(Arc<Mutex<Known>>);
 
 impl Renewals {
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // Entries are whole at every moment.
+        // Each entry is consistent at every moment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All nodes were listed once: a report that appears from now on was written now.
+    /// Called when all nodes were listed once: a report that appears from now on is new.
     pub(crate) fn begin(&self) {
         self.lock().is_listed = true;
     }
 
-    /// Takes note of a report that was seen at `now`; true if its node was not [`Freshness::Fresh`]
-    /// before and is now.
-    pub(crate) fn note(&self, node: &str, told: Option<&Time>, now: Instant) -> bool {
+    /// Notes a report that was seen at `now`; true if its node becomes [`Freshness::Fresh`].
+    pub(crate) fn note(&self, node: &str, reported: Option<&Time>, now: Instant) -> bool {
         let mut known = self.lock();
-        let is_new = known.is_listed && told.is_some();
+        let is_new = known.is_listed && reported.is_some();
         let Some(renewal) = known.nodes.get_mut(node) else {
             let renewal = Renewal {
-                told: told.cloned(),
+                reported: reported.cloned(),
                 seen_at: now,
                 freshness: match is_new {
                     true => Freshness::Fresh,
@@ -73,11 +72,11 @@ impl Renewals {
             known.nodes.insert(node.to_owned(), renewal);
             return is_new;
         };
-        // An agent that has just begun has verified nothing and tells no time.
-        if renewal.told.as_ref() == told || told.is_none() {
+        // An agent that has just started has verified nothing and reports no time.
+        if renewal.reported.as_ref() == reported || reported.is_none() {
             return false;
         }
-        renewal.told = told.cloned();
+        renewal.reported = reported.cloned();
         renewal.seen_at = now;
         std::mem::replace(&mut renewal.freshness, Freshness::Fresh) != Freshness::Fresh
     }
@@ -87,14 +86,13 @@ impl Renewals {
         self.lock().nodes.remove(node);
     }
 
-    /// How fresh the report of a node is.
     pub(crate) fn freshness(&self, node: &str) -> Freshness {
         let known = self.lock();
         let renewal = known.nodes.get(node);
         renewal.map_or(Freshness::Unconfirmed, |renewal| renewal.freshness)
     }
 
-    /// The nodes that have become silent by `now`, and when the next one will if it is not renewed.
+    /// The nodes that have become silent by `now`, and when the next one will unless it is renewed.
     pub(crate) fn expire(&self, now: Instant) -> (Vec<String>, Option<Instant>) {
         let (mut silent, mut next) = (Vec::new(), None);
         for (node, renewal) in &mut self.lock().nodes {
@@ -131,29 +129,29 @@ mod tests {
     fn a_node_is_silent_a_minute_after_its_last_renewal_whatever_its_clock_says() {
         let (renewals, start) = (Renewals::default(), Instant::now());
         renewals.begin();
-        // Far behind, and then even further: only that it is another time counts.
+        // First far behind, then further: only a difference counts.
         assert!(renewals.note("a", time(1_000).as_ref(), start));
         assert!(!renewals.note("a", time(40).as_ref(), start + 40 * SECOND));
         let (silent, next) = renewals.expire(start + 61 * SECOND);
         assert!(silent.is_empty(), "{silent:?}");
         assert_eq!(next, Some(start + 100 * SECOND));
-        // Told again without having been renewed.
+        // Reported again without a renewal.
         assert!(!renewals.note("a", time(40).as_ref(), start + 99 * SECOND));
         assert_eq!(renewals.freshness("a"), Freshness::Fresh);
         assert_eq!(renewals.expire(start + 100 * SECOND).0, ["a"]);
         assert_eq!(renewals.freshness("a"), Freshness::Silent);
-        // It is told once, and recovers with the next renewal.
+        // Reported as silent once; recovers with the next renewal.
         assert_eq!(renewals.expire(start + 101 * SECOND), (Vec::new(), None));
         assert!(renewals.note("a", time(41).as_ref(), start + 102 * SECOND));
         assert_eq!(renewals.freshness("a"), Freshness::Fresh);
     }
 
     #[test]
-    fn what_was_there_at_the_start_is_unconfirmed_until_it_is_renewed() {
+    fn a_report_that_exists_at_the_start_is_unconfirmed_until_renewed() {
         let (renewals, start) = (Renewals::default(), Instant::now());
         for node in ["dead", "alive", "old agent"] {
-            let told = time(7).filter(|_| node != "old agent");
-            assert!(!renewals.note(node, told.as_ref(), start));
+            let reported = time(7).filter(|_| node != "old agent");
+            assert!(!renewals.note(node, reported.as_ref(), start));
             assert_eq!(renewals.freshness(node), Freshness::Unconfirmed);
         }
         renewals.begin();

@@ -1,46 +1,46 @@
-//! Writes the status where it changed, and tells what happened.
+//! Decides when a status is written, and makes events from what changed.
 //!
-//! A status that differs in measured figures only waits until [`FIGURES_PAUSE`] has passed since
-//! the last write: numbers move all the time, and nobody reads them faster.
+//! A status that differs in measurements only is written at most every [`MEASUREMENTS_PAUSE`]: numbers
+//! change all the time, and nothing reads them more often.
 
 use std::time::{Duration, Instant};
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, counted};
-use albacore_cluster::{Happening, Resource as _, Severity};
+use albacore_cluster::{ObjectEvent, Resource as _, Severity};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use crate::apply::Done;
+use crate::apply::AppliedChanges;
 use crate::autoscale::Scaling;
+use crate::child_action::is_not_newer;
 use crate::children::ChildKind;
-use crate::limits::FIGURES_PAUSE;
-use crate::memory::Memory;
+use crate::limits::MEASUREMENTS_PAUSE;
 use crate::names::AGENT_SILENT;
+use crate::record::DeploymentRecord;
 use crate::refusal::Refusal;
-use crate::step::is_not_newer;
 
-/// The status that `deployment` has: as it was last written, if the watch has not told of it yet.
+/// The current status of `deployment`: the one written last, if the watch has not reported it yet.
 pub(crate) fn status_before(
     deployment: &InferenceDeployment,
-    memory: &Memory,
+    record: &DeploymentRecord,
 ) -> Option<InferenceDeploymentStatus> {
     let version = deployment
         .metadata
         .resource_version
         .as_deref()
         .unwrap_or_default();
-    match &memory.status {
+    match &record.status {
         Some((status, written, _)) if is_not_newer(version, written) => Some(status.clone()),
         _ => deployment.status.clone(),
     }
 }
 
-/// When a status is written.
+/// When to write a status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Writing {
-    /// It says nothing new.
+pub(crate) enum WriteDecision {
+    /// Nothing changed.
     Never,
     Now,
-    /// It has new figures only.
+    /// Only measurements changed.
     After(Duration),
 }
 
@@ -48,30 +48,30 @@ pub(crate) enum Writing {
 pub(crate) fn writing(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
-    memory: &Memory,
+    record: &DeploymentRecord,
     now: Instant,
-) -> Writing {
+) -> WriteDecision {
     let Some(before) = before else {
-        return Writing::Now;
+        return WriteDecision::Now;
     };
     if before == status {
-        return Writing::Never;
+        return WriteDecision::Never;
     }
-    if without_figures(before) != without_figures(status) {
-        return Writing::Now;
+    if without_measurements(before) != without_measurements(status) {
+        return WriteDecision::Now;
     }
-    let written = memory.status.as_ref().map(|(_, _, at)| *at);
-    let age = written.map_or(FIGURES_PAUSE, |at| now.duration_since(at));
-    match FIGURES_PAUSE
+    let written = record.status.as_ref().map(|(_, _, at)| *at);
+    let age = written.map_or(MEASUREMENTS_PAUSE, |at| now.duration_since(at));
+    match MEASUREMENTS_PAUSE
         .checked_sub(age)
         .filter(|left| !left.is_zero())
     {
-        Some(left) => Writing::After(left),
-        None => Writing::Now,
+        Some(left) => WriteDecision::After(left),
+        None => WriteDecision::Now,
     }
 }
 
-fn without_figures(status: &InferenceDeploymentStatus) -> InferenceDeploymentStatus {
+fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeploymentStatus {
     let mut status = InferenceDeploymentStatus {
         goodput: None,
         latency_p99: None,
@@ -86,30 +86,31 @@ fn without_figures(status: &InferenceDeploymentStatus) -> InferenceDeploymentSta
         workers.respawns = 0;
         workers.last_cause = None;
     }
-    // What others say can change with each try (counts, times): it is no reason to write at once.
+    // Messages of other components may change with each attempt (counts, times): no reason to write
+    // at once.
     for condition in &mut status.conditions {
         condition.message.clear();
     }
     status
 }
 
-/// What happened between two statuses, as events.
-pub(crate) fn happenings(
+/// Events for what happened between two statuses.
+pub(crate) fn events(
     deployment: &InferenceDeployment,
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
-    done: &Done,
+    done: &AppliedChanges,
     scaling: Option<&Scaling>,
-) -> Vec<Happening> {
+) -> Vec<ObjectEvent> {
     let regarding = deployment.object_ref(&());
-    let tell = |severity, reason: &'static str, action: &'static str, note: String| Happening {
+    let event = |severity, reason: &'static str, action: &'static str, note: String| ObjectEvent {
         regarding: regarding.clone(),
         severity,
         reason,
         action,
         note,
     };
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for (kinds, reason, action, verb) in [
         (&done.created, "Created", "Create", "created"),
         (&done.changed, "Changed", "Change", "changed"),
@@ -118,7 +119,7 @@ pub(crate) fn happenings(
         if !kinds.is_empty() {
             let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.kind()).collect();
             let note = format!("{verb} {}", names.join(", "));
-            told.push(tell(Severity::Normal, reason, action, note));
+            found.push(event(Severity::Normal, reason, action, note));
         }
     }
     if let Some(Scaling { from, to, advice }) = scaling {
@@ -127,20 +128,20 @@ pub(crate) fn happenings(
             counted(*to, "pod"),
             why(advice.cause)
         );
-        told.push(tell(Severity::Normal, "Scaled", "Scale", note));
+        found.push(event(Severity::Normal, "Scaled", "Scale", note));
     }
     for (severity, reason, action, note) in of_conditions(before, status) {
-        told.push(tell(severity, reason, action, note));
+        found.push(event(severity, reason, action, note));
     }
-    told
+    found
 }
 
-/// The events of conditions that changed: severity, reason, action and note of each.
+/// Events for conditions that changed.
 fn of_conditions(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
 ) -> Vec<(Severity, &'static str, &'static str, String)> {
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     let of = |status: Option<&InferenceDeploymentStatus>, kind: &str| -> Option<Condition> {
         status?.conditions.iter().find(|c| c.type_ == kind).cloned()
     };
@@ -153,36 +154,36 @@ fn of_conditions(
     for kind in ["Stalled", "Reconciling"] {
         let Some(now) = changed(kind) else { continue };
         if let Some(reason) = apply_reason(&now.reason) {
-            told.push((Severity::Warning, reason, "Apply", now.message));
+            found.push((Severity::Warning, reason, "Apply", now.message));
         }
     }
     if let Some(now) = changed("WorkersRespawning") {
         let reason = "WorkersRespawning";
-        told.push((Severity::Warning, reason, "Serve", now.message));
+        found.push((Severity::Warning, reason, "Serve", now.message));
     }
     if let Some(now) = changed("ModelLoaded").filter(|now| now.reason == "LoadFailed") {
-        told.push((Severity::Warning, "LoadFailed", "Load", now.message));
+        found.push((Severity::Warning, "LoadFailed", "Load", now.message));
     }
     if let Some(now) = changed("Ready") {
         match now.status.as_str() {
-            "True" => told.push((Severity::Normal, "Ready", "Serve", now.message)),
+            "True" => found.push((Severity::Normal, "Ready", "Serve", now.message)),
             _ if now.reason == "NoLiveWorkers" => {
-                told.push((Severity::Warning, "NoLiveWorkers", "Serve", now.message));
+                found.push((Severity::Warning, "NoLiveWorkers", "Serve", now.message));
             }
             _ => {}
         }
     }
     if let Some(now) = changed("Placed").filter(|now| now.reason == AGENT_SILENT) {
-        told.push((Severity::Warning, AGENT_SILENT, "Place", now.message));
+        found.push((Severity::Warning, AGENT_SILENT, "Place", now.message));
     }
     if let Some(now) = changed("SLOMet").filter(|now| now.reason == "Missed") {
-        told.push((Severity::Warning, "ObjectiveMissed", "Serve", now.message));
+        found.push((Severity::Warning, "ObjectiveMissed", "Serve", now.message));
     }
-    told
+    found
 }
 
-/// The reason of the event about a condition that says that the spec does not come true; `None` for
-/// what is usual. Reasons of events are words of the program's.
+/// The reason of the event for a condition that blocks the spec; `None` for usual conditions. Maps
+/// to this program's own constants.
 fn apply_reason(reason: &str) -> Option<&'static str> {
     let own = ["InvalidSpec", "NameTaken", "ProgressDeadlineExceeded"];
     let mut known = own.into_iter().chain(Refusal::REASONS);
@@ -215,17 +216,17 @@ mod tests {
     fn figures_alone_wait_and_everything_else_does_not() {
         let start = Instant::now();
         let written = status("10/s", "1/2");
-        let mut memory = Memory::default();
-        memory.status = Some((written.clone(), "7".to_owned(), start));
+        let mut record = DeploymentRecord::default();
+        record.status = Some((written.clone(), "7".to_owned(), start));
         let at = |status: &InferenceDeploymentStatus, seconds| {
             let now = start + Duration::from_secs(seconds);
-            writing(Some(&written), status, &memory, now)
+            writing(Some(&written), status, &record, now)
         };
-        assert_eq!(at(&written, 99), Writing::Never);
-        assert_eq!(at(&status("10/s", "2/2"), 0), Writing::Now);
+        assert_eq!(at(&written, 99), WriteDecision::Never);
+        assert_eq!(at(&status("10/s", "2/2"), 0), WriteDecision::Now);
         let left = Duration::from_secs(20);
-        assert_eq!(at(&status("20/s", "1/2"), 10), Writing::After(left));
-        assert_eq!(at(&status("20/s", "1/2"), 30), Writing::Now);
-        assert_eq!(writing(None, &written, &memory, start), Writing::Now);
+        assert_eq!(at(&status("20/s", "1/2"), 10), WriteDecision::After(left));
+        assert_eq!(at(&status("20/s", "1/2"), 30), WriteDecision::Now);
+        assert_eq!(writing(None, &written, &record, start), WriteDecision::Now);
     }
 }

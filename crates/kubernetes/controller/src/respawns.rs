@@ -1,27 +1,27 @@
-//! Worker processes that ended and were replaced: how many lately, and when an event tells it.
-//! Pure; time is an argument.
+//! Worker processes that ended and were replaced: how many recently, and when an event reports
+//! them. Pure; time is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::limits::{RESPAWN_EVENT_PAUSE, RESPAWN_WINDOW};
-use crate::observed::PodSeen;
+use crate::observed::ObservedPod;
 
-/// What is known of the respawns of one deployment.
+/// The respawns of one deployment.
 #[derive(Debug, Default)]
 pub(crate) struct Respawns {
-    /// The counts of its pods as they were seen last, by uid.
+    /// The last count of each pod, by uid.
     seen: BTreeMap<String, i64>,
-    /// Respawns of the last [`RESPAWN_WINDOW`], by when they were noticed.
+    /// Respawns of the last [`RESPAWN_WINDOW`], with the time when they were noticed.
     recent: VecDeque<(Instant, i64)>,
-    /// Noticed and not told by an event yet.
-    untold: i64,
-    told_at: Option<Instant>,
-    /// The last pod and cause.
+    /// Noticed and not reported by an event yet.
+    unreported: i64,
+    reported_at: Option<Instant>,
+    /// Pod and cause of the last one.
     last: Option<String>,
 }
 
-/// What the status says of respawns.
+/// The respawns that the status reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RecentRespawns {
     /// Within the last [`RESPAWN_WINDOW`].
@@ -31,32 +31,32 @@ pub struct RecentRespawns {
 }
 
 impl Respawns {
-    /// Takes in what the pods say at `now`. The counts of a pod that is seen for the first time are
-    /// of no known time: only what is added to them counts as recent.
-    pub(crate) fn note(&mut self, pods: &[PodSeen], now: Instant) -> RecentRespawns {
+    /// Takes the counts of the pods at `now`. The first count of a pod is of unknown age: only
+    /// increases count as recent.
+    pub(crate) fn note(&mut self, pods: &[ObservedPod], now: Instant) -> RecentRespawns {
         let mut seen = BTreeMap::new();
         let mut added = 0;
         for pod in pods {
             let before = self.seen.get(&pod.uid).copied();
-            let Some(told) = pod.respawns() else {
-                // A server that is silent for a moment.
+            let Some(reported) = pod.respawns() else {
+                // A server that is silent for a moment keeps its count.
                 seen.extend(before.map(|count| (pod.uid.clone(), count)));
                 continue;
             };
-            // A server that was started anew counts from zero.
+            // A restarted server counts from zero.
             let more = match before {
-                Some(before) if told.count >= before => told.count - before,
-                Some(_) => told.count,
+                Some(before) if reported.count >= before => reported.count - before,
+                Some(_) => reported.count,
                 None => 0,
             };
             if more > 0 {
                 added += more;
-                self.last = Some(format!("{}: {}", pod.name, told.cause));
+                self.last = Some(format!("{}: {}", pod.name, reported.cause));
             }
-            seen.insert(pod.uid.clone(), told.count);
+            seen.insert(pod.uid.clone(), reported.count);
         }
         self.seen = seen;
-        self.untold += added;
+        self.unreported += added;
         if added > 0 {
             self.recent.push_back((now, added));
         }
@@ -70,21 +70,21 @@ impl Respawns {
         }
     }
 
-    /// The note of an event that is due at `now`: the first at once, those after it together.
+    /// The note of an event that is due at `now`: the first respawn at once, later ones together.
     pub(crate) fn event(&mut self, now: Instant) -> Option<String> {
-        if self.untold == 0 || self.event_due(now) != Some(Duration::ZERO) {
+        if self.unreported == 0 || self.event_due(now) != Some(Duration::ZERO) {
             return None;
         }
         let note = format!(
             "worker processes that ended and were replaced: {}; last: {}",
-            std::mem::take(&mut self.untold),
+            std::mem::take(&mut self.unreported),
             self.last.as_deref().unwrap_or_default()
         );
-        self.told_at = Some(now);
+        self.reported_at = Some(now);
         Some(note)
     }
 
-    /// When to look again: for an event that waits, or a count that ages.
+    /// When to check again: for an event that waits, or a count that ages out.
     pub(crate) fn due(&self, now: Instant) -> Option<Duration> {
         let ages = self
             .recent
@@ -94,41 +94,41 @@ impl Respawns {
     }
 
     fn event_due(&self, now: Instant) -> Option<Duration> {
-        let age = self.told_at.map(|at| now.duration_since(at));
+        let age = self.reported_at.map(|at| now.duration_since(at));
         let left = age.map_or(Duration::ZERO, |age| {
             RESPAWN_EVENT_PAUSE.saturating_sub(age)
         });
-        (self.untold > 0).then_some(left)
+        (self.unreported > 0).then_some(left)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{ServerState, Workers};
+    use crate::server_state::{ServerState, WorkerStates};
 
-    fn pod(restarts: i64) -> PodSeen {
-        PodSeen {
+    fn pod(restarts: i64) -> ObservedPod {
+        ObservedPod {
             name: "p".to_owned(),
             uid: "u".to_owned(),
             state: Some(ServerState {
-                workers: Workers {
+                workers: WorkerStates {
                     restarts,
                     last_end: Some("signal 9".to_owned()),
-                    ..Workers::default()
+                    ..WorkerStates::default()
                 },
                 ..ServerState::default()
             }),
-            ..PodSeen::default()
+            ..ObservedPod::default()
         }
     }
 
     #[test]
-    fn deaths_are_told_at_once_then_together_and_forgotten() {
+    fn respawns_are_reported_at_once_then_together_and_age_out() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut respawns = Respawns::default();
-        // Of an unknown time: before this process looked.
+        // Of unknown age: before the first look.
         assert_eq!(respawns.note(&[pod(7)], at(0)).count, 0);
         assert_eq!(respawns.event(at(0)), None);
         respawns.note(&[pod(8)], at(1));
@@ -136,7 +136,7 @@ mod tests {
         assert!(note.ends_with("replaced: 1; last: p: signal 9"), "{note}");
         respawns.note(&[pod(20)], at(2));
         respawns.note(
-            &[PodSeen {
+            &[ObservedPod {
                 state: None,
                 ..pod(0)
             }],
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(wait, RESPAWN_EVENT_PAUSE - Duration::from_secs(3));
         let note = respawns.event(at(4) + wait).unwrap();
         assert!(note.contains("replaced: 30;"), "{note}");
-        // The server was started anew.
+        // The server was restarted.
         assert_eq!(respawns.note(&[pod(2)], at(5)).count, 33);
         let later = at(5) + RESPAWN_WINDOW;
         assert_eq!(respawns.note(&[pod(2)], later).count, 0);

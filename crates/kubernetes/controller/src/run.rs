@@ -6,36 +6,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use albacore_cluster::{
-    Cluster, ConnectOptions, Gates, Key, Lease, LeaseOptions, Metrics, Outcome, Queue, Scope,
-    Shutdown, Writes, serve, unique,
+    Cluster, ConnectOptions, Key, Lease, LeaseOptions, Metrics, Outcome, Queue, ReadinessGates,
+    Scope, Shutdown, Writes, serve, unique,
 };
-use albacore_program::{arguments, ended, start_logs};
+use albacore_program::{exit_code, parse_arguments, start_logs};
 use anyhow::Context as _;
 
 use crate::args::Args;
-use crate::build::BuiltIn;
+use crate::build::BuiltInServer;
 use crate::check::check;
 use crate::children::ChildKind;
 use crate::limits::{DISCOVERY_PERIOD, WORKERS};
-use crate::memory::Memories;
-use crate::metrics::Counts;
+use crate::metrics::ControllerMetrics;
 use crate::names::FIELD_MANAGER;
 use crate::pod_events::PodEvents;
 use crate::reconcile::Controller;
+use crate::record::DeploymentRecords;
 use crate::rollout::Rollouts;
-use crate::scrape::{States, scrape};
-use crate::watches::{Ground, Watches, watch_for_silence};
+use crate::scrape::{ServerStates, scrape};
+use crate::watches::{ControllerContext, Watches, watch_for_silence};
 
 /// Runs the controller until a signal ends it.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args: Args = match arguments() {
+    let args: Args = match parse_arguments() {
         Ok(args) => args,
         Err(code) => return code,
     };
     let runtime = tokio::runtime::Runtime::new().context("no threads can be started");
     let result = runtime.and_then(|runtime| runtime.block_on(run(args)));
-    ended("albacore-controller", result.map(|()| ExitCode::SUCCESS))
+    exit_code("albacore-controller", result.map(|()| ExitCode::SUCCESS))
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
@@ -53,9 +53,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         return check(&cluster, &args).await;
     }
     cluster.limit_requests_per_second(args.requests_per_second);
-    let gates = Gates::default();
-    let ground = Arc::new(ground(&args, &cluster, &gates, &shutdown, &metrics));
-    let watches = Watches::start(&ground);
+    let gates = ReadinessGates::default();
+    let context = Arc::new(context(&args, &cluster, &gates, &shutdown, &metrics));
+    let watches = Watches::start(&context);
     let address = serve(args.listen, &gates, &metrics, &shutdown).await?;
     let namespace = args.lease_namespace.clone();
     let namespace = namespace.unwrap_or_else(|| cluster.namespace().to_owned());
@@ -73,45 +73,45 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let controller = Arc::new(Controller {
         cluster,
         watches: watches.clone(),
-        states: States::default(),
-        memories: ground.memories.clone(),
-        events: ground.events.clone(),
-        counts: Counts::registered(&metrics),
+        states: ServerStates::default(),
+        records: context.records.clone(),
+        events: context.events.clone(),
+        metrics: ControllerMetrics::registered(&metrics),
         pod_events: PodEvents::default(),
-        built_in: BuiltIn {
+        built_in: BuiltInServer {
             image: args.server_image,
             params_url: args.params_url,
         },
         rollouts: Rollouts::new(args.max_concurrent_rollouts),
-        queue: ground.queue.clone(),
+        queue: context.queue.clone(),
         start: Instant::now(),
     });
-    let is_all_known = Arc::new(AtomicBool::new(false));
-    start_tasks(&ground, &controller, &lease, &is_all_known);
-    let worked = ground.queue.run(WORKERS, &shutdown, |key| {
+    let is_synced = Arc::new(AtomicBool::new(false));
+    start_tasks(&context, &controller, &lease, &is_synced);
+    let worked = context.queue.run(WORKERS, &shutdown, |key| {
         let (controller, lease) = (controller.clone(), lease.clone());
-        let is_all_known = is_all_known.load(Ordering::Acquire);
+        let is_synced = is_synced.load(Ordering::Acquire);
         async move {
-            match is_all_known && lease.is_held() {
+            match is_synced && lease.is_held() {
                 true => controller.reconcile(key).await,
-                // All keys are added when we lead.
+                // All keys are queued when this process begins to lead.
                 false => Outcome::Done,
             }
         }
     });
     worked.await;
-    ground.events.flush().await;
+    context.events.flush().await;
     finish(lease, &shutdown).await
 }
 
-fn ground(
+fn context(
     args: &Args,
     cluster: &Cluster,
-    gates: &Gates,
+    gates: &ReadinessGates,
     shutdown: &Shutdown,
     metrics: &Metrics,
-) -> Ground {
-    Ground {
+) -> ControllerContext {
+    ControllerContext {
         cluster: cluster.clone(),
         scope: match args.watch_namespace.as_slice() {
             [] => Scope::All,
@@ -120,78 +120,82 @@ fn ground(
         gates: gates.clone(),
         shutdown: shutdown.clone(),
         queue: Queue::new("deployments", metrics),
-        memories: Memories::default(),
+        records: DeploymentRecords::default(),
         events: cluster.events(shutdown),
     }
 }
 
 fn start_tasks(
-    ground: &Arc<Ground>,
+    context: &Arc<ControllerContext>,
     controller: &Arc<Controller>,
     lease: &Arc<Lease>,
-    is_all_known: &Arc<AtomicBool>,
+    is_synced: &Arc<AtomicBool>,
 ) {
     let (watches, states) = (controller.watches.clone(), controller.states.clone());
-    let (queue, counts) = (ground.queue.clone(), controller.counts.clone());
+    let (queue, metrics) = (context.queue.clone(), controller.metrics.clone());
     let scraping = {
         let (watches, lease) = (watches.clone(), lease.clone());
         async move {
             lease.held().await;
-            scrape(watches, states, queue, counts).await;
+            scrape(watches, states, queue, metrics).await;
         }
     };
-    ground.shutdown.spawn("scrape", scraping);
-    let silence = watch_for_silence(watches.clone(), ground.queue.clone());
-    ground.shutdown.spawn("silence", silence);
+    context.shutdown.spawn("scrape", scraping);
+    let silence = watch_for_silence(watches.clone(), context.queue.clone());
+    context.shutdown.spawn("silence", silence);
     let leading = lead(
-        ground.clone(),
+        context.clone(),
         controller.clone(),
         lease.clone(),
-        is_all_known.clone(),
+        is_synced.clone(),
     );
-    ground.shutdown.spawn("lead", leading);
-    ground
+    context.shutdown.spawn("lead", leading);
+    context
         .shutdown
-        .spawn("discover", discover(ground.clone(), watches));
+        .spawn("discover", discover(context.clone(), watches));
 }
 
-/// Each time that we begin to lead, everything is looked at anew: somebody else led before.
-/// `is_all_known` is set once every kind was listed: whoever does not know all that is there writes
-/// nothing.
+/// Whenever this process begins to lead, it forgets what it remembered and reconciles everything:
+/// another process led before. `is_synced` is set once every kind was listed; nothing is written
+/// before.
 async fn lead(
-    ground: Arc<Ground>,
+    context: Arc<ControllerContext>,
     controller: Arc<Controller>,
     lease: Arc<Lease>,
-    is_all_known: Arc<AtomicBool>,
+    is_synced: Arc<AtomicBool>,
 ) {
     let watches = &controller.watches;
-    // bound: until the program stops; a turn each time that the lease is taken.
+    // bound: until the program stops; one turn each time that the lease is acquired.
     loop {
         watches.synced().await;
         watches.renewals.begin();
-        is_all_known.store(true, Ordering::Release);
+        is_synced.store(true, Ordering::Release);
         lease.held().await;
         tracing::info!("this process leads");
-        ground.memories.clear();
+        context.records.clear();
         controller.rebuild_rollouts();
-        add_all(&ground, watches);
+        add_all(&context, watches);
         lease.lost().await;
         tracing::warn!("this process does not lead any more");
     }
 }
 
-fn add_all(ground: &Ground, watches: &Watches) {
+fn add_all(context: &ControllerContext, watches: &Watches) {
     for deployment in watches.deployments.select(|_| true) {
-        ground.queue.add(Key::of(&*deployment));
+        context.queue.add(Key::of(&*deployment));
     }
 }
 
 /// Watches ServiceMonitors once the API server serves them.
-async fn discover(ground: Arc<Ground>, watches: Watches) {
+async fn discover(context: Arc<ControllerContext>, watches: Watches) {
     let kind = ChildKind::ServiceMonitor;
-    // bound: until they are served or the program stops; a turn each DISCOVERY_PERIOD.
+    // bound: until they are served or the program stops; one turn each DISCOVERY_PERIOD.
     loop {
-        match ground.cluster.serves(kind.api_version(), kind.kind()).await {
+        match context
+            .cluster
+            .discover(kind.api_version(), kind.kind())
+            .await
+        {
             Ok(Some(_)) => break,
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "whether ServiceMonitors exist is not known yet"),
@@ -199,13 +203,13 @@ async fn discover(ground: Arc<Ground>, watches: Watches) {
         tokio::time::sleep(DISCOVERY_PERIOD).await;
     }
     tracing::info!("ServiceMonitors are written: the API server serves them");
-    watches.add(&ground, kind);
+    watches.add(&context, kind);
     watches.synced().await;
-    add_all(&ground, &watches);
+    add_all(&context, &watches);
 }
 
 async fn finish(lease: Arc<Lease>, shutdown: &Shutdown) -> anyhow::Result<()> {
-    // Tasks that held it were aborted; whoever still does lets it run out.
+    // Tasks that shared it were aborted. If one still holds it, the lease expires.
     if let Some(lease) = Arc::into_inner(lease) {
         lease.release().await;
     }
@@ -215,7 +219,7 @@ async fn finish(lease: Arc<Lease>, shutdown: &Shutdown) -> anyhow::Result<()> {
     }
 }
 
-/// Who we are in the lease, for people.
+/// The readable part of this process's identity in the lease.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {

@@ -1,4 +1,4 @@
-//! Asks every built-in server how it is: `GET http://<pod>:8080/albacore/v1/state`.
+//! Scrapes the state of every built-in server: `GET http://<pod>:8080/albacore/v1/state`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,12 +20,12 @@ use crate::limits::{
     HEAD_BYTES_MAX, SCRAPE_PENDING, SCRAPE_PENDING_TIME, SCRAPE_PERIOD, SCRAPE_RETRY, SCRAPE_TICK,
     SCRAPE_TIME_MAX, SCRAPES_MAX, STATE_AGE_MAX, STATE_BYTES_MAX,
 };
-use crate::metrics::{Counts, Scraped};
+use crate::metrics::{ControllerMetrics, Scraped};
 use crate::names::{FIELD_MANAGER, HTTP_PORT, STATE_PATH};
-use crate::state::ServerState;
+use crate::server_state::ServerState;
 use crate::watches::{Watches, owner};
 
-/// Why a server did not tell its state.
+/// Why a server's state could not be read.
 #[derive(Debug, thiserror::Error)]
 enum Silence {
     #[error("it cannot be reached: {0}")]
@@ -44,18 +44,18 @@ enum Silence {
     Time(#[from] tokio::time::error::Elapsed),
 }
 
-/// What is known of one server.
+/// The last state of one server.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct ServerEntry {
     tried: Option<Instant>,
-    /// It was asked last time and did not answer.
+    /// Whether the last request was not answered.
     is_silent: bool,
     state: Option<(Arc<ServerState>, Instant)>,
-    /// Since when its settings are known to be others than the newest.
+    /// Since when its settings have been older than the newest.
     pending: Option<Instant>,
 }
 
-impl Known {
+impl ServerEntry {
     fn is_due(&self, now: Instant) -> bool {
         let pending = self.pending.map(|since| now.duration_since(since));
         let period = match (&self.state, pending) {
@@ -67,76 +67,76 @@ impl Known {
     }
 }
 
-/// What servers said lately. Clones are the same states.
+/// The last states of all servers. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct States {
-    known: Arc<Mutex<HashMap<Key, Known>>>,
+pub(crate) struct ServerStates {
+    entries: Arc<Mutex<HashMap<Key, ServerEntry>>>,
 }
 
-impl States {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
-        // Entries are whole at every moment.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl ServerStates {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, ServerEntry>> {
+        // Each entry is consistent at every moment.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the server of the pod said lately.
+    /// The last state of the pod's server, unless it is outdated.
     pub(crate) fn of(&self, pod: &Key) -> Option<ServerState> {
-        let known = self.lock();
-        let (state, _) = known.get(pod)?.state.as_ref()?;
+        let entries = self.lock();
+        let (state, _) = entries.get(pod)?.state.as_ref()?;
         Some(ServerState::clone(state))
     }
 
-    /// Notes whether the server of the pod has yet to take the newest settings: then it is asked
+    /// Notes whether the pod's server does not have the newest settings yet: then it is scraped
     /// more often.
     pub(crate) fn set_pending(&self, pod: &Key, is_pending: bool) {
-        if let Some(known) = self.lock().get_mut(pod) {
+        if let Some(entries) = self.lock().get_mut(pod) {
             match is_pending {
-                true => _ = known.pending.get_or_insert_with(Instant::now),
-                false => known.pending = None,
+                true => _ = entries.pending.get_or_insert_with(Instant::now),
+                false => entries.pending = None,
             }
         }
     }
 
-    /// Notes an answer, or that there was none; whether that changes what is known.
+    /// Notes an answer, or that there was none; true if that changes the state.
     fn note(&self, pod: &Key, state: Option<ServerState>) -> bool {
-        let mut known = self.lock();
-        // Gone from the watch meanwhile.
-        let Some(known) = known.get_mut(pod) else {
+        let mut entries = self.lock();
+        // Deleted from the watch meanwhile.
+        let Some(entries) = entries.get_mut(pod) else {
             return false;
         };
-        known.is_silent = state.is_none();
+        entries.is_silent = state.is_none();
         match state {
             Some(state) => {
-                let before = known.state.replace((Arc::new(state), Instant::now()));
-                let now = known.state.as_ref().map(|(state, _)| state);
+                let before = entries.state.replace((Arc::new(state), Instant::now()));
+                let now = entries.state.as_ref().map(|(state, _)| state);
                 before.as_ref().map(|(state, _)| state) != now
             }
             None => {
                 let is_old = |at: Instant| at.elapsed() > STATE_AGE_MAX;
-                let is_lost = known.state.as_ref().is_some_and(|(_, at)| is_old(*at));
+                let is_lost = entries.state.as_ref().is_some_and(|(_, at)| is_old(*at));
                 if is_lost {
-                    known.state = None;
+                    entries.state = None;
                 }
                 is_lost
             }
         }
     }
 
-    /// The servers that are to be asked now, marked as asked; forgets those that are gone. Those
-    /// that answered last time come first, then those that were asked longest ago: however many
-    /// servers are silent or slow, they take turns among themselves and keep nobody else waiting
-    /// for more than one [`SCRAPE_TIME_MAX`].
+    /// The servers to be scraped now, marked as scraped; forgets those that are gone. Servers that
+    /// answered last time come first, then those that were asked longest ago: however many servers
+    /// are silent or slow, they wait for each other and delay the rest by at most one
+    /// [`SCRAPE_TIME_MAX`].
     fn due(&self, servers: &[(Key, IpAddr)], room: usize, now: Instant) -> Vec<(Key, IpAddr)> {
-        let mut known = self.lock();
-        if known.len() > servers.len() {
+        let mut entries = self.lock();
+        if entries.len() > servers.len() {
             let names: std::collections::HashSet<&Key> = servers.iter().map(|(k, _)| k).collect();
-            known.retain(|key, _| names.contains(key));
+            entries.retain(|key, _| names.contains(key));
         }
         let mut due = Vec::new();
         for (key, ip) in servers {
-            let known = known.entry(key.clone()).or_default();
-            if known.is_due(now) {
-                due.push((known.is_silent, known.tried, key, *ip));
+            let entries = entries.entry(key.clone()).or_default();
+            if entries.is_due(now) {
+                due.push((entries.is_silent, entries.tried, key, *ip));
             }
         }
         due.sort_by_key(|(is_silent, tried, ..)| (*is_silent, *tried));
@@ -144,19 +144,24 @@ impl States {
         let due = due.into_iter().map(|(_, _, key, ip)| (key.clone(), ip));
         let due: Vec<_> = due.collect();
         for (key, _) in &due {
-            known.entry(key.clone()).or_default().tried = Some(now);
+            entries.entry(key.clone()).or_default().tried = Some(now);
         }
         due
     }
 }
 
-/// Asks servers until the program stops. A deployment whose server says something new is added to
+/// Scrapes servers until the program stops. A deployment whose server reports a change is added to
 /// `queue`.
-pub(crate) async fn scrape(watches: Watches, states: States, queue: Queue<Key>, counts: Counts) {
+pub(crate) async fn scrape(
+    watches: Watches,
+    states: ServerStates,
+    queue: Queue<Key>,
+    counts: ControllerMetrics,
+) {
     let mut running: JoinSet<()> = JoinSet::new();
     let mut tick = tokio::time::interval(SCRAPE_TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // bound: until the program stops; a turn each SCRAPE_TICK, at most SCRAPES_MAX requests at
+    // bound: until the program stops; one turn each SCRAPE_TICK, at most SCRAPES_MAX requests at
     // once.
     loop {
         tick.tick().await;
@@ -184,7 +189,7 @@ pub(crate) async fn scrape(watches: Watches, states: States, queue: Queue<Key>, 
     }
 }
 
-/// The built-in servers that run.
+/// The built-in servers with an address.
 fn servers(watches: &Watches) -> Vec<(Key, IpAddr)> {
     let pods = watches.pods.select(|pod| address(pod).is_some());
     let servers = pods.iter().filter_map(|pod| {
@@ -202,8 +207,7 @@ fn address(pod: &Pod) -> Option<IpAddr> {
     is_running.then_some(ip)
 }
 
-/// The state of a server, all in all within [`SCRAPE_TIME_MAX`], whatever it sends and however
-/// slowly.
+/// The state of a server, within [`SCRAPE_TIME_MAX`] in all, whatever it sends and however slowly.
 async fn ask_in_time(address: SocketAddr) -> Result<ServerState, Silence> {
     tokio::time::timeout(SCRAPE_TIME_MAX, ask(address)).await?
 }
@@ -214,7 +218,7 @@ async fn ask(address: SocketAddr) -> Result<ServerState, Silence> {
         .max_buf_size(HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))
         .await?;
-    // Ends with this set, answered or not; what it fails with, the request fails with as well.
+    // Connections end with this set. An error of a connection also fails its request.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
     let request = Request::get(STATE_PATH)

@@ -1,4 +1,5 @@
-//! A spec as `settings.yaml`, and where the files of its models are mounted.
+//! Converts a spec to the text of `settings.yaml`, with the paths where the files of its models are
+//! mounted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use albacore_settings::{Batching, Policy, Queue, Settings, Slo, Source};
 
 use crate::names::MODELS_FOLDER;
 
-/// What is mounted for models.
+/// A volume that holds models.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ModelVolume {
     /// A PersistentVolumeClaim, by name.
@@ -30,7 +31,7 @@ impl ModelVolume {
     }
 }
 
-/// The volumes of the models, each once, with where they are mounted.
+/// The volumes of the models, each once, with their mount paths.
 pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
     let volumes = models.iter().filter_map(|model| match &model.uri.place {
         ModelPlace::Pvc { claim, .. } => Some(ModelVolume::Claim(claim.clone())),
@@ -42,10 +43,10 @@ pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
         .collect()
 }
 
-/// The text of `settings.yaml` for a spec that keeps the rules.
+/// The text of `settings.yaml` for a valid spec.
 ///
 /// # Errors
-/// What the server would refuse: its reader is asked before anything is written.
+/// The settings would be refused by the server's own check.
 pub(crate) fn settings_of(spec: &InferenceDeploymentSpec) -> Result<String, Violation> {
     let models = spec.models.iter().enumerate().map(settings_of_model);
     let policy = match spec.batching.policy {
@@ -53,7 +54,7 @@ pub(crate) fn settings_of(spec: &InferenceDeploymentSpec) -> Result<String, Viol
         BatchingPolicy::Deferred => Policy::Deferred,
         BatchingPolicy::Eager => Policy::Eager,
         BatchingPolicy::Timeout => Policy::Timeout {
-            // The rules want a delay here; without one the check below refuses a zero.
+            // The rules require a delay here; a zero is refused by the check below.
             delay: spec
                 .batching
                 .max_delay
@@ -122,7 +123,7 @@ fn output(output: &Output) -> albacore_settings::Output {
     }
 }
 
-/// Where the server finds the file of a place.
+/// Where the server finds a model's file.
 pub(crate) fn source_of(place: &ModelPlace) -> Source {
     match place {
         ModelPlace::File { path } => Source::Path(path.clone()),

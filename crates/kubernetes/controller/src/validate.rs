@@ -1,8 +1,8 @@
-//! From what is written to what can be run here: a [`Valid`] deployment, or every reason why not.
+//! Turns a deployment into one that can be built ([`Valid`]), or lists every reason why not.
 //!
-//! The rules of the schema come first (an API server that serves an older schema may have let
-//! something through), then what only a cluster can be asked for: a file beside a YAML file, and
-//! parts of the template that would break what the rest of Albacore relies on. Pure.
+//! The rules of the schema come first (an API server with an older schema may have accepted more),
+//! then rules that hold in a cluster only: no file beside a YAML file, and no part of the template
+//! that would break what the rest of Albacore relies on. Pure.
 
 use albacore_api::{
     InferenceDeployment, InferenceDeploymentSpec, ModelPlace, SERVER_CONTAINER,
@@ -23,19 +23,19 @@ pub struct Valid {
     /// Its name, a DNS label.
     pub name: String,
     pub namespace: String,
-    /// Its uid; owns the children.
+    /// The owner of the children.
     pub uid: String,
     pub spec: InferenceDeploymentSpec,
-    /// The text of `settings.yaml`; `None` for a server of the user's own.
+    /// The text of `settings.yaml`; `None` for a user's own server.
     pub settings: Option<String>,
-    /// The image of the built-in server that the deployment's own annotation names.
+    /// The server image that the deployment's own annotation names.
     pub server_image: Option<String>,
 }
 
-/// What `deployment` asks for, if it can be run.
+/// Checks whether `deployment` can be built.
 ///
 /// # Errors
-/// Every field that is wrong, with the way out.
+/// Every invalid field, with the remedy.
 pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation>> {
     let mut violations = broken_rules(deployment);
     let spec = &deployment.spec;
@@ -51,7 +51,7 @@ pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation
         }
     }
     let server_image = own_server_image(deployment, &mut violations);
-    // A text is made of what keeps the rules only.
+    // Settings can only be made from a valid spec.
     let settings = match violations.is_empty() && spec.is_built_in() {
         true => match settings_of(spec) {
             Ok(text) => Some(text),
@@ -139,8 +139,8 @@ fn climbs(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// Of a template's metadata a pod takes labels, annotations and finalizers; some labels are not the
-/// user's.
+/// Of a template's metadata a pod takes labels, annotations and finalizers; some labels are
+/// reserved.
 fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation>) {
     let template = deployment.spec.template.as_ref();
     let Some(metadata) = template.and_then(|t| t.metadata.as_ref()) else {
@@ -254,7 +254,8 @@ fn refuse_parts_of_built_in(server: &Container, at: &str, refused: &mut Vec<Viol
     }
 }
 
-/// Variables of the built-in server that say what the spec or the contract says.
+/// What to do instead of setting a variable of the built-in server that the spec or the controller
+/// sets.
 fn instead_of_variable(name: &str) -> Option<&'static str> {
     match name {
         "ALBACORE_HTTP" | "ALBACORE_GRPC" => {

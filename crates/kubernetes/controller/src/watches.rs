@@ -1,4 +1,4 @@
-//! What the controller watches, and which deployment each change is of.
+//! The watches of the controller, and which deployment each change concerns.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, SERVER_IMAGE_ANNOTATION};
 use albacore_cluster::{
-    ApiResource, Change, Cluster, DynamicObject, Events, Gates, Happening, Key, Malformed, Queue,
-    Resource, ResourceExt, Scope, Severity, Shutdown, Watch, WatchOptions,
+    ApiResource, Change, Cluster, DynamicObject, EventRecorder, Key, Malformed, ObjectEvent, Queue,
+    ReadinessGates, Resource, ResourceExt, Scope, Severity, Shutdown, Watch, WatchOptions,
 };
 use k8s_openapi::api::core::v1::{
     ContainerStatus, Namespace, Pod, PodCondition, PodSpec, PodStatus,
@@ -17,9 +17,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::children::ChildKind;
 use crate::dereference::live;
 use crate::limits::{GATHER, SILENCE_TIME_MAX};
-use crate::memory::Memories;
 use crate::names::DEPLOYMENT_LABEL;
-use crate::observed::Live;
+use crate::observed::LiveObject;
+use crate::record::DeploymentRecords;
 use crate::renewals::Renewals;
 
 type Annotations = BTreeMap<String, String>;
@@ -42,52 +42,52 @@ pub(crate) fn child_kind(kind: ChildKind) -> ApiResource {
     }
 }
 
-pub(crate) struct Ground {
+pub(crate) struct ControllerContext {
     pub(crate) cluster: Cluster,
     pub(crate) scope: Scope,
-    pub(crate) gates: Gates,
+    pub(crate) gates: ReadinessGates,
     pub(crate) shutdown: Shutdown,
     pub(crate) queue: Queue<Key>,
-    pub(crate) memories: Memories,
-    pub(crate) events: Events,
+    pub(crate) records: DeploymentRecords,
+    pub(crate) events: EventRecorder,
 }
 
-/// Everything that is watched. Clones are the same watches.
+/// Clones share the watches.
 #[derive(Clone)]
 pub(crate) struct Watches {
     pub(crate) deployments: Watch<InferenceDeployment>,
     pub(crate) pods: Watch<Pod>,
     pub(crate) nodes: Watch<NodePlacement>,
     pub(crate) namespaces: Watch<Namespace>,
-    /// How fresh the reports of nodes are.
+    /// When the reports of nodes were renewed last.
     pub(crate) renewals: Renewals,
-    /// ServiceMonitors come once the API server serves them.
+    /// ServiceMonitors are added once the API server serves them.
     children: Arc<RwLock<BTreeMap<ChildKind, Watch<DynamicObject>>>>,
 }
 
 impl Watches {
-    /// Starts them, but for ServiceMonitors.
-    pub(crate) fn start(ground: &Ground) -> Self {
-        let (pods, renewals) = (watch_pods(ground), Renewals::default());
-        let deployments = watch_deployments(ground);
+    /// Starts all watches but that of ServiceMonitors.
+    pub(crate) fn start(context: &ControllerContext) -> Self {
+        let (pods, renewals) = (watch_pods(context), Renewals::default());
+        let deployments = watch_deployments(context);
         let watches = Self {
-            namespaces: watch_namespaces(ground, deployments.clone()),
+            namespaces: watch_namespaces(context, deployments.clone()),
             deployments,
-            nodes: watch_nodes(ground, pods.clone(), renewals.clone()),
+            nodes: watch_nodes(context, pods.clone(), renewals.clone()),
             renewals,
             pods,
             children: Arc::default(),
         };
         let always = ChildKind::ALL.into_iter();
         for kind in always.filter(|kind| *kind != ChildKind::ServiceMonitor) {
-            watches.add(ground, kind);
+            watches.add(context, kind);
         }
         watches
     }
 
     /// Watches one more kind of children.
-    pub(crate) fn add(&self, ground: &Ground, kind: ChildKind) {
-        let watch = watch_children(ground, kind);
+    pub(crate) fn add(&self, context: &ControllerContext, kind: ChildKind) {
+        let watch = watch_children(context, kind);
         let mut children = self
             .children
             .write()
@@ -105,13 +105,12 @@ impl Watches {
         children.get(&kind).cloned()
     }
 
-    /// The child of a kind, if there is one.
     pub(crate) fn child(&self, kind: ChildKind, key: &Key) -> Option<Arc<DynamicObject>> {
         self.of(kind)?.get(key)
     }
 
-    /// The Deployment of the pods of every deployment.
-    pub(crate) fn pods_deployments(&self) -> impl Iterator<Item = (Key, Live)> {
+    /// The pods' Deployment of every InferenceDeployment.
+    pub(crate) fn pod_deployments(&self) -> impl Iterator<Item = (Key, LiveObject)> {
         let all = self.of(ChildKind::Deployment);
         let all = all.map(|watch| watch.select(|_| true)).unwrap_or_default();
         let all = all.into_iter();
@@ -132,28 +131,33 @@ impl Watches {
     }
 }
 
-fn watch_deployments(ground: &Ground) -> Watch<InferenceDeployment> {
+fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> {
     let mut options = WatchOptions::new("deployments", deployments_kind());
-    options.scope = ground.scope.clone();
+    options.scope = context.scope.clone();
     options.trim = |deployment: &mut InferenceDeployment| {
         let annotations = deployment.metadata.annotations.take();
-        deployment.metadata.annotations = annotations.and_then(server_image_alone);
+        deployment.metadata.annotations = annotations.and_then(only_server_image);
     };
-    let (queue, events) = (ground.queue.clone(), ground.events.clone());
-    watch(ground, options, move |change| match change {
-        Change::Applied { new: object, .. } | Change::Gone(object) => queue.add(Key::of(&*object)),
-        Change::Malformed(malformed) => tell_malformed(&events, malformed),
+    let (queue, events) = (context.queue.clone(), context.events.clone());
+    watch(context, options, move |change| match change {
+        Change::Applied { new: object, .. } | Change::Deleted(object) => {
+            queue.add(Key::of(&*object))
+        }
+        Change::Malformed(malformed) => record_malformed(&events, malformed),
     })
 }
 
-/// Of annotations: the one that is read.
-fn server_image_alone(mut annotations: Annotations) -> Option<Annotations> {
+/// Drops all annotations but the one that is read.
+fn only_server_image(mut annotations: Annotations) -> Option<Annotations> {
     let (name, value) = annotations.remove_entry(SERVER_IMAGE_ANNOTATION)?;
     Some(BTreeMap::from([(name, value)]))
 }
 
-/// Namespaces for their annotation: a change of it is one of all deployments there.
-fn watch_namespaces(ground: &Ground, deployments: Watch<InferenceDeployment>) -> Watch<Namespace> {
+/// Watches namespaces for their annotation: its change concerns all deployments in the namespace.
+fn watch_namespaces(
+    context: &ControllerContext,
+    deployments: Watch<InferenceDeployment>,
+) -> Watch<Namespace> {
     let kind = ApiResource::erase::<Namespace>(&());
     let mut options = WatchOptions::new("namespaces", kind);
     options.trim = |namespace: &mut Namespace| {
@@ -163,12 +167,12 @@ fn watch_namespaces(ground: &Ground, deployments: Watch<InferenceDeployment>) ->
             name: metadata.name,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
-            annotations: metadata.annotations.and_then(server_image_alone),
+            annotations: metadata.annotations.and_then(only_server_image),
             ..ObjectMeta::default()
         };
     };
-    let queue = ground.queue.clone();
-    watch(ground, options, move |change| {
+    let queue = context.queue.clone();
+    watch(context, options, move |change| {
         let Change::Applied { old, new } = change else {
             return;
         };
@@ -176,21 +180,21 @@ fn watch_namespaces(ground: &Ground, deployments: Watch<InferenceDeployment>) ->
         if before == new.metadata.annotations {
             return;
         }
-        let there = deployments.select(|d| d.metadata.namespace == new.metadata.name);
-        there.iter().for_each(|d| queue.add(Key::of(&**d)));
+        let affected = deployments.select(|d| d.metadata.namespace == new.metadata.name);
+        affected.iter().for_each(|d| queue.add(Key::of(&**d)));
     })
 }
 
-fn tell_malformed(events: &Events, malformed: Malformed) {
+fn record_malformed(events: &EventRecorder, malformed: Malformed) {
     let name = malformed.regarding.name.as_deref().unwrap_or_default();
     let error = malformed.error.as_str();
     tracing::warn!(
         name,
         error,
-        "a deployment cannot be read and is left as it is"
+        "a deployment is malformed; its pods stay unchanged"
     );
-    events.tell(Happening {
-        note: format!("cannot be read: {error}; its pods are left as they are until it is mended"),
+    events.record(ObjectEvent {
+        note: format!("cannot be read: {error}; its pods stay unchanged until it is corrected"),
         regarding: malformed.regarding,
         severity: Severity::Warning,
         reason: "Malformed",
@@ -198,30 +202,30 @@ fn tell_malformed(events: &Events, malformed: Malformed) {
     });
 }
 
-fn watch_children(ground: &Ground, kind: ChildKind) -> Watch<DynamicObject> {
+fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<DynamicObject> {
     let mut options = WatchOptions::new(kind.plural(), child_kind(kind));
-    options.scope = ground.scope.clone();
+    options.scope = context.scope.clone();
     options.labels = DEPLOYMENT_LABEL.to_owned();
     options.trim = match kind {
         ChildKind::Deployment => pack,
         _ => pack_without_status,
     };
-    let (queue, memories) = (ground.queue.clone(), ground.memories.clone());
-    watch(ground, options, move |change| match change {
+    let (queue, records) = (context.queue.clone(), context.records.clone());
+    watch(context, options, move |change| match change {
         Change::Applied { new, .. } => {
             owner(&*new)
                 .into_iter()
                 .for_each(|key| queue.add_after(key, GATHER));
         }
-        Change::Gone(old) => owner(&*old).into_iter().for_each(|key| {
-            memories.forget_child(&key, kind);
+        Change::Deleted(old) => owner(&*old).into_iter().for_each(|key| {
+            records.forget_child(&key, kind);
             queue.add(key);
         }),
         Change::Malformed(_) => {}
     })
 }
 
-/// Keeps what is beside the metadata as one text: a tree of values would be ten times as large.
+/// Packs all but the metadata into one text: a tree of values would be ten times as large.
 fn pack(object: &mut DynamicObject) {
     object.data = object.data.to_string().into();
 }
@@ -233,14 +237,14 @@ fn pack_without_status(object: &mut DynamicObject) {
     pack(object);
 }
 
-fn watch_pods(ground: &Ground) -> Watch<Pod> {
+fn watch_pods(context: &ControllerContext) -> Watch<Pod> {
     let mut options = WatchOptions::new("pods", ApiResource::erase::<Pod>(&()));
-    options.scope = ground.scope.clone();
+    options.scope = context.scope.clone();
     options.labels = DEPLOYMENT_LABEL.to_owned();
     options.trim = trim_pod;
-    let queue = ground.queue.clone();
-    watch(ground, options, move |change| {
-        if let Change::Applied { new: pod, .. } | Change::Gone(pod) = change {
+    let queue = context.queue.clone();
+    watch(context, options, move |change| {
+        if let Change::Applied { new: pod, .. } | Change::Deleted(pod) = change {
             owner(&*pod)
                 .into_iter()
                 .for_each(|key| queue.add_after(key, GATHER));
@@ -248,8 +252,8 @@ fn watch_pods(ground: &Ground) -> Watch<Pod> {
     })
 }
 
-/// Of a pod: where it runs, its address, its phase, whether it is ready and, if not, what its
-/// scheduler and kubelet say.
+/// Keeps of a pod its node, address, phase and readiness and, while it is not ready, the states of
+/// its containers.
 fn trim_pod(pod: &mut Pod) {
     pod.metadata.annotations = None;
     pod.spec = pod.spec.take().map(|spec| PodSpec {
@@ -291,24 +295,28 @@ fn trim_container(status: ContainerStatus) -> ContainerStatus {
     }
 }
 
-fn watch_nodes(ground: &Ground, pods: Watch<Pod>, renewals: Renewals) -> Watch<NodePlacement> {
+fn watch_nodes(
+    context: &ControllerContext,
+    pods: Watch<Pod>,
+    renewals: Renewals,
+) -> Watch<NodePlacement> {
     let options = WatchOptions::new("placements", ApiResource::erase::<NodePlacement>(&()));
-    let queue = ground.queue.clone();
-    watch(ground, options, move |change| {
+    let queue = context.queue.clone();
+    watch(context, options, move |change| {
         match &change {
             Change::Applied { new, .. } => {
                 let (name, status) = (new.name_any(), new.status.as_ref());
-                let told = status.and_then(|s| s.last_verification_time.as_ref());
-                if renewals.note(&name, told, Instant::now()) {
+                let reported = status.and_then(|s| s.last_verification_time.as_ref());
+                if renewals.note(&name, reported, Instant::now()) {
                     add_pods_of_node(&queue, &pods, &name);
                 }
             }
-            Change::Gone(old) => renewals.forget(&old.name_any()),
+            Change::Deleted(old) => renewals.forget(&old.name_any()),
             Change::Malformed(_) => {}
         }
         let (old, new) = match change {
             Change::Applied { old, new } => (old, Some(new)),
-            Change::Gone(old) => (Some(old), None),
+            Change::Deleted(old) => (Some(old), None),
             Change::Malformed(_) => return,
         };
         let of = |node: &Option<Arc<NodePlacement>>| {
@@ -322,7 +330,7 @@ fn watch_nodes(ground: &Ground, pods: Watch<Pod>, renewals: Renewals) -> Watch<N
                 .split_once('/')
                 .map(|(namespace, name)| Key::new(namespace, name));
             let pod = key.and_then(|key| pods.get(&key));
-            // A name that was too long for the report: told by its uid.
+            // A name that was too long for the report is identified by its uid.
             let pod = pod.or_else(|| pods.select(|pod| is_entry_of(entry, pod)).pop());
             if let Some(key) = pod.and_then(|pod| owner(&*pod)) {
                 queue.add_after(key, GATHER);
@@ -331,7 +339,7 @@ fn watch_nodes(ground: &Ground, pods: Watch<Pod>, renewals: Renewals) -> Watch<N
     })
 }
 
-/// Adds the deployments that have pods on a node.
+/// Queues the deployments with pods on a node.
 fn add_pods_of_node(queue: &Queue<Key>, pods: &Watch<Pod>, node: &str) {
     let is_on = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
     for key in pods.select(is_on).iter().filter_map(|pod| owner(&**pod)) {
@@ -339,10 +347,10 @@ fn add_pods_of_node(queue: &Queue<Key>, pods: &Watch<Pod>, node: &str) {
     }
 }
 
-/// Adds the deployments whose placement is not known any more because an agent is silent: no watch
-/// tells of what does not happen. Runs until the program stops.
+/// Queues the deployments whose placement becomes unknown because an agent is silent: no watch
+/// reports what does not happen. Runs until the program stops.
 pub(crate) async fn watch_for_silence(watches: Watches, queue: Queue<Key>) {
-    // bound: a turn when a node may become silent; one that is noted meanwhile cannot before the
+    // bound: one turn for each node that may become silent; one noted meanwhile cannot before the
     // turn ends.
     loop {
         let now = Instant::now();
@@ -357,16 +365,16 @@ pub(crate) async fn watch_for_silence(watches: Watches, queue: Queue<Key>) {
 }
 
 fn watch<K>(
-    ground: &Ground,
+    context: &ControllerContext,
     options: WatchOptions<K>,
     on_change: impl Fn(Change<K>) + Send + Sync + 'static,
 ) -> Watch<K>
 where
     K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
-    ground
+    context
         .cluster
-        .watch(options, &ground.gates, &ground.shutdown, on_change)
+        .watch(options, &context.gates, &context.shutdown, on_change)
 }
 
 /// The placements in `a` that are not in `b`.
@@ -385,7 +393,7 @@ pub(crate) fn is_entry_of(entry: &PodPlacement, pod: &Pod) -> bool {
     entry.is_of(namespace, name, uid)
 }
 
-/// The deployment that an object says it is of.
+/// The deployment that an object's label names.
 pub(crate) fn owner(object: &impl ResourceExt) -> Option<Key> {
     let name = object.labels().get(DEPLOYMENT_LABEL)?;
     Some(Key::new(object.namespace().unwrap_or_default(), name))

@@ -50,7 +50,7 @@ fn a_command_line_that_makes_no_sense_ends_with_64() {
 }
 
 #[test]
-fn a_cluster_that_cannot_be_found_ends_with_1_and_says_why() {
+fn an_unknown_cluster_exits_with_1_and_an_error() {
     let listen = ["--server-image", "x", "--listen", "127.0.0.1:0"];
     let missing = run(&[&listen[..], &["--kubeconfig", "/nowhere/config"]].concat());
     let said = String::from_utf8(missing.stderr).unwrap();

@@ -1,5 +1,5 @@
-//! A controller that dies after any of its writes leaves nothing that the next one does not mend:
-//! the objects end as they do without a crash.
+//! A controller that crashes after any of its writes leaves nothing that the next one does not
+//! repair: the objects end as they do without a crash.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -48,7 +48,7 @@ fn world(rig: &Rig, namespace: &str) -> Value {
         .as_array()
         .into_iter()
         .flatten();
-    // Why it progresses is the Deployment's own story, which depends on when it was looked at.
+    // Why it progresses is the Deployment's own message, which depends on timing.
     let reason = |c: &Value| {
         if c["type"] == "Progressing" {
             Value::Null
@@ -111,8 +111,8 @@ impl<'a> Story<'a> {
         ]);
     }
 
-    /// Runs a controller that dies after `writes` while `act` happens, then one that does not;
-    /// until the world is `end`. Whether the first one died.
+    /// Runs a controller that crashes after `writes` while `act` happens, then one that does not,
+    /// until the objects equal `end`. Returns whether the first one crashed.
     fn through(&self, writes: u32, act: impl Fn(&Self), end: &Value) -> bool {
         let lease = format!("{}-{}", self.namespace, rand());
         let writes = writes.to_string();
@@ -153,7 +153,7 @@ fn rand() -> u64 {
     RandomState::new().hash_one(0_u8) % 1_000_000
 }
 
-/// The world once it does not change any more.
+/// The objects, once they do not change any more.
 fn settled(rig: &Rig, namespace: &str, is_begun: impl Fn(&Value) -> bool) -> Value {
     let mut before = Value::Null;
     let mut same = 0;

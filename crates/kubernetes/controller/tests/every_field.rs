@@ -1,11 +1,11 @@
-//! No field is accepted and ignored: the schema is walked, and each field is shown to change what
-//! is built or decided, or to be refused by its name.
+//! No field is accepted and ignored: the schema is walked, and each field changes what is built or
+//! decided, or is refused by its name.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use std::collections::BTreeSet;
 
 use albacore_api::{InferenceDeployment, inference_deployment_crd, policy_of, read_deployment};
-use albacore_controller::{BuiltIn, Surroundings, build, validate};
+use albacore_controller::{BuildContext, BuiltInServer, build, validate};
 use serde_json::{Map, Value, json};
 
 fn object(spec: &Value) -> Value {
@@ -34,7 +34,7 @@ fn sample() -> Value {
     })
 }
 
-/// What a spec makes of the cluster: children, what the agent plans by, what scaling goes by.
+/// What a spec results in: children, the agent's policy, the inputs of scaling.
 fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
     let valid = validate(deployment).map_err(|v| {
         v.iter()
@@ -43,19 +43,19 @@ fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
             .join("\n")
     })?;
     let spec = &deployment.spec;
-    let surroundings = Surroundings {
-        built_in: BuiltIn {
+    let build_context = BuildContext {
+        built_in: BuiltInServer {
             image: "server:1".to_owned(),
             params_url: Some("http://params:8082".to_owned()),
         },
         has_service_monitors: true,
         replicas: spec.replicas,
     };
-    let children = build(&valid, &surroundings);
+    let children = build(&valid, &build_context);
     let children: Vec<Value> = children.into_iter().map(|c| c.body).collect();
     let policy = format!("{:?}", policy_of(spec));
     let scaling = format!("{:?}", spec.autoscaling);
-    // What a trial does is shown by the agent's tests.
+    // The effect of a trial is tested with the agent.
     let trial = format!("{:?}", spec.placement.trial);
     Ok(json!({"children": children, "policy": policy, "scaling": scaling, "trial": trial}))
 }
@@ -167,7 +167,7 @@ fn minimal(schema: &Value) -> Value {
 
 /// Every way to set one field below `schema`: its path and the smallest object that sets it.
 fn settings(schema: &Value, at: &str, depth: usize) -> Vec<(String, Value)> {
-    // Deeper fields lie in copies of schemas that were seen above.
+    // Deeper fields are in copies of schemas that were visited above.
     if depth > 6 {
         return Vec::new();
     }
@@ -211,14 +211,14 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
     let mut refused = BTreeSet::new();
     let mut taken = 0;
     for (path, mut template) in settings(&schema, "", 0) {
-        // The container that serves is the one that is looked at most closely.
+        // The serving container is checked most closely.
         if let Some(containers) = template["spec"]["containers"].as_array_mut() {
             containers[0]["name"] = "server".into();
         }
         let mut spec = sample();
         spec["template"] = template.clone();
         let mut whole: InferenceDeployment = serde_json::from_value(object(&spec)).unwrap();
-        // Types drop what they do not know; nothing here may be of that kind.
+        // Types drop unknown fields; nothing here may be dropped.
         let kept = serde_json::to_value(&whole.spec.template).unwrap();
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let wanted: Vec<Value> = at(&template, &parts).into_iter().cloned().collect();
@@ -227,7 +227,7 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
             wanted.len(),
             "{path} is not in the type"
         );
-        // Commands go with a server of the user's own.
+        // Commands belong to a user's own server.
         let is_command = ["/spec/containers/command", "/spec/containers/args"];
         if is_command.contains(&path.as_str()) {
             whole.spec.models.clear();

@@ -1,4 +1,4 @@
-//! Malformed and strange objects hurt nobody but themselves. `cargo bench -p albacore-controller --
+//! Malformed and strange objects affect only themselves. `cargo bench -p albacore-controller --
 //! fuzz 5000` does the same with many.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 

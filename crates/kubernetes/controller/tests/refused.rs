@@ -1,5 +1,5 @@
-//! Children that a real API server refuses: conditions and events say why and what to do, and they
-//! are written once the cause is gone.
+//! Children that a real API server refuses: conditions and events give the reason and the remedy,
+//! and the children are written once the cause is gone.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -84,7 +84,7 @@ fn a_quota_and_a_policy_are_named_and_their_end_is_noticed() {
     rig.wait_for("b", "Stalled", "");
     wait("it is built", || is_built(&rig, "b"));
 
-    // A quota that lets no pod in: the Deployment is there and cannot make any.
+    // A quota that admits no pod: the Deployment exists and cannot create any.
     rig.kubectl(&["create", "quota", "no-pods", "--hard=pods=0"]);
     rig.apply(&[deployment("c", &json!({}))]);
     rig.wait_for("c", "Ready", "False/PodsRefused");
@@ -92,7 +92,7 @@ fn a_quota_and_a_policy_are_named_and_their_end_is_noticed() {
     assert!(said.contains("exceeded quota: no-pods"), "{said}");
 }
 
-/// What a controller may do that may not write Services, nor `more`.
+/// The rights of a controller that may not write Services, nor `more`.
 fn role(without_status: bool) -> Value {
     let all = ["*"];
     let mut rules = vec![
@@ -123,7 +123,7 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
         "--clusterrole=limited",
         "--user=limited",
     ]);
-    // Nobody empties the namespace here, so it stays as it is while it ends.
+    // No controller empties the namespace here, so it stays in termination.
     rig.kubectl(&["create", "namespace", "doomed"]);
     let mut doomed = deployment("late", &json!({}));
     doomed["metadata"]["namespace"] = "doomed".into();
@@ -147,7 +147,7 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
         rig.kubectl(&read).contains("\"NamespaceTerminating\"")
     });
 
-    // Without the right to write status, the event is all there is.
+    // Without the right to write status, the event is the only report.
     rig.apply(&[role(true)]);
     wait("the right is gone", || {
         let can = [
@@ -164,7 +164,7 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
     wait("an event tells it", || {
         has_event(&rig, "default", "d", "StatusRefused")
     });
-    // Rights are given: it is built without a change of the deployment.
+    // Rights are granted: it is built without a change of the deployment.
     rig.kubectl(&[
         "create",
         "clusterrolebinding",
@@ -177,13 +177,13 @@ fn missing_rights_and_a_namespace_that_ends_are_named() {
 }
 
 #[test]
-fn a_kind_that_the_api_server_learns_of_is_waited_for_and_told() {
+fn a_kind_that_is_installed_later_is_waited_for_and_watched() {
     let plugins = "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement";
     let rig = Rig::with(Options {
         api_server: vec![plugins.to_owned()],
         ..Options::default()
     });
-    // The plugin looks for kinds now, and then not for up to 30 s.
+    // The plugin discovers kinds now, and then not for up to 30 s.
     let owner = json!({"apiVersion": "v1", "kind": "Secret", "name": "x", "uid": "x",
         "blockOwnerDeletion": true});
     rig.apply(&[json!({"apiVersion": "v1", "kind": "ConfigMap",

@@ -1,5 +1,5 @@
-//! The status of pods behind which real servers run: on loopback addresses, fed by the test with
-//! their ConfigMap as a kubelet does.
+//! The status of pods with real servers: on loopback addresses, with their ConfigMap written by the
+//! test as a kubelet does.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -80,7 +80,7 @@ impl Pod {
         }
     }
 
-    /// Kills one of its workers, as a kernel that is out of memory does; whether there was one.
+    /// Kills one of its workers, as a kernel that is out of memory does; false if there was none.
     fn kill_worker(&self) -> bool {
         let pid = self.child.id();
         let mut children = String::new();
@@ -131,7 +131,7 @@ fn model(path: &Path, latency: &str) -> Value {
 
 #[test]
 #[allow(clippy::too_many_lines)] // one story: each part stands on the one before
-fn the_status_tells_what_real_servers_do() {
+fn the_status_reports_what_real_servers_do() {
     let binary = albacore_testbed::product("albacore-server").unwrap();
     let models = tempfile::tempdir().unwrap();
     let copy = |name: &str| {
@@ -179,7 +179,7 @@ fn the_status_tells_what_real_servers_do() {
         template
     );
 
-    // A file that is not there: named with its pod; what served goes on serving.
+    // A missing file is reported with its pod; the loaded model goes on serving.
     let missing = model(&models.path().join("missing.ubj"), "10s");
     rig.patch("infd", "fraud", &json!({"spec": {"models": missing}}));
     wait("the ConfigMap follows", || {
@@ -211,7 +211,7 @@ fn the_status_tells_what_real_servers_do() {
         events.contains("\"Scaled\"")
     });
 
-    // Servers that are gone leave no worker alive, whatever the kubelet still says.
+    // Servers that are gone have no live workers, whatever the kubelet still reports.
     rig.patch(
         "infd",
         "fraud",
@@ -229,7 +229,7 @@ fn the_status_tells_what_real_servers_do() {
     );
 }
 
-/// `albacore-params`; killed with its owner.
+/// `albacore-params`; killed when its owner is dropped.
 struct Params(Child);
 
 impl Drop for Params {
@@ -239,7 +239,7 @@ impl Drop for Params {
     }
 }
 
-/// What an agent says of a pod whose deployment has these settings.
+/// The agent's snapshot of a pod whose deployment has these settings.
 fn line(settings: &Settings, generation: u64) -> String {
     let objectives = settings.models.iter().filter_map(|model| {
         let (model, slo) = (model.name.clone(), model.slo?);
@@ -302,7 +302,7 @@ fn tell(rig: &Rig, agent: &mut File, wanted: &Settings) {
         .unwrap();
 }
 
-fn deaths_of_workers_are_told(rig: &Rig, pod: &Pod) {
+fn respawns_of_workers_are_reported(rig: &Rig, pod: &Pod) {
     for _ in 0..6 {
         wait("a worker is there to be killed", || pod.kill_worker());
         wait("it serves", || pod.ask().contains(" 200 "));
@@ -328,7 +328,7 @@ fn deaths_of_workers_are_told(rig: &Rig, pod: &Pod) {
 }
 
 #[test]
-fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
+fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
     let server = albacore_testbed::product("albacore-server").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.ubj");
@@ -349,7 +349,7 @@ fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
     rig.wait_for("live", "Ready", "True/Serving");
     rig.wait_for("live", "Reconciling", "");
 
-    // The file of the pod never changes from here on: what params tell is all the server gets.
+    // The file of the pod never changes from here on: the server gets parameters from params alone.
     rig.patch(
         "infd",
         "live",
@@ -365,7 +365,7 @@ fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
         "line of the agent to the end of Reconciling: {:?}",
         start.elapsed()
     );
-    // Another edit of the objective, which no other figure of the state shows.
+    // Another edit of the objective, which nothing else in the state shows.
     rig.patch(
         "infd",
         "live",
@@ -376,5 +376,5 @@ fn a_live_edit_is_done_when_the_server_has_it_and_deaths_of_workers_are_told() {
     tell(&rig, &mut agent, &wanted);
     rig.wait_for("live", "Reconciling", "");
 
-    deaths_of_workers_are_told(&rig, &pod);
+    respawns_of_workers_are_reported(&rig, &pod);
 }

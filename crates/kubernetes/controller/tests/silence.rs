@@ -1,5 +1,4 @@
-//! Agents that fall silent: what nodes reported is not believed for ever. The test plays the
-//! agents.
+//! Silent agents: old reports of nodes are not trusted forever. The test plays the agents.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -23,7 +22,7 @@ fn pod(node: &str) -> Value {
                 "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}})
 }
 
-/// What the agent of a node reports: its pod, wholly placed.
+/// The report of a node's agent: its pod, wholly placed.
 fn report(rig: &Rig, node: &str, time: &str) {
     rig.apply(&[
         json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "NodePlacement",
@@ -42,7 +41,7 @@ fn patch_status(rig: &Rig, node: &str, status: &Value) {
     rig.kubectl(&[&words[..], &["-p", &status]].concat());
 }
 
-/// Renews a report as the agent of a node does, whose clock stands at this year.
+/// Renews a report as the agent of a node does, whose clock is in this year.
 fn renew(rig: &Rig, node: &str, year: u32, count: u32) {
     let time = format!("{year}-01-01T00:{:02}:{:02}Z", count / 60 % 60, count % 60);
     patch_status(
@@ -67,7 +66,7 @@ fn pinned(rig: &Rig) -> String {
     cell.unwrap().to_owned()
 }
 
-/// Waits until a controller that has just begun has judged the deployment.
+/// Waits until a controller that has just started has judged the deployment.
 fn wait_until_judged(rig: &Rig, name: &str) {
     rig.apply(&[deployment(name, &json!({}))]);
     wait("it works", || {
@@ -86,7 +85,7 @@ fn a_silent_agent_makes_placed_unknown_and_its_return_makes_it_known_again() {
         pod("a"),
         pod("b"),
     ]);
-    // The clock of one is a quarter of a century late, that of the other early: neither matters.
+    // One clock is a quarter of a century late, the other one early: neither matters.
     report(&rig, "a", "2001-01-01T00:00:00Z");
     report(&rig, "b", "2099-01-01T00:00:00Z");
     let (a_lives, b_lives) = (AtomicBool::new(true), AtomicBool::new(true));
@@ -120,7 +119,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     assert_eq!(pinned(rig), "8/8");
     wait_until_judged(rig, "first");
 
-    // Nothing happens any more, and that is what is noticed.
+    // Nothing happens any more, and that is noticed.
     b_lives.store(false, Ordering::Release);
     let writes = || {
         rig.writes()
@@ -133,7 +132,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     assert_eq!(pinned(rig), "?");
     let message = placed(rig)["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("the agent of node b "), "{message}");
-    // The renewals of the other node until then were no reason to write anything.
+    // The renewals of the other node until then caused no writes.
     assert_eq!(writes(), before + 1, "{:?}", rig.writes());
     let events = [
         "get",
@@ -145,7 +144,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     ];
     wait("an event", || rig.kubectl(&events).lines().count() == 1);
 
-    // Another controller has seen no renewal of anybody: what is said stands.
+    // Another controller has seen no renewal yet: conditions stay.
     let since = placed(rig)["lastTransitionTime"].take();
     assert!(controller.stop().success());
     let controller = rig.controller(&[]);
@@ -190,7 +189,7 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
             .unwrap()
             .starts_with("the agents of nodes a, b ")
     });
-    // The report of a node that is gone goes with it.
+    // The report of a deleted node is deleted with it.
     rig.kubectl(&["delete", "npl", "a", "b"]);
     rig.wait_for("fraud", "Placed", "Unknown/NoReport");
 }

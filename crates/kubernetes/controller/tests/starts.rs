@@ -1,5 +1,5 @@
-//! How a controller starts and stops: as a pod of its own service account in a cluster of IPv6, in
-//! a cluster that does not know all of its kinds yet, and with events that it has just told.
+//! How a controller starts and stops: as a pod with its own service account in an IPv6 cluster, in
+//! a cluster without all of its kinds, and with events that it has just recorded.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -26,7 +26,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Ends with its owner.
+/// Killed when its owner is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -62,7 +62,7 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         controller_manager: true,
         api_server: vec!["--bind-address=::".to_owned()],
     });
-    // The account and its rights as they are installed; the pod is this test.
+    // The account and its rights as installed; the test plays the pod.
     for name in ["crds.yaml", "install.yaml"] {
         let file = root().join("manifests").join(name);
         rig.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
@@ -81,7 +81,7 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
         .arg(env!("CARGO_BIN_EXE_albacore-controller"))
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        // What a kubelet gives; anything of a person's is not looked at.
+        // What a kubelet provides; no user configuration is read.
         .env("KUBERNETES_SERVICE_HOST", "::1")
         .env("KUBERNETES_SERVICE_PORT", port)
         .env("KUBECONFIG", "/nowhere")
@@ -121,7 +121,7 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     assert!(controller.http("/readyz").starts_with("HTTP/1.1 503"));
     assert!(controller.http("/livez").starts_with("HTTP/1.1 200"));
     assert!(controller.log().contains(words), "{}", controller.log());
-    // Whoever does not know all that is there writes nothing.
+    // Nothing is written before every kind was listed.
     rig.apply(&[deployment("early", &json!({}))]);
     // Time enough for one that does not wait: it needs a second.
     std::thread::sleep(Duration::from_secs(5));

@@ -1,6 +1,6 @@
-//! An API server that has no time for the controller: API Priority and Fairness answers its writes
-//! with 429 and `Retry-After: 1`, as an overloaded one does. It has one seat for them, and another
-//! request of the same user sits there: a slow webhook looks at it.
+//! An API server that throttles the controller: API Priority and Fairness answers its writes with
+//! 429 and `Retry-After: 1`, as an overloaded one does. It has one seat for them, which another
+//! request of the same user occupies because a slow webhook handles it.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -14,9 +14,9 @@ use rig::{Rig, deployment, wait};
 
 const USER: &str = "throttled";
 
-/// One seat for the writes of [`USER`], but for leases, which have a flow of their own in every
-/// cluster; whoever finds it taken is sent away. The label `slow` keeps a request in its seat: a
-/// webhook at `port` never answers.
+/// One seat for the writes of [`USER`], except leases, which have their own flow in every cluster;
+/// further writes are rejected. The label `slow` keeps a request in the seat: a webhook at `port`
+/// never answers.
 fn one_seat(port: u16) -> [Value; 3] {
     let hook = json!({"name": "slow.albacore.dev", "admissionReviewVersions": ["v1"],
         "sideEffects": "None", "timeoutSeconds": 30, "failurePolicy": "Ignore",
@@ -69,7 +69,7 @@ fn writes(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn a_refused_controller_waits_as_it_is_told_and_goes_on_where_it_was() {
+fn a_throttled_controller_honors_retry_after_and_resumes() {
     let rig = Rig::start(false);
     rig.kubectl(&[
         "create",
@@ -110,7 +110,7 @@ fn a_refused_controller_waits_as_it_is_told_and_goes_on_where_it_was() {
     let before = writes(&rig).len();
     let seconds = 8;
     std::thread::sleep(Duration::from_secs(seconds));
-    // Each refusal asks for a second in which nothing is sent; one of each worker may be under way.
+    // Each refusal asks for a pause of one second; one request of each worker may be under way.
     let later = &writes(&rig)[before..];
     println!("{} writes in {seconds} s: {later:?}", later.len());
     assert!(
@@ -126,7 +126,7 @@ fn a_refused_controller_waits_as_it_is_told_and_goes_on_where_it_was() {
     let metrics = controller.http("/metrics");
     assert!(metrics.contains("code=\"429\""), "{metrics}");
 
-    // The one who sat there leaves.
+    // The blocking request ends.
     sitting.kill().unwrap();
     sitting.wait().unwrap();
     let wanted = format!("max_rows: {rows}");

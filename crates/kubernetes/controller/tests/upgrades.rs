@@ -1,5 +1,5 @@
 //! Upgrades of the operator against a real API server: one deployment rolls at a time, edits never
-//! wait, a restart of the controller forgets nothing, and pins hold.
+//! wait, a restart of the controller loses no state, and pins hold.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
 mod rig;
@@ -26,7 +26,7 @@ fn with_image<'a>(rig: &Rig, names: &[&'a str], wanted: &str) -> Vec<&'a str> {
     names
 }
 
-/// Has the pods of a deployment become ready until all of them have its template.
+/// Makes the pods of a deployment ready until all of them have its template.
 #[track_caller]
 fn finish(rig: &Rig, name: &str) {
     wait("its pods are available", || {
@@ -74,7 +74,8 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     let first = with_image(&rig, &NAMES, NEW)[0];
     let others: Vec<&str> = NAMES.into_iter().filter(|name| *name != first).collect();
     let (second, third) = (others[0], others[1]);
-    // Who waits is healthy: GitOps tools do not hang on it, and its number of pods is followed.
+    // A waiting deployment is healthy: GitOps tools do not block on it, and its number of pods is
+    // followed.
     assert_eq!(rig.says(second, "Reconciling"), "");
     assert_eq!(status(&rig, second)["serverImage"], OLD);
     let pending = status(&rig, second);
@@ -90,12 +91,12 @@ fn an_upgrade_rolls_one_deployment_at_a_time_and_edits_never_wait() {
     });
     assert_eq!(image(&rig, second), OLD);
 
-    // An edit goes at once, with the new image.
+    // An edit is applied at once, with the new image.
     rig.patch("infd", third, &json!({"spec": {"threads": 3}}));
     wait("the edit is applied", || image(&rig, third) == NEW);
     assert_eq!(image(&rig, second), OLD);
 
-    // Another controller goes on where this one was.
+    // Another controller continues where this one stopped.
     drop(controller);
     let controller = rig.controller(&["--server-image", NEW]);
     wait("it leads", || {

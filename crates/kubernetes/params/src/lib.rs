@@ -1,23 +1,24 @@
 //! `albacore-params`: hands every serving pod of a node the parameters of its own deployment.
 //!
-//! The process beside the agent that pods can reach, so that the one with a capability need not
-//! listen. It has none, knows no Kubernetes and makes no system call but those of its sockets and
-//! of two pipes. `feed` reads the agent's pipe; `known` is the newest word of the agent and who may
-//! see what of it; `door` lets connections in, counted, and notes whose they are; `watching` is the
-//! gRPC service; `reports` passes on what pods report, in the second pipe; `site` answers probes
-//! and shows metrics.
+//! It runs beside the agent and takes the connections of pods, so that the agent, which has a
+//! capability, need not listen. It has no capability, knows nothing of Kubernetes and makes no
+//! system calls but those of its sockets and of two pipes. `snapshot_reader` reads the agent's
+//! pipe; `snapshots` holds the newest snapshot and identifies pods in it; `acceptor` accepts
+//! connections within limits; `service` is the gRPC service; `report_forwarder` passes latency
+//! reports to the agent in the second pipe; `pages` answers probes and shows metrics.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod args;
-mod counts;
-mod door;
-mod feed;
-mod known;
 mod limits;
-mod reports;
+mod messages;
+mod metrics;
+mod pages;
+mod peer_limit;
+mod report_forwarder;
 mod run;
-mod site;
-mod watching;
-mod wire;
+mod service;
+mod snapshot_reader;
+mod snapshots;
 
 pub use run::main;

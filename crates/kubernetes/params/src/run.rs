@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use albacore_program::{arguments, ended, listen, serve_pages, start_logs, terminated};
+use albacore_program::{
+    exit_code, listen, parse_arguments, serve_pages, start_logs, termination_signal,
+};
 use albacore_proto::params::params_server::ParamsServer;
 use anyhow::Context as _;
 use tokio::net::{UnixListener, UnixStream};
@@ -15,109 +17,109 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::transport::Server;
 
+use crate::acceptor::Listener;
 use crate::args::Args;
-use crate::counts::Counts;
-use crate::door::Door;
-use crate::feed;
-use crate::known::Known;
 use crate::limits::{
     DRAIN_TIME_MAX, HEADER_BYTES_MAX, KEEPALIVE_PERIOD, KEEPALIVE_WAIT, REQUEST_BYTES_MAX,
     STREAMS_PER_CONNECTION_MAX,
 };
-use crate::reports::Reports;
-use crate::site::Site;
-use crate::watching::Watching;
+use crate::metrics::ParamsMetrics;
+use crate::pages::ParamsPages;
+use crate::report_forwarder::ReportForwarder;
+use crate::service::ParamsService;
+use crate::snapshot_reader::read_snapshots;
+use crate::snapshots::SnapshotStore;
 
 /// Runs until a signal ends it.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args: Args = match arguments() {
+    let args: Args = match parse_arguments() {
         Ok(args) => args,
         Err(code) => return code,
     };
-    // One thread: it waits for nearly all of its time.
+    // One thread: it is idle nearly all the time.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("no runtime can be started");
     let result = runtime.and_then(|runtime| runtime.block_on(run(&args)));
-    ended("albacore-params", result.map(|()| ExitCode::SUCCESS))
+    exit_code("albacore-params", result.map(|()| ExitCode::SUCCESS))
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
     start_logs(args.log, &args.log_filter)?;
-    let terminated = terminated().context("SIGTERM cannot be caught")?;
-    let (known, counts) = (Arc::new(Known::new()), Counts::default());
+    let termination_signal = termination_signal().context("SIGTERM cannot be caught")?;
+    let (snapshots, metrics) = (Arc::new(SnapshotStore::new()), ParamsMetrics::default());
     let (stop, stopping) = watch::channel(false);
-    let mut doors = Vec::new();
+    let mut listeners = Vec::new();
     let mut grpc = None;
     if let Some(address) = args.grpc {
         let listener = listen("--grpc", address).await?;
         grpc = Some(listener.local_addr()?);
-        doors.push(Door::Tcp(listener));
+        listeners.push(Listener::Tcp(listener));
     }
     if let Some(path) = &args.unix {
-        doors.push(Door::Unix(bind_unix(path).await?));
+        listeners.push(Listener::Unix(bind_unix(path).await?));
     }
-    let mut site = None;
+    let mut pages_address = None;
     if let Some(address) = args.listen {
         let listener = listen("--listen", address).await?;
-        site = Some(listener.local_addr()?);
-        let shown = Arc::new(Site {
-            known: Arc::clone(&known),
-            counts: counts.clone(),
+        pages_address = Some(listener.local_addr()?);
+        let pages = Arc::new(ParamsPages {
+            snapshots: Arc::clone(&snapshots),
+            metrics: metrics.clone(),
         });
-        tokio::spawn(serve_pages(listener, shown));
+        tokio::spawn(serve_pages(listener, pages));
     }
-    let follow = feed::follow(args.feed.clone(), Arc::clone(&known), counts.clone());
-    let following = tokio::spawn(follow);
+    let read = read_snapshots(args.feed.clone(), Arc::clone(&snapshots), metrics.clone());
+    let reading = tokio::spawn(read);
     let reports = args.reports.clone();
-    let reports = reports.map(|path| Arc::new(Reports::start(path, counts.clone())));
+    let reports = reports.map(|path| Arc::new(ReportForwarder::start(path, metrics.clone())));
     let mut serving = JoinSet::new();
-    for door in doors {
-        let service = Watching::new(
-            Arc::clone(&known),
-            counts.clone(),
+    for listener in listeners {
+        let service = ParamsService::new(
+            Arc::clone(&snapshots),
+            metrics.clone(),
             args.uid,
             reports.clone(),
             stopping.clone(),
         );
-        serving.spawn(serve(door, service, counts.clone(), stopping.clone()));
+        serving.spawn(serve(listener, service, metrics.clone(), stopping.clone()));
     }
     tracing::info!(
         feed = %args.feed.display(), grpc = grpc.map(|a| a.to_string()),
         unix = args.unix.as_ref().map(|path| path.display().to_string()), uid = args.uid,
-        listen = site.map(|a| a.to_string()), "listening"
+        listen = pages_address.map(|a| a.to_string()), "listening"
     );
     tokio::select! {
-        () = terminated => {}
+        () = termination_signal => {}
         Some(ended) = serving.join_next() => {
             ended.context("a task failed")?.context("the gRPC server stopped")?;
-            anyhow::bail!("the gRPC server stopped before it was told to");
+            anyhow::bail!("the gRPC server stopped before it was asked to");
         }
-        _ = following => anyhow::bail!("the feed is not read any more"),
+        _ = reading => anyhow::bail!("the feed is not read any more"),
     }
     tracing::info!("draining");
-    // The receivers are gone only if their tasks are, which the next lines see.
+    // Fails only if the receivers' tasks have ended, which the next lines notice.
     let _ = stop.send(true);
     let drained = tokio::time::timeout(DRAIN_TIME_MAX, async {
-        // bound: one pass each door.
+        // bound: one pass for each listener.
         while serving.join_next().await.is_some() {}
     });
     if drained.await.is_err() {
         tracing::warn!("some streams did not end in time and were cut");
     }
     if let Some(path) = &args.unix {
-        // A socket that is gone already is as it should be.
+        // The socket may be gone already.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
 }
 
 async fn serve(
-    door: Door,
-    service: Watching,
-    counts: Counts,
+    listener: Listener,
+    service: ParamsService,
+    metrics: ParamsMetrics,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), tonic::transport::Error> {
     let service = ParamsServer::new(service).max_decoding_message_size(REQUEST_BYTES_MAX);
@@ -127,13 +129,13 @@ async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE_PERIOD))
         .http2_keepalive_timeout(Some(KEEPALIVE_WAIT))
         .add_service(service)
-        .serve_with_incoming_shutdown(door.guests(counts), async move {
-            let _ = stopping.wait_for(|&is_so| is_so).await;
+        .serve_with_incoming_shutdown(listener.connections(metrics), async move {
+            let _ = stopping.wait_for(|&is_stopping| is_stopping).await;
         })
         .await
 }
 
-/// A socket at `path`, for its owner alone. One that nobody listens on any more is replaced.
+/// Binds a socket at `path` for its owner alone. One without a listener is replaced.
 async fn bind_unix(path: &Path) -> anyhow::Result<UnixListener> {
     let shown = path.display();
     let listener = match UnixListener::bind(path) {

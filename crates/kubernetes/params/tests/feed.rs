@@ -1,4 +1,4 @@
-//! The pipe as it can be: late, torn, full of rubbish, replaced, silent.
+//! The agent's pipe in every condition: late, incomplete lines, random bytes, replaced, silent.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -22,7 +22,7 @@ async fn rubbish_is_counted_and_passed_over_and_streams_go_on() {
     agent.write(b"rubbish\n{\"node\":7}\n\xff\xfe\x00\n[[[[\n{}\n\n\n");
     agent.write(&vec![b'['; 3 * SNAPSHOT_LINE_BYTES_MAX]);
     agent.write(b"\n");
-    // Noise of all bytes: a generator with a fixed seed.
+    // Random bytes from a generator with a fixed seed.
     let mut seed = 7_u64;
     let mut noise = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -39,7 +39,7 @@ async fn rubbish_is_counted_and_passed_over_and_streams_go_on() {
 }
 
 #[tokio::test]
-async fn what_a_newer_agent_adds_is_counted() {
+async fn fields_of_a_newer_agent_are_counted() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
@@ -71,8 +71,8 @@ async fn agents_die_within_a_line_and_come_again() {
         stream = Some(known);
         agent.write(b"{\"node\":\"torn");
     }
-    // A line that is torn is ended by the next life or by the pipe: broken either way, never joined
-    // to another.
+    // An incomplete line is ended by the next writer or by the pipe: invalid either way, never
+    // joined to another.
     params.wait_for("all torn", |params| params.metric(BROKEN) == 20.0);
     assert_eq!(params.metric(TAKEN), 20.0);
     assert_eq!(params.metric("albacore_params_feed_fresh"), 1.0);
@@ -91,7 +91,7 @@ async fn a_pipe_that_comes_late_or_is_replaced_is_read() {
     params.wait_for("the first", |params| params.metric(TAKEN) == 1.0);
     let mut stream = params.watch("127.0.0.2").await.unwrap();
     next(&mut stream).await.unwrap();
-    // The old pipe stays open with nobody to tell: the new one at the path counts.
+    // The old pipe stays open without a writer: the new one at the path counts.
     std::fs::remove_file(&path).unwrap();
     make_pipe(&path);
     let mut newer = Agent::start(&path);

@@ -1,4 +1,4 @@
-//! What pods report of their latency: whose it is, how much of it, and into which pipe.
+//! Latency reports of pods: which pod they count for, how many, and into which pipe.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -30,7 +30,7 @@ fn start(feed: &Path) -> (Params, std::path::PathBuf) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_is_of_the_pod_that_has_the_address_and_of_nobody_who_was_not_asked() {
+async fn a_report_counts_for_the_pod_with_the_address_if_it_is_on_trial() {
     let (_folder, feed) = pipe();
     let (params, path) = start(&feed);
     let mut agent = Agent::start(&feed);
@@ -41,7 +41,7 @@ async fn a_report_is_of_the_pod_that_has_the_address_and_of_nobody_who_was_not_a
     ]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let mut a = params.client("127.0.0.2").await;
-    // The agent has not made the pipe yet: dropped, and nobody waits.
+    // The agent has not created the pipe yet: the report is dropped without waiting.
     a.report(report(1)).await.unwrap();
     params.wait_for("dropped", |params| params.metric(DROPPED) == 1.0);
     make_pipe(&path);
@@ -81,7 +81,7 @@ async fn a_report_is_of_the_pod_that_has_the_address_and_of_nobody_who_was_not_a
 }
 
 #[tokio::test]
-async fn what_is_no_histogram_or_comes_too_often_is_refused() {
+async fn reports_that_are_no_histogram_or_too_frequent_are_refused() {
     let (_folder, feed) = pipe();
     let (params, _) = start(&feed);
     let mut agent = Agent::start(&feed);

@@ -1,4 +1,4 @@
-//! Real processes: who is told what, and how soon.
+//! Real processes: which pod gets which parameters, and how soon.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -12,7 +12,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Request};
 
 #[tokio::test]
-async fn each_pod_is_told_its_own_parameters_at_once_and_each_change() {
+async fn each_pod_gets_its_own_parameters_at_once_and_each_change() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     assert_eq!(params.get("/livez").0, 200);
@@ -44,7 +44,7 @@ async fn each_pod_is_told_its_own_parameters_at_once_and_each_change() {
     assert_eq!(params.metric("albacore_params_feed_sequence"), 21.0);
     let (_, text) = params.get("/metrics");
     assert!(text.contains("\nalbacore_agent_pods 3\n"), "{text}");
-    // The text format, also of what the agent told as OpenMetrics.
+    // The text format, also for the agent's metrics, which come as OpenMetrics.
     assert!(!text.contains("# EOF"), "{text}");
     let counter = "# TYPE albacore_params_messages_sent_total counter\n";
     assert!(text.contains(counter), "{text}");
@@ -53,7 +53,7 @@ async fn each_pod_is_told_its_own_parameters_at_once_and_each_change() {
 }
 
 #[tokio::test]
-async fn only_the_address_of_the_connection_says_who_asks() {
+async fn only_the_address_of_the_connection_identifies_a_pod() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
@@ -65,7 +65,7 @@ async fn only_the_address_of_the_connection_says_who_asks() {
     ];
     agent.tell(&both);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
-    // Everything that proxies write, and what a path or a name could say.
+    // Headers that proxies write, and names in paths.
     for (header, value) in [
         ("x-forwarded-for", "127.0.0.2"),
         ("forwarded", "for=127.0.0.2"),
@@ -80,7 +80,7 @@ async fn only_the_address_of_the_connection_says_who_asks() {
             let mut request = Request::new(WatchRequest {});
             let value = MetadataValue::try_from(value).unwrap();
             request.metadata_mut().insert(header, value);
-            // What a caller puts beside its request stays with the caller.
+            // Nothing that a client puts into its request is used.
             request.extensions_mut().insert("127.0.0.2");
             let asked = params.client(from).await.watch(request).await;
             match (asked, told) {
@@ -157,7 +157,7 @@ async fn a_thousand_changes_in_a_second_end_in_the_newest() {
 }
 
 #[tokio::test]
-async fn a_pod_that_goes_ends_its_stream_and_another_with_its_address_gets_its_own() {
+async fn a_removed_pod_loses_its_stream_and_another_with_its_address_gets_its_own() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
@@ -184,7 +184,7 @@ async fn a_pod_that_goes_ends_its_stream_and_another_with_its_address_gets_its_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn streams_and_connections_of_one_pod_are_bounded_and_others_are_served() {
+async fn one_pod_cannot_take_all_streams_and_connections() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
@@ -202,7 +202,7 @@ async fn streams_and_connections_of_one_pod_are_bounded_and_others_are_served() 
     let mut idle = Vec::new();
     let to = params.grpc.unwrap();
     for _ in 0..64 {
-        // From 127.0.0.1: an address that is nobody's.
+        // From 127.0.0.1: no pod's address.
         idle.push(std::net::TcpStream::connect(to).unwrap());
     }
     let refused = "albacore_params_refused_total{reason=\"full_pod\"}";
@@ -219,7 +219,7 @@ async fn streams_and_connections_of_one_pod_are_bounded_and_others_are_served() 
 }
 
 #[tokio::test]
-async fn sigterm_ends_open_streams_with_words_and_the_program_well() {
+async fn sigterm_ends_open_streams_with_a_status_and_exits_with_0() {
     let (folder, path) = pipe();
     let socket = folder.path().join("params.sock");
     let unix = [

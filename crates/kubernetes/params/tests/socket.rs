@@ -1,4 +1,4 @@
-//! The socket of `albacore run`: whose it is, and the command line.
+//! The socket of `albacore run`: who may connect, and the command line.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests fail by panicking
 
@@ -25,7 +25,7 @@ fn own_uid() -> String {
 }
 
 #[tokio::test]
-async fn the_user_of_the_socket_is_told_the_one_deployment_without_an_address() {
+async fn the_user_of_the_socket_gets_the_one_pod_without_an_address() {
     let (folder, path) = pipe();
     let socket = folder.path().join("params.sock");
     let arguments = ["--unix", socket.to_str().unwrap(), "--uid", &own_uid()];
@@ -42,7 +42,7 @@ async fn the_user_of_the_socket_is_told_the_one_deployment_without_an_address() 
     agent.tell(&[pod("a", None, 12), pod("c", None, 13)]);
     let status = next(&mut stream).await.unwrap_err();
     assert!(status.message().contains("several deployments"), "{status}");
-    // Killed: what is left of its socket is no hindrance.
+    // Killed: its leftover socket does not prevent a restart.
     params.kill();
     assert!(socket.exists());
     let params = Params::start(&path, &arguments);
@@ -84,7 +84,7 @@ async fn another_user_is_refused() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_words() {
+fn invalid_arguments_are_refused_with_a_message() {
     let said = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-params"));
         let output = command.args(arguments).output().unwrap();

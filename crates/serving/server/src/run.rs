@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use albacore_program::{BROKEN, USAGE, arguments, ended, listen, terminated};
+use albacore_program::{
+    EXIT_BROKEN_INVARIANT, EXIT_USAGE, exit_code, listen, parse_arguments, termination_signal,
+};
 use albacore_storage::Storage;
 use anyhow::Context as _;
 use tokio::task::JoinHandle;
@@ -20,7 +22,7 @@ use albacore_engine::{BatchingParams, Engine, FlushHandle, LoadedModel, Observer
 /// Runs the server until a signal ends it.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args: Args = match arguments() {
+    let args: Args = match parse_arguments() {
         Ok(args) => args,
         Err(code) => return code,
     };
@@ -28,11 +30,11 @@ pub fn main() -> ExitCode {
         Ok(settings) => settings,
         Err(sentence) => {
             eprintln!("albacore-server: {sentence}");
-            return ExitCode::from(USAGE);
+            return ExitCode::from(EXIT_USAGE);
         }
     };
     log_to_stderr();
-    ended("albacore-server", start(settings))
+    exit_code("albacore-server", start(settings))
 }
 
 fn log_to_stderr() {
@@ -150,7 +152,7 @@ async fn serve(
 ) -> anyhow::Result<ExitCode> {
     let http = listen("--http", settings.http).await?;
     let grpc = listen("--grpc", settings.grpc).await?;
-    let terminated = terminated().context("SIGTERM cannot be caught")?;
+    let terminated = termination_signal().context("SIGTERM cannot be caught")?;
     say(&Line::Listening {
         http: http.local_addr()?,
         grpc: grpc.local_addr()?,
@@ -191,7 +193,7 @@ async fn serve(
         Err(error) = ready => return Err(error.into()),
         broken = engine.broken() => {
             eprintln!("albacore-server: {broken}");
-            return Ok(ExitCode::from(BROKEN));
+            return Ok(ExitCode::from(EXIT_BROKEN_INVARIANT));
         }
     };
     if let Some(ended) = early {

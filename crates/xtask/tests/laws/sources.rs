@@ -234,8 +234,8 @@ const AGENT: [&str; 10] = [
 
 /// The listener of `program`, a feature that the agent does not link.
 const LISTENER: [&str; 2] = [
-    "crates/ground/program/src/listening.rs",
-    "crates/ground/program/src/site.rs",
+    "crates/ground/program/src/listener.rs",
+    "crates/ground/program/src/pages.rs",
 ];
 
 /// Names with which a program reaches a network or another program's socket.

@@ -11,7 +11,7 @@ mod threads;
 use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, NodePlacement};
-use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, Key, PersonOptions};
+use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, Key, UserConnectOptions};
 use albacore_topology::CpuSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -158,12 +158,12 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
         threads,
     } = request;
     let refused = |error: &ClusterError| Failure::Failed(sentence(error));
-    let options = PersonOptions {
+    let options = UserConnectOptions {
         kubeconfig: args.kubeconfig.clone(),
         context: args.context.clone(),
         manager: "kubectl-albacore",
     };
-    let cluster = Cluster::connect_as_person(&options)
+    let cluster = Cluster::connect_as_user(&options)
         .await
         .map_err(|e| refused(&e))?;
     let own = args.namespace.as_deref().unwrap_or(cluster.namespace());

@@ -4,7 +4,7 @@
 //! Agents have no listener, so `albacore-agent dump` is executed in their pods, like `kubectl exec`
 //! and with the rights of the user of the command.
 
-use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key, Said};
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, ExecOutput, Key};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
@@ -81,7 +81,7 @@ fn runs_on(agent: &Pod, node: &str) -> bool {
     is_there && phase == Some("Running") && agent.metadata.deletion_timestamp.is_none()
 }
 
-fn threads_of(said: Said, key: &str) -> Result<Vec<ThreadReport>, String> {
+fn threads_of(said: ExecOutput, key: &str) -> Result<Vec<ThreadReport>, String> {
     if let Some(failure) = said.failure {
         let why = said.error.lines().last().unwrap_or_default().to_owned();
         return Err(format!("the agent says: {why} ({failure})"));
@@ -100,8 +100,8 @@ fn threads_of(said: Said, key: &str) -> Result<Vec<ThreadReport>, String> {
 mod tests {
     use super::*;
 
-    fn said(output: &str, failure: Option<&str>) -> Said {
-        Said {
+    fn said(output: &str, failure: Option<&str>) -> ExecOutput {
+        ExecOutput {
             output: output.as_bytes().to_vec(),
             error: "albacore-agent: no such pod".to_owned(),
             failure: failure.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Each thing is told once, and again only after it was otherwise.
+//! Each change makes one event; a problem makes another only after it was over.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use albacore_placer::{Row, RowState, SubjectId};
 use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
 
 use super::*;
-use crate::facts::{Health, Strain};
-use crate::journal::{BIRTH_ENDS_MS, LeftAlone};
-use crate::pods::{Container, PodSeen};
-use crate::wish::{Aim, Wish};
+use crate::desired::{DesiredPod, PodAction};
+use crate::facts::{Health, Reason, Throttling};
+use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::placer_stats::BackOffSummary;
 
 /// A pod of two workers of one thread.
 fn pod() -> PodFacts {
@@ -26,12 +26,12 @@ fn pod() -> PodFacts {
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
     };
-    let seen = PodSeen {
+    let seen = LabeledPod {
         key: Key::new("x", "a"),
         uid: "u".to_owned(),
         deployment: "d".to_owned(),
         addresses: Vec::new(),
-        container: Container::Running("c".to_owned()),
+        container: ServerContainer::Running("c".to_owned()),
         is_static: false,
         is_over: false,
         regarding: Default::default(),
@@ -51,9 +51,9 @@ fn pod() -> PodFacts {
         state: RowState::Verified,
     });
     PodFacts {
-        wish: Wish {
+        desired: DesiredPod {
             pod: seen,
-            aim: Aim::Place {
+            action: PodAction::Place {
                 container: "c".to_owned(),
                 source: Source::Named,
                 policy,
@@ -61,131 +61,133 @@ fn pod() -> PodFacts {
                 trial: None,
             },
         },
-        is_present: true,
-        absence: None,
+        is_placed: true,
+        not_placed: None,
         state: None,
-        story: Story::default(),
+        stats: SubjectStats::default(),
         rows: rows.collect(),
-        strain: Strain::default(),
+        throttling: Throttling::default(),
         withdrawn: None,
         trial: None,
-        is_trial_blind: false,
+        trial_lacks_reports: false,
     }
 }
 
-fn facts(pod: &PodFacts) -> Facts {
-    Facts {
+fn facts(pod: &PodFacts) -> NodeFacts {
+    NodeFacts {
         pods: vec![pod.clone()],
         topology: 1,
-        births: [0; BIRTH_ENDS_MS.len() + 1],
+        spawns: Default::default(),
         drifts: 0,
         health: Health::default(),
         verified_at: None,
     }
 }
 
-struct Look {
-    teller: Teller,
+struct Observer {
+    event_tracker: EventTracker,
     now: Instant,
 }
 
-impl Look {
-    fn at(&mut self, facts: &Facts, seconds: u64) -> Vec<&'static str> {
+impl Observer {
+    fn at(&mut self, facts: &NodeFacts, seconds: u64) -> Vec<&'static str> {
         let now = self.now + Duration::from_secs(seconds);
-        let told = self.teller.happenings(facts, &Default::default(), now);
-        told.into_iter().map(|happening| happening.reason).collect()
+        let events = self
+            .event_tracker
+            .new_events(facts, &Default::default(), now);
+        events.into_iter().map(|event| event.reason).collect()
     }
 }
 
-fn look() -> Look {
-    Look {
-        teller: Teller::default(),
+fn observer() -> Observer {
+    Observer {
+        event_tracker: EventTracker::default(),
         now: Instant::now(),
     }
 }
 
 #[test]
-fn masks_that_a_change_to_observe_gave_back_are_told_once() {
-    let (mut look, mut pod) = (look(), pod());
-    look.at(&facts(&pod), 0);
-    pod.story.released = (4, 0);
-    assert_eq!(look.at(&facts(&pod), 1), ["PlacementRestored"]);
-    assert!(look.at(&facts(&pod), 2).is_empty());
+fn masks_given_back_by_a_change_to_observe_make_one_event() {
+    let (mut observer, mut pod) = (observer(), pod());
+    observer.at(&facts(&pod), 0);
+    pod.stats.released = 4;
+    assert_eq!(observer.at(&facts(&pod), 1), ["PlacementRestored"]);
+    assert!(observer.at(&facts(&pod), 2).is_empty());
 }
 
 #[test]
-fn a_pod_is_told_verified_once_and_again_after_it_was_not() {
-    let (mut look, mut pod) = (look(), pod());
-    assert_eq!(look.at(&facts(&pod), 0), ["PlacementVerified"]);
-    assert!(look.at(&facts(&pod), 1).is_empty());
+fn a_pod_is_reported_verified_once_and_again_after_a_drift() {
+    let (mut observer, mut pod) = (observer(), pod());
+    assert_eq!(observer.at(&facts(&pod), 0), ["PlacementVerified"]);
+    assert!(observer.at(&facts(&pod), 1).is_empty());
     pod.rows[0].state = RowState::Drifted;
-    pod.story.drifts = 1;
-    pod.story.cause = Some(DriftCause::CpusetChange);
-    assert_eq!(look.at(&facts(&pod), 2), ["PlacementDrifted"]);
+    pod.stats.drifts = 1;
+    pod.stats.cause = Some(DriftCause::CpusetChange);
+    assert_eq!(observer.at(&facts(&pod), 2), ["PlacementDrifted"]);
     pod.rows[0].state = RowState::Verified;
-    assert_eq!(look.at(&facts(&pod), 3), ["PlacementVerified"]);
+    assert_eq!(observer.at(&facts(&pod), 3), ["PlacementVerified"]);
 }
 
 #[test]
 fn foreign_writes_and_widenings_have_reasons_of_their_own() {
-    let (mut look, mut pod) = (look(), pod());
-    look.at(&facts(&pod), 0);
-    (pod.story.drifts, pod.story.foreign) = (1, 1);
-    assert_eq!(look.at(&facts(&pod), 1), ["ForeignPinning"]);
-    (pod.story.drifts, pod.story.widened) = (2, 1);
+    let (mut observer, mut pod) = (observer(), pod());
+    observer.at(&facts(&pod), 0);
+    (pod.stats.drifts, pod.stats.foreign) = (1, 1);
+    assert_eq!(observer.at(&facts(&pod), 1), ["ForeignPinning"]);
+    (pod.stats.drifts, pod.stats.widened) = (2, 1);
     assert_eq!(
-        look.at(&facts(&pod), 2),
+        observer.at(&facts(&pod), 2),
         ["PlacementDrifted", "MaskWidened"]
     );
-    pod.story.back_offs = 1;
-    pod.story.back_off = Some(LeftAlone {
+    pod.stats.back_offs = 1;
+    pod.stats.back_off = Some(BackOffSummary {
         changes: 4,
         seconds: 3,
         retry_at: "2026-11-23T08:00:00Z".parse().unwrap(),
     });
-    let now = look.now;
-    let told = look
-        .teller
+    let now = observer.now;
+    let events = observer
+        .event_tracker
         .clone()
-        .happenings(&facts(&pod), &Default::default(), now);
+        .new_events(&facts(&pod), &Default::default(), now);
     assert!(
-        told[0].note.starts_with(
-            "somebody else (the kernel does not tell who) changed the mask of a thread 4 times in 3 s; \
-             threads with such changes are left as they are and tried again at 2026-11-23T08:00:00Z. Stop"
-        ) && told[0].note.ends_with("restart of the pod tries again at once"),
-        "{told:?}"
+        events[0].note.starts_with(
+            "another process (the kernel does not tell which) changed the mask of a thread 4 times in 3 s; \
+             such threads are left alone and placed again at 2026-11-23T08:00:00Z. Stop"
+        ) && events[0].note.ends_with("restart of the pod tries again at once"),
+        "{events:?}"
     );
-    assert_eq!(look.at(&facts(&pod), 3), ["ForeignPinning"]);
-    pod.story.is_inherited = true;
-    assert_eq!(look.at(&facts(&pod), 4), ["ForeignPinning"]);
-    assert!(look.at(&facts(&pod), 5).is_empty());
+    assert_eq!(observer.at(&facts(&pod), 3), ["ForeignPinning"]);
+    pod.stats.is_inherited = true;
+    assert_eq!(observer.at(&facts(&pod), 4), ["ForeignPinning"]);
+    assert!(observer.at(&facts(&pod), 5).is_empty());
 }
 
 #[test]
-fn missing_workers_are_told_when_a_respawn_cannot_explain_them() {
-    let (mut look, mut pod) = (look(), pod());
-    look.at(&facts(&pod), 0);
+fn missing_workers_are_reported_when_a_respawn_cannot_explain_them() {
+    let (mut observer, mut pod) = (observer(), pod());
+    observer.at(&facts(&pod), 0);
     (pod.rows[1].pid, pod.rows[1].state) = (None, RowState::Missing);
-    assert!(look.at(&facts(&pod), 1).is_empty());
+    assert!(observer.at(&facts(&pod), 1).is_empty());
     let late = 1 + MISSING_TIME.as_secs();
-    assert_eq!(look.at(&facts(&pod), late), ["WorkersMissing"]);
-    assert!(look.at(&facts(&pod), late + 1).is_empty());
+    assert_eq!(observer.at(&facts(&pod), late), ["WorkersMissing"]);
+    assert!(observer.at(&facts(&pod), late + 1).is_empty());
     // A worker that came back and went again within the time is a respawn.
     (pod.rows[1].pid, pod.rows[1].state) = (Some(Pid(2)), RowState::Verified);
-    assert_eq!(look.at(&facts(&pod), late + 2), ["PlacementVerified"]);
+    assert_eq!(observer.at(&facts(&pod), late + 2), ["PlacementVerified"]);
     (pod.rows[1].pid, pod.rows[1].state) = (None, RowState::Missing);
-    assert!(look.at(&facts(&pod), late + 3).is_empty());
+    assert!(observer.at(&facts(&pod), late + 3).is_empty());
 }
 
 #[test]
-fn what_lasts_is_told_when_it_begins() {
-    let (mut look, mut pod) = (look(), pod());
-    look.at(&facts(&pod), 0);
-    pod.strain.throttled = 0.3;
-    pod.story.cpuset = Some(Default::default());
-    pod.absence = Some(Absence::Unsupported("gVisor".to_owned()));
+fn a_lasting_problem_is_reported_when_it_begins() {
+    let (mut observer, mut pod) = (observer(), pod());
+    observer.at(&facts(&pod), 0);
+    pod.throttling.throttled = 0.3;
+    pod.stats.cpuset = Some(Default::default());
+    pod.not_placed = Some(NotPlaced::Unsupported("gVisor".to_owned()));
     pod.withdrawn = Some("no gain".to_owned());
-    pod.is_trial_blind = true;
+    pod.trial_lacks_reports = true;
     let all = [
         "CpusetEmpty",
         "Throttled",
@@ -193,27 +195,30 @@ fn what_lasts_is_told_when_it_begins() {
         "TrialWithoutFigures",
         "Unsupported",
     ];
-    assert_eq!(look.at(&facts(&pod), 1), all);
-    assert!(look.at(&facts(&pod), 2).is_empty());
-    pod.strain.throttled = 0.0;
-    assert!(look.at(&facts(&pod), 3).is_empty());
-    pod.strain.throttled = 0.3;
-    assert_eq!(look.at(&facts(&pod), 4), ["Throttled"]);
+    assert_eq!(observer.at(&facts(&pod), 1), all);
+    assert!(observer.at(&facts(&pod), 2).is_empty());
+    pod.throttling.throttled = 0.0;
+    assert!(observer.at(&facts(&pod), 3).is_empty());
+    pod.throttling.throttled = 0.3;
+    assert_eq!(observer.at(&facts(&pod), 4), ["Throttled"]);
 }
 
 #[test]
-fn ills_of_the_node_are_told_once_each() {
-    let mut look = look();
+fn each_cause_of_degradation_makes_one_event() {
+    let mut observer = observer();
     let mut facts = facts(&pod());
     facts
         .health
-        .ills
-        .push(("HiddenProcesses", "hidepid".to_owned()));
-    assert_eq!(look.at(&facts, 0), ["PlacementVerified", "HiddenProcesses"]);
-    assert!(look.at(&facts, 1).is_empty());
+        .degraded
+        .push(Reason::new("HiddenProcesses", "hidepid"));
+    assert_eq!(
+        observer.at(&facts, 0),
+        ["PlacementVerified", "HiddenProcesses"]
+    );
+    assert!(observer.at(&facts, 1).is_empty());
     facts
         .health
-        .ills
-        .push(("ForeignScheduler", "scx".to_owned()));
-    assert_eq!(look.at(&facts, 2), ["ForeignScheduler"]);
+        .degraded
+        .push(Reason::new("ForeignScheduler", "scx"));
+    assert_eq!(observer.at(&facts, 2), ["ForeignScheduler"]);
 }

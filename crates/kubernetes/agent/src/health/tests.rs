@@ -1,8 +1,9 @@
-//! Each ill has a word of its own, and what a human decided is said first.
+//! Each cause has its own word, and what an operator decided is reported first.
 
 use std::fs;
 
 use super::*;
+use crate::placer_stats::PlacerFailure;
 
 /// A node as files: process 1, a kubelet's cgroups, no other scheduler.
 fn node() -> (tempfile::TempDir, HostRoot) {
@@ -16,7 +17,7 @@ fn node() -> (tempfile::TempDir, HostRoot) {
     (folder, host)
 }
 
-fn able(has_sys_nice: bool) -> SelfTest {
+fn self_test(has_sys_nice: bool) -> SelfTest {
     SelfTest {
         has_sys_nice,
         has_read_only_cgroups: false,
@@ -24,101 +25,114 @@ fn able(has_sys_nice: bool) -> SelfTest {
     }
 }
 
-const FREE: NodeRules = NodeRules {
+const UNRESTRICTED: NodeRules = NodeRules {
     enforcement: Enforcement::Enforce,
-    switch: Switch::Absent,
+    kill_switch: KillSwitch::Absent,
 };
 
-fn words(health: &Health) -> Vec<&'static str> {
-    health.ills.iter().map(|(word, _)| *word).collect()
+fn codes(health: &Health) -> Vec<&'static str> {
+    health.degraded.iter().map(|reason| reason.code).collect()
 }
 
 #[test]
-fn each_ill_has_a_word_of_its_own() {
+fn each_cause_of_degradation_has_its_own_word() {
     let (_folder, host) = node();
-    let look = |test: &SelfTest, journal: &Journal| {
-        health(&host, test, Enforcement::Enforce, FREE, journal)
-    };
-    assert!(words(&look(&able(true), &Journal::default())).is_empty());
+    let look = |test: &SelfTest, stats: &PlacerStats| health(&host, test, UNRESTRICTED, stats);
+    assert!(codes(&look(&self_test(true), &PlacerStats::default())).is_empty());
     assert_eq!(
-        words(&look(&able(false), &Journal::default())),
+        codes(&look(&self_test(false), &PlacerStats::default())),
         ["NoSysNice"]
     );
-    let mut journal = Journal {
-        refused: Some("thread 7: not permitted".to_owned()),
-        ..Journal::default()
+    let mut stats = PlacerStats {
+        write_refusal: Some("thread 7: not permitted".to_owned()),
+        ..PlacerStats::default()
     };
-    assert_eq!(words(&look(&able(true), &journal)), ["WriteRefused"]);
-    journal.refused = None;
-    journal.deaf = Some("CAP_NET_ADMIN".to_owned());
-    assert_eq!(words(&look(&able(true), &journal)), ["BirthsPolled"]);
-    journal.deaf = None;
+    assert_eq!(codes(&look(&self_test(true), &stats)), ["WriteRefused"]);
+    stats.write_refusal = None;
+    stats.polling_reason = Some("CAP_NET_ADMIN".to_owned());
+    assert_eq!(codes(&look(&self_test(true), &stats)), ["BirthsPolled"]);
+    stats.polling_reason = None;
     for (category, word) in [
         ("files_exhausted", "FilesExhausted"),
         ("os", "PlacerFailed"),
         ("invariant", "BrokenInvariant"),
         ("empty_cpuset", "CpusetEmpty"),
     ] {
-        journal.trouble = Some((category, "text".to_owned()));
-        assert_eq!(words(&look(&able(true), &journal)), [word]);
+        stats.failure = Some(PlacerFailure {
+            category,
+            message: "text".to_owned(),
+        });
+        assert_eq!(codes(&look(&self_test(true), &stats)), [word]);
     }
     fs::write(host.sys.join("kernel/sched_ext/state"), "enabled\n").unwrap();
     fs::remove_dir(host.cgroup.join("kubepods.slice")).unwrap();
     fs::remove_file(host.proc.join("1/stat")).unwrap();
-    let all = look(&able(true), &Journal::default());
+    let all = look(&self_test(true), &PlacerStats::default());
     assert_eq!(
-        words(&all),
+        codes(&all),
         ["HiddenProcesses", "NoKubelet", "ForeignScheduler"]
     );
     fs::remove_file(host.cgroup.join("cgroup.procs")).unwrap();
-    let all = look(&able(true), &Journal::default());
-    assert_eq!(words(&all)[1], "CgroupsUnreadable");
+    let all = look(&self_test(true), &PlacerStats::default());
+    assert_eq!(codes(&all)[1], "CgroupsUnreadable");
 }
 
 #[test]
-fn why_nothing_is_written_is_said_by_the_first_reason_that_holds() {
+fn the_first_reason_that_holds_says_why_nothing_is_written() {
     let (_folder, recorded) = node();
     let live = HostRoot {
         proc: "/proc".into(),
         ..recorded.clone()
     };
-    let idle = |host: &HostRoot, nice: bool, flag, switch| {
-        let rules = NodeRules { switch, ..FREE };
-        let health = health(host, &able(nice), flag, rules, &Journal::default());
-        health.idle.map(|(word, _)| word)
+    let not_enforcing = |host: &HostRoot, nice: bool, enforcement, kill_switch| {
+        let rules = NodeRules {
+            enforcement,
+            kill_switch,
+        };
+        let health = health(host, &self_test(nice), rules, &PlacerStats::default());
+        health.not_enforcing.map(|reason| reason.code)
     };
     use Enforcement::{Enforce, Observe};
-    assert_eq!(idle(&live, true, Enforce, Switch::Absent), None);
     assert_eq!(
-        idle(&live, false, Enforce, Switch::Absent),
+        not_enforcing(&live, true, Enforce, KillSwitch::Absent),
+        None
+    );
+    assert_eq!(
+        not_enforcing(&live, false, Enforce, KillSwitch::Absent),
         Some("NoSysNice")
     );
     assert_eq!(
-        idle(&recorded, true, Enforce, Switch::Absent),
+        not_enforcing(&recorded, true, Enforce, KillSwitch::Absent),
         Some("OtherPidNamespace")
     );
     assert_eq!(
-        idle(&recorded, false, Observe, Switch::Absent),
+        not_enforcing(&recorded, false, Observe, KillSwitch::Absent),
         Some("Observe")
     );
-    for switch in [Switch::Observe, Switch::None, Switch::Unknown] {
-        assert_eq!(idle(&live, false, Observe, switch), Some("KillSwitch"));
+    for kill_switch in [KillSwitch::Observe, KillSwitch::None, KillSwitch::Invalid] {
+        assert_eq!(
+            not_enforcing(&live, false, Observe, kill_switch),
+            Some("KillSwitch")
+        );
     }
     fs::write(live.sys.join("kernel/sched_ext/state"), "enabled\n").unwrap();
-    assert_eq!(idle(&live, true, Enforce, Switch::Absent), Some("SchedExt"));
+    assert_eq!(
+        not_enforcing(&live, true, Enforce, KillSwitch::Absent),
+        Some("SchedExt")
+    );
 }
 
 #[test]
-fn without_the_right_to_write_nothing_is_tried() {
+fn without_the_right_to_write_masks_the_agent_observes() {
     let (_folder, recorded) = node();
     let flag = Enforcement::Enforce;
-    assert_eq!(able(true).enforcement(&HostRoot::live(), flag), flag);
+    assert_eq!(self_test(true).enforcement(&HostRoot::live(), flag), flag);
     assert_eq!(
-        able(false).enforcement(&HostRoot::live(), flag),
+        self_test(false).enforcement(&HostRoot::live(), flag),
         Enforcement::Observe
     );
     assert_eq!(
-        able(true).enforcement(&recorded, flag),
+        self_test(true).enforcement(&recorded, flag),
         Enforcement::Observe
     );
 }

@@ -1,4 +1,4 @@
-//! Laws of the report: its size, its times, what it says of whom.
+//! The size of a status, its times, its counts and its conditions.
 
 use albacore_api::DriftCause;
 use albacore_cluster::Key;
@@ -10,10 +10,10 @@ use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::facts::{Health, Strain};
-use crate::journal::{LeftAlone, Story};
-use crate::pods::{Container, PodSeen};
-use crate::wish::{Aim, Wish};
+use crate::desired::{DesiredPod, PodAction};
+use crate::facts::{Health, Reason, Throttling};
+use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::placer_stats::{BackOffSummary, SubjectStats};
 
 fn at(second: i64) -> Time {
     Time(Timestamp::from_second(1_700_000_000 + second).unwrap())
@@ -37,7 +37,7 @@ fn row(worker: u16, rank: u16, state: RowState) -> Row {
     }
 }
 
-/// A pod of 2 x 2 whose workers stand so.
+/// A pod of 2 x 2 threads, with one state for each worker.
 fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
     let policy = Policy {
         workers: 2,
@@ -48,17 +48,17 @@ fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
     };
-    let seen = PodSeen {
+    let seen = LabeledPod {
         key: Key::new("shop", name),
         uid: name.to_owned(),
         deployment: "fraud".to_owned(),
         addresses: Vec::new(),
-        container: Container::Running("c".to_owned()),
+        container: ServerContainer::Running("c".to_owned()),
         is_static: false,
         is_over: false,
         regarding: Default::default(),
     };
-    let aim = Aim::Place {
+    let action = PodAction::Place {
         container: "c".to_owned(),
         source: Source::Named,
         policy,
@@ -67,25 +67,25 @@ fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
     };
     let rows = (0..2).flat_map(|w| (0..2).map(move |r| row(w, r, states[usize::from(w)])));
     PodFacts {
-        wish: Wish { pod: seen, aim },
-        is_present: true,
-        absence: None,
+        desired: DesiredPod { pod: seen, action },
+        is_placed: true,
+        not_placed: None,
         state: None,
-        story: Story {
+        stats: SubjectStats {
             cpuset: Some("0-3".parse().unwrap()),
-            ..Story::default()
+            ..SubjectStats::default()
         },
         rows: rows.collect(),
-        strain: Strain::default(),
+        throttling: Throttling::default(),
         withdrawn: None,
         trial: None,
-        is_trial_blind: false,
+        trial_lacks_reports: false,
     }
 }
 
-/// A placer's word of a pod whose quota lets `threads` of 2 run.
+/// The placer's state of a pod whose quota lets `threads` of 2 run.
 fn state(threads: u16) -> albacore_placer::SubjectState {
-    let Aim::Place { policy, .. } = pod("x", [VERIFIED; 2]).wish.aim else {
+    let PodAction::Place { policy, .. } = pod("x", [VERIFIED; 2]).desired.action else {
         unreachable!()
     };
     albacore_placer::SubjectState {
@@ -108,31 +108,31 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
 }
 
 #[test]
-fn a_quota_below_the_threads_asked_is_a_number_and_no_reason() {
+fn a_quota_below_the_threads_asked_is_reported_as_a_number() {
     let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
     facts.pods[0].state = Some(state(1));
     facts.pods[0].rows.retain(|row| row.slot.rank == Rank(0));
-    let status = Reporter::default().status(&facts, &at(0));
-    let told = &status.pods[0];
-    assert_eq!((told.quota_threads, told.verified), (Some(1), 2));
-    assert_eq!(told.reason, None);
-    assert_eq!(told.slots(2, 2), 2);
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    let entry = &status.pods[0];
+    assert_eq!((entry.quota_threads, entry.verified), (Some(1), 2));
+    assert_eq!(entry.reason, None);
+    assert_eq!(entry.slots(2, 2), 2);
     facts.pods[0].state = Some(state(2));
-    let status = Reporter::default().status(&facts, &at(0));
+    let status = StatusBuilder::default().build(&facts, &at(0));
     assert_eq!(status.pods[0].quota_threads, None);
 }
 
 #[test]
-fn twenty_names_of_full_length_fit_and_tell_every_number() {
+fn twenty_names_of_full_length_fit_with_every_count() {
     let pods = (0..20).map(|number| {
         let mut pod = pod(&format!("{number:0>253}"), [VERIFIED; 2]);
-        pod.wish.pod.key.namespace = "n".repeat(63);
-        pod.wish.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
+        pod.desired.pod.key.namespace = "n".repeat(63);
+        pod.desired.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
         pod
     });
     let facts = facts(pods.collect());
-    let status = Reporter::default().status(&facts, &at(0));
-    assert!(bytes(&status) <= 4096, "{} bytes", bytes(&status));
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    assert!(json_bytes(&status) <= 4096, "{} bytes", json_bytes(&status));
     for entry in &status.pods {
         assert!(entry.pod.starts_with("nnnn"), "{}", entry.pod);
         assert_eq!((entry.planned, entry.verified), (4, 4));
@@ -140,11 +140,11 @@ fn twenty_names_of_full_length_fit_and_tell_every_number() {
     }
 }
 
-fn facts(pods: Vec<PodFacts>) -> Facts {
-    Facts {
+fn facts(pods: Vec<PodFacts>) -> NodeFacts {
+    NodeFacts {
         pods,
         topology: 7,
-        births: [0; BIRTH_ENDS_MS.len() + 1],
+        spawns: Default::default(),
         drifts: 0,
         health: Health::default(),
         verified_at: Some(at(0)),
@@ -154,20 +154,20 @@ fn facts(pods: Vec<PodFacts>) -> Facts {
 const VERIFIED: RowState = RowState::Verified;
 
 #[test]
-fn counts_are_those_of_the_table_and_a_placed_pod_has_no_reason() {
+fn counts_come_from_the_table_and_a_placed_pod_has_no_reason() {
     let facts = facts(vec![
         pod("a", [VERIFIED; 2]),
         pod("b", [VERIFIED, RowState::Missing]),
         pod("c", [VERIFIED, RowState::BackedOff]),
     ]);
     let mut facts = facts;
-    facts.pods[2].story.back_off = Some(LeftAlone {
+    facts.pods[2].stats.back_off = Some(BackOffSummary {
         changes: 4,
         seconds: 3,
         retry_at: Timestamp::from_second(8 * 3600).unwrap(),
     });
-    let status = Reporter::default().status(&facts, &at(0));
-    let told: Vec<_> = status
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    let entries: Vec<_> = status
         .pods
         .iter()
         .map(|p| {
@@ -181,7 +181,7 @@ fn counts_are_those_of_the_table_and_a_placed_pod_has_no_reason() {
         })
         .collect();
     assert_eq!(
-        told,
+        entries,
         [
             (2, 2, 4, 4, None),
             (1, 1, 4, 2, Some("found 1 of 2 workers")),
@@ -203,39 +203,39 @@ fn counts_are_those_of_the_table_and_a_placed_pod_has_no_reason() {
 }
 
 #[test]
-fn times_stand_while_nothing_changes_and_another_plan_is_verified_anew() {
-    let mut reporter = Reporter::default();
+fn times_are_kept_while_nothing_changes_and_restart_with_another_plan() {
+    let mut status_builder = StatusBuilder::default();
     let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
-    let first = reporter.status(&facts, &at(0));
+    let first = status_builder.build(&facts, &at(0));
     assert_eq!(
-        reporter.status(&facts, &at(60)),
+        status_builder.build(&facts, &at(60)),
         first,
         "settled: the same to the byte"
     );
     facts.pods[0].rows[0].planned = Some("3".parse().unwrap());
-    let moved = reporter.status(&facts, &at(90));
+    let moved = status_builder.build(&facts, &at(90));
     assert_eq!(moved.pods[0].since, Some(at(90)));
     assert_ne!(moved.pods[0].plan, first.pods[0].plan);
-    facts.health.idle = Some(("KillSwitch", "the node says so".to_owned()));
-    let idle = reporter.status(&facts, &at(100));
-    assert_eq!(idle.conditions[0].last_transition_time, at(100));
-    assert_eq!(idle.conditions[0].reason, "KillSwitch");
+    facts.health.not_enforcing = Some(Reason::new("KillSwitch", "annotated"));
+    let not_enforcing = status_builder.build(&facts, &at(100));
+    assert_eq!(not_enforcing.conditions[0].last_transition_time, at(100));
+    assert_eq!(not_enforcing.conditions[0].reason, "KillSwitch");
 }
 
 #[test]
-fn a_condition_is_there_only_while_it_is_so() {
+fn a_condition_exists_only_while_it_is_true() {
     let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
-    let kinds = |facts: &Facts| -> Vec<String> {
-        let status = Reporter::default().status(facts, &at(0));
+    let kinds = |facts: &NodeFacts| -> Vec<String> {
+        let status = StatusBuilder::default().build(facts, &at(0));
         status.conditions.into_iter().map(|c| c.type_).collect()
     };
     assert_eq!(kinds(&facts), ["Enforcing"]);
-    facts.pods[0].strain.throttled = 0.5;
-    facts.pods[0].story.cpuset = Some(Default::default());
+    facts.pods[0].throttling.throttled = 0.5;
+    facts.pods[0].stats.cpuset = Some(Default::default());
     facts
         .health
-        .ills
-        .push(("HiddenProcesses", "hidepid".to_owned()));
+        .degraded
+        .push(Reason::new("HiddenProcesses", "hidepid"));
     assert_eq!(
         kinds(&facts),
         ["Enforcing", "Degraded", "Throttled", "CpusetEmpty"]
@@ -243,31 +243,31 @@ fn a_condition_is_there_only_while_it_is_so() {
 }
 
 #[test]
-fn counters_alone_can_wait() {
+fn a_change_of_counters_alone_can_wait() {
     let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
-    let before = Reporter::default().status(&facts, &at(0));
-    facts.births[1] = 9;
+    let before = StatusBuilder::default().build(&facts, &at(0));
+    facts.spawns[1] = 9;
     facts.drifts = 2;
-    let after = Reporter::default().status(&facts, &at(0));
-    assert_eq!(difference(&before, &after), Difference::Figures);
-    assert_eq!(difference(&before, &before), Difference::None);
+    let after = StatusBuilder::default().build(&facts, &at(0));
+    assert_eq!(status_change(&before, &after), StatusChange::Counters);
+    assert_eq!(status_change(&before, &before), StatusChange::None);
     facts.pods[0].rows[0].state = RowState::Drifted;
-    let after = Reporter::default().status(&facts, &at(0));
-    assert_eq!(difference(&before, &after), Difference::Placement);
+    let after = StatusBuilder::default().build(&facts, &at(0));
+    assert_eq!(status_change(&before, &after), StatusChange::Placement);
 }
 
 #[test]
-fn the_time_of_the_last_verification_is_a_difference_of_its_own() {
+fn a_change_of_the_verification_time_alone_is_recognized() {
     let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
-    let before = Reporter::default().status(&facts, &at(0));
+    let before = StatusBuilder::default().build(&facts, &at(0));
     assert_eq!(before.last_verification_time, Some(at(0)));
     facts.verified_at = Some(at(30));
-    let after = Reporter::default().status(&facts, &at(0));
+    let after = StatusBuilder::default().build(&facts, &at(0));
     assert_eq!(after.last_verification_time, Some(at(30)));
-    assert_eq!(difference(&before, &after), Difference::Time);
+    assert_eq!(status_change(&before, &after), StatusChange::Time);
     facts.drifts = 2;
-    let after = Reporter::default().status(&facts, &at(0));
-    assert_eq!(difference(&before, &after), Difference::Figures);
+    let after = StatusBuilder::default().build(&facts, &at(0));
+    assert_eq!(status_change(&before, &after), StatusChange::Counters);
 }
 
 fn states() -> impl Strategy<Value = [RowState; 2]> {
@@ -285,38 +285,38 @@ fn states() -> impl Strategy<Value = [RowState; 2]> {
 
 proptest! {
     #[test]
-    fn a_report_of_20_pods_takes_at_most_4_kib(
+    fn a_status_of_20_pods_takes_at_most_4_kib(
         pods in proptest::collection::vec(
             (("[a-z0-9-]{1,63}", "[a-z0-9.-]{1,253}", 1..=1_u16), states(), 0..=i64::MAX, ".{0,400}",
              proptest::option::of("[ -~]{0,300}")),
             0..=20),
-        ill in ".{0,500}",
+        degraded in ".{0,500}",
         births in 0..=u64::MAX,
     ) {
         let pods = pods.into_iter().enumerate().map(|(number, (name, states, drifts, failure, withdrawn))| {
             let (namespace, name, quota) = name;
             let mut pod = pod(&name, states);
-            pod.wish.pod.key.namespace = namespace;
-            pod.wish.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
+            pod.desired.pod.key.namespace = namespace;
+            pod.desired.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
             pod.state = Some(state(quota));
-            pod.story.cause = Some(DriftCause::CpusetChange);
-            pod.story.drifts = drifts.unsigned_abs();
-            pod.story.failure = Some(failure);
+            pod.stats.cause = Some(DriftCause::CpusetChange);
+            pod.stats.drifts = drifts.unsigned_abs();
+            pod.stats.failure = Some(failure);
             // A cpuset with holes prints long.
-            pod.story.cpuset = Some((0..256).step_by(2).map(albacore_topology::CpuId).collect());
+            pod.stats.cpuset = Some((0..256).step_by(2).map(albacore_topology::CpuId).collect());
             pod.withdrawn = withdrawn;
             pod
         });
         let mut facts = facts(pods.collect());
-        facts.births = [births; BIRTH_ENDS_MS.len() + 1];
+        facts.spawns = [births; SPAWN_BUCKETS_MS.len() + 1];
         facts.drifts = u64::MAX;
-        facts.health.ills.push(("Placer", ill));
-        let status = Reporter::default().status(&facts, &at(0));
-        prop_assert!(bytes(&status) <= 4096, "{} bytes", bytes(&status));
+        facts.health.degraded.push(Reason::new("Placer", degraded));
+        let status = StatusBuilder::default().build(&facts, &at(0));
+        prop_assert!(json_bytes(&status) <= 4096, "{} bytes", json_bytes(&status));
         prop_assert_eq!(status.pods.len(), facts.pods.len());
         // Each entry is still that of its pod, and of no other.
         for (entry, pod) in status.pods.iter().zip(&facts.pods) {
-            let is_of = |p: &PodFacts| entry.is_of(&p.wish.pod.key.namespace, &p.wish.pod.key.name, &p.wish.pod.uid);
+            let is_of = |p: &PodFacts| entry.is_of(&p.desired.pod.key.namespace, &p.desired.pod.key.name, &p.desired.pod.uid);
             prop_assert!(is_of(pod), "{}", entry.pod);
             if entry.pod.contains('~') {
                 prop_assert_eq!(facts.pods.iter().filter(|p| is_of(p)).count(), 1);

@@ -1,4 +1,4 @@
-//! What a trial claims, and what it does not.
+//! When a trial keeps a plan, and when it withdraws it.
 
 use proptest::prelude::*;
 
@@ -9,21 +9,23 @@ const SPEC: TrialSpec = TrialSpec {
     pairs: 8,
 };
 
-fn figures(p99: f64, cpu: f64) -> Figures {
-    Figures {
+fn window(has_plan: bool, p99: f64, cpu: f64) -> Window {
+    let stats = WindowStats {
         p99_seconds: p99,
         cpu_micros_per_request: cpu,
         migrations_per_second: None,
-    }
+    };
+    Window { has_plan, stats }
 }
 
-/// Drives a trial; `serve` says how long requests take in a window, in seconds.
-fn run(serve: impl Fn(usize, bool) -> f64) -> (Doing, usize) {
+/// Drives a trial to its verdict; `serve` gives the latency in a window, in seconds. Returns the
+/// verdict and the number of windows.
+fn run(serve: impl Fn(usize, bool) -> f64) -> (TrialState, usize) {
     let mut now = Instant::now();
     let mut trial = Trial::new(SPEC, now);
     let (mut fast, mut slow, mut cpu, mut windows) = (0, 0, 0, 0);
-    while let Doing::Window { has_plan } = trial.doing() {
-        let reading = |fast, slow, cpu| Reading {
+    while let TrialState::Window { has_plan } = trial.state() {
+        let sample = |fast, slow, cpu| Sample {
             latency: vec![
                 (0.001, fast),
                 (0.004, fast + slow),
@@ -36,54 +38,54 @@ fn run(serve: impl Fn(usize, bool) -> f64) -> (Doing, usize) {
             },
         };
         now = trial.due().unwrap();
-        trial.take(Some(reading(fast, slow, cpu)), now);
+        trial.add_sample(Some(sample(fast, slow, cpu)), now);
         match serve(windows, has_plan) <= 0.001 {
             true => fast += 1000,
             false => slow += 1000,
         }
         cpu += 1_000_000;
         now = trial.due().unwrap();
-        trial.take(Some(reading(fast, slow, cpu)), now);
+        trial.add_sample(Some(sample(fast, slow, cpu)), now);
         windows += 1;
     }
-    (trial.doing(), windows)
+    (trial.state(), windows)
 }
 
 #[test]
-fn a_plan_that_helps_stays_and_one_that_does_not_is_withdrawn() {
-    let (doing, windows) = run(|_, has_plan| if has_plan { 0.001 } else { 0.004 });
+fn a_plan_that_gains_stays_and_one_that_does_not_is_withdrawn() {
+    let (state, windows) = run(|_, has_plan| if has_plan { 0.001 } else { 0.004 });
     assert!(
-        matches!(&doing, Doing::Kept(why) if why.contains("8 of 8")),
-        "{doing:?}"
+        matches!(&state, TrialState::Kept(why) if why.contains("8 of 8")),
+        "{state:?}"
     );
     assert_eq!(windows, 16);
-    let (doing, _) = run(|_, has_plan| if has_plan { 0.004 } else { 0.001 });
+    let (state, _) = run(|_, has_plan| if has_plan { 0.004 } else { 0.001 });
     assert!(
-        matches!(&doing, Doing::Withdrawn(why) if why.contains("0 of 8")),
-        "{doing:?}"
+        matches!(&state, TrialState::Withdrawn(why) if why.contains("0 of 8")),
+        "{state:?}"
     );
-    let (doing, _) = run(|_, _| 0.001);
+    let (state, _) = run(|_, _| 0.001);
     assert!(
-        matches!(doing, Doing::Withdrawn(_)),
+        matches!(state, TrialState::Withdrawn(_)),
         "no difference is no gain"
     );
     // 6 of 8 pairs agree: chance gives that in 29 of 100 trials.
-    let (doing, _) = run(|window, has_plan| {
+    let (state, _) = run(|window, has_plan| {
         if has_plan == (window < 12) {
             0.001
         } else {
             0.004
         }
     });
-    assert!(matches!(doing, Doing::Withdrawn(_)), "{doing:?}");
+    assert!(matches!(state, TrialState::Withdrawn(_)), "{state:?}");
 }
 
 #[test]
-fn less_cpu_time_is_a_gain_where_latency_does_not_suffer() {
+fn less_cpu_time_is_a_gain_unless_latency_gets_worse() {
     let windows = |p99_with: f64| {
         let pair = |i: usize| {
-            let with = (true, figures(p99_with, 90.0));
-            let without = (false, figures(0.001, 100.0));
+            let with = window(true, p99_with, 90.0);
+            let without = window(false, 0.001, 100.0);
             if i.is_multiple_of(2) {
                 [with, without]
             } else {
@@ -92,13 +94,13 @@ fn less_cpu_time_is_a_gain_where_latency_does_not_suffer() {
         };
         (0..8).flat_map(pair).collect::<Vec<_>>()
     };
-    assert!(matches!(judge(&windows(0.001)), Doing::Kept(_)));
-    assert!(matches!(judge(&windows(0.002)), Doing::Withdrawn(_)));
+    assert!(matches!(verdict(&windows(0.001)), TrialState::Kept(_)));
+    assert!(matches!(verdict(&windows(0.002)), TrialState::Withdrawn(_)));
 }
 
-/// So many requests since the server started, and the one process that computes them.
-fn reading(count: u64, pid: i32) -> Option<Reading> {
-    Some(Reading {
+/// A sample of one process that has served `count` requests.
+fn sample(count: u64, pid: i32) -> Option<Sample> {
+    Some(Sample {
         latency: vec![(f64::INFINITY, count)],
         usage: Usage {
             processes: vec![pid],
@@ -108,18 +110,18 @@ fn reading(count: u64, pid: i32) -> Option<Reading> {
 }
 
 #[test]
-fn a_window_that_cannot_be_judged_is_tried_again_with_its_pair() {
+fn a_window_that_cannot_be_measured_is_repeated_with_its_pair() {
     let mut trial = Trial::new(SPEC, Instant::now());
-    let step = |trial: &mut Trial, reading| {
+    let step = |trial: &mut Trial, sample| {
         let now = trial.due().unwrap();
-        trial.take(reading, now);
+        trial.add_sample(sample, now);
     };
     let idle = TRIAL_REQUESTS_MIN - 1;
     for (first, last) in [
-        (reading(0, 1), reading(idle, 1)),
-        (reading(0, 1), reading(9000, 2)),
-        (reading(9000, 1), reading(0, 1)),
-        (reading(0, 1), None),
+        (sample(0, 1), sample(idle, 1)),
+        (sample(0, 1), sample(9000, 2)),
+        (sample(9000, 1), sample(0, 1)),
+        (sample(0, 1), None),
     ] {
         step(&mut trial, first);
         step(&mut trial, last);
@@ -128,8 +130,8 @@ fn a_window_that_cannot_be_judged_is_tried_again_with_its_pair() {
             "trial: window 1 of 16, with the plan"
         );
     }
-    step(&mut trial, reading(0, 1));
-    step(&mut trial, reading(1000, 1));
+    step(&mut trial, sample(0, 1));
+    step(&mut trial, sample(1000, 1));
     assert_eq!(
         trial.progress().unwrap(),
         "trial: window 2 of 16, without the plan"
@@ -142,25 +144,25 @@ fn a_window_that_cannot_be_judged_is_tried_again_with_its_pair() {
 }
 
 #[test]
-fn a_server_that_reports_nothing_keeps_its_plan_however_far_the_trial_was() {
+fn a_server_that_stops_reporting_keeps_its_plan() {
     let mut now = Instant::now();
     let mut trial = Trial::new(SPEC, now);
     for windows in 0..16 {
         for window in 0..windows {
             for count in [0, 1000] {
                 now = trial.due().unwrap();
-                trial.take(reading(1000 * window + count, 1), now);
+                trial.add_sample(sample(1000 * window + count, 1), now);
             }
         }
-        assert!(!trial.is_without_figures());
+        assert!(!trial.lacks_reports());
         now = trial.due().unwrap();
-        trial.miss(now);
-        assert_eq!(trial.doing(), Doing::Window { has_plan: true });
-        assert!(trial.is_without_figures());
-        assert_eq!(trial.progress().unwrap(), NO_FIGURES);
+        trial.report_missing(now);
+        assert_eq!(trial.state(), TrialState::Window { has_plan: true });
+        assert!(trial.lacks_reports());
+        assert_eq!(trial.progress().unwrap(), NO_LATENCY_REPORTS);
     }
     now = trial.due().unwrap();
-    trial.take(reading(0, 1), now);
+    trial.add_sample(sample(0, 1), now);
     assert_eq!(
         trial.progress().unwrap(),
         "trial: window 1 of 16, with the plan"
@@ -169,7 +171,7 @@ fn a_server_that_reports_nothing_keeps_its_plan_however_far_the_trial_was() {
 
 proptest! {
     #[test]
-    fn figures_of_any_kind_are_taken(
+    fn any_report_is_accepted_without_a_panic(
         figures in proptest::collection::vec(
             (proptest::collection::vec((any::<f64>(), any::<u64>()), 0..4), any::<u64>()),
             2..40,
@@ -179,7 +181,7 @@ proptest! {
         for (latency, cpu_micros) in figures {
             let usage = Usage { cpu_micros, ..Usage::default() };
             let Some(now) = trial.due() else { break };
-            trial.take(Some(Reading { latency, usage }), now);
+            trial.add_sample(Some(Sample { latency, usage }), now);
         }
     }
 
@@ -203,11 +205,11 @@ proptest! {
     }
 
     #[test]
-    fn as_many_windows_have_the_plan_as_have_it_not(pairs in 1_usize..64) {
-        let with = (0..pairs * 2).filter(|window| has_plan(*window)).count();
+    fn half_of_the_windows_have_the_plan(pairs in 1_usize..64) {
+        let with = (0..pairs * 2).filter(|window| is_window_with_plan(*window)).count();
         prop_assert_eq!(with, pairs);
         for pair in 0..pairs {
-            prop_assert_ne!(has_plan(pair * 2), has_plan(pair * 2 + 1));
+            prop_assert_ne!(is_window_with_plan(pair * 2), is_window_with_plan(pair * 2 + 1));
         }
     }
 }

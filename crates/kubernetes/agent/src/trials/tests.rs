@@ -1,4 +1,4 @@
-//! Which report a reading takes, and what becomes of a pod without any.
+//! Which report a sample takes, and the trial of a pod without reports.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use albacore_mapping::Mode;
 use albacore_plan::{MainThread, Policy, Source};
 
 use super::*;
-use crate::pods::{Container, PodSeen};
-use crate::trial::Latency;
+use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::trial::LatencyHistogram;
 
 const WINDOW: Duration = Duration::from_secs(10);
 
-fn wish() -> Wish {
+fn desired() -> DesiredPod {
     let policy = Policy {
         workers: 1,
         threads: 1,
@@ -22,18 +22,18 @@ fn wish() -> Wish {
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
     };
-    Wish {
-        pod: PodSeen {
+    DesiredPod {
+        pod: LabeledPod {
             key: Key::new("x", "a"),
             uid: "u".to_owned(),
             deployment: "d".to_owned(),
             addresses: Vec::new(),
-            container: Container::Running("c".to_owned()),
+            container: ServerContainer::Running("c".to_owned()),
             is_static: false,
             is_over: false,
             regarding: Default::default(),
         },
-        aim: Aim::Place {
+        action: PodAction::Place {
             container: "c".to_owned(),
             source: Source::Named,
             policy,
@@ -49,7 +49,7 @@ fn wish() -> Wish {
 /// A node of one pod on trial whose server answers 1,000 requests between two reports.
 struct Node {
     trials: Trials,
-    wishes: Vec<Wish>,
+    desired: Vec<DesiredPod>,
     now: Instant,
     answered: [u64; 2],
 }
@@ -58,35 +58,35 @@ impl Node {
     fn new() -> Self {
         let mut node = Self {
             trials: Trials::default(),
-            wishes: vec![wish()],
+            desired: vec![desired()],
             now: Instant::now(),
             answered: [0; 2],
         };
-        node.trials.apply(&mut node.wishes, node.now);
+        node.trials.apply(&mut node.desired, node.now);
         node
     }
 
     fn has_plan(&mut self) -> bool {
-        let mut wishes = vec![wish()];
-        self.trials.apply(&mut wishes, self.now);
-        let Aim::Place { policy, .. } = &wishes[0].aim else {
-            panic!("{wishes:?}")
+        let mut desired = vec![desired()];
+        self.trials.apply(&mut desired, self.now);
+        let PodAction::Place { policy, .. } = &desired[0].action else {
+            panic!("{desired:?}")
         };
         policy.placement != Placement::None
     }
 
-    fn advance(&mut self, latency: Option<Latency>) -> bool {
+    fn advance(&mut self, latency: Option<LatencyHistogram>) -> bool {
         let latest = latency.map(|latency| ("u".to_owned(), latency));
-        let latest: Latest = latest.into_iter().collect();
+        let latest: LatestLatency = latest.into_iter().collect();
         let usage = Usage {
             processes: vec![1],
             ..Usage::default()
         };
-        let usage = |_: &Wish| Some(usage.clone());
-        self.trials.advance(&self.wishes, &latest, usage, self.now)
+        let usage = |_: &DesiredPod| Some(usage.clone());
+        self.trials.advance(&self.desired, &latest, usage, self.now)
     }
 
-    /// Goes to the next reading and reports.
+    /// Advances to the next sample and reports.
     fn report(&mut self, is_fast: bool) {
         self.now = self.trials.next().unwrap();
         assert!(!self.advance(None), "a report is waited for");
@@ -99,7 +99,7 @@ impl Node {
 }
 
 #[test]
-fn a_trial_goes_by_what_is_reported() {
+fn the_reported_latency_decides_a_trial() {
     for is_faster_with_plan in [true, false] {
         let mut node = Node::new();
         while node.trials.progress("u").is_some() {
@@ -113,7 +113,7 @@ fn a_trial_goes_by_what_is_reported() {
 }
 
 #[test]
-fn what_was_reported_before_a_reading_is_due_is_not_taken_for_it() {
+fn a_report_from_before_a_sample_is_due_does_not_count() {
     let mut node = Node::new();
     let early = || Some(vec![(f64::INFINITY, 7)]);
     assert!(!node.advance(early()) && !node.trials.is_waiting());
@@ -126,9 +126,9 @@ fn what_was_reported_before_a_reading_is_due_is_not_taken_for_it() {
 }
 
 #[test]
-fn without_reports_the_plan_stays_and_it_is_said() {
+fn without_reports_the_plan_stays_and_that_is_reported() {
     let mut node = Node::new();
-    // Two windows: the third is the second without the plan.
+    // Two windows; the third is the second one without the plan.
     for _ in 0..4 {
         node.report(true);
     }
@@ -141,9 +141,9 @@ fn without_reports_the_plan_stays_and_it_is_said() {
         node.now += REPORT_WAIT_MAX;
         assert!(node.advance(None));
         assert!(node.has_plan());
-        assert!(node.trials.is_without_figures("u"));
+        assert!(node.trials.lacks_reports("u"));
         assert_eq!(node.trials.withdrawn("u"), None);
     }
     node.report(true);
-    assert!(!node.trials.is_without_figures("u"));
+    assert!(!node.trials.lacks_reports("u"));
 }

@@ -1,8 +1,8 @@
-//! A real API server, an agent, and what a kubelet does: pods' objects and status, cgroups,
+//! A real API server, an agent, and the work of a kubelet: pods' objects and status, cgroups,
 //! processes.
 //!
 //! Cgroups are real ones of the live cpuset hierarchy, below a scratch parent that the agent takes
-//! for the root of the tree. Masks are read from /proc by code of its own.
+//! for the root of the tree. Masks are read from /proc by the tests' own code.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test uses a part; tests fail by panicking
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(crate) struct Pod {
     rig: PathBuf,
 }
 
-/// A running agent; killed with its owner.
+/// A running agent; killed when its owner is dropped.
 pub(crate) struct Agent {
     pub(crate) child: Child,
     log: PathBuf,
@@ -57,7 +57,7 @@ pub(crate) struct Agent {
 }
 
 impl Rig {
-    /// A control plane that serves our kinds and has one node, and an empty tree of cgroups.
+    /// A control plane with our kinds and one node, and an empty tree of cgroups.
     pub(crate) fn start() -> Self {
         let mut plane = ControlPlane::start(&Options::default()).unwrap();
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crds");
@@ -83,13 +83,13 @@ impl Rig {
         rig
     }
 
-    /// Pods need the account that a controller would make.
+    /// Pods need the service account that a controller would create.
     fn account(&self, namespace: &str) {
         self.apply(&[json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": "default", "namespace": namespace}})]);
     }
 
-    /// Runs kubectl; what it prints.
+    /// Runs kubectl and returns its output.
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.plane.kubectl(arguments).unwrap();
@@ -180,7 +180,7 @@ impl Rig {
         pod
     }
 
-    /// Starts the pod's container anew: another id, another cgroup, other processes.
+    /// Restarts the pod's container: another id, another cgroup, other processes.
     pub(crate) fn run_container(&self, pod: &mut Pod, server: &[&str]) {
         self.run_program(pod, &self.swarm, server, "10.1.0.7");
     }
@@ -223,7 +223,7 @@ impl Rig {
         spawn_in(cgroup, &self.swarm, server)
     }
 
-    /// The tree of cgroups that the agent looks at.
+    /// The tree of cgroups that the agent reads.
     pub(crate) fn cgroup_root(&self) -> PathBuf {
         self.folder.path().join("cgroup")
     }
@@ -236,7 +236,7 @@ impl Rig {
         self.agent_as(None, more)
     }
 
-    /// Starts an agent in a mount namespace of its own, after a shell did something there: `$0` and
+    /// Starts an agent in a mount namespace of its own, after a shell command in which `$0` and
     /// `$@` are the agent.
     pub(crate) fn agent_after(&self, script: &str, more: &[&str]) -> Agent {
         let agent = env!("CARGO_BIN_EXE_albacore-agent");
@@ -306,14 +306,14 @@ impl Rig {
         }
     }
 
-    /// Lets agents of other users and groups read what they are given.
+    /// Lets agents of other users and groups read their files.
     pub(crate) fn open_folders(&self) {
         open(self.folder.path(), "0755");
         open(&self.kubeconfig, "0644");
         open(self.kubeconfig.parent().unwrap(), "0755");
     }
 
-    /// Runs a command of the agent; what it prints, or says against it.
+    /// Runs a command of the agent; returns its output or its error.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(env!("CARGO_BIN_EXE_albacore-agent"))
             .args(["--node-name", NODE])
@@ -331,7 +331,7 @@ impl Rig {
         }
     }
 
-    /// The status of the node's NodePlacement; null before it is there.
+    /// The status of the node's NodePlacement; null before it exists.
     pub(crate) fn status(&self) -> Value {
         let output = self.plane.kubectl(&["get", "npl", NODE, "-o", "json"]);
         let object: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap_or_default();
@@ -364,7 +364,7 @@ impl Rig {
             .unwrap_or_default()
     }
 
-    /// Waits until the report says that so many threads of a pod are verified, and none is missing.
+    /// Waits until the report has this many verified threads of a pod and none is missing.
     #[track_caller]
     pub(crate) fn wait_for_verified(&self, pod: &Pod, threads: i64) {
         wait_or(
@@ -376,7 +376,7 @@ impl Rig {
         );
     }
 
-    /// Waits until the report gives a reason for a pod that holds `part`.
+    /// Waits until the report's reason for a pod contains `part`.
     #[track_caller]
     pub(crate) fn wait_for_reason(&self, pod: &Pod, part: &str) {
         wait_or(
@@ -389,7 +389,7 @@ impl Rig {
         );
     }
 
-    /// Reasons of the events of an object, each with its count of objects.
+    /// Reasons of the events of an object, each with its number of events.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
         let text = self.kubectl(&["get", "events.events.k8s.io", "-A", "-o", "json"]);
         let list: Value = serde_json::from_str(&text).unwrap();
@@ -408,7 +408,7 @@ impl Rig {
         );
     }
 
-    /// Requests of the agent so far, as the audit log tells them.
+    /// Requests of the agent so far, from the audit log.
     fn audited(&self) -> Vec<Value> {
         let log = self.plane.audit_log().unwrap();
         let lines = log
@@ -427,7 +427,7 @@ impl Rig {
                 .any(|verb| r["verb"] == *verb)
         };
         let writes = self.audited().into_iter().filter(|r| !is_read(r));
-        // A whole report is applied, and takes the fields of others by force.
+        // A whole report is applied, and forces fields of other managers.
         let is_renewal = |r: &Value| {
             let uri = r["requestURI"].as_str().unwrap();
             uri.contains("/nodeplacements/node-1/status") && !uri.contains("force=true")
@@ -481,7 +481,7 @@ fn open(path: &Path, mode: &str) {
 }
 
 /// Starts a program in a cgroup. It begins with a shell that moves there: as with a runtime, every
-/// process of the server is born inside.
+/// process of the server starts inside.
 fn spawn_in(cgroup: &Path, program: &Path, arguments: &[&str]) -> Child {
     let procs = cgroup.join("cgroup.procs");
     let script = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs.display());
@@ -545,7 +545,7 @@ impl Pod {
         processes_in(&self.cgroup)
     }
 
-    /// Name and mask of every thread of every worker, by tid. Workers of the toy server have named
+    /// Name and mask of every thread of every worker, by tid. Workers of the toy server name their
     /// threads.
     pub(crate) fn threads(&self) -> BTreeMap<i32, (String, String)> {
         let all = self.processes().into_iter().flat_map(threads_of);
@@ -559,7 +559,7 @@ impl Pod {
         all.map(|(_, (_, mask))| mask).collect()
     }
 
-    /// True if there are so many threads of workers and each may use one cpu.
+    /// True if there are this many threads of workers and each may use one cpu.
     pub(crate) fn is_pinned(&self, threads: usize) -> bool {
         let all = self.threads();
         all.len() == threads && all.values().all(|(_, mask)| mask.parse::<u32>().is_ok())
@@ -590,7 +590,7 @@ impl Pod {
         *found.unwrap_or_else(|| panic!("no {name}: {threads:?}")).0
     }
 
-    /// Tells the toy server something, as one line.
+    /// Sends the toy server a command, as one line.
     pub(crate) fn order(&mut self, line: &str) {
         let server = self.server.as_mut().unwrap();
         writeln!(server.stdin.as_mut().unwrap(), "{line}").unwrap();
@@ -628,7 +628,7 @@ pub(crate) fn processes_in(cgroup: &Path) -> Vec<i32> {
     procs.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Name and mask of every thread of a process, as /proc tells them.
+/// Name and mask of every thread of a process, from /proc.
 pub(crate) fn threads_of(pid: i32) -> BTreeMap<i32, (String, String)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -649,7 +649,7 @@ pub(crate) fn threads_of(pid: i32) -> BTreeMap<i32, (String, String)> {
     found
 }
 
-/// What somebody else's `taskset` does.
+/// Sets a mask as another process's `taskset` does.
 pub(crate) fn taskset(tid: i32, mask: &str) {
     let status = Command::new("taskset")
         .args(["-cp", mask, &tid.to_string()])
@@ -666,7 +666,7 @@ pub(crate) fn signal(pid: i32, name: &str) {
         .status();
 }
 
-/// Sets a flag when it is dropped: a test that fails ends its threads, too.
+/// Sets a flag when it is dropped: so a failing test also ends its threads.
 pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -676,7 +676,7 @@ impl Drop for SetOnDrop<'_> {
 }
 
 impl Agent {
-    /// What it says so far.
+    /// Its output so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -710,7 +710,7 @@ impl Agent {
         status.unwrap()
     }
 
-    /// Ends it as the kernel does when memory is short.
+    /// Kills it, as the kernel does when memory is short.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -720,7 +720,7 @@ impl Agent {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Cpu time used so far, in seconds.
+    /// CPU time used so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
         let after_name = stat.rsplit(')').next().unwrap();
@@ -739,7 +739,7 @@ impl Drop for Agent {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn wait(what: &str, is_so: impl FnMut() -> bool) {
     wait_or(is_so, || format!("in vain waited until {what}"));

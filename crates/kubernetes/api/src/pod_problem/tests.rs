@@ -21,7 +21,7 @@ fn of_container(state: &Value, last: &Value, restarts: i32) -> Option<String> {
 }
 
 #[test]
-fn what_scheduler_and_kubelet_say_is_repeated() {
+fn messages_of_scheduler_and_kubelet_are_repeated() {
     let none = json!({});
     let unscheduled = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled",
         "status": "False", "reason": "Unschedulable",

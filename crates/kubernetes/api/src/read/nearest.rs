@@ -1,7 +1,7 @@
-//! The known name that a misspelled one most likely meant.
+//! Suggests the known name that a misspelled one most likely means.
 
-/// The candidate with the fewest edits to `word`, if those are few enough to be a slip: at most a
-/// third of the word. Letters differ by case for free.
+/// The candidate with the fewest edits to `word`, if they are at most a third of the word.
+/// Differences in case cost nothing.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -20,7 +20,7 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbors that lead from `a` to `b`.
+/// The edit distance of `a` and `b`: insertions, deletions, replacements and swaps of neighbors.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before_last = vec![0; b.len() + 1];
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_find_their_word_and_strangers_find_none() {
+    fn misspelled_names_get_a_suggestion_and_unknown_ones_get_none() {
         let known = ["batching", "models", "mode", "queue", "workers"];
         for (word, meant) in [
             ("batchng", Some("batching")),

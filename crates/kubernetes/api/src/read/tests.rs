@@ -1,4 +1,4 @@
-//! What reading accepts and how it refuses.
+//! What reading accepts and what it refuses.
 use super::*;
 
 const GOOD: &str = "\
@@ -86,7 +86,7 @@ fn iterations_have_a_name_or_two_numbers() {
         let text = with(line, &format!("{line}\n    iterations: {text}"));
         let read = read_deployment(&text, "fraud.yaml").unwrap();
         assert_eq!(read.spec.models[0].iterations, Some(wanted));
-        // What is written to the API server is read again as the same.
+        // What is written to the API server is read back unchanged.
         let json = serde_json::to_value(&read).unwrap();
         let again: InferenceDeployment = serde_json::from_value(json).unwrap();
         assert_eq!(again.spec.models[0].iterations, Some(wanted));
@@ -109,7 +109,7 @@ fn a_file_from_the_cluster_with_status_and_managed_fields_is_read() {
     assert_eq!(read_deployment(&text, "fraud.yaml").unwrap().status, None);
 }
 
-/// A line of the good file, what replaces it, and what must be said of it.
+/// A line of the valid file, its replacement, and a part of the expected message.
 const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "batching:",
@@ -328,7 +328,7 @@ fn fields_inside_the_pod_template_are_known_or_refused() {
 }
 
 #[test]
-fn what_is_no_single_document_is_refused() {
+fn anything_but_a_single_document_is_refused() {
     assert_eq!(
         refusal(""),
         "fraud.yaml: is empty; it must hold an InferenceDeployment (albacore.dev/v1alpha1)"

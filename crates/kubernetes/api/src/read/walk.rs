@@ -1,8 +1,8 @@
 //! Compares a document with the schema of the custom resource, field by field.
 //!
-//! The schema is the one that `crds/` ships, so `albacore run` refuses what the API server refuses,
-//! with the same limits, and says it better: with the line, the value and what to write. Texts with
-//! a form of their own (durations, URIs, quantities) are parsed by their type.
+//! The schema is the one in `crds/`, so `albacore run` refuses what the API server refuses, with
+//! the same limits and better messages: with the line, the value and what to write. Texts with a
+//! syntax of their own (durations, URIs, quantities) are parsed by their type.
 
 use serde_json::{Value, json};
 
@@ -16,13 +16,13 @@ use crate::uri::{self, ModelUri};
 use crate::violation::{Violation, quoted};
 
 /// The violations of one document, in its order.
-pub(super) struct Walk<'a> {
-    /// The root schema, searched for the right place of a misplaced field.
+pub(super) struct SchemaWalk<'a> {
+    /// The root schema, to find the right place of a misplaced field.
     root: &'a Value,
     pub(super) violations: Vec<Violation>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> SchemaWalk<'a> {
     pub(super) fn new(root: &'a Value) -> Self {
         Self {
             root,
@@ -30,7 +30,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Compares `node`, which stands at `path`, with `schema`.
+    /// Compares `node` at `path` with `schema`.
     pub(super) fn check(&mut self, schema: &Value, node: &Node, path: &str) {
         if schema["x-kubernetes-int-or-string"] == true {
             return self.check_int_or_text(schema, node, path);
@@ -245,7 +245,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// `metadata.labels` and `app` make `metadata.labels.app`; a key that is no plain word is put in
+/// `metadata.labels` and `app` become `metadata.labels.app`; a key with other characters is put in
 /// quotes and brackets.
 fn join(path: &str, key: &str) -> String {
     let is_plain = key.chars().all(|c| c.is_alphanumeric() || "-_".contains(c))
@@ -258,7 +258,7 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Where in Albacore's own part of the schema a field of this name stands.
+/// Where Albacore's own part of the schema has a field of this name.
 fn find_place(schema: &Value, path: &str, name: &str) -> Option<String> {
     let known = schema["properties"]
         .as_object()
@@ -301,7 +301,7 @@ fn model_name_problem(text: &str) -> Option<String> {
     })
 }
 
-/// A value as a message shows it.
+/// A value as messages show it.
 fn shown(node: &Node) -> String {
     match &node.kind {
         Kind::Null => "empty".to_owned(),

@@ -14,7 +14,7 @@ fn take(queue: &Queue<&'static str>, now: Instant) -> Option<&'static str> {
 }
 
 #[tokio::test]
-async fn a_key_waits_once_and_the_earliest_wish_counts() {
+async fn a_key_waits_once_and_the_earliest_time_counts() {
     let queue = queue();
     let now = Instant::now();
     let second = Duration::from_secs(1);
@@ -45,7 +45,7 @@ async fn a_key_that_is_added_while_it_is_worked_on_is_worked_on_again() {
 }
 
 #[tokio::test]
-async fn failures_wait_as_their_class_says() {
+async fn the_class_of_a_failure_decides_its_pause() {
     let queue = queue();
     let hour = Duration::from_secs(3600);
     let pause_after = |class, times| {

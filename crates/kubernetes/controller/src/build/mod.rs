@@ -1,7 +1,7 @@
-//! From a valid deployment to the children that it should have. Pure: no client, no clock.
+//! Builds the wanted children of a valid deployment. Pure: no client, no clock.
 //!
-//! A child holds the fields that the controller owns and no other; what the API server or somebody
-//! else adds is left alone. Equal input builds equal bytes.
+//! A child holds exactly the fields that the controller owns; fields that the API server or other
+//! managers add are left alone. Equal input builds equal bytes.
 
 mod network;
 mod overlay;
@@ -21,28 +21,27 @@ use crate::validate::Valid;
 
 pub(crate) use overlay::key_of;
 
-/// What the command line says of built-in servers.
+/// Command-line options for built-in servers.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct BuiltIn {
+pub struct BuiltInServer {
     pub image: String,
-    /// Where they get their node's parameters, as `http://host:port`; `None` where nobody has any.
+    /// Where they get their node's parameters, as `http://host:port`; `None` if there are none.
     pub params_url: Option<String>,
 }
 
 /// What the cluster and the command line add to a spec.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Surroundings {
-    pub built_in: BuiltIn,
-    /// Whether the API server knows ServiceMonitors.
+pub struct BuildContext {
+    pub built_in: BuiltInServer,
+    /// Whether the API server serves ServiceMonitors.
     pub has_service_monitors: bool,
-    /// Number of pods to ask for; `None` to leave it to others.
+    /// Number of pods; `None` to leave it to other field managers.
     pub replicas: Option<i32>,
 }
 
-/// The children of `valid`, in the order in which they are to be applied: what a pod needs comes
-/// before the pods.
-pub fn build(valid: &Valid, surroundings: &Surroundings) -> Vec<Child> {
-    let pod = pod::template(valid, &surroundings.built_in);
+/// The children of `valid` in the order to apply them: what a pod needs comes before the pods.
+pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<Child> {
+    let pod = pod::template(valid, &build_context.built_in);
     let ports = network::ports(valid, &pod);
     let mut children = Vec::new();
     let mut push = |kind: ChildKind, body: Option<Value>| {
@@ -63,23 +62,22 @@ pub fn build(valid: &Valid, surroundings: &Surroundings) -> Vec<Child> {
     );
     push(
         ChildKind::Deployment,
-        Some(workload::deployment(pod, valid, surroundings.replicas)),
+        Some(workload::deployment(pod, valid, build_context.replicas)),
     );
-    if surroundings.has_service_monitors {
+    if build_context.has_service_monitors {
         push(ChildKind::ServiceMonitor, network::service_monitor(valid));
     }
     children
 }
 
-/// Whether requests over HTTP, and over gRPC, find a port behind the Service.
+/// Whether the Service has a port for HTTP, and for gRPC.
 pub(crate) fn served(valid: &Valid) -> (bool, bool) {
     // Ports do not depend on the image.
-    let pod = pod::template(valid, &BuiltIn::default());
+    let pod = pod::template(valid, &BuiltInServer::default());
     let ports = network::ports(valid, &pod);
     (ports.http.is_some(), ports.grpc.is_some())
 }
 
-/// The labels of children and pods.
 fn labels(valid: &Valid) -> BTreeMap<&'static str, &str> {
     BTreeMap::from([
         (NAME_LABEL, NAME),
@@ -89,12 +87,11 @@ fn labels(valid: &Valid) -> BTreeMap<&'static str, &str> {
     ])
 }
 
-/// What selects the pods.
 fn selector(valid: &Valid) -> Value {
     json!({ DEPLOYMENT_LABEL: valid.name })
 }
 
-/// A child's metadata: the deployment's own name, and the deployment as its owner.
+/// Metadata of a child: the deployment's own name, and the deployment as its owner.
 fn metadata(valid: &Valid) -> Value {
     json!({
         "name": valid.name,

@@ -1,4 +1,5 @@
-//! How pods are reached: Service, NetworkPolicy and, where Prometheus' operator is, ServiceMonitor.
+//! Network access to the pods: Service, NetworkPolicy and, with the Prometheus operator,
+//! ServiceMonitor.
 
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
     }
 }
 
-/// `None` for a server that names no port: there is nothing to send requests to.
+/// `None` for a server that names no port, which could get no requests.
 pub(super) fn service(valid: &Valid, ports: &Ports) -> Option<Value> {
     let mut served = Vec::new();
     let mut push = |name: &str, number: u16, protocol: &str, target: &Option<Value>| {
@@ -60,8 +61,8 @@ pub(super) fn service(valid: &Valid, ports: &Ports) -> Option<Value> {
     )
 }
 
-/// Everybody may reach the ports that containers name, and no other. `None` where a container that
-/// runs with the pods names none: what it listens on is then unknown.
+/// Lets everybody reach the ports that containers name, and no other. `None` if a container that
+/// runs with the pods names none: the ports it listens on are then unknown.
 pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
     let containers = pod["spec"]["containers"].as_array()?;
     let mut open = Vec::new();
@@ -82,7 +83,7 @@ pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
     }}))
 }
 
-/// `None` for a server of the user's own, which may have no metrics.
+/// `None` for a user's own server, which may have no metrics.
 pub(super) fn service_monitor(valid: &Valid) -> Option<Value> {
     valid.spec.is_built_in().then(|| {
         json!({"spec": {

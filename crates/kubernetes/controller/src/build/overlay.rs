@@ -1,13 +1,14 @@
-//! A template laid over ours, as `kubectl patch` lays one object over another: fields one by one,
-//! maps key by key, lists by the key of their entries; every other list and value is replaced.
+//! Merges the user's template over ours, as `kubectl patch` merges one object into another: objects
+//! field by field, maps key by key, lists by the key of their entries; every other list and value
+//! is replaced.
 //!
-//! The keys are those of Kubernetes' own strategic merge. Where a field is one of several (a
-//! probe's `exec` or `httpGet`, a variable's `value` or `valueFrom`, a volume's source), the user's
-//! choice removes ours: both together would be refused.
+//! The keys are those of Kubernetes' own strategic merge. Where a field is one of several
+//! alternatives (a probe's `exec` or `httpGet`, a variable's `value` or `valueFrom`, a volume's
+//! source), the user's choice removes ours: both together would be refused.
 
 use serde_json::{Map, Value};
 
-/// Lists whose entries are known by a key, by the name of the field that holds them.
+/// Lists whose entries have a key: the field that holds the list, and the key.
 const KEYED: [(&str, &str); 14] = [
     ("containers", "name"),
     ("initContainers", "name"),
@@ -25,7 +26,7 @@ const KEYED: [(&str, &str); 14] = [
     ("ownerReferences", "uid"),
 ];
 
-/// Fields of which an object has one at most.
+/// Fields that exclude each other.
 const CHOICES: [&[&str]; 2] = [
     &["exec", "grpc", "httpGet", "sleep", "tcpSocket"],
     &["value", "valueFrom"],
@@ -37,8 +38,8 @@ pub(crate) fn key_of(field: &str) -> Option<&'static str> {
     found.map(|&(_, key)| key)
 }
 
-/// Lays `over` on `base`. Nulls and what is absent in `over` leave `base` as it is.
-pub(super) fn lay(base: &mut Value, over: &Value) {
+/// Merges `over` into `base`. Nulls and absent fields of `over` leave `base` unchanged.
+pub(super) fn merge(base: &mut Value, over: &Value) {
     match (base, over) {
         (_, Value::Null) => {}
         (Value::Object(base), Value::Object(over)) => lay_fields(base, over),
@@ -67,20 +68,20 @@ fn lay_fields(base: &mut Map<String, Value>, over: &Map<String, Value>) {
                 base.insert(field.clone(), value.clone());
             }
             (Some(Value::Array(ours)), Value::Array(theirs)) if field == "envFrom" => {
-                // Later sources go before earlier ones: ours stay the first.
+                // Later sources override earlier ones, so ours stay first.
                 ours.extend(theirs.iter().cloned());
             }
             (Some(Value::Array(ours)), Value::Array(theirs)) => match key_of(field) {
                 Some(key) => lay_entries(ours, theirs, key),
                 None => *ours = theirs.clone(),
             },
-            (Some(ours), value) => lay(ours, value),
+            (Some(ours), value) => merge(ours, value),
         }
     }
 }
 
 fn lay_entries(base: &mut Vec<Value>, over: &[Value], key: &str) {
-    // Two entries of the user's with one key stay two, for the API server to judge.
+    // Two entries of the user's with one key stay two; the API server judges them.
     let ours = base.len();
     for entry in over {
         let is_keyed = !entry[key].is_null();
@@ -88,7 +89,7 @@ fn lay_entries(base: &mut Vec<Value>, over: &[Value], key: &str) {
             .iter_mut()
             .find(|e| is_keyed && e[key] == entry[key]);
         match same {
-            Some(ours) => lay(ours, entry),
+            Some(ours) => merge(ours, entry),
             None => base.push(entry.clone()),
         }
     }

@@ -1,37 +1,37 @@
-//! The pod template: what PodSecurity *restricted* asks for, a way out that loses no request, pods
-//! spread over nodes, the server, and the user's template laid over all of it.
+//! The pod template: the security context of PodSecurity *restricted*, a shutdown that loses no
+//! request, pods spread over nodes, the server, and the user's template merged over all of it.
 
 use serde_json::{Value, json};
 
-use super::{BuiltIn, labels, overlay, selector, server};
-use crate::limits::{GRACE_SECONDS, LEAVE_SECONDS};
+use super::{BuiltInServer, labels, overlay, selector, server};
+use crate::limits::{GRACE_SECONDS, PRE_STOP_SECONDS};
 use crate::validate::Valid;
 
-/// Who runs in the containers: nobody that the node knows.
+/// User and group of the containers: an id that the node does not use.
 const USER: i64 = 65_532;
 
 /// The template of the pods of `valid`.
-pub(super) fn template(valid: &Valid, built_in: &BuiltIn) -> Value {
+pub(super) fn template(valid: &Valid, built_in: &BuiltInServer) -> Value {
     let user = valid.spec.template.as_ref();
     let user = serde_json::to_value(user).unwrap_or_default();
     let mut metadata = json!({ "labels": labels(valid) });
-    overlay::lay(&mut metadata, &user["metadata"]);
+    overlay::merge(&mut metadata, &user["metadata"]);
     let mut pod = pod(valid, built_in);
-    overlay::lay(&mut pod, &user["spec"]);
+    overlay::merge(&mut pod, &user["spec"]);
     if let Some(containers) = pod["containers"].as_array_mut() {
         order(containers);
     }
     json!({"metadata": metadata, "spec": pod})
 }
 
-fn pod(valid: &Valid, built_in: &BuiltIn) -> Value {
+fn pod(valid: &Valid, built_in: &BuiltInServer) -> Value {
     let mut container = server::container(valid, built_in);
     container["securityContext"] = json!({
         "allowPrivilegeEscalation": false,
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": true,
     });
-    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": LEAVE_SECONDS}}});
+    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}});
     json!({
         "serviceAccountName": valid.name,
         "automountServiceAccountToken": false,
@@ -54,7 +54,7 @@ fn pod(valid: &Valid, built_in: &BuiltIn) -> Value {
     })
 }
 
-/// The server stands first: it is the container that `kubectl logs` and `kubectl exec` take.
+/// The server comes first: `kubectl logs` and `kubectl exec` take the first container by default.
 fn order(containers: &mut [Value]) {
     containers.sort_by_key(|container| container["name"] != "server");
 }

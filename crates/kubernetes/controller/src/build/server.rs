@@ -1,10 +1,10 @@
-//! What differs between the built-in server and one of the user's own: command, ports, probes and
-//! the ConfigMap.
+//! What differs between the built-in server and a user's own: command, ports, probes and the
+//! ConfigMap.
 
 use albacore_api::thread_counts;
 use serde_json::{Map, Value, json};
 
-use super::BuiltIn;
+use super::BuiltInServer;
 use crate::limits::{LIVENESS_MISSES_MAX, PROBE_SECONDS, STARTUP_PROBES_MAX};
 use crate::names::{
     GRPC, GRPC_PORT, HTTP, HTTP_PORT, PARAMS_VARIABLE, SETTINGS_FOLDER, SETTINGS_KEY,
@@ -13,8 +13,8 @@ use crate::names::{
 use crate::settings::{ModelVolume, model_volumes};
 use crate::validate::Valid;
 
-/// The settings of the built-in server; the thread counts of a server of the user's own that reads
-/// its environment from elsewhere; else none.
+/// The settings of the built-in server; the thread counts of a user's own server that also reads
+/// its environment from other sources; else none.
 pub(super) fn config_map(valid: &Valid) -> Option<Value> {
     if let Some(settings) = &valid.settings {
         return Some(json!({"data": {SETTINGS_KEY: settings}}));
@@ -26,15 +26,15 @@ pub(super) fn config_map(valid: &Valid) -> Option<Value> {
     })
 }
 
-/// Whether the server's environment comes from ConfigMaps or Secrets too, whose names for it cannot
-/// be seen here.
+/// Whether the server's environment also comes from ConfigMaps or Secrets, whose variable names are
+/// unknown here.
 fn reads_environment(valid: &Valid) -> bool {
     let server = valid.spec.server_container();
     server.is_some_and(|c| c.env_from.as_ref().is_some_and(|from| !from.is_empty()))
 }
 
-/// The container `server` before the template is laid over it.
-pub(super) fn container(valid: &Valid, built_in: &BuiltIn) -> Value {
+/// The container `server` before the template is merged over it.
+pub(super) fn container(valid: &Valid, built_in: &BuiltInServer) -> Value {
     let mut container = match valid.spec.is_built_in() {
         true => ours(valid, built_in),
         false => own(valid),
@@ -45,8 +45,8 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltIn) -> Value {
     container
 }
 
-/// W and T alone: everything else may change without a restart.
-fn ours(valid: &Valid, built_in: &BuiltIn) -> Value {
+/// Only workers and threads are part of the template: everything else may change without a restart.
+fn ours(valid: &Valid, built_in: &BuiltInServer) -> Value {
     let mut mounts = vec![json!({
         "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
     })];
@@ -92,13 +92,13 @@ fn ours(valid: &Valid, built_in: &BuiltIn) -> Value {
     })
 }
 
-/// Thread counts as variables; where the user's own variables may come from elsewhere, as the first
-/// of the sources, because a later source and every variable goes before it.
+/// Thread counts as variables; if the user's own variables may come from other sources, as the
+/// first source, because later sources and variables override it.
 fn own(valid: &Valid) -> Value {
     let (workers, threads) = (valid.spec.workers, valid.spec.threads);
     let is_ours = |name: &str| [WORKERS_VARIABLE, THREADS_VARIABLE].contains(&name);
     let counts = thread_counts(workers, threads).into_iter();
-    // W and T stand in the template in any case: a change of them starts new pods.
+    // Workers and threads are part of the template in any case: a change of them starts new pods.
     let variables: Vec<Value> = counts
         .filter(|(name, _)| is_ours(name) || !reads_environment(valid))
         .map(|(name, count)| json!({"name": name, "value": count}))

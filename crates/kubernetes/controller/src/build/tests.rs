@@ -1,4 +1,4 @@
-//! The children of given specs, and what no change of a spec may do to them.
+//! The children built from given specs, and invariants over random ones.
 
 use albacore_api::{InferenceDeployment, read_deployment};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -19,15 +19,15 @@ fn deployment(spec: &Value) -> InferenceDeployment {
 }
 
 fn built(spec: &Value) -> Vec<Child> {
-    let surroundings = Surroundings {
-        built_in: BuiltIn {
+    let build_context = BuildContext {
+        built_in: BuiltInServer {
             image: "server:1".to_owned(),
             params_url: Some("http://params:8082".to_owned()),
         },
         has_service_monitors: true,
         replicas: Some(2),
     };
-    build(&validate(&deployment(spec)).unwrap(), &surroundings)
+    build(&validate(&deployment(spec)).unwrap(), &build_context)
 }
 
 fn child(spec: &Value, kind: ChildKind) -> Option<Value> {
@@ -50,11 +50,11 @@ fn with(mut spec: Value, field: &str, value: Value) -> Value {
 
 fn with_server(spec: Value, server: Value) -> Value {
     let mut named = json!({"name": "server"});
-    overlay::lay(&mut named, &server);
+    overlay::merge(&mut named, &server);
     with(spec, "template", json!({"spec": {"containers": [named]}}))
 }
 
-/// Every field that is built is one of the kind's own: what is read back is what was written.
+/// Every built field exists in the kind: parsing and printing gives the same body.
 #[track_caller]
 fn assert_typed<T: DeserializeOwned + Serialize>(spec: &Value, kind: ChildKind) {
     let Some(body) = child(spec, kind) else {
@@ -140,7 +140,7 @@ fn the_pods_are_restricted_and_leave_before_they_stop() {
 }
 
 #[test]
-fn the_settings_say_what_the_spec_says_and_where_the_files_are() {
+fn the_settings_match_the_spec_and_name_the_paths_of_the_files() {
     let mut spec = model();
     spec["models"][0]["uri"] = format!("pvc://models/v1/m.ubj#sha256={}", "ab".repeat(32)).into();
     let others = [
@@ -211,7 +211,7 @@ fn a_server_of_the_users_own_gets_its_thread_counts_unless_it_sets_them() {
 }
 
 #[test]
-fn the_template_goes_before_what_is_built() {
+fn the_template_overrides_what_is_built() {
     let spec = with(
         model(),
         "template",
@@ -256,7 +256,7 @@ fn the_template_goes_before_what_is_built() {
 
 #[test]
 #[allow(clippy::too_many_lines)] // a table
-fn what_breaks_the_contract_is_refused_by_name() {
+fn fields_that_break_the_contract_are_refused_by_name() {
     let refused = |spec: &Value| {
         let violations = validate(&deployment(spec)).unwrap_err();
         violations

@@ -1,11 +1,11 @@
-//! The pods' Deployment and what stands beside it: ServiceAccount and PodDisruptionBudget.
+//! The Deployment of the pods, its ServiceAccount and its PodDisruptionBudget.
 
 use serde_json::{Value, json};
 
 use super::selector;
 use crate::validate::Valid;
 
-/// `None` where the template names an account of the user's.
+/// `None` if the template names an account of the user's.
 pub(super) fn service_account(valid: &Valid) -> Option<Value> {
     let pod = valid.spec.template.as_ref().and_then(|t| t.spec.as_ref());
     let names_another = pod.is_some_and(|p| {
@@ -16,7 +16,7 @@ pub(super) fn service_account(valid: &Valid) -> Option<Value> {
 }
 
 /// One pod at a time: always possible, so that nodes can be drained, and never all at once. Pods
-/// that do not serve may always go.
+/// that are not ready may always be evicted.
 pub(super) fn disruption_budget(valid: &Valid) -> Value {
     json!({"spec": {
         "maxUnavailable": 1,
@@ -25,7 +25,7 @@ pub(super) fn disruption_budget(valid: &Valid) -> Value {
     }})
 }
 
-/// New pods serve before old ones go: no request falls between them.
+/// New pods are ready before old ones stop, so that no request is lost in between.
 pub(super) fn deployment(pod: Value, valid: &Valid, replicas: Option<i32>) -> Value {
     let mut spec = json!({
         "selector": {"matchLabels": selector(valid)},

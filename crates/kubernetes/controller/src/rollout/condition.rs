@@ -1,14 +1,14 @@
-//! What the status says of a roll-out: the server image in force, and `UpgradePending` while the
-//! wanted template is not there. GitOps tools judge by `Ready`, `Reconciling` and `Stalled`, so a
-//! deployment that waits for its upgrade stays healthy.
+//! The part of the status about a roll-out: the server image in use, and `UpgradePending` while the
+//! wanted template is not applied or stuck. GitOps tools judge by `Ready`, `Reconciling` and
+//! `Stalled`, so a deployment that waits for its upgrade counts as healthy.
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus};
-use albacore_cluster::{Happening, Resource as _, Severity};
+use albacore_cluster::{ObjectEvent, Resource as _, Severity};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{Paced, Standing, image_of, names};
+use super::{RolloutDecision, RolloutState, image_of, names};
 use crate::limits::{MESSAGE_CHARS_MAX, ROLLOUT_STUCK_AFTER, ROLLOUTS_NAMED_MAX};
-use crate::observed::Live;
+use crate::observed::LiveObject;
 
 /// Exists only while true.
 const UPGRADE_PENDING: &str = "UpgradePending";
@@ -16,19 +16,21 @@ const UPGRADE_PENDING: &str = "UpgradePending";
 /// Its reason while a roll-out makes no progress.
 const STUCK: &str = "Stuck";
 
-/// Adds what `live` and `paced` say to `status`; `before` is the status that the deployment has.
-/// Without `paced` (a spec that is not valid) the condition goes.
+/// Adds image and condition to `status`; `before` is the current status. Without a decision (an
+/// invalid spec) there is no condition.
 pub(crate) fn report(
     status: &mut InferenceDeploymentStatus,
     before: Option<&InferenceDeploymentStatus>,
-    live: Option<&Live>,
-    paced: Option<&Paced>,
+    live: Option<&LiveObject>,
+    decision: Option<&RolloutDecision>,
     now: &Time,
 ) {
     status.server_image = live
         .and_then(|live| image_of(&live.body))
         .map(str::to_owned);
-    let Some((reason, message)) = paced.and_then(|paced| words(paced, status)) else {
+    let Some((reason, message)) =
+        decision.and_then(|decision| reason_and_message(decision, status))
+    else {
         return;
     };
     let mut old = before.into_iter().flat_map(|status| &status.conditions);
@@ -43,19 +45,19 @@ pub(crate) fn report(
     });
 }
 
-/// The event of a roll-out that has become stuck between two statuses.
-pub(crate) fn happening(
+/// The event for a roll-out that became stuck between two statuses.
+pub(crate) fn upgrade_event(
     deployment: &InferenceDeployment,
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
-) -> Option<Happening> {
+) -> Option<ObjectEvent> {
     let stuck = |status: &InferenceDeploymentStatus| {
         let mut conditions = status.conditions.iter();
         let is_stuck = |c: &&Condition| c.type_ == UPGRADE_PENDING && c.reason == STUCK;
         conditions.find(is_stuck).map(|c| c.message.clone())
     };
     let note = stuck(status).filter(|_| before.and_then(stuck).is_none())?;
-    Some(Happening {
+    Some(ObjectEvent {
         regarding: deployment.object_ref(&()),
         severity: Severity::Warning,
         reason: "RolloutStuck",
@@ -64,14 +66,17 @@ pub(crate) fn happening(
     })
 }
 
-fn words(paced: &Paced, status: &InferenceDeploymentStatus) -> Option<(&'static str, String)> {
-    let target = match (&paced.image, &status.server_image) {
+fn reason_and_message(
+    decision: &RolloutDecision,
+    status: &InferenceDeploymentStatus,
+) -> Option<(&'static str, String)> {
+    let target = match (&decision.image, &status.server_image) {
         (Some(image), running) if running.as_ref() != Some(image) => format!("image {image}"),
         _ => "the pod template of this version of the operator".to_owned(),
     };
-    match &paced.standing {
-        Standing::Current => None,
-        Standing::Waiting(others) => {
+    match &decision.state {
+        RolloutState::Current => None,
+        RolloutState::Waiting(others) => {
             let all = names(others);
             let named: Vec<&str> = all
                 .iter()
@@ -89,7 +94,7 @@ fn words(paced: &Paced, status: &InferenceDeploymentStatus) -> Option<(&'static 
             );
             Some(("Waiting", message))
         }
-        Standing::Stuck(since) => {
+        RolloutState::Stuck(since) => {
             let message = format!(
                 "the roll-out has made no progress since {since}; after {} minutes others go on \
                  without it. See its pods, or name the image that worked in the annotation {}",

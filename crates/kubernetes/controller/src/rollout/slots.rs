@@ -1,9 +1,9 @@
-//! Which deployments may restart their pods now. Pure: time is a value.
+//! Which deployments may restart their pods now. Pure: time is an argument.
 //!
-//! At most `max` roll-outs are under way when one more begins. A roll-out is under way from its
+//! At most `max` roll-outs are under way when another one begins. A roll-out is under way from its
 //! start until all pods of the new template are available, or until it has made no progress for
 //! [`ROLLOUT_STUCK_AFTER`](crate::limits::ROLLOUT_STUCK_AFTER). An edit of a deployment's own spec
-//! takes a slot without asking, so edits alone can exceed `max`.
+//! takes a slot unconditionally, so edits alone can exceed `max`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,27 +11,25 @@ use std::num::NonZeroU32;
 use albacore_cluster::Key;
 use k8s_openapi::jiff::Timestamp;
 
-/// The roll-outs under way, and who waits for them.
+/// The roll-outs under way, and the deployments that wait.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct RolloutSlots {
     max: usize,
     rolling: BTreeMap<Key, Rolling>,
-    /// In the order in which they asked.
+    /// In the order of their requests.
     waiting: Vec<Key>,
 }
 
-/// A roll-out that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Rolling {
-    /// Until then it counts, unless it makes progress.
+    /// When it stops counting as under way, unless it makes progress.
     until: Timestamp,
-    /// When it was begun here; `None` once the cluster shows it. Until then its write may have
+    /// When this process began it; `None` once the cluster shows it. Until then its write may have
     /// failed.
     begun: Option<Timestamp>,
 }
 
-impl Slots {
-    /// None under way, `max` at once.
+impl RolloutSlots {
     pub(crate) fn new(max: NonZeroU32) -> Self {
         Self {
             max: usize::try_from(max.get()).unwrap_or(usize::MAX),
@@ -45,18 +43,18 @@ impl Slots {
         self.waiting.clear();
     }
 
-    /// Begins the roll-out of `key` at `now`, which counts as under way until `until`, whoever else
-    /// rolls.
+    /// Begins the roll-out of `key` at `now`, which counts as under way until `until`, whatever
+    /// else rolls.
     pub(crate) fn begin(&mut self, key: &Key, now: Timestamp, until: Timestamp) {
         let begun = Some(now);
         self.waiting.retain(|waiting| waiting != key);
         self.rolling.insert(key.clone(), Rolling { until, begun });
     }
 
-    /// Begins the roll-out of `key` if it is under way already (with a template that is newer by
-    /// now) or if fewer than `max` others are under way at `now`; else `key` waits, and those that
-    /// it waits for are returned. One that asks again because its write failed keeps its end, and
-    /// goes behind those that wait when that is over.
+    /// Begins the roll-out of `key` if it is under way already (with an older template) or if fewer
+    /// than `max` others are under way at `now`; else `key` waits, and the roll-outs that it waits
+    /// for are returned. A repeated request after a failed write keeps its end, and queues behind
+    /// the waiting ones once that has passed.
     pub(crate) fn request(
         &mut self,
         key: &Key,
@@ -88,15 +86,15 @@ impl Slots {
         Err(self.rolling.keys().cloned().collect())
     }
 
-    /// The cluster shows that `key` is under way, until `until` unless it makes progress.
+    /// Notes that the cluster shows the roll-out of `key` under way, until `until` unless it makes
+    /// progress.
     pub(crate) fn keep(&mut self, key: &Key, until: Timestamp) {
         let begun = None;
         self.rolling.insert(key.clone(), Rolling { until, begun });
     }
 
-    /// The cluster shows that the roll-out of `key` that began at `rolled` is not under way any
-    /// more;
-    /// `key` may wait.
+    /// Notes that the cluster shows the roll-out of `key` that began at `rolled` as ended; `key`
+    /// may still wait.
     pub(crate) fn end(&mut self, key: &Key, rolled: Option<Timestamp>) {
         let is_over = |rolling: &Rolling| rolling.begun.is_none_or(|begun| rolled >= Some(begun));
         if self.rolling.get(key).is_some_and(is_over) {
@@ -104,13 +102,14 @@ impl Slots {
         }
     }
 
-    /// `key` neither rolls nor waits: it is done, stuck, invalid or gone.
+    /// Forgets `key`: its roll-out is complete or stuck, or it is invalid or deleted.
     pub(crate) fn release(&mut self, key: &Key) {
         self.rolling.remove(key);
         self.waiting.retain(|waiting| waiting != key);
     }
 
-    /// Those that wait and find a free slot at `now`, at most as many as there are free slots.
+    /// The waiting deployments that find a free slot at `now`, at most as many as there are free
+    /// slots.
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Key> {
         let rolling = self.rolling.values().filter(|rolling| rolling.until > now);
         let free = self.max.saturating_sub(rolling.count());

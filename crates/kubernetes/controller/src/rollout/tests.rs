@@ -1,4 +1,4 @@
-//! Roll-outs decided on values: single cases, and random histories of a whole cluster.
+//! Decisions about single roll-outs, and random histories of a whole cluster.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, SERVER_IMAGE_ANNOTATION};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::build::{BuiltIn, Surroundings, build};
+use crate::build::{BuildContext, BuiltInServer, build};
 use crate::validate::validate;
 
 fn at(seconds: i64) -> Timestamp {
@@ -23,7 +23,7 @@ fn one() -> Rollouts {
     Rollouts::new(NonZeroU32::MIN)
 }
 
-/// A valid deployment with more fields in its spec, pinned to an image if one is given.
+/// A valid deployment with further fields in its spec, pinned to an image if one is given.
 fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
     let mut object = json!({
         "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
@@ -42,15 +42,15 @@ fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
 }
 
 fn children(valid: &Valid, image: &str) -> Vec<Child> {
-    let surroundings = Surroundings {
-        built_in: BuiltIn {
+    let build_context = BuildContext {
+        built_in: BuiltInServer {
             image: image.to_owned(),
             params_url: None,
         },
         has_service_monitors: false,
         replicas: valid.spec.replicas,
     };
-    build(valid, &surroundings)
+    build(valid, &build_context)
 }
 
 fn deployment(children: &[Child]) -> &Child {
@@ -60,7 +60,7 @@ fn deployment(children: &[Child]) -> &Child {
 
 /// The Deployment that an API server makes of `child`, with all its pods available or none of the
 /// new template; its controller saw progress at `progressed`.
-fn live(child: &Child, is_done: bool, progressed: Timestamp) -> Live {
+fn live(child: &Child, is_done: bool, progressed: Timestamp) -> LiveObject {
     let mut body = child.body.clone();
     body["metadata"]["generation"] = 1.into();
     let wanted = body["spec"]["replicas"].as_i64().unwrap();
@@ -75,7 +75,7 @@ fn live(child: &Child, is_done: bool, progressed: Timestamp) -> Live {
         "conditions": [{"type": "Progressing", "status": "True", "reason": reason,
             "lastUpdateTime": progressed.to_string()}],
     });
-    Live {
+    LiveObject {
         uid: "d".to_owned(),
         resource_version: "7".to_owned(),
         controller: Some(OwnerReference {
@@ -87,31 +87,31 @@ fn live(child: &Child, is_done: bool, progressed: Timestamp) -> Live {
     }
 }
 
-/// Decides over `valid` at `image`, of which `live` exists.
-fn paced(
+/// Decides about `valid` at `image`, with the Deployment `live`.
+fn decision(
     rollouts: &Rollouts,
     valid: &Valid,
     image: &str,
-    live: Option<&Live>,
+    live: Option<&LiveObject>,
     now: Timestamp,
-) -> (Paced, Child) {
+) -> (RolloutDecision, Child) {
     let mut children = children(valid, image);
     let workload = live.map(Workload::of);
     let key = key(&valid.name);
-    let case = Case {
+    let case = RolloutCase {
         key: &key,
         valid,
         live: live.zip(workload.as_ref()),
         is_edited: false,
     };
-    let paced = rollouts.pace(&case, &mut children, now);
-    (paced, deployment(&children).clone())
+    let decision = rollouts.decide(&case, &mut children, now);
+    (decision, deployment(&children).clone())
 }
 
-/// A deployment that runs `image`, all of it available.
-fn running(rollouts: &Rollouts, valid: &Valid, image: &str) -> Live {
-    let (paced, child) = paced(rollouts, valid, image, None, at(-9000));
-    assert_eq!(paced.standing, Standing::Current);
+/// A deployment that runs `image` with all pods available.
+fn running(rollouts: &Rollouts, valid: &Valid, image: &str) -> LiveObject {
+    let (decision, child) = decision(rollouts, valid, image, None, at(-9000));
+    assert_eq!(decision.state, RolloutState::Current);
     live(&child, true, at(-8000))
 }
 
@@ -120,11 +120,11 @@ fn an_upgrade_rolls_one_deployment_and_then_the_next() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
-    let (first, new_a) = paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
-    assert_eq!(first.standing, Standing::Current);
+    let (first, new_a) = decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    assert_eq!(first.state, RolloutState::Current);
     assert_eq!(image_of(&new_a.body), Some("s:2"));
-    let (second, held) = paced(&rollouts, &b, "s:2", Some(&old_b), at(1));
-    assert_eq!(second.standing, Standing::Waiting(vec![key("a")]));
+    let (second, held) = decision(&rollouts, &b, "s:2", Some(&old_b), at(1));
+    assert_eq!(second.state, RolloutState::Waiting(vec![key("a")]));
     assert!(second.is_held && second.pause.is_some());
     assert_eq!(
         held.body["spec"]["template"],
@@ -133,7 +133,7 @@ fn an_upgrade_rolls_one_deployment_and_then_the_next() {
     assert!(rollouts.due(at(1)).is_empty());
 
     // The pods of the first roll: the second one waits; they are available: it goes.
-    let (_, child) = paced(
+    let (_, child) = decision(
         &rollouts,
         &a,
         "s:2",
@@ -142,7 +142,7 @@ fn an_upgrade_rolls_one_deployment_and_then_the_next() {
     );
     assert_eq!(child.body, new_a.body, "nothing changes in the middle");
     assert!(rollouts.due(at(3)).is_empty());
-    paced(
+    decision(
         &rollouts,
         &a,
         "s:2",
@@ -150,41 +150,41 @@ fn an_upgrade_rolls_one_deployment_and_then_the_next() {
         at(5),
     );
     assert_eq!(rollouts.due(at(5)), [key("b")]);
-    let (second, new_b) = paced(&rollouts, &b, "s:2", Some(&old_b), at(6));
-    assert_eq!(second.standing, Standing::Current);
+    let (second, new_b) = decision(&rollouts, &b, "s:2", Some(&old_b), at(6));
+    assert_eq!(second.state, RolloutState::Current);
     assert_eq!(image_of(&new_b.body), Some("s:2"));
 }
 
 #[test]
-fn an_edit_never_waits_and_what_restarts_nothing_is_no_roll_out() {
+fn an_edit_never_waits_and_a_change_without_restarts_is_no_roll_out() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
-    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
 
     // The user edits the second one while the first one rolls: it takes the new image along.
     let edited = valid("b", &json!({"threads": 3}), None);
-    let (now, child) = paced(&rollouts, &edited, "s:2", Some(&old_b), at(1));
-    assert_eq!((now.standing, now.is_held), (Standing::Current, false));
+    let (now, child) = decision(&rollouts, &edited, "s:2", Some(&old_b), at(1));
+    assert_eq!((now.state, now.is_held), (RolloutState::Current, false));
     assert_eq!(image_of(&child.body), Some("s:2"));
     // So is a pin of its own.
     let pinned = valid("b", &json!({}), Some("s:9"));
-    let (now, child) = paced(&rollouts, &pinned, "s:2", Some(&old_b), at(1));
-    assert_eq!(now.standing, Standing::Current);
+    let (now, child) = decision(&rollouts, &pinned, "s:2", Some(&old_b), at(1));
+    assert_eq!(now.state, RolloutState::Current);
     assert_eq!(image_of(&child.body), Some("s:9"));
 
     // Batching restarts nothing, and the upgrade goes on waiting; a number of pods is applied.
     let rollouts = one();
-    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
     let more = json!({"batching": {"maxRows": 64}, "replicas": 5});
-    let (now, child) = paced(
+    let (now, child) = decision(
         &rollouts,
         &valid("b", &more, None),
         "s:2",
         Some(&old_b),
         at(1),
     );
-    assert_eq!(now.standing, Standing::Waiting(vec![key("a")]));
+    assert_eq!(now.state, RolloutState::Waiting(vec![key("a")]));
     assert!(!now.is_held, "the number of pods is to be applied");
     assert_eq!(child.body["spec"]["replicas"], 5);
     assert_eq!(image_of(&child.body), Some("s:1"));
@@ -192,8 +192,8 @@ fn an_edit_never_waits_and_what_restarts_nothing_is_no_roll_out() {
     // Without pods nothing restarts either.
     let none = valid("b", &json!({"replicas": 0}), None);
     let old_none = running(&one(), &none, "s:1");
-    let (now, _) = paced(&rollouts, &none, "s:2", Some(&old_none), at(1));
-    assert_eq!(now.standing, Standing::Current);
+    let (now, _) = decision(&rollouts, &none, "s:2", Some(&old_none), at(1));
+    assert_eq!(now.state, RolloutState::Current);
 }
 
 #[test]
@@ -204,16 +204,16 @@ fn a_roll_out_that_cannot_be_written_gives_way() {
     let limit = ROLLOUT_STUCK_AFTER.as_secs();
     // Every write of the first one fails: it asks again and again.
     for second in [0, 1, limit - 1] {
-        let (now, _) = paced(&rollouts, &a, "s:2", Some(&old_a), at(second));
-        assert_eq!(now.standing, Standing::Current);
-        let (now, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(second));
-        assert_eq!(now.standing, Standing::Waiting(vec![key("a")]));
+        let (now, _) = decision(&rollouts, &a, "s:2", Some(&old_a), at(second));
+        assert_eq!(now.state, RolloutState::Current);
+        let (now, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(second));
+        assert_eq!(now.state, RolloutState::Waiting(vec![key("a")]));
     }
-    let (now, _) = paced(&rollouts, &a, "s:2", Some(&old_a), at(limit));
-    assert!(matches!(now.standing, Standing::Waiting(_)));
+    let (now, _) = decision(&rollouts, &a, "s:2", Some(&old_a), at(limit));
+    assert!(matches!(now.state, RolloutState::Waiting(_)));
     assert_eq!(rollouts.due(at(limit)), [key("b")]);
-    let (now, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(limit));
-    assert_eq!(now.standing, Standing::Current);
+    let (now, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(limit));
+    assert_eq!(now.state, RolloutState::Current);
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn a_pin_keeps_its_image_through_an_upgrade() {
     let rollouts = one();
     let pinned = valid("a", &json!({}), Some("s:1"));
     let old = running(&rollouts, &pinned, "s:1");
-    let (now, child) = paced(&rollouts, &pinned, "s:2", Some(&old), at(0));
-    assert_eq!((now.standing, now.pause), (Standing::Current, None));
+    let (now, child) = decision(&rollouts, &pinned, "s:2", Some(&old), at(0));
+    assert_eq!((now.state, now.pause), (RolloutState::Current, None));
     assert_eq!(image_of(&child.body), Some("s:1"));
     assert_eq!(child.digest, old.applied.unwrap());
 }
@@ -232,20 +232,20 @@ fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
-    let (_, new_a) = paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
-    paced(&rollouts, &b, "s:2", Some(&old_b), at(1));
+    let (_, new_a) = decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    decision(&rollouts, &b, "s:2", Some(&old_b), at(1));
     let limit = ROLLOUT_STUCK_AFTER.as_secs();
     // Progress puts the end off.
     let stuck = live(&new_a, false, at(100));
-    let (now, _) = paced(&rollouts, &a, "s:2", Some(&stuck), at(limit));
-    assert_eq!(now.standing, Standing::Current);
+    let (now, _) = decision(&rollouts, &a, "s:2", Some(&stuck), at(limit));
+    assert_eq!(now.state, RolloutState::Current);
     assert_eq!(now.pause, Some(Duration::from_secs(100)));
     assert!(rollouts.due(at(limit)).is_empty());
-    let (now, _) = paced(&rollouts, &a, "s:2", Some(&stuck), at(limit + 100));
-    assert_eq!(now.standing, Standing::Stuck(at(100)));
+    let (now, _) = decision(&rollouts, &a, "s:2", Some(&stuck), at(limit + 100));
+    assert_eq!(now.state, RolloutState::Stuck(at(100)));
     assert_eq!(rollouts.due(at(limit + 100)), [key("b")]);
-    let (next, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(limit + 101));
-    assert_eq!(next.standing, Standing::Current);
+    let (next, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(limit + 101));
+    assert_eq!(next.state, RolloutState::Current);
 
     // A controller that was just started knows both.
     let again = one();
@@ -257,19 +257,19 @@ fn a_stuck_roll_out_is_reported_and_blocks_for_ten_minutes() {
     assert!(again.due(at(50)).is_empty());
     let c = valid("c", &json!({}), None);
     let old_c = running(&one(), &c, "s:1");
-    let (now, _) = paced(&again, &c, "s:2", Some(&old_c), at(50));
-    assert_eq!(now.standing, Standing::Waiting(vec![key("a"), key("b")]));
+    let (now, _) = decision(&again, &c, "s:2", Some(&old_c), at(50));
+    assert_eq!(now.state, RolloutState::Waiting(vec![key("a"), key("b")]));
 
     // Pods that are lost long after a roll-out do not make it stuck.
     let mut lost = live(&new_a, true, at(10));
     lost.body["status"]["availableReplicas"] = 1.into();
     assert_eq!(
         progress(&lost, &Workload::of(&lost), at(20)),
-        Progress::Rolling(at(10 + limit))
+        RolloutProgress::Rolling(at(10 + limit))
     );
     assert_eq!(
         progress(&lost, &Workload::of(&lost), at(10 + limit)),
-        Progress::Settled
+        RolloutProgress::Settled
     );
 }
 
@@ -279,28 +279,31 @@ fn deployments_of_a_controller_without_marks_are_paced_unless_they_were_edited()
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let unmarked = |valid: &Valid| live(deployment(&children(valid, "s:1")), true, at(-100));
     let (old_a, old_b) = (unmarked(&a), unmarked(&b));
-    assert_eq!(Marks::of_live(&old_a), Marks::default());
-    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
-    let (now, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(0));
-    assert!(matches!(now.standing, Standing::Waiting(_)));
+    assert_eq!(
+        RolloutAnnotations::of_live(&old_a),
+        RolloutAnnotations::default()
+    );
+    decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    let (now, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(0));
+    assert!(matches!(now.state, RolloutState::Waiting(_)));
     let workload = Workload::of(&old_b);
-    let case = Case {
+    let case = RolloutCase {
         key: &key("b"),
         valid: &b,
         live: Some((&old_b, &workload)),
         is_edited: true,
     };
-    let now = rollouts.pace(&case, &mut children(&b, "s:2"), at(0));
-    assert_eq!(now.standing, Standing::Current);
+    let now = rollouts.decide(&case, &mut children(&b, "s:2"), at(0));
+    assert_eq!(now.state, RolloutState::Current);
 }
 
 #[test]
-fn the_status_names_the_image_and_what_is_waited_for() {
+fn the_status_names_the_image_and_the_roll_outs_waited_for() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
-    paced(&rollouts, &a, "s:2", Some(&old_a), at(0));
-    let (waiting, _) = paced(&rollouts, &b, "s:2", Some(&old_b), at(0));
+    decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
+    let (waiting, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(0));
     let mut status = InferenceDeploymentStatus::default();
     report(
         &mut status,
@@ -338,8 +341,8 @@ fn the_status_names_the_image_and_what_is_waited_for() {
     );
     assert_eq!(later.conditions, before.conditions);
     // A roll-out that gets stuck is an event, once.
-    let stuck = Paced {
-        standing: Standing::Stuck(at(0)),
+    let stuck = RolloutDecision {
+        state: RolloutState::Stuck(at(0)),
         ..waiting
     };
     let mut blocked = InferenceDeploymentStatus::default();
@@ -351,17 +354,17 @@ fn the_status_names_the_image_and_what_is_waited_for() {
         &Time(at(9)),
     );
     let object = InferenceDeployment::new("b", b.spec.clone());
-    let event = happening(&object, Some(&before), &blocked).unwrap();
+    let event = upgrade_event(&object, Some(&before), &blocked).unwrap();
     assert_eq!(event.reason, "RolloutStuck");
     assert!(event.note.contains("no progress since"), "{}", event.note);
-    assert_eq!(happening(&object, Some(&blocked), &blocked), None);
-    assert_eq!(happening(&object, None, &before), None);
+    assert_eq!(upgrade_event(&object, Some(&blocked), &blocked), None);
+    assert_eq!(upgrade_event(&object, None, &before), None);
     let mut done = InferenceDeploymentStatus::default();
     report(
         &mut done,
         Some(&before),
         Some(&old_b),
-        Some(&Paced::current(None)),
+        Some(&RolloutDecision::current(None)),
         &Time(at(9)),
     );
     assert!(done.conditions.is_empty());
@@ -372,7 +375,7 @@ fn the_digest_of_pod_fields_is_the_same_in_every_version() {
     // A change of these values restarts every pod of every user at once on the next upgrade.
     let plain = valid("a", &json!({}), None);
     assert_eq!(
-        marks::pod_fields(&plain),
+        annotations::pod_fields(&plain),
         json!({"workers": 2, "threads": 2, "volumes": ["/models/pvc/models"]})
     );
     let pinned = valid(
@@ -380,7 +383,7 @@ fn the_digest_of_pod_fields_is_the_same_in_every_version() {
         &json!({"resources": {"limits": {"cpu": "4"}}}),
         Some("s:1"),
     );
-    let fields = marks::pod_fields(&pinned);
+    let fields = annotations::pod_fields(&pinned);
     assert_eq!(fields["resources"], json!({"limits": {"cpu": "4"}}));
     assert_eq!(fields["serverImage"], "s:1");
 }
@@ -407,16 +410,16 @@ fn a_field_that_changes_the_pod_template_is_a_pod_field() {
         let after = valid("a", &json!({ field: edit }), None);
         assert_eq!(
             template(&before) != template(&after),
-            marks::pod_fields(&before) != marks::pod_fields(&after),
+            annotations::pod_fields(&before) != annotations::pod_fields(&after),
             "spec.{field}: a field of the pod template belongs into pod_fields, others do not"
         );
     }
 }
 
-/// A step of a history of four deployments.
+/// A step in a history of four deployments.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The deployment is looked at: after an upgrade it asks for its roll-out.
+    /// The deployment is reconciled: after an upgrade it requests its roll-out.
     Look(usize),
     /// All pods of its newest template become available.
     Done(usize),
@@ -440,12 +443,12 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Deployments whose roll-outs are decided by [`Rollouts`], and a cluster that does as told.
+/// Deployments whose roll-outs [`Rollouts`] decides, and a cluster that follows the decisions.
 struct World {
     rollouts: Rollouts,
     max: u32,
     valid: Vec<Valid>,
-    live: Vec<Live>,
+    live: Vec<LiveObject>,
     version: u32,
     now: i64,
 }
@@ -472,7 +475,7 @@ impl World {
 
     fn look(&mut self, index: usize) {
         let (valid, image) = (&self.valid[index], self.image());
-        let (paced, child) = paced(
+        let (decision, child) = decision(
             &self.rollouts,
             valid,
             &image,
@@ -482,8 +485,8 @@ impl World {
         let was_rolling = self.is_rolling(index);
         let has_changed =
             child.body["spec"]["template"] != self.live[index].body["spec"]["template"];
-        match paced.standing {
-            Standing::Waiting(_) => assert!(!has_changed, "what waits keeps its pods"),
+        match decision.state {
+            RolloutState::Waiting(_) => assert!(!has_changed, "what waits keeps its pods"),
             _ if has_changed => {
                 self.live[index] = live(&child, false, at(self.now));
                 let rolling = (0..4).filter(|index| self.is_rolling(*index)).count();
@@ -500,7 +503,7 @@ impl World {
     fn is_rolling(&self, index: usize) -> bool {
         let live = &self.live[index];
         let progress = progress(live, &Workload::of(live), at(self.now));
-        matches!(progress, Progress::Rolling(_))
+        matches!(progress, RolloutProgress::Rolling(_))
     }
 
     fn done(&mut self, index: usize) {
@@ -511,7 +514,7 @@ impl World {
         });
     }
 
-    /// The Deployment's controller tells of progress.
+    /// The Deployment's controller reports progress.
     fn told(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
         let body = &mut self.live[index].body;
         let is_rolling = body["status"]["updatedReplicas"] == 0;
@@ -527,7 +530,7 @@ impl World {
             Event::Done(index) => self.done(*index),
             Event::Progress(index) => {
                 self.told(*index, |_| {});
-                // The watch tells of it.
+                // The watch reports it.
                 self.look(*index);
             }
             Event::Upgrade => self.version += 1,
@@ -545,8 +548,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Whatever happens, an upgrade never makes more than `max` deployments roll, and ends: also
-    /// where no roll-out of the past ever comes to its end.
+    /// In any history, an upgrade never makes more than `max` deployments roll, and ends, even if
+    /// no earlier roll-out ever completes.
     #[test]
     fn upgrades_keep_their_bound_and_come_to_an_end(
         max in 1..4_u32,
@@ -556,7 +559,7 @@ proptest! {
         for event in &events {
             world.happen(event);
         }
-        // From here on only time passes and everybody is looked at.
+        // From here on only time passes and every deployment is reconciled.
         for _ in 0..8 {
             (0..4).for_each(|index| world.look(index));
             world.now += ROLLOUT_STUCK_AFTER.as_secs();
@@ -565,7 +568,7 @@ proptest! {
         for live in &world.live {
             prop_assert_eq!(image_of(&live.body), Some(image.as_str()));
         }
-        // Those that wait are woken as soon as a slot is free.
+        // Waiting deployments are queued as soon as a slot is free.
         let long = SignedDuration::from_hours(1);
         prop_assert!(world.rollouts.due(at(world.now) + long).is_empty());
     }

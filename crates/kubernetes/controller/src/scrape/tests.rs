@@ -1,4 +1,4 @@
-//! Servers that answer badly on purpose, and whom they keep waiting.
+//! Servers that misbehave on purpose, and which others they delay.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -66,7 +66,7 @@ async fn an_answer_without_end_takes_its_time_and_no_more_and_its_connection_is_
 
 #[test]
 fn servers_that_answer_come_before_those_that_do_not() {
-    let states = States::default();
+    let states = ServerStates::default();
     let key = |index: usize| Key::new("x", format!("pod-{index:03}"));
     let ip = IpAddr::from([127, 0, 0, 1]);
     // The one that answers is the last by name; more than SCRAPES_MAX before it are silent.

@@ -1,38 +1,31 @@
-//! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` tell
-//! how things stand; `Reconciling` and `Stalled` exist only while they are true, so that kstatus
-//! (Flux, Argo CD) and `kubectl wait` agree with a reader, and so does `WorkersRespawning`.
+//! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` always
+//! exist; `Reconciling`, `Stalled` and `WorkersRespawning` exist only while they are true, so that
+//! kstatus (Flux, Argo CD) and `kubectl wait` agree with a reader.
 //!
-//! `Ready` is left out while the deployment is scaled to zero: nobody asked for it to serve, a
-//! `False` would keep GitOps tools waiting for ever, and a `True` would be a lie. `ModelLoaded` and
+//! `Ready` is left out while the deployment is scaled to zero: it is not meant to serve, a `False`
+//! would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and
 //! `SLOMet` are of the built-in server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::condition_state::ConditionState;
 use super::stuck::stuck;
-use super::{Facts, Verdict, figures, live_workers, models, placed};
+use super::{ApplyOutcome, DeploymentFacts, figures, live_workers, models, placed};
 use crate::limits::{MESSAGE_CHARS_MAX, RESPAWN_WINDOW, RESPAWNS_FREQUENT};
-use crate::observed::{PodSeen, Told};
+use crate::observed::{ObservedCondition, ObservedPod};
 use crate::refusal::{Refusal, with_remedy};
 
 pub(super) const RECONCILING: &str = "Reconciling";
 pub(super) const STALLED: &str = "Stalled";
 pub(super) const RESPAWNING: &str = "WorkersRespawning";
 
-/// How a condition stands: `status`, `reason`, `message`.
-type Standing = (&'static str, String, String);
-
-fn standing(status: &'static str, reason: &str, message: impl Into<String>) -> Standing {
-    (status, reason.to_owned(), message.into())
-}
-
-/// Every condition of `facts`.
-pub(super) fn conditions(facts: &Facts<'_>, now: &Time) -> Vec<Condition> {
+pub(super) fn conditions(facts: &DeploymentFacts<'_>, now: &Time) -> Vec<Condition> {
     let stalled = stalled(facts);
     let reconciling = match stalled {
         Some(_) => None,
         None => reconciling(facts),
     };
-    let standings = [
+    let states = [
         ("Ready", ready(facts, stalled.as_ref())),
         ("Available", Some(available(facts))),
         ("Progressing", Some(progressing(facts))),
@@ -40,46 +33,50 @@ pub(super) fn conditions(facts: &Facts<'_>, now: &Time) -> Vec<Condition> {
             "ModelLoaded",
             facts.is_built_in().then(|| model_loaded(facts)),
         ),
-        ("Placed", Some(is_placed(facts))),
+        ("Placed", Some(placed::placed(facts))),
         ("SLOMet", facts.is_built_in().then(|| slo_met(facts))),
         (RECONCILING, reconciling),
         (STALLED, stalled),
         (RESPAWNING, respawning(facts)),
     ];
-    let known = standings
+    let known = states
         .into_iter()
-        .filter_map(|(kind, standing)| Some((kind, standing?)));
+        .filter_map(|(kind, state)| Some((kind, state?)));
     known
-        .map(|(kind, standing)| condition(facts, kind, standing, now))
+        .map(|(kind, state)| condition(facts, kind, state, now))
         .collect()
 }
 
-fn condition(facts: &Facts<'_>, kind: &str, standing: Standing, now: &Time) -> Condition {
-    let (status, reason, message) = standing;
+fn condition(
+    facts: &DeploymentFacts<'_>,
+    kind: &str,
+    state: ConditionState,
+    now: &Time,
+) -> Condition {
     let before = facts.deployment.status.iter().flat_map(|s| &s.conditions);
-    let mut before = before.filter(|c| c.type_ == kind && c.status == status);
+    let mut before = before.filter(|c| c.type_ == kind && c.status == state.status);
     let since = before.next().map_or(now, |c| &c.last_transition_time);
     Condition {
         type_: kind.to_owned(),
-        status: status.to_owned(),
+        status: state.status.to_owned(),
         observed_generation: facts.deployment.metadata.generation,
         last_transition_time: since.clone(),
-        reason,
-        message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
+        reason: state.reason,
+        message: state.message.chars().take(MESSAGE_CHARS_MAX).collect(),
     }
 }
 
-/// The Deployment's own word for pods that did not become available in time.
+/// The Deployment's own reason for pods that did not become available in time.
 const DEADLINE: &str = "ProgressDeadlineExceeded";
 
-/// What keeps the spec from coming true until somebody does something.
-fn stalled(facts: &Facts<'_>) -> Option<Standing> {
-    let (reason, message) = match facts.verdict {
-        Verdict::Invalid(violations) => {
+/// What blocks the spec until somebody acts.
+fn stalled(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
+    let (reason, message) = match facts.outcome {
+        ApplyOutcome::Invalid(violations) => {
             let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
             ("InvalidSpec", sentences.join("; "))
         }
-        Verdict::Taken(kind) => (
+        ApplyOutcome::Taken(kind) => (
             "NameTaken",
             format!(
                 "a {} of this name exists that this deployment does not control; delete or rename \
@@ -87,36 +84,36 @@ fn stalled(facts: &Facts<'_>) -> Option<Standing> {
                 kind.kind()
             ),
         ),
-        Verdict::Refused(refusal) if refusal.is_lasting => (
+        ApplyOutcome::Refused(refusal) if refusal.is_lasting => (
             refusal.reason,
             with_remedy(&refusal.message, refusal.reason),
         ),
-        Verdict::Applied | Verdict::Collecting(_) | Verdict::Refused(_) => {
-            let told = facts.workload?.is_progressing.as_ref()?;
-            if told.reason != DEADLINE {
+        ApplyOutcome::Applied | ApplyOutcome::Collecting(_) | ApplyOutcome::Refused(_) => {
+            let progressing = facts.workload?.is_progressing.as_ref()?;
+            if progressing.reason != DEADLINE {
                 return None;
             }
             let message = match stuck(facts) {
-                Some(stuck) => stuck.beside(&told.message),
-                None => told.message.clone(),
+                Some(stuck) => stuck.beside(&progressing.message),
+                None => progressing.message.clone(),
             };
             (DEADLINE, message)
         }
     };
-    Some(standing("True", reason, message))
+    Some(ConditionState::new("True", reason, message))
 }
 
 /// What is under way.
-fn reconciling(facts: &Facts<'_>) -> Option<Standing> {
-    let say = |reason: &str, message: String| Some(standing("True", reason, message));
-    if let Verdict::Collecting(kind) = facts.verdict {
+fn reconciling(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
+    let say = |reason: &str, message: String| Some(ConditionState::new("True", reason, message));
+    if let ApplyOutcome::Collecting(kind) = facts.outcome {
         let message = format!(
             "the {} of a former deployment of this name is being deleted",
             kind.kind()
         );
         return say("Collecting", message);
     }
-    if let Verdict::Refused(refusal) = facts.verdict {
+    if let ApplyOutcome::Refused(refusal) = facts.outcome {
         let message = with_remedy(&refusal.message, refusal.reason);
         return say(refusal.reason, message);
     }
@@ -144,29 +141,29 @@ fn reconciling(facts: &Facts<'_>) -> Option<Standing> {
     settings_pending(facts)
 }
 
-/// Settings that have not reached every server yet.
-fn settings_pending(facts: &Facts<'_>) -> Option<Standing> {
+/// Servers that do not have the newest settings yet.
+fn settings_pending(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let behind = || facts.ready_pods().filter(|pod| facts.is_behind(pod));
-    let told = || facts.ready_pods().filter(|pod| pod.state.is_some());
-    let PodSeen { name, state, .. } = behind().next()?;
+    let with_state = || facts.ready_pods().filter(|pod| pod.state.is_some());
+    let ObservedPod { name, state, .. } = behind().next()?;
     let refused = state.as_ref().and_then(|state| {
         let params = || state.params.as_ref()?.refused.as_ref();
         state.settings_error.as_ref().or_else(params)
     });
     if let Some(error) = refused {
         let message = format!("{name} keeps its former settings: {error}");
-        return Some(standing("True", "SettingsRefused", message));
+        return Some(ConditionState::new("True", "SettingsRefused", message));
     }
     let message = format!(
         "{} of {} pods have not taken the newest settings yet; the kubelet brings them within \
          about a minute",
         behind().count(),
-        told().count()
+        with_state().count()
     );
-    Some(standing("True", "SettingsPending", message))
+    Some(ConditionState::new("True", "SettingsPending", message))
 }
 
-fn rollout(facts: &Facts<'_>) -> String {
+fn rollout(facts: &DeploymentFacts<'_>) -> String {
     let workload = facts.workload.cloned().unwrap_or_default();
     format!(
         "{} of {} pods have the newest template, {} are available",
@@ -174,28 +171,28 @@ fn rollout(facts: &Facts<'_>) -> String {
     )
 }
 
-fn ready(facts: &Facts<'_>, stalled: Option<&Standing>) -> Option<Standing> {
-    let no = |reason: &str, message: String| Some(standing("False", reason, message));
+fn ready(facts: &DeploymentFacts<'_>, stalled: Option<&ConditionState>) -> Option<ConditionState> {
+    let no = |reason: &str, message: String| Some(ConditionState::new("False", reason, message));
     let stuck = stuck(facts);
     match (stalled, &stuck) {
-        (Some((_, reason, _)), Some(stuck)) if reason == DEADLINE => {
+        (Some(stalled), Some(stuck)) if stalled.reason == DEADLINE => {
             return no(&stuck.reason, stuck.message());
         }
-        (Some((_, reason, message)), _) => return no(reason, message.clone()),
+        (Some(stalled), _) => return no(&stalled.reason, stalled.message.clone()),
         (None, _) => {}
     }
     if facts.is_at_zero() {
         return None;
     }
     let Some(workload) = facts.workload else {
-        return match facts.verdict {
-            Verdict::Refused(Refusal {
+        return match facts.outcome {
+            ApplyOutcome::Refused(Refusal {
                 reason, message, ..
             }) => no(reason, with_remedy(message, reason)),
             _ => no("Creating", "there is no Deployment yet".to_owned()),
         };
     };
-    if let (true, models::Progress::Failed(model, error)) =
+    if let (true, models::LoadProgress::Failed(model, error)) =
         (facts.is_built_in(), models::progress(facts))
     {
         return no("ModelFailed", format!("model {model}: {error}"));
@@ -213,22 +210,22 @@ fn ready(facts: &Facts<'_>, stalled: Option<&Standing>) -> Option<Standing> {
     Some(ready_by_workers(facts))
 }
 
-/// Pods are there: do workers live in them?
-fn ready_by_workers(facts: &Facts<'_>) -> Standing {
-    let yes = || standing("True", "Serving", "requests are served");
-    let none = || standing("False", "NoLiveWorkers", "no worker process is alive");
+/// Whether the available pods have live workers.
+fn ready_by_workers(facts: &DeploymentFacts<'_>) -> ConditionState {
+    let yes = || ConditionState::new("True", "Serving", "requests are served");
+    let none = || ConditionState::new("False", "NoLiveWorkers", "no worker process is alive");
     let mut ready = facts.ready_pods();
     let is_alive = live_workers(facts) > 0;
     match facts.is_built_in() {
         true if is_alive => yes(),
         true if ready.any(|pod| pod.state.is_some()) => none(),
         true => {
-            let message = "pods are ready, but none told its state to the controller; may it reach \
+            let message = "pods are ready, but the controller could read the state of none; may it reach \
                            them on their HTTP port?";
-            standing("Unknown", "StateUnread", message)
+            ConditionState::new("Unknown", "StateUnread", message)
         }
-        // Only the agent looks into servers of the user's own; where it does and sees none, none
-        // is.
+        // For a user's own server only the agent sees workers; if it reports and sees none, there
+        // is none.
         false => {
             let is_seen = ready.all(|pod| pod.placement.is_some());
             if is_seen && !is_alive { none() } else { yes() }
@@ -236,57 +233,67 @@ fn ready_by_workers(facts: &Facts<'_>) -> Standing {
     }
 }
 
-/// What the Deployment says itself.
-fn told(facts: &Facts<'_>, told: Option<&Told>) -> Standing {
-    let status = |told: &Told| match told.status.as_str() {
+/// A condition of the Deployment.
+fn own_condition(
+    facts: &DeploymentFacts<'_>,
+    condition: Option<&ObservedCondition>,
+) -> ConditionState {
+    let status = |condition: &ObservedCondition| match condition.status.as_str() {
         "True" => "True",
         "False" => "False",
         _ => "Unknown",
     };
-    match told {
-        Some(told) => standing(status(told), &told.reason, told.message.clone()),
-        None if facts.workload.is_some() => {
-            standing("Unknown", "Creating", "the Deployment does not say yet")
-        }
-        None => standing("False", "NoDeployment", "there is no Deployment"),
+    match condition {
+        Some(condition) => ConditionState::new(
+            status(condition),
+            &condition.reason,
+            condition.message.clone(),
+        ),
+        None if facts.workload.is_some() => ConditionState::new(
+            "Unknown",
+            "Creating",
+            "the Deployment has no such condition yet",
+        ),
+        None => ConditionState::new("False", "NoDeployment", "there is no Deployment"),
     }
 }
 
-fn available(facts: &Facts<'_>) -> Standing {
-    told(facts, facts.workload.and_then(|w| w.is_available.as_ref()))
+fn available(facts: &DeploymentFacts<'_>) -> ConditionState {
+    own_condition(facts, facts.workload.and_then(|w| w.is_available.as_ref()))
 }
 
-fn progressing(facts: &Facts<'_>) -> Standing {
-    told(
+fn progressing(facts: &DeploymentFacts<'_>) -> ConditionState {
+    own_condition(
         facts,
         facts.workload.and_then(|w| w.is_progressing.as_ref()),
     )
 }
 
-fn model_loaded(facts: &Facts<'_>) -> Standing {
+fn model_loaded(facts: &DeploymentFacts<'_>) -> ConditionState {
     if facts.is_at_zero() {
-        return standing("Unknown", "ScaledToZero", "there is no pod to load into");
+        return ConditionState::new("Unknown", "ScaledToZero", "there is no pod to load into");
     }
     match models::progress(facts) {
-        models::Progress::Unread => standing("Unknown", "StateUnread", "no pod told its state yet"),
-        models::Progress::Failed(model, error) => {
-            standing("False", "LoadFailed", format!("model {model}: {error}"))
+        models::LoadProgress::Unread => ConditionState::new(
+            "Unknown",
+            "StateUnread",
+            "no pod has reported its state yet",
+        ),
+        models::LoadProgress::Failed(model, error) => {
+            ConditionState::new("False", "LoadFailed", format!("model {model}: {error}"))
         }
-        models::Progress::Loading(loaded, all) => {
+        models::LoadProgress::LoadState(loaded, all) => {
             let message = format!("{loaded} of {all} are loaded, over all pods");
-            standing("False", "Loading", message)
+            ConditionState::new("False", "Loading", message)
         }
-        models::Progress::Loaded => standing("True", "Loaded", "every pod has every model"),
+        models::LoadProgress::Loaded => {
+            ConditionState::new("True", "Loaded", "every pod has every model")
+        }
     }
 }
 
-fn is_placed(facts: &Facts<'_>) -> Standing {
-    let (status, reason, message) = placed::placed(facts);
-    standing(status, reason, message)
-}
-
-/// Workers that end again and again, though others take their place.
-fn respawning(facts: &Facts<'_>) -> Option<Standing> {
+/// Workers that end again and again, although they are replaced.
+fn respawning(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
     let count = facts.respawns.count;
     if count < RESPAWNS_FREQUENT {
         return None;
@@ -297,24 +304,32 @@ fn respawning(facts: &Facts<'_>) -> Option<Standing> {
         facts.respawns.last.as_deref().unwrap_or_default()
     );
     let reason = "FrequentRespawns";
-    Some(standing("True", reason, with_remedy(&message, reason)))
+    Some(ConditionState::new(
+        "True",
+        reason,
+        with_remedy(&message, reason),
+    ))
 }
 
-fn slo_met(facts: &Facts<'_>) -> Standing {
+fn slo_met(facts: &DeploymentFacts<'_>) -> ConditionState {
     let has_objective = facts.deployment.spec.models.iter().any(|m| m.slo.is_some());
     if !has_objective {
-        return standing(
+        return ConditionState::new(
             "True",
             "NoObjective",
             "no model has an objective that could be missed",
         );
     }
     if facts.ready_pods().all(|pod| pod.state.is_none()) {
-        return standing("Unknown", "StateUnread", "no pod told its state yet");
+        return ConditionState::new(
+            "Unknown",
+            "StateUnread",
+            "no pod has reported its state yet",
+        );
     }
     match figures::is_objective_kept(facts) {
-        None => standing("True", "NoRequests", "no request came that could miss it"),
-        Some(true) => standing(
+        None => ConditionState::new("True", "NoRequests", "no request came that could miss it"),
+        Some(true) => ConditionState::new(
             "True",
             "Met",
             "as many requests were in time as the objective asks",
@@ -322,7 +337,7 @@ fn slo_met(facts: &Facts<'_>) -> Standing {
         Some(false) => {
             let message = "more requests were late, shed or failed than the objective allows; see \
                            status.badRate";
-            standing("False", "Missed", message)
+            ConditionState::new("False", "Missed", message)
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The status of a deployment. Pure: of what is wanted, what came of applying it, what exists, and
-//! the time.
+//! The status of a deployment: a pure function of what is wanted, the result of applying it, what
+//! exists, and the time.
 
+mod condition_state;
 mod conditions;
 mod figures;
 mod models;
@@ -12,67 +13,65 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::children::ChildKind;
 use crate::names::{DEPLOYMENT_LABEL, GRPC_PORT, HTTP_PORT};
-use crate::observed::{PodSeen, Workload};
+use crate::observed::{ObservedPod, Workload};
 use crate::refusal::Refusal;
 use crate::respawns::RecentRespawns;
 
 pub(crate) use figures::load_of;
 
-/// What came of the wish for children.
+/// The outcome of applying the children.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Verdict {
-    /// Every child is as it is wanted.
+pub enum ApplyOutcome {
+    /// Every child is as wanted.
     Applied,
-    /// The spec cannot be run.
+    /// The spec is invalid.
     Invalid(Vec<Violation>),
-    /// An object of a child's name belongs to somebody else.
+    /// An object of a child's name has another owner.
     Taken(ChildKind),
-    /// Children of a former deployment of this name are being collected.
+    /// Children of a former deployment of this name are being garbage-collected.
     Collecting(ChildKind),
     /// The API server refused a child.
     Refused(Refusal),
 }
 
-/// What a status speaks of.
+/// The inputs of a status.
 #[derive(Debug)]
-pub struct Facts<'a> {
-    /// The deployment, with the status that it has.
+pub struct DeploymentFacts<'a> {
+    /// The deployment, with its current status.
     pub deployment: &'a InferenceDeployment,
-    /// What came of what is wanted.
-    pub verdict: &'a Verdict,
-    /// Whether something answers over HTTP, and over gRPC; `None` for a spec that is not valid:
-    /// what was served before still is.
+    pub outcome: &'a ApplyOutcome,
+    /// Whether the Service has ports for HTTP and for gRPC; `None` for an invalid spec: the
+    /// previous URLs stay valid.
     pub served: Option<(bool, bool)>,
-    /// SHA-256 of the settings that pods should have in force; `None` for a server of the user's
-    /// own.
+    /// SHA-256 of the settings that should be in force; `None` for a user's own server.
     pub settings_sha256: Option<&'a str>,
     /// The Deployment of the pods, if it exists.
     pub workload: Option<&'a Workload>,
-    pub pods: &'a [PodSeen],
-    /// Worker processes that were replaced lately.
+    pub pods: &'a [ObservedPod],
+    /// Worker processes that were replaced recently.
     pub respawns: RecentRespawns,
 }
 
-impl Facts<'_> {
+impl DeploymentFacts<'_> {
     /// Pods that are not ending.
-    fn live_pods(&self) -> impl Iterator<Item = &PodSeen> {
+    fn live_pods(&self) -> impl Iterator<Item = &ObservedPod> {
         self.pods.iter().filter(|pod| !pod.is_ending)
     }
 
-    fn ready_pods(&self) -> impl Iterator<Item = &PodSeen> {
+    fn ready_pods(&self) -> impl Iterator<Item = &ObservedPod> {
         self.live_pods().filter(|pod| pod.is_ready)
     }
 
-    /// Pods wanted; 0 before there is a Deployment.
+    /// The wanted number of pods; 0 before there is a Deployment.
     fn wanted(&self) -> i32 {
         self.workload.map_or(0, |workload| workload.wanted)
     }
 
-    /// Pods asked for: by the Deployment, or by the spec before there is one.
+    /// The wanted number of pods; as the spec says before there is a Deployment.
     fn asked(&self) -> i32 {
         let spec = &self.deployment.spec;
         let scaled = spec.autoscaling.map(|scaling| scaling.min_replicas);
-        // Without a number, a Deployment has one pod.
+        // The default of a Deployment is one pod.
         let of_spec = || spec.replicas.or(scaled).unwrap_or(1);
         self.workload
             .map_or_else(of_spec, |workload| workload.wanted)
@@ -86,23 +85,23 @@ impl Facts<'_> {
         self.deployment.spec.is_built_in()
     }
 
-    /// Whether the server of a pod says that other settings than the wanted ones are in force. They
-    /// can have reached it by its file or by the params of its node.
-    pub(crate) fn is_behind(&self, pod: &PodSeen) -> bool {
+    /// Whether the server of a pod reports that other settings than the wanted ones are in force.
+    /// Settings reach it by its file or by the params of its node.
+    pub(crate) fn is_behind(&self, pod: &ObservedPod) -> bool {
         let (Some(wanted), Some(state)) = (self.settings_sha256, &pod.state) else {
             return false;
         };
-        let told = state.params.as_ref().and_then(|params| params.generation);
-        // What params told before an edit wins over the file until they tell again.
-        let is_old = told < self.deployment.metadata.generation && told.is_some();
+        let generation = state.params.as_ref().and_then(|params| params.generation);
+        // Parameters from before an edit override the file until params send new ones.
+        let is_old = generation < self.deployment.metadata.generation && generation.is_some();
         let is_of_file = state.settings_sha256 == wanted && !is_old;
         !is_of_file && state.in_force_sha256.as_deref() != Some(wanted)
     }
 }
 
-/// The status of what `facts` say. A condition that stays as it is keeps its transition time; else
-/// that is `now`.
-pub fn status_of(facts: &Facts<'_>, now: &Time) -> InferenceDeploymentStatus {
+/// The status for `facts`. A condition with an unchanged status keeps its transition time; for
+/// others that is `now`.
+pub fn status_of(facts: &DeploymentFacts<'_>, now: &Time) -> InferenceDeploymentStatus {
     let deployment = facts.deployment;
     let spec = &deployment.spec;
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
@@ -141,7 +140,7 @@ pub fn status_of(facts: &Facts<'_>, now: &Time) -> InferenceDeploymentStatus {
     }
 }
 
-fn worker_counts(facts: &Facts<'_>) -> WorkerCounts {
+fn worker_counts(facts: &DeploymentFacts<'_>) -> WorkerCounts {
     let per_pod = i32::from(facts.deployment.spec.workers);
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let placements = || facts.live_pods().filter_map(|pod| pod.placement.as_ref());
@@ -161,23 +160,23 @@ fn worker_counts(facts: &Facts<'_>) -> WorkerCounts {
     }
 }
 
-/// Pod and cause of the last respawn: as it was noticed, else as it was told before, else of the
-/// pod that has had most.
-fn last_cause(facts: &Facts<'_>) -> Option<String> {
+/// Pod and cause of the last respawn: as noticed, else as in the previous status, else of the pod
+/// with most respawns.
+fn last_cause(facts: &DeploymentFacts<'_>) -> Option<String> {
     let had = facts
         .live_pods()
-        .filter_map(|pod| Some((pod, pod.respawns().filter(|told| told.count > 0)?)));
-    let (pod, told) = had.max_by_key(|(pod, told)| (told.count, &pod.name))?;
+        .filter_map(|pod| Some((pod, pod.respawns().filter(|respawns| respawns.count > 0)?)));
+    let (pod, respawns) = had.max_by_key(|(pod, respawns)| (respawns.count, &pod.name))?;
     let status = facts.deployment.status.as_ref();
     let before = status.and_then(|status| status.workers.as_ref()?.last_cause.clone());
     let noticed = facts.respawns.last.clone();
-    let of_pod = || format!("{}: {}", pod.name, told.cause);
+    let of_pod = || format!("{}: {}", pod.name, respawns.cause);
     Some(noticed.or(before).unwrap_or_else(of_pod))
 }
 
-/// Workers alive: as the built-in servers say, or as the nodes say of the user's own.
-fn live_workers(facts: &Facts<'_>) -> i32 {
-    let alive = |pod: &PodSeen| match facts.is_built_in() {
+/// Live workers: as built-in servers report, or as the agents report of users' own servers.
+fn live_workers(facts: &DeploymentFacts<'_>) -> i32 {
+    let alive = |pod: &ObservedPod| match facts.is_built_in() {
         true => pod
             .state
             .as_ref()

@@ -1,21 +1,21 @@
-//! The models, as the pods see them.
+//! The models, as the pods report them.
 
 use albacore_api::{LatencyModel, Model, ModelStatus};
 
-use super::{Facts, figures};
+use super::{DeploymentFacts, figures};
 use crate::limits::MESSAGE_CHARS_MAX;
-use crate::observed::PodSeen;
+use crate::observed::ObservedPod;
+use crate::server_state::{LoadState, ModelState};
 use crate::settings::source_of;
-use crate::state::{Loading, ModelState};
 
-/// The models in the order of the spec; none for a server of the user's own.
-pub(super) fn models(facts: &Facts<'_>) -> Vec<ModelStatus> {
+/// The models in the order of the spec; none for a user's own server.
+pub(super) fn models(facts: &DeploymentFacts<'_>) -> Vec<ModelStatus> {
     let models = facts.deployment.spec.models.iter();
     models.map(|model| status_of(facts, model)).collect()
 }
 
-fn status_of(facts: &Facts<'_>, model: &Model) -> ModelStatus {
-    let pods: Vec<(&PodSeen, &ModelState)> = seen(facts, model).collect();
+fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
+    let pods: Vec<(&ObservedPod, &ModelState)> = seen(facts, model).collect();
     let loaded = pods.iter().filter(|(_, seen)| is_loaded(model, seen));
     let digests = loaded
         .clone()
@@ -35,11 +35,11 @@ fn status_of(facts: &Facts<'_>, model: &Model) -> ModelStatus {
     }
 }
 
-/// What the pods say of a model.
+/// The pods' states of a model.
 fn seen<'a>(
-    facts: &'a Facts<'_>,
+    facts: &'a DeploymentFacts<'_>,
     model: &'a Model,
-) -> impl Iterator<Item = (&'a PodSeen, &'a ModelState)> {
+) -> impl Iterator<Item = (&'a ObservedPod, &'a ModelState)> {
     facts.live_pods().filter_map(|pod| {
         let models = pod.state.as_ref()?.models.iter();
         let mut of_name = models.filter(|seen| seen.name == model.name);
@@ -47,18 +47,18 @@ fn seen<'a>(
     })
 }
 
-/// Whether a pod has what the spec names.
+/// Whether a pod has loaded the version that the spec names.
 fn is_loaded(model: &Model, seen: &ModelState) -> bool {
     let is_source = seen.source == source_of(&model.uri.place).to_string();
     let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == seen.sha256;
-    seen.state == Loading::Loaded && is_source && is_digest
+    seen.state == LoadState::Loaded && is_source && is_digest
 }
 
-fn error(pods: &[(&PodSeen, &ModelState)]) -> Option<String> {
+fn error(pods: &[(&ObservedPod, &ModelState)]) -> Option<String> {
     let failed = pods
         .iter()
-        .filter(|(_, seen)| seen.state == Loading::Failed);
-    // Of several the first by name, so that the text does not jump from pod to pod.
+        .filter(|(_, seen)| seen.state == LoadState::Failed);
+    // The first by name of several, so that the text does not alternate between pods.
     let (pod, seen) = failed.min_by_key(|(pod, _)| &pod.name)?;
     let why = seen
         .error
@@ -68,8 +68,8 @@ fn error(pods: &[(&PodSeen, &ModelState)]) -> Option<String> {
     Some(text.chars().take(MESSAGE_CHARS_MAX).collect())
 }
 
-/// The median over pods, which one odd pod does not move.
-fn latency(pods: &[(&PodSeen, &ModelState)]) -> Vec<LatencyModel> {
+/// The median over pods, which one outlier does not move.
+fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
     let learned = || {
         let models = pods.iter().flat_map(|(_, seen)| &seen.latency);
         models.filter(|l| l.samples > 0 && l.alpha_us.is_finite() && l.beta_us.is_finite())
@@ -78,7 +78,7 @@ fn latency(pods: &[(&PodSeen, &ModelState)]) -> Vec<LatencyModel> {
     kinds.sort_unstable();
     kinds.dedup();
     let of_kind = |kind: &str| {
-        let median = |of: fn(&crate::state::Latency) -> f64| {
+        let median = |of: fn(&crate::server_state::LatencyFit) -> f64| {
             let of_kind = learned().filter(|l| l.kind == kind);
             let mut values: Vec<f64> = of_kind.map(of).collect();
             values.sort_by(f64::total_cmp);
@@ -93,29 +93,29 @@ fn latency(pods: &[(&PodSeen, &ModelState)]) -> Vec<LatencyModel> {
     kinds.into_iter().map(of_kind).collect()
 }
 
-/// How far all models are, on all pods that serve or are about to.
+/// The progress of loading all models on all pods that are not ending.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Progress {
-    /// No pod said anything yet.
+pub(super) enum LoadProgress {
+    /// No pod has reported yet.
     Unread,
-    /// A model, and what a pod says of it.
+    /// A model, and the error that a pod reports.
     Failed(String, String),
-    /// So many of so many (pod, model) are loaded.
-    Loading(usize, usize),
+    /// Loaded pairs of pod and model, of all.
+    LoadState(usize, usize),
     Loaded,
 }
 
-pub(super) fn progress(facts: &Facts<'_>) -> Progress {
-    let pods: Vec<&PodSeen> = facts.live_pods().collect();
+pub(super) fn progress(facts: &DeploymentFacts<'_>) -> LoadProgress {
+    let pods: Vec<&ObservedPod> = facts.live_pods().collect();
     if pods.iter().all(|pod| pod.state.is_none()) {
-        return Progress::Unread;
+        return LoadProgress::Unread;
     }
     let models = &facts.deployment.spec.models;
     let mut loaded = 0;
     for model in models {
         let seen: Vec<_> = seen(facts, model).collect();
         if let Some(error) = error(&seen) {
-            return Progress::Failed(model.name.clone(), error);
+            return LoadProgress::Failed(model.name.clone(), error);
         }
         loaded += seen
             .iter()
@@ -124,7 +124,7 @@ pub(super) fn progress(facts: &Facts<'_>) -> Progress {
     }
     let all = models.len() * pods.len();
     match loaded == all {
-        true => Progress::Loaded,
-        false => Progress::Loading(loaded, all),
+        true => LoadProgress::Loaded,
+        false => LoadProgress::LoadState(loaded, all),
     }
 }

@@ -1,16 +1,17 @@
-//! Placement, as the nodes of the pods tell it.
+//! Placement, as the nodes of the pods report it.
 
 use std::collections::BTreeSet;
 
 use albacore_api::{Enforcement, InferenceDeploymentSpec, PlacementPolicy, PodPlacement};
 
-use super::Facts;
-use crate::limits::{SILENCE_TIME_MAX, SILENT_NODES_TOLD_MAX};
+use super::DeploymentFacts;
+use super::condition_state::ConditionState;
+use crate::limits::{SILENCE_TIME_MAX, SILENT_NODES_NAMED_MAX};
 use crate::names::AGENT_SILENT;
 
-/// Threads read back on their planned cpu, of all threads; `?` while an agent is silent, `None`
-/// where no node says anything.
-pub(super) fn pinned(facts: &Facts<'_>) -> Option<String> {
+/// Threads verified on their planned CPU, of all threads; `?` while an agent is silent, `None` if
+/// no node reports.
+pub(super) fn pinned(facts: &DeploymentFacts<'_>) -> Option<String> {
     let spec = &facts.deployment.spec;
     let pods = i64::try_from(facts.live_pods().count()).unwrap_or(i64::MAX);
     let asked = pods * i64::from(spec.workers) * i64::from(spec.threads);
@@ -18,7 +19,7 @@ pub(super) fn pinned(facts: &Facts<'_>) -> Option<String> {
         return Some("?".to_owned());
     }
     placements(facts).next()?;
-    // What a quota does not let run at once is not to be pinned.
+    // Threads that a quota does not let run at once are not to be pinned.
     let whole = i64::from(spec.workers) * i64::from(spec.threads);
     let spared = placements(facts).map(|(_, p)| whole - i64::from(slots(p, spec)));
     let all = asked - spared.sum::<i64>();
@@ -26,25 +27,27 @@ pub(super) fn pinned(facts: &Facts<'_>) -> Option<String> {
     Some(format!("{verified}/{all}"))
 }
 
-/// Threads of a pod that are to be on one cpu each.
+/// Threads of a pod that are to be on one CPU each.
 fn slots(placement: &PodPlacement, spec: &InferenceDeploymentSpec) -> i32 {
     placement.slots(spec.workers, spec.threads)
 }
 
-fn placements<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a str, &'a PodPlacement)> {
+fn placements<'a>(
+    facts: &'a DeploymentFacts<'_>,
+) -> impl Iterator<Item = (&'a str, &'a PodPlacement)> {
     facts
         .live_pods()
         .filter_map(|pod| Some((pod.name.as_str(), pod.placement.as_ref()?)))
 }
 
-fn silent_nodes<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a str> {
+fn silent_nodes<'a>(facts: &'a DeploymentFacts<'_>) -> impl Iterator<Item = &'a str> {
     let pods = facts.live_pods();
     pods.filter_map(|pod| pod.silent_node.as_deref())
 }
 
-/// Which agents are silent, and what to do about it.
+/// The nodes whose agents are silent, and the remedy.
 fn silence(nodes: &BTreeSet<&str>) -> String {
-    let named: Vec<&str> = nodes.iter().copied().take(SILENT_NODES_TOLD_MAX).collect();
+    let named: Vec<&str> = nodes.iter().copied().take(SILENT_NODES_NAMED_MAX).collect();
     let more = match nodes.len() - named.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -61,89 +64,78 @@ fn silence(nodes: &BTreeSet<&str>) -> String {
     )
 }
 
-/// `status`, `reason` and `message` of the condition `Placed`.
-pub(super) fn placed(facts: &Facts<'_>) -> (&'static str, &'static str, String) {
+/// The condition `Placed`.
+pub(super) fn placed(facts: &DeploymentFacts<'_>) -> ConditionState {
     let spec = &facts.deployment.spec;
     if spec.placement.policy == PlacementPolicy::None {
         let message = "the kernel places the threads, as placement.policy None asks";
-        return ("True", "PolicyNone", message.to_owned());
+        return ConditionState::new("True", "PolicyNone", message);
     }
     if facts.is_at_zero() {
-        return (
-            "Unknown",
-            "ScaledToZero",
-            "there is no pod to place".to_owned(),
-        );
+        return ConditionState::new("Unknown", "ScaledToZero", "there is no pod to place");
     }
     let silent: BTreeSet<&str> = silent_nodes(facts).collect();
     if !silent.is_empty() {
-        return ("Unknown", AGENT_SILENT, silence(&silent));
+        return ConditionState::new("Unknown", AGENT_SILENT, silence(&silent));
     }
-    let told: Vec<(&str, &PodPlacement)> = placements(facts).collect();
+    let entries: Vec<(&str, &PodPlacement)> = placements(facts).collect();
     let pods = facts.live_pods().count();
-    if told.is_empty() || told.len() < pods {
+    if entries.is_empty() || entries.len() < pods {
         let message = format!(
             "{} of {pods} pods are in the NodePlacement of their node; does the Albacore agent run \
              there?",
-            told.len()
+            entries.len()
         );
-        return ("Unknown", "NoReport", message);
+        return ConditionState::new("Unknown", "NoReport", message);
     }
     if spec.placement.enforcement == Enforcement::Observe {
-        let verified: i32 = told.iter().map(|(_, p)| p.verified).sum();
-        let all: i32 = told.iter().map(|(_, p)| slots(p, spec)).sum();
+        let verified: i32 = entries.iter().map(|(_, p)| p.verified).sum();
+        let all: i32 = entries.iter().map(|(_, p)| slots(p, spec)).sum();
         let message = format!(
             "{verified} of {all} threads are on their planned cpu; placement.enforcement Observe \
              writes no mask"
         );
-        return ("True", "Observed", message);
+        return ConditionState::new("True", "Observed", message);
     }
-    let mut entries = told.iter();
-    match entries.find(|(_, p)| p.verified < slots(p, spec) || p.reason.is_some()) {
-        None => verified(&told, spec),
-        Some((pod, placement)) => {
-            let slots = slots(placement, spec);
-            let drift = placement
-                .drift
-                .as_ref()
-                .map(|d| format!("drift: {}", d.cause.name()));
-            let why = placement.reason.clone().or(drift).unwrap_or_default();
-            let verified = placement.verified;
-            let message = format!("{pod}: {verified} of {slots} threads are on their planned cpu");
-            let why = if why.is_empty() {
-                why
-            } else {
-                format!("; {why}")
-            };
-            ("False", "NotVerified", format!("{message}{why}"))
-        }
+    let is_incomplete = |p: &PodPlacement| p.verified < slots(p, spec) || p.reason.is_some();
+    match entries.iter().find(|(_, p)| is_incomplete(p)) {
+        None => verified(&entries, spec),
+        Some((pod, placement)) => not_verified(pod, placement, spec),
     }
 }
 
-/// Every thread that may run is where it should be. A quota below W x T is the user's own word: as
-/// many threads as it lets run at once are placed, and no agent can place more.
-fn verified(
-    told: &[(&str, &PodPlacement)],
+fn not_verified(
+    pod: &str,
+    placement: &PodPlacement,
     spec: &InferenceDeploymentSpec,
-) -> (&'static str, &'static str, String) {
-    let limited = told
+) -> ConditionState {
+    let drift = placement.drift.as_ref();
+    let drift = drift.map(|d| format!("drift: {}", d.cause.name()));
+    let why = placement.reason.clone().or(drift).unwrap_or_default();
+    let (verified, slots) = (placement.verified, slots(placement, spec));
+    let mut message = format!("{pod}: {verified} of {slots} threads are on their planned cpu");
+    if !why.is_empty() {
+        message = format!("{message}; {why}");
+    }
+    ConditionState::new("False", "NotVerified", message)
+}
+
+/// Every thread that may run is where it should be. A CPU quota below workers x threads is the
+/// user's own choice: as many threads as it lets run at once are placed.
+fn verified(entries: &[(&str, &PodPlacement)], spec: &InferenceDeploymentSpec) -> ConditionState {
+    let limited = entries
         .iter()
         .find_map(|(pod, p)| Some((pod, p.quota_threads?)));
-    match limited {
-        None => (
-            "True",
-            "Verified",
-            "every thread is on its planned cpu".to_owned(),
-        ),
-        Some((pod, threads)) => {
-            let message = format!(
-                "every thread that its quota lets run at once is on its planned cpu; {pod}: its cpu limit \
-                 lets {threads} of {} threads of each worker run; raise resources.limits.cpu to {} or \
-                 lower spec.threads",
-                spec.threads,
-                u32::from(spec.workers) * u32::from(spec.threads)
-            );
-            ("True", "QuotaLimited", message)
-        }
-    }
+    let Some((pod, threads)) = limited else {
+        let message = "every thread is on its planned cpu";
+        return ConditionState::new("True", "Verified", message);
+    };
+    let message = format!(
+        "every thread that its quota lets run at once is on its planned cpu; {pod}: its cpu limit \
+         lets {threads} of {} threads of each worker run; raise resources.limits.cpu to {} or \
+         lower spec.threads",
+        spec.threads,
+        u32::from(spec.workers) * u32::from(spec.threads)
+    );
+    ConditionState::new("True", "QuotaLimited", message)
 }

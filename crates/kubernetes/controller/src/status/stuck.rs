@@ -1,53 +1,53 @@
-//! Which of the pods that do not serve is named in conditions, and how.
+//! Which of the pods that do not serve conditions name, and how.
 
 use std::collections::BTreeMap;
 
 use albacore_api::PodProblem;
 
-use super::Facts;
-use crate::observed::PodSeen;
+use super::DeploymentFacts;
+use crate::observed::ObservedPod;
 use crate::refusal::with_remedy;
 
-/// What keeps pods from being there or from serving.
+/// What keeps pods from existing or from serving.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stuck {
-    /// A reason as conditions take it.
+    /// Fit for the reason of a condition.
     pub(super) reason: String,
-    /// The pod, its container, and what scheduler or kubelet say.
+    /// The pod, its container, and the message of the scheduler or the kubelet.
     message: String,
 }
 
 impl Stuck {
-    /// The message with what can be done.
+    /// The message with its remedy.
     pub(super) fn message(&self) -> String {
         with_remedy(&self.message, &self.reason)
     }
 
-    /// The reason and the message, to be added to another message.
+    /// `message` followed by the reason and the problem.
     pub(super) fn beside(&self, message: &str) -> String {
         with_remedy(&format!("{message}; {}", self.message), &self.reason)
     }
 }
 
-/// What keeps pods of `facts` from serving. Of several reasons that which most pods have, then the
-/// first by name; of several pods the first by name: equal facts give equal words.
-pub(super) fn stuck(facts: &Facts<'_>) -> Option<Stuck> {
+/// What keeps the pods from serving. Of several reasons the one that most pods have, then the first
+/// by name; of several pods the first by name: equal facts give equal texts.
+pub(super) fn stuck(facts: &DeploymentFacts<'_>) -> Option<Stuck> {
     let workload = facts.workload?;
     if workload.is_full() {
         return None;
     }
-    if let Some(told) = workload
+    if let Some(failing) = workload
         .is_failing
         .as_ref()
-        .filter(|told| told.status == "True")
+        .filter(|failing| failing.status == "True")
     {
         return Some(Stuck {
             reason: "PodsRefused".to_owned(),
-            message: format!("no more pods can be made: {}", told.message),
+            message: format!("no more pods can be made: {}", failing.message),
         });
     }
-    let unready: Vec<&PodSeen> = facts.live_pods().filter(|pod| !pod.is_ready).collect();
-    // Pods that failed are there beside those that replaced them.
+    let unready: Vec<&ObservedPod> = facts.live_pods().filter(|pod| !pod.is_ready).collect();
+    // Failed pods exist beside those that replaced them.
     let failed = facts.pods.iter().filter(|pod| pod.is_ending);
     let (named, problem) = first(unready.iter().copied()).or_else(|| first(failed))?;
     let mut message = format!("pod {}: {problem}", named.name);
@@ -61,8 +61,10 @@ pub(super) fn stuck(facts: &Facts<'_>) -> Option<Stuck> {
     })
 }
 
-fn first<'a>(pods: impl Iterator<Item = &'a PodSeen>) -> Option<(&'a PodSeen, &'a PodProblem)> {
-    let mut groups: BTreeMap<&str, Vec<(&PodSeen, &PodProblem)>> = BTreeMap::new();
+fn first<'a>(
+    pods: impl Iterator<Item = &'a ObservedPod>,
+) -> Option<(&'a ObservedPod, &'a PodProblem)> {
+    let mut groups: BTreeMap<&str, Vec<(&ObservedPod, &PodProblem)>> = BTreeMap::new();
     for pod in pods {
         if let Some(problem) = &pod.problem {
             groups
@@ -76,7 +78,7 @@ fn first<'a>(pods: impl Iterator<Item = &'a PodSeen>) -> Option<(&'a PodSeen, &'
     group.into_iter().min_by_key(|(pod, _)| &pod.name)
 }
 
-/// The reason as the API server takes it in a condition: a letter, then letters and digits.
+/// The reason in the form that the API server accepts: a letter, then letters and digits.
 fn fit(reason: &str) -> String {
     let fits = reason.starts_with(|c: char| c.is_ascii_alphabetic())
         && reason.chars().all(|c| c.is_ascii_alphanumeric())

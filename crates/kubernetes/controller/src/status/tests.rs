@@ -1,4 +1,4 @@
-//! What the status says of given facts, and the rules of kstatus over random ones.
+//! The status of given facts, and the rules of kstatus over random ones.
 
 use albacore_api::{InferenceDeployment, PodPlacement, read_deployment};
 use k8s_openapi::jiff::Timestamp;
@@ -7,9 +7,11 @@ use serde_json::json;
 
 use super::conditions::{RECONCILING, STALLED};
 use super::*;
-use crate::observed::Told;
+use crate::observed::ObservedCondition;
+use crate::server_state::{
+    LatencyFit, LoadState, ModelState, RequestCounts, ServerState, WorkerStates,
+};
 use crate::settings::source_of;
-use crate::state::{Latency, Loading, ModelState, Requests, ServerState, Workers};
 
 const SETTINGS: &str = "in force";
 
@@ -22,11 +24,11 @@ fn deployment() -> InferenceDeployment {
 }
 
 fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
-    let told = |status: &str, reason: &str| {
-        Some(Told {
+    let condition = |status: &str, reason: &str| {
+        Some(ObservedCondition {
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: "as told".to_owned(),
+            message: "as condition".to_owned(),
         })
     };
     let is_complete = updated == wanted && available == wanted;
@@ -38,11 +40,11 @@ fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
         updated,
         ready: available,
         available,
-        is_available: told(
+        is_available: condition(
             if available > 0 { "True" } else { "False" },
             "MinimumReplicas",
         ),
-        is_progressing: told(
+        is_progressing: condition(
             "True",
             if is_complete {
                 "NewReplicaSetAvailable"
@@ -58,9 +60,9 @@ fn state(alive: u32) -> ServerState {
         name: "m".to_owned(),
         source: source_of(&deployment().spec.models[0].uri.place).to_string(),
         sha256: Some("ab".to_owned()),
-        state: Loading::Loaded,
+        state: LoadState::Loaded,
         error: None,
-        latency: vec![Latency {
+        latency: vec![LatencyFit {
             kind: "value".to_owned(),
             alpha_us: 1.849,
             beta_us: 1234.0,
@@ -72,27 +74,27 @@ fn state(alive: u32) -> ServerState {
         settings_error: None,
         in_force_sha256: None,
         params: None,
-        workers: Workers {
+        workers: WorkerStates {
             wanted: 2,
             alive,
-            ..Workers::default()
+            ..WorkerStates::default()
         },
         models: vec![model],
         window_seconds: 60.0,
         goodput_per_second: 1234.0,
         idle_share: 0.4,
         latency_p99_ms: Some(11.26),
-        requests: Requests {
+        requests: RequestCounts {
             good: 990,
             late: 10,
             shed: 0,
             failed: 0,
         },
-        requests_newest: Requests::default(),
+        requests_newest: RequestCounts::default(),
     }
 }
 
-fn pod(name: &str, state: Option<ServerState>) -> PodSeen {
+fn pod(name: &str, state: Option<ServerState>) -> ObservedPod {
     let placement = PodPlacement {
         pod: format!("bank/{name}"),
         workers: 2,
@@ -101,13 +103,13 @@ fn pod(name: &str, state: Option<ServerState>) -> PodSeen {
         verified: 8,
         ..PodPlacement::default()
     };
-    PodSeen {
+    ObservedPod {
         name: name.to_owned(),
         uid: name.to_owned(),
         is_ready: true,
         state,
         placement: Some(placement),
-        ..PodSeen::default()
+        ..ObservedPod::default()
     }
 }
 
@@ -115,19 +117,19 @@ fn time(second: i64) -> Time {
     Time(Timestamp::from_second(second).unwrap())
 }
 
-struct Case {
+struct RolloutCase {
     deployment: InferenceDeployment,
-    verdict: Verdict,
+    outcome: ApplyOutcome,
     workload: Option<Workload>,
-    pods: Vec<PodSeen>,
+    pods: Vec<ObservedPod>,
     respawns: RecentRespawns,
 }
 
-impl Case {
+impl RolloutCase {
     fn well() -> Self {
         Self {
             deployment: deployment(),
-            verdict: Verdict::Applied,
+            outcome: ApplyOutcome::Applied,
             workload: Some(workload(2, 2, 2)),
             pods: vec![pod("a", Some(state(2))), pod("b", Some(state(2)))],
             respawns: RecentRespawns::default(),
@@ -135,11 +137,11 @@ impl Case {
     }
 
     fn status_at(&self, second: i64) -> InferenceDeploymentStatus {
-        let facts = Facts {
+        let facts = DeploymentFacts {
             deployment: &self.deployment,
-            verdict: &self.verdict,
-            served: match self.verdict {
-                Verdict::Invalid(_) => None,
+            outcome: &self.outcome,
+            served: match self.outcome {
+                ApplyOutcome::Invalid(_) => None,
                 _ => Some((true, true)),
             },
             settings_sha256: Some(SETTINGS),
@@ -165,8 +167,8 @@ impl Case {
 }
 
 #[test]
-fn a_well_deployment_says_how_to_call_it_and_that_it_is_placed() {
-    let case = Case::well();
+fn a_healthy_deployment_reports_its_url_and_its_placement() {
+    let case = RolloutCase::well();
     let status = case.status();
     assert_eq!(status.observed_generation, Some(3));
     assert_eq!(status.ready.as_deref(), Some("2/2"));
@@ -218,7 +220,7 @@ fn a_well_deployment_says_how_to_call_it_and_that_it_is_placed() {
 
 #[test]
 fn the_selector_is_there_from_the_first_reconcile_on() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.workload = None;
     case.pods.clear();
     let status = case.status();
@@ -235,7 +237,7 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
 
 #[test]
 fn without_a_live_worker_nothing_is_ready() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.pods = vec![pod("a", Some(state(0))), pod("b", Some(state(0)))];
     assert_eq!(case.says("Ready"), "False/NoLiveWorkers");
     case.pods[1].state = Some(state(1));
@@ -247,7 +249,7 @@ fn without_a_live_worker_nothing_is_ready() {
 
 #[test]
 fn a_rollout_is_not_ready_and_a_change_of_size_is() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.workload = Some(workload(2, 1, 2));
     assert_eq!(case.says("Ready"), "False/RollingOut");
     assert_eq!(case.says("Reconciling"), "True/RollingOut");
@@ -265,7 +267,7 @@ fn a_rollout_is_not_ready_and_a_change_of_size_is() {
 
 #[test]
 fn at_zero_pods_there_is_nothing_to_be_ready() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.workload = Some(workload(0, 0, 0));
     case.pods.clear();
     assert_eq!(case.says("Ready"), "");
@@ -276,13 +278,13 @@ fn at_zero_pods_there_is_nothing_to_be_ready() {
 
 #[test]
 fn every_hindrance_is_named() {
-    let mut case = Case::well();
-    case.verdict = Verdict::Taken(ChildKind::Service);
+    let mut case = RolloutCase::well();
+    case.outcome = ApplyOutcome::Taken(ChildKind::Service);
     assert_eq!(case.says("Stalled"), "True/NameTaken");
     assert_eq!(case.says("Ready"), "False/NameTaken");
-    case.verdict = Verdict::Refused(refusal("ChildRefused", true));
+    case.outcome = ApplyOutcome::Refused(refusal("ChildRefused", true));
     assert_eq!(case.says("Stalled"), "True/ChildRefused");
-    case.verdict = Verdict::Refused(refusal("KindNotServed", false));
+    case.outcome = ApplyOutcome::Refused(refusal("KindNotServed", false));
     assert_eq!(case.says("Stalled"), "");
     assert_eq!(case.says("Reconciling"), "True/KindNotServed");
     case.workload = None;
@@ -292,7 +294,7 @@ fn every_hindrance_is_named() {
         problem: "is 1".to_owned(),
         line: None,
     };
-    case.verdict = Verdict::Invalid(vec![violation]);
+    case.outcome = ApplyOutcome::Invalid(vec![violation]);
     let status = case.status();
     let stalled = status
         .conditions
@@ -304,20 +306,20 @@ fn every_hindrance_is_named() {
         ("InvalidSpec", "spec.x is 1")
     );
     assert_eq!(status.url, None);
-    case.deployment.status = Some(Case::well().status());
+    case.deployment.status = Some(RolloutCase::well().status());
     assert_eq!(
         case.status().url.as_deref(),
         Some("http://fraud.bank.svc:8080")
     );
-    case.verdict = Verdict::Collecting(ChildKind::Service);
+    case.outcome = ApplyOutcome::Collecting(ChildKind::Service);
     assert_eq!(case.says("Reconciling"), "True/Collecting");
 }
 
 #[test]
 fn a_broken_model_is_named_with_its_pod() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     let mut broken = state(2);
-    broken.models[0].state = Loading::Failed;
+    broken.models[0].state = LoadState::Failed;
     broken.models[0].error = Some("no such file".to_owned());
     case.pods[1].state = Some(broken);
     assert_eq!(case.says("Ready"), "False/ModelFailed");
@@ -329,7 +331,7 @@ fn a_broken_model_is_named_with_its_pod() {
 
 #[test]
 fn settings_that_have_not_arrived_are_reconciled() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.pods[0].state.as_mut().unwrap().settings_sha256 = "older".to_owned();
     assert_eq!(case.says("Reconciling"), "True/SettingsPending");
     case.pods[0].state.as_mut().unwrap().settings_error = Some("no".to_owned());
@@ -338,15 +340,15 @@ fn settings_that_have_not_arrived_are_reconciled() {
 }
 
 #[test]
-fn settings_that_params_told_are_in_force_before_the_file_is_there() {
-    let mut case = Case::well();
-    let told = |generation| {
-        Some(crate::state::Params {
+fn settings_from_params_are_in_force_before_the_file_has_them() {
+    let mut case = RolloutCase::well();
+    let condition = |generation| {
+        Some(crate::server_state::ParamsState {
             generation: Some(generation),
             refused: None,
         })
     };
-    let change = |case: &mut Case, change: &dyn Fn(&mut ServerState)| {
+    let change = |case: &mut RolloutCase, change: &dyn Fn(&mut ServerState)| {
         case.pods
             .iter_mut()
             .for_each(|pod| change(pod.state.as_mut().unwrap()));
@@ -354,14 +356,14 @@ fn settings_that_params_told_are_in_force_before_the_file_is_there() {
     change(&mut case, &|state| {
         state.settings_sha256 = "older".to_owned();
         state.in_force_sha256 = Some(SETTINGS.to_owned());
-        state.params = told(3);
+        state.params = condition(3);
     });
     assert_eq!(case.says("Reconciling"), "");
     // The file is there, and the parameters of the spec before win over it.
     change(&mut case, &|state| {
         state.settings_sha256 = SETTINGS.to_owned();
         state.in_force_sha256 = Some("older".to_owned());
-        state.params = told(2);
+        state.params = condition(2);
     });
     assert_eq!(case.says("Reconciling"), "True/SettingsPending");
     change(&mut case, &|state| {
@@ -370,8 +372,8 @@ fn settings_that_params_told_are_in_force_before_the_file_is_there() {
     assert_eq!(case.says("Reconciling"), "True/SettingsRefused");
 }
 
-fn unready(name: &str, reason: &str, message: &str) -> PodSeen {
-    PodSeen {
+fn unready(name: &str, reason: &str, message: &str) -> ObservedPod {
+    ObservedPod {
         is_ready: false,
         state: None,
         problem: Some(albacore_api::PodProblem {
@@ -385,7 +387,7 @@ fn unready(name: &str, reason: &str, message: &str) -> PodSeen {
 
 #[test]
 fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.workload = Some(workload(4, 0, 0));
     let missing = "configmap \"x\" not found";
     case.pods = vec![
@@ -395,7 +397,7 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
         unready("a", "CrashLoopBackOff", "ended"),
     ];
     assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
-    let message = |case: &Case, kind: &str| {
+    let message = |case: &RolloutCase, kind: &str| {
         let conditions = case.status().conditions;
         conditions
             .into_iter()
@@ -427,7 +429,7 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
     assert_eq!(case.says("Ready"), "False/PodNotReady");
     assert!(message(&case, "Ready").chars().count() <= crate::limits::MESSAGE_CHARS_MAX);
     // What cannot even be made.
-    case.workload.as_mut().unwrap().is_failing = Some(Told {
+    case.workload.as_mut().unwrap().is_failing = Some(ObservedCondition {
         status: "True".to_owned(),
         reason: "FailedCreate".to_owned(),
         message: "exceeded quota".to_owned(),
@@ -442,9 +444,9 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
 }
 
 #[test]
-fn workers_that_end_again_and_again_are_told() {
-    let mut case = Case::well();
-    let workers = |case: &Case| case.status().workers.unwrap();
+fn workers_that_keep_ending_are_reported() {
+    let mut case = RolloutCase::well();
+    let workers = |case: &RolloutCase| case.status().workers.unwrap();
     assert_eq!(
         (workers(&case).respawns, workers(&case).last_cause),
         (0, None)
@@ -481,19 +483,19 @@ fn refusal(reason: &'static str, is_lasting: bool) -> Refusal {
 
 #[test]
 fn the_objective_is_judged_over_all_pods() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.pods[0].state.as_mut().unwrap().requests.late = 11;
     assert_eq!(case.says("SLOMet"), "False/Missed");
     for pod in &mut case.pods {
-        pod.state.as_mut().unwrap().requests = Requests::default();
+        pod.state.as_mut().unwrap().requests = RequestCounts::default();
     }
     assert_eq!(case.says("SLOMet"), "True/NoRequests");
 }
 
 #[test]
 fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
-    let mut case = Case::well();
-    let silence = |pod: &mut PodSeen, node: String| {
+    let mut case = RolloutCase::well();
+    let silence = |pod: &mut ObservedPod, node: String| {
         pod.placement = None;
         pod.silent_node = Some(node);
     };
@@ -509,15 +511,15 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
         let mut conditions = status.conditions.iter();
         conditions.find(|c| c.type_ == "Placed").cloned().unwrap()
     };
-    let told = placed(&status);
+    let condition = placed(&status);
     assert_eq!(
-        (told.status.as_str(), told.reason.as_str()),
+        (condition.status.as_str(), condition.reason.as_str()),
         ("Unknown", "AgentSilent")
     );
     assert!(
-        told.message.starts_with("the agent of node node-b "),
+        condition.message.starts_with("the agent of node node-b "),
         "{}",
-        told.message
+        condition.message
     );
     assert_eq!(case.says("Ready"), "True/Serving");
 
@@ -526,13 +528,14 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
     for (number, pod) in case.pods.iter_mut().enumerate() {
         silence(pod, format!("node-{number:02}"));
     }
-    let told = placed(&case.status());
+    let condition = placed(&case.status());
     assert!(
-        told.message
+        condition
+            .message
             .starts_with("the agents of nodes node-00, node-01,")
-            && told.message.contains("node-07 and 4 more "),
+            && condition.message.contains("node-07 and 4 more "),
         "{}",
-        told.message
+        condition.message
     );
     // A pod that ends is nobody's worry, and None asks nothing of an agent.
     case.pods.truncate(2);
@@ -543,8 +546,8 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
 }
 
 #[test]
-fn placement_tells_what_is_missing() {
-    let mut case = Case::well();
+fn the_placed_condition_names_what_is_missing() {
+    let mut case = RolloutCase::well();
     case.pods[1].placement.as_mut().unwrap().verified = 7;
     case.pods[1].placement.as_mut().unwrap().reason = Some("not enough cpus".to_owned());
     assert_eq!(case.says("Placed"), "False/NotVerified");
@@ -555,8 +558,8 @@ fn placement_tells_what_is_missing() {
 }
 
 #[test]
-fn a_quota_that_lets_fewer_threads_run_is_placed_and_says_so() {
-    let mut case = Case::well();
+fn a_quota_that_lets_fewer_threads_run_is_reported_as_placed() {
+    let mut case = RolloutCase::well();
     let spec = &case.deployment.spec;
     let (workers, threads) = (i32::from(spec.workers), i32::from(spec.threads));
     for pod in &mut case.pods {
@@ -573,7 +576,7 @@ fn a_quota_that_lets_fewer_threads_run_is_placed_and_says_so() {
 
 #[test]
 fn a_condition_keeps_its_time_until_its_status_changes() {
-    let mut case = Case::well();
+    let mut case = RolloutCase::well();
     case.deployment.status = Some(case.status_at(100));
     case.pods[0].state.as_mut().unwrap().requests.late = 500;
     let since = |status: &InferenceDeploymentStatus, kind: &str| {
@@ -603,7 +606,7 @@ fn numbers_have_two_digits() {
     }
 }
 
-/// As the library kstatus judges an object (Flux, kpt, `kustomize apply`).
+/// Judges an object as the library kstatus does (Flux, kpt, `kustomize apply`).
 fn kstatus(deployment: &InferenceDeployment, status: &InferenceDeploymentStatus) -> &'static str {
     let is = |kind: &str, value: &str| {
         status
@@ -621,18 +624,18 @@ fn kstatus(deployment: &InferenceDeployment, status: &InferenceDeploymentStatus)
     }
 }
 
-fn any_verdict() -> impl Strategy<Value = Verdict> {
+fn any_verdict() -> impl Strategy<Value = ApplyOutcome> {
     prop_oneof![
-        6 => Just(Verdict::Applied),
-        1 => Just(Verdict::Invalid(Vec::new())),
-        1 => Just(Verdict::Taken(ChildKind::Service)),
-        1 => Just(Verdict::Collecting(ChildKind::Service)),
-        1 => Just(Verdict::Refused(refusal("ChildRefused", true))),
-        1 => Just(Verdict::Refused(refusal("KindNotServed", false))),
+        6 => Just(ApplyOutcome::Applied),
+        1 => Just(ApplyOutcome::Invalid(Vec::new())),
+        1 => Just(ApplyOutcome::Taken(ChildKind::Service)),
+        1 => Just(ApplyOutcome::Collecting(ChildKind::Service)),
+        1 => Just(ApplyOutcome::Refused(refusal("ChildRefused", true))),
+        1 => Just(ApplyOutcome::Refused(refusal("KindNotServed", false))),
     ]
 }
 
-fn any_pod() -> impl Strategy<Value = PodSeen> {
+fn any_pod() -> impl Strategy<Value = ObservedPod> {
     (
         any::<bool>(),
         any::<bool>(),
@@ -656,13 +659,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn a_status_never_contradicts_itself(
-        verdict in any_verdict(),
+        outcome in any_verdict(),
         counts in prop::option::of((0..4i32, 0..4i32, 0..4i32)),
         pods in prop::collection::vec(any_pod(), 0..4),
     ) {
-        let case = Case {
+        let case = RolloutCase {
             deployment: deployment(),
-            verdict,
+            outcome,
             workload: counts.map(|(wanted, updated, available)| workload(wanted, updated, available)),
             pods,
             respawns: RecentRespawns::default(),

@@ -1,11 +1,11 @@
-//! Deployments as no user writes them: wrong types, strange texts, huge annotations. The schema of
-//! the API server is loosened first, or it would keep most of them out.
+//! Deployments that no user writes: wrong types, strange texts, huge annotations. The schema of the
+//! API server is loosened first, or it would reject most of them.
 
 use serde_json::{Map, Value, json};
 
 use crate::rig::{Rig, deployment, wait};
 
-/// A small generator of numbers: the same for the same seed.
+/// A small random generator: the same numbers for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -124,11 +124,11 @@ fn loose_crd() -> Value {
 }
 
 /// Stores `count` fuzzed objects beside a healthy one; the healthy one is built and follows a
-/// change, and the controller goes on.
+/// change, and the controller keeps running.
 pub(crate) fn run(count: usize) {
     let rig = Rig::start(false);
     rig.apply(&[loose_crd()]);
-    // What the schema fills in, the healthy one has to say itself here.
+    // The healthy one has to set fields for which the loosened schema has no defaults.
     let healthy = |rows: u32| deployment("healthy", &json!({"batching": {"maxRows": rows}}));
     let objects: Vec<Value> = (0..count).map(fuzzed).collect();
     wait("the loosened kind is served", || {

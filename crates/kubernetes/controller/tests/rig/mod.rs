@@ -1,5 +1,5 @@
-//! A real control plane with a real controller, and what a test does to both: a kubelet's part
-//! (pods' status), a user's part (kubectl), and the audit log for counting.
+//! A real control plane with a real controller, and the roles of a test: the kubelet (pods'
+//! status), the user (kubectl), and the reader of the audit log.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test uses a part; tests fail by panicking
 
 use std::io::Write as _;
@@ -23,7 +23,7 @@ pub(crate) struct Rig {
     folder: tempfile::TempDir,
 }
 
-/// A running controller; killed with its owner.
+/// A running controller; killed when its owner is dropped.
 pub(crate) struct Controller {
     child: Child,
     log: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct Controller {
 }
 
 impl Rig {
-    /// A control plane that serves our kinds; `with_manager` for one where Deployments get pods.
+    /// A control plane with our kinds; `with_manager` for one that creates the pods of Deployments.
     pub(crate) fn start(with_manager: bool) -> Self {
         let rig = Self::with(Options {
             controller_manager: with_manager,
@@ -41,13 +41,13 @@ impl Rig {
         rig.serve(&crds)
     }
 
-    /// Has the kinds served whose definitions lie at `path`.
+    /// Installs the definitions at `path`.
     pub(crate) fn serve(mut self, path: &Path) -> Self {
         self.plane.serve_crds(path).unwrap();
         self
     }
 
-    /// A control plane that does not serve our kinds yet.
+    /// A control plane without our kinds.
     pub(crate) fn with(options: Options) -> Self {
         let plane = ControlPlane::start(&options).unwrap();
         // Pods that are not restricted are refused: a test that sees pods sees restricted ones.
@@ -76,7 +76,7 @@ impl Rig {
         self.launch_as(&self.kubeconfig, more)
     }
 
-    /// Starts a controller as somebody.
+    /// Starts a controller as another user.
     pub(crate) fn launch_as(&self, kubeconfig: &Path, more: &[&str]) -> Controller {
         let mut command = Command::new(env!("CARGO_BIN_EXE_albacore-controller"));
         command.env_clear().args(["--lease-namespace", "default"]);
@@ -84,8 +84,8 @@ impl Rig {
         self.launch_by(command, IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// Starts a controller by a command that has said how it connects; it listens on a port of
-    /// `ip`.
+    /// Starts a controller by a command that already has its connection options; it listens on a
+    /// port of `ip`.
     pub(crate) fn launch_by(&self, mut command: Command, ip: IpAddr) -> Controller {
         let listener = std::net::TcpListener::bind((ip, 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -114,14 +114,14 @@ impl Rig {
         }
     }
 
-    /// Runs kubectl; what it prints.
+    /// Runs kubectl and returns its output.
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         self.ask(arguments)
             .unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }
 
-    /// Runs kubectl; what it prints, or says against it.
+    /// Runs kubectl and returns its output or its error.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.plane.kubectl(arguments).unwrap();
         match output.status.success() {
@@ -130,7 +130,7 @@ impl Rig {
         }
     }
 
-    /// Starts kubectl as somebody.
+    /// Starts kubectl as another user.
     pub(crate) fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Child {
         Command::new(albacore_testbed::programs().unwrap().join("kubectl"))
             .args(arguments)
@@ -161,7 +161,7 @@ impl Rig {
             .unwrap_or_else(|error| panic!("apply: {error}"));
     }
 
-    /// Applies objects, validated so by kubectl and the API server; what is said against them.
+    /// Applies objects with this validation of kubectl and the API server; returns the error.
     pub(crate) fn try_apply(&self, objects: &[Value], validate: &str) -> Result<String, String> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let path = self.file(&list.to_string());
@@ -188,7 +188,7 @@ impl Rig {
         ]);
     }
 
-    /// The object, if it is there.
+    /// The object, if it exists.
     pub(crate) fn get(&self, kind: &str, name: &str) -> Option<Value> {
         let found = self.ask(&["get", kind, name, "-o", "json"]).ok()?;
         Some(serde_json::from_str(&found).unwrap())
@@ -215,7 +215,7 @@ impl Rig {
             .unwrap_or_default()
     }
 
-    /// Waits until a condition of a deployment stands so.
+    /// Waits for a condition of a deployment.
     #[track_caller]
     pub(crate) fn wait_for(&self, name: &str, condition: &str, standing: &str) {
         let mut last = String::new();
@@ -233,7 +233,8 @@ impl Rig {
         );
     }
 
-    /// What a kubelet would say of every pod of a deployment: it runs at an address and is ready.
+    /// Writes the status that a kubelet writes for every pod of a deployment: running at an address
+    /// and ready.
     pub(crate) fn play_kubelet(&self, name: &str, addresses: &[&str]) -> usize {
         let pods = self.list("pods", &format!("albacore.dev/deployment={name}"));
         let pods = pods
@@ -313,7 +314,7 @@ impl Controller {
         self
     }
 
-    /// What it says so far.
+    /// Its output so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -333,7 +334,7 @@ impl Controller {
         answer
     }
 
-    /// Asks it to stop and waits for its end.
+    /// Asks it to stop and waits until it has.
     pub(crate) fn stop(mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         assert!(
@@ -360,7 +361,7 @@ impl Controller {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Cpu time used so far, in seconds.
+    /// CPU time used so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let after_name = stat.rsplit(')').next().unwrap();
@@ -391,7 +392,7 @@ impl Drop for Controller {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn wait(what: &str, is_so: impl FnMut() -> bool) {
     wait_or(is_so, || format!("in vain waited until {what}"));

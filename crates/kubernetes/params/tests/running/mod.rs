@@ -1,4 +1,4 @@
-//! A running `albacore-params`, the agent's end of its pipe, and pods that ask.
+//! A running `albacore-params`, the agent's end of its pipe, and pods as clients.
 
 #![allow(dead_code)] // not every test needs every part
 
@@ -97,7 +97,7 @@ impl Params {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM; whether it ended well.
+    /// Sends SIGTERM; true if it exited with 0.
     pub(crate) fn terminate(&mut self) -> bool {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status().unwrap();

@@ -1,0 +1,236 @@
+//! The objects of the API server that concern this node, cached: while the API server is away, what
+//! it sent last stays in force.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use albacore_api::{InferenceDeployment, NodePlacement, NodePlacementStatus, PodPlacement};
+use albacore_cluster::{
+    ApiResource, Change, Cluster, Key, ReadinessGates, Resource, Shutdown, Watch, WatchOptions,
+};
+use albacore_plan::Enforcement;
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Pod};
+
+use crate::desired::{DesiredPod, KillSwitch, NODE_ANNOTATION, NodeRules, desired_pods};
+use crate::labeled_pod::{DEPLOYMENT_LABEL, LabeledPod, trim_pod};
+use crate::waker::Waker;
+
+/// The deployments as they were when they could last be parsed: one that is malformed now leaves
+/// its pods unchanged.
+#[derive(Clone, Default)]
+struct ParsedDeployments(Arc<Mutex<HashMap<Key, Arc<InferenceDeployment>>>>);
+
+impl ParsedDeployments {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<InferenceDeployment>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, change: Change<InferenceDeployment>) {
+        match change {
+            Change::Applied { new, .. } => {
+                self.lock().insert(Key::of(&*new), new);
+            }
+            Change::Deleted(old) => {
+                self.lock().remove(&Key::of(&*old));
+            }
+            Change::Malformed(malformed) => {
+                let name = malformed.regarding.name.unwrap_or_default();
+                let error = malformed.error;
+                tracing::warn!(
+                    name,
+                    error,
+                    "a deployment is malformed; its pods stay unchanged"
+                );
+            }
+        }
+    }
+}
+
+/// This node's own NodePlacement, as far as the agent reads it.
+#[derive(Clone, Default)]
+struct OwnReport {
+    /// The pods of the first version seen: that of the previous agent, because this one writes none
+    /// before it has read it.
+    previous: Arc<OnceLock<Vec<PodPlacement>>>,
+    /// How often it was deleted; it is then written again.
+    deletions: Arc<AtomicU64>,
+}
+
+pub(crate) struct ClusterView {
+    node_name: String,
+    pods: Watch<Pod>,
+    deployments: Watch<InferenceDeployment>,
+    parsed_deployments: ParsedDeployments,
+    nodes: Watch<Node>,
+    reports: Watch<NodePlacement>,
+    own_report: OwnReport,
+}
+
+impl ClusterView {
+    /// Starts the watches; every change wakes the loop.
+    pub(crate) fn start(
+        cluster: &Cluster,
+        node_name: &str,
+        gates: &ReadinessGates,
+        shutdown: &Shutdown,
+        waker: &Waker,
+    ) -> Self {
+        let (parsed_deployments, own_report) = (ParsedDeployments::default(), OwnReport::default());
+        let pods = {
+            let mut options = options::<Pod>("pods", trim_pod);
+            options.labels = DEPLOYMENT_LABEL.to_owned();
+            options.fields = format!("spec.nodeName={node_name}");
+            let waker = waker.clone();
+            cluster.watch(options, gates, shutdown, move |_| waker.wake_for_cluster())
+        };
+        let deployments = {
+            let options = options("deployments", trim_deployment);
+            let (waker, parsed) = (waker.clone(), parsed_deployments.clone());
+            cluster.watch(options, gates, shutdown, move |change| {
+                parsed.take(change);
+                waker.wake_for_cluster();
+            })
+        };
+        let nodes = {
+            let mut options = options("node", trim_node);
+            options.fields = format!("metadata.name={node_name}");
+            let waker = waker.clone();
+            cluster.watch(options, gates, shutdown, move |_| waker.wake_for_cluster())
+        };
+        let reports = {
+            let mut options = options("report", trim_report);
+            options.fields = format!("metadata.name={node_name}");
+            let (waker, own) = (waker.clone(), own_report.clone());
+            cluster.watch(options, gates, shutdown, move |change| match change {
+                Change::Applied { new, .. } => {
+                    let status = || new.status.clone().unwrap_or_default();
+                    own.previous.get_or_init(|| status().pods);
+                }
+                Change::Deleted(_) => {
+                    own.deletions.fetch_add(1, Ordering::AcqRel);
+                    waker.wake_for_cluster();
+                }
+                Change::Malformed(_) => {}
+            })
+        };
+        Self {
+            node_name: node_name.to_owned(),
+            pods,
+            deployments,
+            parsed_deployments,
+            nodes,
+            reports,
+            own_report,
+        }
+    }
+
+    /// Whether pods, deployments and the node were listed once: before that, absence proves nothing.
+    /// The report does not count: it is written whether it can be watched or not.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.pods.is_synced() && self.deployments.is_synced() && self.nodes.is_synced()
+    }
+
+    /// Returns when [`ClusterView::is_synced`].
+    pub(crate) async fn synced(&self) {
+        self.pods.synced().await;
+        self.deployments.synced().await;
+        self.nodes.synced().await;
+    }
+
+    /// The pods whose masks the previous agent of this node had written, as its report says; `None`
+    /// before the report was listed.
+    pub(crate) fn previous_report(&self) -> Option<Vec<PodPlacement>> {
+        let is_known = self.reports.is_synced();
+        is_known.then(|| self.own_report.previous.get().cloned().unwrap_or_default())
+    }
+
+    fn node(&self) -> Option<Arc<Node>> {
+        self.nodes.get(&Key::new("", &self.node_name))
+    }
+
+    pub(crate) fn kill_switch(&self) -> KillSwitch {
+        let node = self.node();
+        let annotations = node.as_ref().and_then(|n| n.metadata.annotations.as_ref());
+        let value = annotations.and_then(|all| all.get(NODE_ANNOTATION));
+        KillSwitch::of(value.map(String::as_str))
+    }
+
+    /// How often the node's report was deleted.
+    pub(crate) fn report_deletions(&self) -> u64 {
+        self.own_report.deletions.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn node_uid(&self) -> Option<String> {
+        self.node().and_then(|node| node.metadata.uid.clone())
+    }
+
+    /// The node, for events. Its name stands for its uid, as in the kubelet's events.
+    pub(crate) fn node_reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(self.node_name.clone()),
+            uid: Some(self.node_name.clone()),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// A deployment as it could last be parsed.
+    pub(crate) fn deployment(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<InferenceDeployment>> {
+        let key = Key::new(namespace, name);
+        self.parsed_deployments.lock().get(&key).cloned()
+    }
+
+    /// The desired state of this node's pods.
+    pub(crate) fn desired_pods(&self, enforcement: Enforcement) -> Vec<DesiredPod> {
+        let pods = self.pods.select(|_| true);
+        let pods = pods.iter().filter_map(|pod| LabeledPod::of(pod));
+        let deployments = self.parsed_deployments.lock();
+        let rules = NodeRules {
+            enforcement,
+            kill_switch: self.kill_switch(),
+        };
+        let deployment_of = |pod: &LabeledPod| {
+            let key = Key::new(&pod.key.namespace, &pod.deployment);
+            deployments.get(&key).map(Arc::as_ref)
+        };
+        desired_pods(pods, deployment_of, rules)
+    }
+}
+
+fn options<K: Resource<DynamicType = ()>>(name: &'static str, trim: fn(&mut K)) -> WatchOptions<K> {
+    let mut options = WatchOptions::new(name, ApiResource::erase::<K>(&()));
+    options.trim = trim;
+    options
+}
+
+/// Drops the fields of a deployment that the agent never reads.
+fn trim_deployment(deployment: &mut InferenceDeployment) {
+    deployment.metadata.annotations = None;
+    deployment.status = None;
+}
+
+/// Drops all of a report but the pods whose masks its writer had written.
+fn trim_report(report: &mut NodePlacement) {
+    let mut pods = report.status.take().unwrap_or_default().pods;
+    pods.retain(|pod| pod.verified > 0 && !pod.observed);
+    report.status = Some(NodePlacementStatus {
+        pods,
+        ..NodePlacementStatus::default()
+    });
+}
+
+/// Drops all of a node but its name and our annotation.
+fn trim_node(node: &mut Node) {
+    node.metadata.labels = None;
+    if let Some(annotations) = &mut node.metadata.annotations {
+        annotations.retain(|key, _| key == NODE_ANNOTATION);
+    }
+    node.spec = None::<NodeSpec>;
+    node.status = None::<NodeStatus>;
+}

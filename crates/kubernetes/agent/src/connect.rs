@@ -1,0 +1,49 @@
+//! The connection to the API server, and one list of this node's pods over it.
+
+use albacore_cluster::{Cluster, ConnectOptions, Metrics, ReadinessGates, Shutdown, Writes};
+use albacore_plan::Enforcement;
+
+use crate::args::Common;
+use crate::cluster_view::ClusterView;
+use crate::desired::DesiredPod;
+use crate::limits::LIST_TIME_MAX;
+use crate::waker::waker;
+
+/// Field manager, reporter of events, user agent.
+const MANAGER: &str = "albacore-agent";
+
+/// Connects with the credentials that the command line names.
+pub(crate) async fn connect(common: &Common, metrics: &Metrics) -> anyhow::Result<Cluster> {
+    let options = ConnectOptions {
+        kubeconfig: common.kubeconfig.clone(),
+        manager: MANAGER,
+        writes: Writes::Always,
+        crash_after_writes: None,
+    };
+    Ok(Cluster::connect(&options, metrics).await?)
+}
+
+/// The pods of this node that opted in, listed once. Their policies enforce: what is planned does
+/// not depend on enforcement.
+pub(crate) async fn list_desired_pods(
+    common: &Common,
+    node: &str,
+) -> anyhow::Result<Vec<DesiredPod>> {
+    let shutdown = Shutdown::new();
+    let cluster = connect(common, &Metrics::new()).await?;
+    let (waker, _receiver) = waker();
+    let view = ClusterView::start(
+        &cluster,
+        node,
+        &ReadinessGates::default(),
+        &shutdown,
+        &waker,
+    );
+    let is_synced = tokio::time::timeout(LIST_TIME_MAX, view.synced()).await;
+    let seconds = LIST_TIME_MAX.as_secs();
+    anyhow::ensure!(
+        is_synced.is_ok(),
+        "the API server sent no list for {seconds} s"
+    );
+    Ok(view.desired_pods(Enforcement::Enforce))
+}

@@ -1,0 +1,178 @@
+//! Which pods are placed, and why others are not.
+
+use albacore_cluster::Key;
+use albacore_plan::{Enforcement, Placement, Source};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pod(name: &str) -> LabeledPod {
+    LabeledPod {
+        key: Key::new("shop", name),
+        uid: format!("uid-of-{name}"),
+        deployment: "fraud".to_owned(),
+        addresses: vec!["10.0.0.1".to_owned()],
+        container: ServerContainer::Running("c1".to_owned()),
+        is_static: false,
+        is_over: false,
+        regarding: Default::default(),
+    }
+}
+
+fn deployment(more: &Value) -> InferenceDeployment {
+    let mut spec = json!({"workers": 2, "threads": 2,
+        "models": [{"name": "m", "uri": "pvc://models/m.ubj"}]});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": "fraud", "namespace": "shop", "generation": 3}, "spec": spec}))
+    .unwrap()
+}
+
+const UNRESTRICTED: NodeRules = NodeRules {
+    enforcement: Enforcement::Enforce,
+    kill_switch: KillSwitch::Absent,
+};
+
+fn action_for(
+    pod: LabeledPod,
+    deployment: Option<&InferenceDeployment>,
+    rules: NodeRules,
+) -> PodAction {
+    desired_pods([pod], |_| deployment, rules).remove(0).action
+}
+
+fn reason(action: PodAction) -> String {
+    match action {
+        PodAction::Place { .. } => "placed".to_owned(),
+        PodAction::Keep { reason } | PodAction::Release { reason } => reason,
+    }
+}
+
+#[test]
+fn a_running_pod_is_placed_by_the_policy_of_its_deployment() {
+    let fraud = deployment(&json!({"mode": "Compact"}));
+    let PodAction::Place {
+        container,
+        source,
+        policy,
+        generation,
+        trial,
+    } = action_for(pod("a"), Some(&fraud), UNRESTRICTED)
+    else {
+        panic!("not placed");
+    };
+    assert_eq!(
+        (container.as_str(), source, generation),
+        ("c1", Source::Named, 3)
+    );
+    assert_eq!((policy.workers, policy.threads), (2, 2));
+    assert_eq!(trial, None);
+    assert_eq!(policy.placement, Placement::Tuna);
+    let own = deployment(&json!({"models": [],
+        "template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}}));
+    let action = action_for(pod("a"), Some(&own), UNRESTRICTED);
+    assert!(matches!(
+        action,
+        PodAction::Place {
+            source: Source::PreFork,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_pod_that_is_not_placed_says_why() {
+    let fraud = deployment(&json!({}));
+    let reason_for = |change: fn(&mut LabeledPod)| {
+        let mut pod = pod("a");
+        change(&mut pod);
+        reason(action_for(pod, Some(&fraud), UNRESTRICTED))
+    };
+    assert!(reason_for(|pod| pod.key.namespace = "kube-system".to_owned()).contains("kube-system"));
+    assert!(reason_for(|pod| pod.is_static = true).contains("static"));
+    assert!(reason_for(|pod| pod.container = ServerContainer::NotRunning).contains("does not run"));
+    assert!(reason_for(|pod| pod.container = ServerContainer::Missing).contains("named server"));
+    let missing = reason(action_for(pod("a"), None, UNRESTRICTED));
+    assert_eq!(missing, "there is no InferenceDeployment shop/fraud");
+    let broken = deployment(&json!({"workers": 256, "threads": 256}));
+    assert!(matches!(
+        action_for(pod("a"), Some(&broken), UNRESTRICTED),
+        PodAction::Keep { .. }
+    ));
+    let mut over = pod("a");
+    over.is_over = true;
+    assert!(desired_pods([over], |_| Some(&fraud), UNRESTRICTED).is_empty());
+}
+
+#[test]
+fn the_kill_switch_releases_and_an_invalid_value_observes() {
+    let fraud = deployment(&json!({}));
+    let under = |kill_switch| {
+        let rules = NodeRules {
+            kill_switch,
+            ..UNRESTRICTED
+        };
+        action_for(pod("a"), Some(&fraud), rules)
+    };
+    assert!(matches!(
+        under(KillSwitch::of(Some("None"))),
+        PodAction::Release { .. }
+    ));
+    for held in [
+        KillSwitch::of(Some("Observe")),
+        KillSwitch::of(Some("none")),
+        KillSwitch::of(Some("")),
+    ] {
+        let PodAction::Place { policy, .. } = under(held) else {
+            panic!("{held:?}");
+        };
+        assert_eq!(policy.enforcement, Enforcement::Observe, "{held:?}");
+    }
+}
+
+fn enforcements() -> impl Strategy<Value = Enforcement> {
+    prop_oneof![Just(Enforcement::Enforce), Just(Enforcement::Observe)]
+}
+
+fn switches() -> impl Strategy<Value = KillSwitch> {
+    prop_oneof![
+        Just(KillSwitch::Absent),
+        Just(KillSwitch::Observe),
+        Just(KillSwitch::None),
+        Just(KillSwitch::Invalid)
+    ]
+}
+
+proptest! {
+    #[test]
+    fn masks_are_written_only_where_all_three_permit_it(
+        flag in enforcements(), kill_switch in switches(), asked in enforcements(),
+    ) {
+        let asked_text = if asked == Enforcement::Enforce { "Enforce" } else { "Observe" };
+        let fraud = deployment(&json!({"placement": {"enforcement": asked_text}}));
+        let rules = NodeRules { enforcement: flag, kill_switch };
+        let is_unrestricted = kill_switch == KillSwitch::Absent;
+        let permits = [flag, asked].iter().all(|e| *e == Enforcement::Enforce) && is_unrestricted;
+        let writes = match action_for(pod("a"), Some(&fraud), rules) {
+            PodAction::Place { policy, .. } => policy.enforcement == Enforcement::Enforce,
+            PodAction::Keep { .. } | PodAction::Release { .. } => false,
+        };
+        prop_assert_eq!(writes, permits);
+    }
+
+    #[test]
+    fn the_order_of_pods_does_not_matter_and_duplicates_are_removed(
+        names in proptest::collection::vec("[a-d]{1,2}", 0..12),
+    ) {
+        let fraud = deployment(&json!({}));
+        let forward = desired_pods(names.iter().map(|n| pod(n)), |_| Some(&fraud), UNRESTRICTED);
+        let backward = desired_pods(names.iter().rev().map(|n| pod(n)), |_| Some(&fraud), UNRESTRICTED);
+        prop_assert_eq!(&forward, &backward);
+        let uids: std::collections::BTreeSet<_> = forward.iter().map(|w| &w.pod.uid).collect();
+        prop_assert_eq!(uids.len(), forward.len());
+    }
+}

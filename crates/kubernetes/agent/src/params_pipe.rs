@@ -1,0 +1,218 @@
+//! The pipe to albacore-params. Writing never waits, and works without a reader; a newer line
+//! replaces one that was not read.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Instant;
+
+use albacore_api::{BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec};
+use albacore_os::{LineFifo, OsError, Written};
+use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
+use albacore_settings::{Batching, Policy, Queue, Slo};
+
+use crate::facts::PodFacts;
+use crate::limits::{FEED_PERIOD, FEED_POLL, FEED_RETRY, REPORT_PERIOD};
+
+/// The pods with their parameters. Parameters go to all pods of a deployment, placed or not.
+pub(crate) fn params_pods<'a>(
+    facts: &[PodFacts],
+    deployment_of: impl Fn(&PodFacts) -> Option<std::sync::Arc<InferenceDeployment>> + 'a,
+) -> Vec<ServingPod> {
+    let mut owners: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for address in facts.iter().flat_map(addresses) {
+        *owners.entry(address).or_default() += 1;
+    }
+    let mut pods = Vec::new();
+    for pod in facts {
+        let Some(deployment) = deployment_of(pod) else {
+            continue;
+        };
+        let parameters = parameters(pod, &deployment);
+        for address in addresses(pod) {
+            // Pods in the host network share its address, so params cannot tell them apart.
+            if owners.get(&address) != Some(&1) {
+                continue;
+            }
+            let entry = ServingPod {
+                address: Some(address),
+                namespace: pod.desired.pod.key.namespace.clone(),
+                name: pod.desired.pod.key.name.clone(),
+                uid: pod.desired.pod.uid.clone(),
+                deployment: pod.desired.pod.deployment.clone(),
+                generation: parameters.generation,
+                parameters: parameters.clone(),
+            };
+            // The reader would reject the whole line for one invalid pod.
+            match entry.check() {
+                Ok(()) => pods.push(entry),
+                Err(error) => {
+                    let pod = pod.desired.pod.key.to_string();
+                    tracing::debug!(pod, %error, "a pod is left out of the parameters");
+                }
+            }
+        }
+    }
+    pods
+}
+
+fn addresses(pod: &PodFacts) -> impl Iterator<Item = IpAddr> {
+    let parsed = pod
+        .desired
+        .pod
+        .addresses
+        .iter()
+        .filter_map(|a| a.parse().ok());
+    let mut all: Vec<IpAddr> = parsed.map(|a: IpAddr| a.to_canonical()).collect();
+    all.sort();
+    all.dedup();
+    all.into_iter()
+}
+
+fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
+    let spec = &deployment.spec;
+    let generation = deployment.metadata.generation;
+    Parameters {
+        batching: batching(&spec.batching),
+        queue: Queue {
+            max_rows: spec.queue.max_rows,
+        },
+        slo: spec.models.iter().filter_map(objective).collect(),
+        window: None,
+        workers: u32::from(spec.workers),
+        threads: u32::from(spec.threads),
+        cpu_share: cpu_share(pod, spec),
+        generation: generation
+            .and_then(|g| u64::try_from(g).ok())
+            .unwrap_or_default(),
+        report: pod.trial.is_some().then_some(REPORT_PERIOD),
+    }
+}
+
+fn batching(batching: &albacore_api::Batching) -> Batching {
+    let policy = match batching.policy {
+        BatchingPolicy::Auto => Policy::Auto,
+        BatchingPolicy::Deferred => Policy::Deferred,
+        BatchingPolicy::Timeout => Policy::Timeout {
+            delay: batching
+                .max_delay
+                .map(|delay| delay.duration())
+                .unwrap_or_default(),
+        },
+        BatchingPolicy::Eager => Policy::Eager,
+    };
+    Batching {
+        policy,
+        max_rows: batching.max_rows,
+    }
+}
+
+fn objective(model: &albacore_api::Model) -> Option<ModelSlo> {
+    let slo = model.slo?;
+    Some(ModelSlo {
+        model: model.name.clone(),
+        slo: Slo {
+            latency: slo.latency.duration(),
+            percentile: slo.percentile,
+            contribs: slo.contribs.map(|span| span.duration()),
+            interactions: slo.interactions.map(|span| span.duration()),
+        },
+    })
+}
+
+/// CPUs that the pod may use at once: the smaller of cpuset and quota, else all that it asks for.
+fn cpu_share(pod: &PodFacts, spec: &InferenceDeploymentSpec) -> f64 {
+    let cpus = pod.stats.cpuset.as_ref().map_or(0, |cpuset| cpuset.len());
+    let cpus = if cpus == 0 { None } else { Some(cpus as f64) };
+    match (cpus, pod.throttling.quota) {
+        (Some(cpus), Some(quota)) => cpus.min(quota),
+        (Some(share), None) | (None, Some(share)) => share,
+        (None, None) => f64::from(spec.workers) * f64::from(spec.threads),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ParamsPipe {
+    pipe: LineFifo,
+    node: String,
+    sequence: u64,
+    pods: Vec<ServingPod>,
+    due: Option<Instant>,
+    /// The line that was offered last, for a reader that comes later.
+    line: String,
+    written: Written,
+}
+
+impl ParamsPipe {
+    /// Opens the pipe, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// It cannot be created, or the path is something else.
+    pub(crate) fn open(path: &Path, node: &str) -> Result<Self, OsError> {
+        Ok(Self {
+            pipe: LineFifo::new(path)?,
+            node: node.to_owned(),
+            sequence: 0,
+            pods: Vec::new(),
+            due: None,
+            line: String::new(),
+            written: Written::Whole,
+        })
+    }
+
+    /// Whether a line is due: the pods changed, or the last line is [`FEED_PERIOD`] old.
+    pub(crate) fn is_due(&self, pods: &[ServingPod], now: Instant) -> bool {
+        self.sequence == 0 || self.pods != pods || self.due.is_none_or(|due| due <= now)
+    }
+
+    /// Writes a line with these pods and metrics (OpenMetrics text without the end mark).
+    pub(crate) fn write(&mut self, pods: Vec<ServingPod>, metrics: String, now: Instant) {
+        self.sequence += 1;
+        let line = NodeSnapshot {
+            node: self.node.clone(),
+            sequence: self.sequence,
+            pods: pods.clone(),
+            metrics,
+        };
+        self.pods = pods;
+        self.due = Some(now + FEED_PERIOD);
+        match line.encode() {
+            Ok(line) => self.line = line.trim_end().to_owned(),
+            Err(error) => tracing::warn!(%error, "the parameters cannot be encoded"),
+        }
+        self.offer();
+    }
+
+    /// Continues a line that was not written whole or had no reader.
+    pub(crate) fn flush(&mut self) {
+        match self.written {
+            Written::Whole => {}
+            Written::Waiting => {
+                let written = self.pipe.flush();
+                self.note(written);
+            }
+            Written::NoReader => self.offer(),
+        }
+    }
+
+    fn offer(&mut self) {
+        let written = self.pipe.offer(&self.line);
+        self.note(written);
+    }
+
+    fn note(&mut self, written: Result<Written, OsError>) {
+        self.written = written.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the parameters cannot be written; it is tried again");
+            Written::NoReader
+        });
+    }
+
+    /// When it has to be written or flushed again.
+    pub(crate) fn next(&self, now: Instant) -> Instant {
+        match self.written {
+            Written::Whole => self.due.unwrap_or(now),
+            Written::Waiting => now + FEED_RETRY,
+            Written::NoReader => now + FEED_POLL,
+        }
+    }
+}

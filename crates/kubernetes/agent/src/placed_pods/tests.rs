@@ -1,0 +1,111 @@
+//! Executed in order, the commands turn any set of placed pods into the desired one.
+
+use std::path::PathBuf;
+
+use albacore_cluster::Key;
+use albacore_mapping::Mode;
+use albacore_os::CgroupVersion;
+use albacore_plan::{Enforcement, MainThread, Placement, Source};
+use proptest::prelude::*;
+
+use super::*;
+use crate::labeled_pod::{LabeledPod, ServerContainer};
+
+fn policy(workers: u16) -> Policy {
+    Policy {
+        workers,
+        threads: 1,
+        mode: Mode::Scatter,
+        placement: Placement::Tuna,
+        enforcement: Enforcement::Enforce,
+        main_thread: MainThread::Pinned,
+        is_pool_size_known: true,
+    }
+}
+
+fn placed_pod(container: &str, workers: u16, generation: i64) -> PlacedPod {
+    PlacedPod {
+        id: SubjectId(0),
+        container: container.to_owned(),
+        cgroup: Cgroup {
+            version: CgroupVersion::V2,
+            mount: PathBuf::new(),
+            directory: PathBuf::new(),
+        },
+        policy: policy(workers),
+        generation,
+    }
+}
+
+fn desired_pod(uid: &str, action: PodAction) -> DesiredPod {
+    let pod = LabeledPod {
+        key: Key::new("x", uid),
+        uid: uid.to_owned(),
+        deployment: "d".to_owned(),
+        addresses: Vec::new(),
+        container: ServerContainer::NotRunning,
+        is_static: false,
+        is_over: false,
+        regarding: Default::default(),
+    };
+    DesiredPod { pod, action }
+}
+
+fn place(container: &str, workers: u16, generation: i64) -> PodAction {
+    PodAction::Place {
+        container: container.to_owned(),
+        source: Source::Named,
+        policy: policy(workers),
+        generation,
+        trial: None,
+    }
+}
+
+fn actions() -> impl Strategy<Value = PodAction> {
+    let reason = String::new;
+    prop_oneof![
+        ("[ab]", 1_u16..3, 1_i64..3).prop_map(|(c, w, g)| place(&c, w, g)),
+        Just(PodAction::Keep { reason: reason() }),
+        Just(PodAction::Release { reason: reason() }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn commands_lead_from_any_placed_pods_to_any_desired_ones(
+        before in proptest::collection::btree_map("[p-s]", ("[ab]", 1_u16..3, 1_i64..3), 0..5),
+        wanted in proptest::collection::btree_map("[p-s]", actions(), 0..5),
+    ) {
+        let before: BTreeMap<String, PlacedPod> =
+            before.into_iter().map(|(uid, (c, w, g))| (uid, placed_pod(&c, w, g))).collect();
+        let desired: Vec<DesiredPod> = wanted.iter().map(|(uid, action)| desired_pod(uid, action.clone())).collect();
+        let mut placed = before.clone();
+        for command in commands(&desired, &before) {
+            match command {
+                PlacerCommand::Remove(uid) => prop_assert!(placed.remove(&uid).is_some()),
+                PlacerCommand::SetPolicy(uid, policy) => placed.get_mut(&uid).unwrap().policy = policy,
+                PlacerCommand::Retry(uid, generation) => placed.get_mut(&uid).unwrap().generation = generation,
+                PlacerCommand::Add(uid) => {
+                    prop_assert!(!placed.contains_key(&uid), "removed before");
+                    let PodAction::Place { container, policy, generation, .. } = &wanted[&uid] else {
+                        return Err(TestCaseError::fail("not desired"));
+                    };
+                    placed.insert(uid, placed_pod(container, policy.workers, *generation));
+                }
+            }
+        }
+        for (uid, action) in &wanted {
+            match action {
+                PodAction::Place { container, policy, generation, .. } => {
+                    prop_assert_eq!(&placed[uid].container, container);
+                    prop_assert_eq!(placed[uid].generation, *generation);
+                    prop_assert_eq!(&placed[uid].policy, policy);
+                }
+                PodAction::Keep { .. } => prop_assert_eq!(placed.get(uid), before.get(uid)),
+                PodAction::Release { .. } => prop_assert!(!placed.contains_key(uid)),
+            }
+        }
+        prop_assert!(placed.keys().all(|uid| wanted.contains_key(uid)));
+        prop_assert_eq!(commands(&desired, &placed), vec![], "settled means nothing to do");
+    }
+}

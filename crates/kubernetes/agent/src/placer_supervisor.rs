@@ -1,0 +1,94 @@
+//! Keeps a placer running: starts it, notices when its thread ends by itself, tries again later.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use albacore_os::HostRoot;
+use albacore_placer::{Config, Handle, Restored};
+
+use crate::limits::PLACER_PAUSE_MAX;
+use crate::placer_stats::{PlacerFailure, PlacerStats, SharedStats};
+use crate::placer_thread::{PlacerThread, WakeFn};
+use crate::waker::Waker;
+
+pub(crate) struct PlacerSupervisor {
+    host: HostRoot,
+    /// Whether new threads are learned from the kernel's process connector instead of by polling.
+    use_connector: bool,
+    wake: WakeFn,
+    stats: SharedStats,
+    thread: Option<PlacerThread>,
+    /// After a failed start: not before this.
+    retry_at: Option<Instant>,
+}
+
+impl PlacerSupervisor {
+    /// Starts nothing yet. `waker` is called after each report of the placer.
+    pub(crate) fn new(host: HostRoot, use_connector: bool, waker: Waker) -> Self {
+        Self {
+            host,
+            use_connector,
+            wake: Arc::new(move || waker.wake()),
+            stats: SharedStats::default(),
+            thread: None,
+            retry_at: None,
+        }
+    }
+
+    /// What the running placer reported so far.
+    pub(crate) fn stats(&self) -> &SharedStats {
+        &self.stats
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    pub(crate) fn handle(&self) -> Option<&Handle> {
+        self.thread.as_ref().map(|thread| &thread.handle)
+    }
+
+    /// Drops a placer whose thread ended by itself; true if it had.
+    pub(crate) fn reap(&mut self) -> bool {
+        let has_ended = self.thread.as_ref().is_some_and(PlacerThread::has_ended);
+        if has_ended {
+            tracing::error!("the placer has ended by itself; a new one adopts what it pinned");
+            self.thread = None;
+            *self.stats.lock() = PlacerStats::default();
+        }
+        has_ended
+    }
+
+    /// Starts a placer if none runs and it is time to try; returns the topology's hash if it did.
+    pub(crate) fn start(&mut self, now: Instant) -> Option<u64> {
+        if self.thread.is_some() || self.retry_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        let config = Config {
+            host: self.host.clone(),
+            limit: None,
+        };
+        let (stats, wake) = (self.stats.clone(), self.wake.clone());
+        match PlacerThread::start(config, self.use_connector, stats, wake) {
+            Ok(thread) => {
+                let topology = thread.topology;
+                self.thread = Some(thread);
+                Some(topology)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the placer cannot be started; it is tried again");
+                self.retry_at = Some(now + PLACER_PAUSE_MAX);
+                self.stats.lock().failure = Some(PlacerFailure::of(&error));
+                None
+            }
+        }
+    }
+
+    /// Stops the placer, which gives back every mask that is left.
+    pub(crate) fn stop(&mut self) -> Restored {
+        self.thread
+            .take()
+            .map(PlacerThread::stop)
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,134 @@
+//! The placer on a thread of its own. Its reports are folded into [`SharedStats`]; its commands come
+//! through its handle.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use albacore_placer::{
+    Config, Handle, Placer, PlacerError, Progress, Report, Restored, favor_this_thread,
+};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::limits::{PLACER_PAUSE_MAX, PLACER_PAUSE_MIN, TURN_PERIOD};
+use crate::placer_stats::{PlacerFailure, SharedStats};
+
+/// Called after each report of the placer.
+pub(crate) type WakeFn = Arc<dyn Fn() + Send + Sync>;
+
+pub(crate) struct PlacerThread {
+    pub(crate) handle: Handle,
+    /// Hash of the machine's topology.
+    pub(crate) topology: u64,
+    thread: JoinHandle<Restored>,
+}
+
+impl PlacerThread {
+    /// Starts a placer without subjects.
+    ///
+    /// # Errors
+    /// The machine cannot be read, or file descriptors or threads run out.
+    pub(crate) fn start(
+        config: Config,
+        use_connector: bool,
+        stats: SharedStats,
+        wake: WakeFn,
+    ) -> Result<Self, PlacerError> {
+        let (ready, started) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("placer".to_owned());
+        let body = move || {
+            let mut placer = match Placer::new(config) {
+                Ok(placer) => placer,
+                Err(error) => {
+                    drop(ready.send(Err(error)));
+                    return Restored::default();
+                }
+            };
+            drop(ready.send(Ok((placer.handle(), placer.machine().hash64()))));
+            let connected = use_connector.then(|| placer.hear_births());
+            if let Some(Err(error)) = connected {
+                tracing::warn!(%error, "new threads are found by polling");
+                stats.lock().polling_reason = Some(error.to_string());
+            }
+            drive(&mut placer, &stats, &wake)
+        };
+        let thread = thread
+            .spawn(body)
+            .map_err(|source| albacore_os::OsError::Call {
+                call: "clone",
+                source,
+            })?;
+        match started.recv() {
+            Ok(Ok((handle, topology))) => Ok(Self {
+                handle,
+                topology,
+                thread,
+            }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(PlacerError::Os(albacore_os::OsError::Call {
+                call: "clone",
+                source: std::io::Error::other("the placer's thread ended at once"),
+            })),
+        }
+    }
+
+    /// Whether the thread has ended without being asked to.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Stops the placer; returns the masks that it gave back.
+    pub(crate) fn stop(self) -> Restored {
+        // Either it has ended, or it accepts the command: each of its turns empties the queue.
+        for _ in 0..100 {
+            if self.handle.stop() != Err(albacore_placer::ControlError::Full) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// Drives the placer until it is asked to stop, then gives every mask back. After a failed turn it
+/// tries again, with a growing pause.
+fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
+    let mut take = |report: &Report| {
+        stats.lock().take(report, Timestamp::now());
+        wake();
+    };
+    favor_this_thread(&mut take);
+    let mut failures = 0;
+    // bound: one wait per turn; ends with the command to stop
+    loop {
+        match placer.step(TURN_PERIOD, &mut take) {
+            Ok(Progress::Running) => {
+                failures = 0;
+                if stats.lock().failure.take().is_some() {
+                    wake();
+                }
+            }
+            Ok(Progress::Stopped) => return placer.restore(&mut take),
+            Err(error) => {
+                if note_failure(stats, &error) {
+                    tracing::warn!(category = error.category(), %error, "placing failed; it is tried again");
+                    wake();
+                }
+                let pause = PLACER_PAUSE_MIN.saturating_mul(1 << failures.min(8));
+                failures += 1;
+                std::thread::sleep(pause.min(PLACER_PAUSE_MAX));
+            }
+        }
+    }
+}
+
+/// Notes why a turn failed; true if the reason is a new one.
+fn note_failure(stats: &SharedStats, error: &PlacerError) -> bool {
+    let failure = Some(PlacerFailure::of(error));
+    let mut stats = stats.lock();
+    if let PlacerError::NotPermitted(_) = error {
+        stats.write_refusal = Some(error.to_string());
+    }
+    std::mem::replace(&mut stats.failure, failure.clone()) != failure
+}

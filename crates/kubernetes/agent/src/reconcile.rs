@@ -1,0 +1,350 @@
+//! The reconcile loop: reads what the API server and the placer reported, orders the placer to do
+//! what follows, and publishes the result.
+//!
+//! One thread. It never waits for the API server: requests are made by tasks of the runtime.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use albacore_os::{HostRoot, raise_descriptor_limit};
+use albacore_placer::SubjectId;
+use albacore_plan::{Enforcement, Note};
+
+use crate::cluster_view::ClusterView;
+use crate::desired::{DesiredPod, KillSwitch, NodeRules, PodAction};
+use crate::facts::{NodeFacts, PodFacts, Reason};
+use crate::health::{SelfTest, health};
+use crate::heartbeat::Heartbeat;
+use crate::latency_reports::{LatencyReports, LatestLatency};
+use crate::limits::{
+    GATHER, PREVIOUS_REPORT_TIME_MAX, REPORT_POLL, SHUTDOWN_TIME_MAX, TABLE_PAUSE, TURN_PERIOD,
+};
+use crate::placed_pods::PlacedPods;
+use crate::placer_stats::{PlacerStats, SubjectStats};
+use crate::placer_supervisor::PlacerSupervisor;
+use crate::publisher::Publisher;
+use crate::slot_snapshot::SlotSnapshot;
+use crate::throttling::ThrottlingMonitor;
+use crate::trials::{self, Trials};
+use crate::waker::WakeReceiver;
+
+/// Reason of every pod whose masks are given back because the agent stops.
+const STOPPED: &str = "the agent stopped and gave its masks back";
+
+/// What the command line says.
+pub(crate) struct LoopOptions {
+    pub(crate) host: HostRoot,
+    /// `--enforcement`, before the self-test.
+    pub(crate) enforcement: Enforcement,
+    pub(crate) heartbeat: PathBuf,
+}
+
+/// What the loop reads, beside the kernel and the placer.
+pub(crate) struct LoopInputs {
+    pub(crate) cluster: Arc<ClusterView>,
+    pub(crate) latency_reports: Option<LatencyReports>,
+    /// Set when the loop has to end; whoever sets it also wakes the loop.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// Whether the API server's lists and the report of the previous agent are known.
+#[derive(Debug)]
+struct Startup {
+    began: Instant,
+    is_synced: bool,
+}
+
+/// The loop's state. All of it can be lost: after a restart it is read again from the kernel and
+/// the API server.
+pub(crate) struct ReconcileLoop {
+    options: LoopOptions,
+    inputs: LoopInputs,
+    self_test: SelfTest,
+    startup: Startup,
+    desired: Vec<DesiredPod>,
+    placed: PlacedPods,
+    placer: PlacerSupervisor,
+    slots: SlotSnapshot,
+    throttling: ThrottlingMonitor,
+    trials: Trials,
+    publisher: Publisher,
+    heartbeat: Heartbeat,
+}
+
+impl ReconcileLoop {
+    /// Runs the self-test; places nothing yet.
+    pub(crate) fn new(
+        options: LoopOptions,
+        inputs: LoopInputs,
+        placer: PlacerSupervisor,
+        publisher: Publisher,
+    ) -> Self {
+        if let Err(error) = raise_descriptor_limit() {
+            tracing::warn!(%error, "the limit of open files cannot be raised");
+        }
+        let self_test = SelfTest::run(&options.host, options.enforcement);
+        tracing::info!(?self_test, "self-test");
+        Self {
+            placed: PlacedPods::new(options.host.clone()),
+            options,
+            inputs,
+            self_test,
+            startup: Startup {
+                began: Instant::now(),
+                is_synced: false,
+            },
+            desired: Vec::new(),
+            placer,
+            slots: SlotSnapshot::default(),
+            throttling: ThrottlingMonitor::default(),
+            trials: Trials::default(),
+            publisher,
+            heartbeat: Heartbeat::default(),
+        }
+    }
+
+    /// Reconciles until it is asked to stop; then gives every mask back.
+    pub(crate) fn run(mut self, receiver: &WakeReceiver) {
+        // bound: one turn for each wake-up, GATHER apart, and one for each TURN_PERIOD.
+        while !self.inputs.stop.load(Ordering::Acquire) {
+            let is_cluster_changed = receiver.take_cluster_change();
+            let now = Instant::now();
+            self.turn(is_cluster_changed, now);
+            if !receiver.wait(self.pause(now)) {
+                break;
+            }
+            std::thread::sleep(GATHER);
+        }
+        self.shut_down();
+    }
+
+    /// How long to wait for a wake-up before the next turn is due by time.
+    fn pause(&self, now: Instant) -> Duration {
+        let version = self.placer.stats().lock().version;
+        let is_behind = self.placer.is_running() && self.slots.is_behind(version);
+        let due = [
+            is_behind.then(|| self.slots.next_read(now)),
+            self.trials.is_waiting().then(|| now + REPORT_POLL),
+            self.placed.needs_sync().then(|| now + TABLE_PAUSE),
+            self.publisher.next_params(now),
+            self.placed.next_lookup(),
+            self.heartbeat.due(),
+            self.trials.next(),
+        ];
+        let first = due.into_iter().flatten().min();
+        let pause = first.map_or(TURN_PERIOD, |at| at.saturating_duration_since(now));
+        pause.clamp(GATHER, TURN_PERIOD)
+    }
+
+    fn turn(&mut self, is_cluster_changed: bool, now: Instant) {
+        let is_first = !self.startup.is_synced;
+        if let Err(waits_for) = self.check_synced(now) {
+            self.beat(waits_for, now);
+            return;
+        }
+        self.ensure_placer(now);
+        let is_trial_changed = self.advance_trials(now);
+        let is_input_changed = is_cluster_changed || is_first || is_trial_changed;
+        if is_input_changed {
+            self.update_desired(now);
+        }
+        let is_placement_changed = self.sync_placed(is_input_changed, now);
+        let is_table_changed = self.read_slots(is_placement_changed, now);
+        let is_throttling_read = self.read_throttling(now);
+        if is_placement_changed || is_table_changed || is_throttling_read || is_input_changed {
+            self.publish(now);
+        }
+        self.publisher.send_params(now);
+        self.beat("works", now);
+    }
+
+    fn beat(&mut self, state: &str, now: Instant) {
+        self.heartbeat.beat(&self.options.heartbeat, state, now);
+    }
+
+    /// Nothing is placed or given back before the pods and deployments of this node are known, and
+    /// (for a bounded time) the report of the agent that ran before.
+    fn check_synced(&mut self, now: Instant) -> Result<(), &'static str> {
+        if !self.inputs.cluster.is_synced() {
+            self.startup.is_synced = false;
+            return Err("waits for the API server");
+        }
+        if self.startup.is_synced {
+            return Ok(());
+        }
+        match self.inputs.cluster.previous_report() {
+            Some(pods) if self.enforcement() == Enforcement::Enforce => {
+                self.placed.adopt_previous(pods);
+            }
+            Some(_) => {}
+            None if now.duration_since(self.startup.began) < PREVIOUS_REPORT_TIME_MAX => {
+                return Err("waits for its own report");
+            }
+            None => tracing::warn!("the report of the previous agent cannot be read"),
+        }
+        self.startup.is_synced = true;
+        Ok(())
+    }
+
+    /// `--enforcement`, or `Observe` where this process cannot write masks.
+    fn enforcement(&self) -> Enforcement {
+        let Self {
+            self_test, options, ..
+        } = self;
+        self_test.enforcement(&options.host, options.enforcement)
+    }
+
+    /// Starts a placer if none runs; one that ended by itself takes its subjects with it.
+    fn ensure_placer(&mut self, now: Instant) {
+        if self.placer.reap() {
+            self.placed.forget_all();
+            self.slots.clear();
+        }
+        if let Some(topology) = self.placer.start(now) {
+            self.slots.topology = topology;
+            self.placed.request_sync();
+        }
+    }
+
+    /// Adds the samples that are due to their trials; true if a window began or ended.
+    fn advance_trials(&mut self, now: Instant) -> bool {
+        // Read in every turn: a report that came before a sample is due does not count for it.
+        let reports = self.inputs.latency_reports.as_mut();
+        let latest = reports.map_or_else(LatestLatency::new, |reports| {
+            reports.read(|uid| self.trials.progress(uid).is_some())
+        });
+        let (placed, slots, host) = (&self.placed, &self.slots, &self.options.host);
+        let usage = |desired: &DesiredPod| {
+            let id = placed.get(&desired.pod.uid)?.id;
+            trials::read_workers(host, &slots.worker_pids(id), slots.state(id))
+        };
+        self.trials.advance(&self.desired, &latest, usage, now)
+    }
+
+    fn update_desired(&mut self, now: Instant) {
+        let enforcement = self.enforcement();
+        self.desired = self.inputs.cluster.desired_pods(enforcement);
+        self.trials.apply(&mut self.desired, now);
+    }
+
+    /// Brings the placer's subjects to what is desired; true if something may have changed.
+    fn sync_placed(&mut self, is_input_changed: bool, now: Instant) -> bool {
+        let Some(placer) = self.placer.handle() else {
+            self.placed.request_sync();
+            return is_input_changed;
+        };
+        let ended = std::mem::take(&mut self.placer.stats().lock().ended);
+        self.placed.forget(&ended);
+        let is_due = self.placed.next_lookup().is_some_and(|at| at <= now);
+        if !(is_input_changed || is_due || self.placed.needs_sync() || !ended.is_empty()) {
+            return false;
+        }
+        let before = self.placed.all().clone();
+        let restored = self.placed.sync(&self.desired, placer, now);
+        for id in &ended {
+            self.placer.stats().lock().forget(*id);
+        }
+        for pod in before.values().filter(|pod| !self.placed.has(pod.id)) {
+            self.placer.stats().lock().forget(pod.id);
+            self.slots.forget(pod.id);
+        }
+        self.publisher.record_restored(&self.desired, restored);
+        before != *self.placed.all() || !ended.is_empty() || is_due
+    }
+
+    fn read_slots(&mut self, is_placement_changed: bool, now: Instant) -> bool {
+        let Some(placer) = self.placer.handle() else {
+            return false;
+        };
+        let version = self.placer.stats().lock().version;
+        let metrics = self.publisher.agent_metrics();
+        self.slots
+            .refresh(placer, version, is_placement_changed, metrics, now)
+    }
+
+    fn read_throttling(&mut self, now: Instant) -> bool {
+        let cgroups = self.placed.all().iter();
+        let cgroups = cgroups.map(|(uid, pod)| (uid, &pod.cgroup));
+        self.throttling.refresh(&self.options.host, cgroups, now)
+    }
+
+    fn publish(&mut self, now: Instant) {
+        let facts = self.facts();
+        self.publisher.publish(&facts, &self.inputs.cluster, now);
+    }
+
+    fn facts(&self) -> NodeFacts {
+        let stats = self.placer.stats().lock().clone();
+        let rules = NodeRules {
+            enforcement: self.options.enforcement,
+            kill_switch: self.inputs.cluster.kill_switch(),
+        };
+        let pods = self.desired.iter().map(|pod| self.pod_facts(pod, &stats));
+        NodeFacts {
+            pods: pods.collect(),
+            topology: self.slots.topology,
+            spawns: stats.spawns,
+            drifts: stats.drifts,
+            health: health(&self.options.host, &self.self_test, rules, &stats),
+            verified_at: self.slots.verified_at.clone(),
+        }
+    }
+
+    fn pod_facts(&self, desired: &DesiredPod, stats: &PlacerStats) -> PodFacts {
+        let uid = &desired.pod.uid;
+        let id = self.placed.get(uid).map(|pod| pod.id);
+        PodFacts {
+            desired: desired.clone(),
+            is_placed: id.is_some(),
+            not_placed: self.placed.not_placed(uid).cloned(),
+            stats: self.subject_stats(id, stats),
+            state: id.and_then(|id| self.slots.state(id)).cloned(),
+            rows: id
+                .map(|id| self.slots.rows(id).to_vec())
+                .unwrap_or_default(),
+            throttling: self.throttling.of(uid),
+            withdrawn: self.trials.withdrawn(uid),
+            trial: self.trials.progress(uid),
+            trial_lacks_reports: self.trials.lacks_reports(uid),
+        }
+    }
+
+    /// The reports on a subject, with what the placer's own state adds.
+    fn subject_stats(&self, id: Option<SubjectId>, stats: &PlacerStats) -> SubjectStats {
+        let found = id.and_then(|id| stats.subjects.get(&id)).cloned();
+        let mut found = found.unwrap_or_default();
+        if let Some(state) = id.and_then(|id| self.slots.state(id)) {
+            found.widened = state.widened;
+            let is_inherited = |note: &Note| matches!(note, Note::InheritedAffinity { .. });
+            found.is_inherited = state.notes.iter().any(is_inherited);
+        }
+        found
+    }
+
+    /// Gives every mask back and publishes the last status.
+    fn shut_down(mut self) {
+        let now = Instant::now();
+        for desired in &mut self.desired {
+            desired.action = PodAction::release(STOPPED);
+        }
+        if let Some(placer) = self.placer.handle() {
+            // bound: ORDERS_MAX pods each turn, SHUTDOWN_TIME_MAX in all; the placer gives back
+            // what is left when it stops.
+            while !self.placed.all().is_empty() && now.elapsed() < SHUTDOWN_TIME_MAX {
+                let restored = self.placed.sync(&self.desired, placer, now);
+                self.publisher.record_restored(&self.desired, restored);
+            }
+        }
+        for error in &self.placer.stop().errors {
+            tracing::warn!(error, "a mask could not be given back");
+        }
+        self.slots.clear();
+        let mut facts = self.facts();
+        if self.inputs.cluster.kill_switch() == KillSwitch::Absent {
+            facts.health.not_enforcing = Some(Reason::new("Stopped", STOPPED));
+        }
+        self.publisher.publish_last(&facts);
+    }
+}

@@ -1,0 +1,132 @@
+//! The placer's table of slots and its states of subjects, as they were last read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use albacore_os::Pid;
+use albacore_placer::{Handle, Row, SubjectId, SubjectState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::limits::{ANSWER_TIME_MAX, TABLE_PAUSE, TABLE_PERIOD};
+use crate::metrics::AgentMetrics;
+
+#[derive(Debug, Default)]
+pub(crate) struct SlotSnapshot {
+    rows: BTreeMap<SubjectId, Vec<Row>>,
+    states: BTreeMap<SubjectId, SubjectState>,
+    read_at: Option<Instant>,
+    /// Version of the placer's stats when the rows were read.
+    version: u64,
+    /// How often the placer had read back all masks.
+    sweeps: u64,
+    /// When the number of sweeps was last seen to rise, in whole seconds.
+    pub(crate) verified_at: Option<Time>,
+    /// Hash of the machine's topology.
+    pub(crate) topology: u64,
+}
+
+impl SlotSnapshot {
+    pub(crate) fn rows(&self, id: SubjectId) -> &[Row] {
+        self.rows.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn state(&self, id: SubjectId) -> Option<&SubjectState> {
+        self.states.get(&id)
+    }
+
+    /// The worker processes of a subject, each once.
+    pub(crate) fn worker_pids(&self, id: SubjectId) -> Vec<Pid> {
+        let pids: BTreeSet<Pid> = self.rows(id).iter().filter_map(|row| row.pid).collect();
+        pids.into_iter().collect()
+    }
+
+    /// Forgets everything: the placer is a new one, or has stopped.
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.sweeps = 0;
+    }
+
+    pub(crate) fn forget(&mut self, id: SubjectId) {
+        self.rows.remove(&id);
+    }
+
+    /// Whether the placer has reported something since the rows were read.
+    pub(crate) fn is_behind(&self, version: u64) -> bool {
+        self.version != version
+    }
+
+    /// When rows that are behind are to be read again.
+    pub(crate) fn next_read(&self, now: Instant) -> Instant {
+        self.read_at.map_or(now, |at| at + TABLE_PAUSE)
+    }
+
+    /// Reads the table again if it is old, behind `version`, or `is_forced`; true if it changed.
+    pub(crate) fn refresh(
+        &mut self,
+        placer: &Handle,
+        version: u64,
+        is_forced: bool,
+        metrics: &AgentMetrics,
+        now: Instant,
+    ) -> bool {
+        let period = match self.is_behind(version) {
+            true => TABLE_PAUSE,
+            false => TABLE_PERIOD,
+        };
+        let is_recent = |at: Instant| now.duration_since(at) < period;
+        if !is_forced && self.read_at.is_some_and(is_recent) {
+            return false;
+        }
+        self.read_at = Some(now);
+        let Some(rows) = read_rows(placer) else {
+            return false;
+        };
+        self.read_states(placer);
+        self.read_counters(placer, metrics);
+        let is_changed = rows != self.rows || self.is_behind(version);
+        (self.rows, self.version) = (rows, version);
+        is_changed
+    }
+
+    fn read_states(&mut self, placer: &Handle) {
+        let Ok(pending) = placer.states() else { return };
+        let Ok(states) = pending.wait(ANSWER_TIME_MAX) else {
+            return;
+        };
+        if let Some(state) = states.first() {
+            // CPUs may have gone offline or come online (P25).
+            self.topology = state.topology_hash;
+        }
+        let by_id = |state: SubjectState| (state.subject, state);
+        self.states = states.into_iter().map(by_id).collect();
+    }
+
+    fn read_counters(&mut self, placer: &Handle, metrics: &AgentMetrics) {
+        let Ok(pending) = placer.figures() else {
+            return;
+        };
+        let Ok(figures) = pending.wait(ANSWER_TIME_MAX) else {
+            return;
+        };
+        metrics.set_placer(&figures);
+        // Only a sweep that finished since the last look proves that masks were read back.
+        if figures.sweeps != self.sweeps {
+            self.sweeps = figures.sweeps;
+            let now = Timestamp::now();
+            // Kubernetes stores whole seconds.
+            self.verified_at = Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
+        }
+    }
+}
+
+fn read_rows(placer: &Handle) -> Option<BTreeMap<SubjectId, Vec<Row>>> {
+    let table = placer.table().ok()?.wait(ANSWER_TIME_MAX).ok()?.ok()?;
+    let mut rows: BTreeMap<SubjectId, Vec<Row>> = BTreeMap::new();
+    for mut row in table {
+        // Ages differ at every read and are not reported: without them equal tables compare equal.
+        row.verified_micros_ago = row.verified_micros_ago.map(|_| 0);
+        rows.entry(row.subject).or_default().push(row);
+    }
+    Some(rows)
+}

@@ -1,0 +1,127 @@
+//! Cost and speed of the agent, on a real API server, real cgroups and real processes. Measurements
+//! are printed; only what no busy machine can change is asserted. `ALBACORE_SOAK=10` makes it 50
+//! pods and 5,000 threads; for measurements use `--release`.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
+
+mod rig;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use albacore_settings::agent_stream::NodeSnapshot;
+use rig::{Pod, Rig, wait};
+use serde_json::json;
+
+/// Factor for longer runs.
+fn soak() -> usize {
+    let text = std::env::var("ALBACORE_SOAK");
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// A counter of the agent, from its newest snapshot for params.
+fn counter(feed: &Path, name: &str) -> u64 {
+    let lines = BufReader::new(fs::File::open(feed).unwrap()).split(b'\n');
+    let name = format!("albacore_agent_{name}_total ");
+    for line in lines.map(Result::unwrap).filter(|line| !line.is_empty()) {
+        let told = NodeSnapshot::decode(&line).unwrap().snapshot.metrics;
+        let value = told.lines().find_map(|line| line.strip_prefix(&name));
+        if let Some(value) = value {
+            return value.parse().unwrap();
+        }
+    }
+    panic!("the feed ended");
+}
+
+fn resident_kib(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn settled_it_costs_little_and_writes_nothing() {
+    let rig = Rig::start();
+    let (workers, threads) = (4, 25);
+    let pods = if soak() > 1 { (5 * soak()).min(50) } else { 2 };
+    rig.deploy("fraud", workers, threads, &json!({}));
+    let all = usize::from(workers) * usize::from(threads);
+    let server = [workers.to_string(), threads.to_string(), "named".to_owned()];
+    let server = [&*server[0], &*server[1], &*server[2]];
+    let pods: Vec<Pod> = (0..pods)
+        .map(|number| rig.pod(&format!("fraud-{number}"), "fraud", &server))
+        .collect();
+    let feed = rig.folder.path().join("feed");
+    let agent = rig.agent(&["--feed", feed.to_str().unwrap()]);
+    let start = Instant::now();
+    wait("all are verified", || {
+        rig.status()["verified"] == pods.len() * all
+    });
+    let placed_in = start.elapsed();
+    let time = Duration::from_secs(if soak() > 1 { 60 } else { 10 });
+    // All changes are written, and the counters that follow later.
+    std::thread::sleep(Duration::from_secs(40));
+    let (writes, pins) = (rig.writes().len(), counter(&feed, "pins"));
+    let cpu = agent.cpu_seconds();
+    let begun = Instant::now();
+    std::thread::sleep(time);
+    let share = (agent.cpu_seconds() - cpu) / begun.elapsed().as_secs_f64();
+    let (more_writes, more_pins) = (rig.writes().len() - writes, counter(&feed, "pins") - pins);
+    let resident = resident_kib(agent.pid());
+    println!(
+        "{} threads of {} pods, placed in {placed_in:?}; settled for {time:?}: {:.2} % of a core, {} MiB, \
+         {more_pins} pins, {more_writes} writes",
+        pods.len() * all,
+        pods.len(),
+        share * 100.0,
+        resident >> 10
+    );
+    assert_eq!((more_pins, more_writes), (0, 0));
+    assert!(resident >> 10 <= 64, "{resident} KiB");
+    assert!(agent.stop().success());
+    assert!(
+        pods.iter()
+            .all(|pod| pod.masks().iter().all(|m| m == "0-1"))
+    );
+}
+
+#[test]
+fn an_unexpected_thread_is_placed_by_events_and_by_polling() {
+    let rig = Rig::start();
+    let births = 20 * soak().min(5);
+    // Each worker has a slot of its own, so that its pin is visible.
+    let threads = 2 + births / 2;
+    rig.deploy("fraud", 2, threads as u16, &json!({}));
+    for events in ["connector", "polling"] {
+        let mut pod = rig.pod(&format!("fraud-{events}"), "fraud", &["2", "2", "named"]);
+        let agent = rig.agent(&["--events", events]);
+        pod.wait_until_pinned(4);
+        // A thread that starts with its process is not an unexpected one.
+        std::thread::sleep(Duration::from_secs(2));
+        for birth in 0..births {
+            pod.order(&format!("thread {}", birth % 2));
+            pod.wait_until_pinned(5 + birth);
+        }
+        let told = |rig: &Rig| -> i64 {
+            let buckets = rig.status()["births"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let counts = buckets
+                .iter()
+                .map(|bucket| bucket["threads"].as_i64().unwrap());
+            counts.sum()
+        };
+        // Counters alone wait for half a minute. Threads that start with the right mask are not
+        // among them.
+        wait("births are told", || told(&rig) > 0);
+        println!("{births} births, {events}: {}", rig.status()["births"]);
+        assert!(agent.stop().success());
+        rig.kubectl(&["delete", "pod", &pod.name, "--force", "--grace-period=0"]);
+    }
+}

@@ -1,0 +1,253 @@
+//! Deduplicates events: the first of a series is written at once, its repetitions are counted and
+//! written less and less often.
+//!
+//! Time is an argument.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::limits::{
+    EVENT_SERIES_MAX, EVENT_SERIES_QUIET, EVENT_WRITE_PAUSE_MAX, EVENT_WRITE_PAUSE_MIN,
+    EVENTS_OF_AN_OBJECT_MAX,
+};
+use crate::object_event::{ObjectEvent, Severity};
+
+/// Events with equal keys are repetitions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SeriesKey {
+    uid: Option<String>,
+    kind: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    severity: Severity,
+    reason: &'static str,
+    note: String,
+}
+
+impl SeriesKey {
+    fn of(event: &ObjectEvent) -> Self {
+        let ObjectEvent {
+            regarding,
+            severity,
+            reason,
+            note,
+            ..
+        } = event;
+        Self {
+            uid: regarding.uid.clone(),
+            kind: regarding.kind.clone(),
+            namespace: regarding.namespace.clone(),
+            name: regarding.name.clone(),
+            severity: *severity,
+            reason,
+            note: note.clone(),
+        }
+    }
+
+    fn is_of(&self, regarding: &ObjectReference) -> bool {
+        self.uid == regarding.uid
+            && self.kind == regarding.kind
+            && self.namespace == regarding.namespace
+            && self.name == regarding.name
+    }
+}
+
+/// What to do with an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// The first of its series: write it.
+    Write(SeriesKey),
+    /// It was counted, and is written later.
+    Counted,
+    /// Dropped: the object has too many different events.
+    Dropped,
+}
+
+/// A count that has to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DueCount {
+    pub(crate) key: SeriesKey,
+    pub(crate) namespace: String,
+    /// Name of the first event of the series.
+    pub(crate) event: String,
+    pub(crate) count: i32,
+}
+
+#[derive(Debug)]
+struct Series {
+    /// Namespace and name of the first event, once it is written.
+    written: Option<(String, String)>,
+    count: i32,
+    count_written: i32,
+    last: Instant,
+    next_write: Instant,
+    pause: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct EventDedup {
+    entries: HashMap<SeriesKey, Series>,
+}
+
+impl EventDedup {
+    pub(crate) fn take(&mut self, event: &ObjectEvent, now: Instant) -> Decision {
+        self.entries
+            .retain(|_, entry| now < entry.last + EVENT_SERIES_QUIET);
+        let key = SeriesKey::of(event);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.count = entry.count.saturating_add(1);
+            entry.last = now;
+            return Decision::Counted;
+        }
+        let of_object = self
+            .entries
+            .keys()
+            .filter(|key| key.is_of(&event.regarding));
+        if of_object.count() >= EVENTS_OF_AN_OBJECT_MAX {
+            return Decision::Dropped;
+        }
+        if self.entries.len() >= EVENT_SERIES_MAX {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.last);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.entries.remove(&oldest);
+            }
+        }
+        let entry = Series {
+            written: None,
+            count: 1,
+            count_written: 1,
+            last: now,
+            next_write: now + EVENT_WRITE_PAUSE_MIN,
+            pause: EVENT_WRITE_PAUSE_MIN,
+        };
+        self.entries.insert(key.clone(), entry);
+        Decision::Write(key)
+    }
+
+    /// Notes the name of the first event of a series.
+    pub(crate) fn written(&mut self, key: &SeriesKey, namespace: &str, event: &str) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.written = Some((namespace.to_owned(), event.to_owned()));
+        }
+    }
+
+    /// Drops a series whose event could not be written: the next one begins a new series.
+    pub(crate) fn forget(&mut self, key: &SeriesKey) {
+        self.entries.remove(key);
+    }
+
+    /// The counts that are due; each becomes due again after twice the pause.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<DueCount> {
+        self.unwritten(now, |entry| entry.next_write <= now)
+    }
+
+    /// All counts that were not written, for a program that stops.
+    pub(crate) fn rest(&mut self, now: Instant) -> Vec<DueCount> {
+        self.unwritten(now, |_| true)
+    }
+
+    fn unwritten(&mut self, now: Instant, is_wanted: impl Fn(&Series) -> bool) -> Vec<DueCount> {
+        let mut found = Vec::new();
+        for (key, entry) in &mut self.entries {
+            let is_wanted = entry.count > entry.count_written && is_wanted(entry);
+            if is_wanted && let Some((namespace, event)) = entry.written.clone() {
+                entry.count_written = entry.count;
+                entry.pause = (entry.pause * 2).min(EVENT_WRITE_PAUSE_MAX);
+                entry.next_write = now + entry.pause;
+                found.push(DueCount {
+                    key: key.clone(),
+                    namespace,
+                    event,
+                    count: entry.count,
+                });
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, note: &str) -> ObjectEvent {
+        let regarding = ObjectReference {
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        };
+        ObjectEvent {
+            regarding,
+            severity: Severity::Warning,
+            reason: "Failed",
+            action: "Apply",
+            note: note.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_failure_that_repeats_all_day_is_written_rarely_and_counted_in_full() {
+        let mut dedup = EventDedup::default();
+        let start = Instant::now();
+        let first = dedup.take(&event("x", "no"), start);
+        let Decision::Write(key) = first else {
+            panic!("{first:?}")
+        };
+        dedup.written(&key, "a", "x.1");
+        let mut writes = Vec::new();
+        for second in 1..=86_400 {
+            let now = start + Duration::from_secs(second);
+            assert_eq!(dedup.take(&event("x", "no"), now), Decision::Counted);
+            writes.extend(dedup.due(now).into_iter().map(|due| due.count));
+        }
+        assert_eq!(writes[..4], [3, 7, 15, 31]);
+        assert!(writes.len() < 160, "{}", writes.len());
+        assert!(*writes.last().unwrap() > 85_000);
+    }
+
+    #[test]
+    fn a_series_ends_when_it_was_quiet() {
+        let mut dedup = EventDedup::default();
+        let start = Instant::now();
+        assert!(matches!(
+            dedup.take(&event("x", "no"), start),
+            Decision::Write(_)
+        ));
+        let later = start + EVENT_SERIES_QUIET;
+        assert!(matches!(
+            dedup.take(&event("x", "no"), later),
+            Decision::Write(_)
+        ));
+    }
+
+    #[test]
+    fn events_of_one_object_and_of_all_are_bounded() {
+        let mut dedup = EventDedup::default();
+        let now = Instant::now();
+        let notes: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let dropped = notes
+            .iter()
+            .filter(|note| dedup.take(&event("x", note), now) == Decision::Dropped);
+        assert_eq!(dropped.count(), 100 - EVENTS_OF_AN_OBJECT_MAX);
+        for n in 0..3000 {
+            let decision = dedup.take(&event(&format!("y{n}"), "no"), now);
+            assert!(matches!(decision, Decision::Write(_)));
+        }
+        assert_eq!(dedup.entries.len(), EVENT_SERIES_MAX);
+    }
+
+    #[test]
+    fn an_event_that_could_not_be_written_begins_a_new_series() {
+        let mut dedup = EventDedup::default();
+        let now = Instant::now();
+        let Decision::Write(key) = dedup.take(&event("x", "no"), now) else {
+            panic!("the first one is written")
+        };
+        dedup.forget(&key);
+        assert!(matches!(
+            dedup.take(&event("x", "no"), now),
+            Decision::Write(_)
+        ));
+    }
+}

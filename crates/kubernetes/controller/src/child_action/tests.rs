@@ -1,0 +1,168 @@
+//! What is done about children in given states.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::json;
+
+use super::*;
+use crate::children::ChildKind;
+
+fn child(cpu: &str) -> Child {
+    let metadata = json!({"name": "fraud", "labels": {"a": "b"}});
+    let containers = json!([{"name": "server", "cpu": cpu, "env": [{"name": "A", "value": "1"}]}]);
+    Child::new(
+        ChildKind::Deployment,
+        metadata,
+        json!({"spec": {"containers": containers}}),
+    )
+}
+
+/// `child` as stored by the API server, with fields of other managers.
+fn live(child: &Child, version: &str) -> LiveObject {
+    let mut body = child.body.clone();
+    body["metadata"]["labels"]["theirs"] = "x".into();
+    body["spec"]["paused"] = true.into();
+    let containers = body["spec"]["containers"].as_array_mut().unwrap();
+    containers.insert(0, json!({"name": "injected"}));
+    containers[1]["env"]
+        .as_array_mut()
+        .unwrap()
+        .insert(0, json!({"name": "B"}));
+    let controller = OwnerReference {
+        api_version: "albacore.dev/v1alpha1".to_owned(),
+        kind: "InferenceDeployment".to_owned(),
+        name: "fraud".to_owned(),
+        uid: "u".to_owned(),
+        ..OwnerReference::default()
+    };
+    LiveObject {
+        uid: "c".to_owned(),
+        resource_version: version.to_owned(),
+        controller: Some(controller),
+        applied: Some(child.digest.clone()),
+        body,
+    }
+}
+
+#[test]
+fn a_child_as_wanted_is_left_alone_whatever_others_added() {
+    let child = child("1");
+    assert_eq!(
+        child_action(&child, Some(&live(&child, "5")), "u", None),
+        ChildAction::Keep
+    );
+}
+
+#[test]
+fn a_changed_body_and_a_changed_field_are_recognized() {
+    let wanted = child("1");
+    assert_eq!(
+        child_action(&child("2"), Some(&live(&wanted, "5")), "u", None),
+        ChildAction::Change
+    );
+    let mut drifted = live(&wanted, "5");
+    drifted.body["spec"]["containers"][1]["cpu"] = "9".into();
+    assert_eq!(
+        child_action(&wanted, Some(&drifted), "u", None),
+        ChildAction::Change
+    );
+    let mut stripped = live(&wanted, "5");
+    stripped.body["spec"]["containers"]
+        .as_array_mut()
+        .unwrap()
+        .pop();
+    assert_eq!(
+        child_action(&wanted, Some(&stripped), "u", None),
+        ChildAction::Change
+    );
+    // A wanted that lost a field: nothing of what is left differs, but the digest does.
+    let mut fewer = live(&wanted, "5");
+    fewer.applied = Some("another".to_owned());
+    assert_eq!(
+        child_action(&wanted, Some(&fewer), "u", None),
+        ChildAction::Change
+    );
+}
+
+#[test]
+fn lists_without_the_usual_key_are_compared_one_by_one() {
+    let ports = json!([{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]);
+    let metadata = json!({"name": "fraud"});
+    let wanted = Child::new(
+        ChildKind::Service,
+        metadata,
+        json!({"spec": {"ports": ports}}),
+    );
+    let mut stands = live(&child("1"), "5");
+    stands.applied = Some(wanted.digest.clone());
+    stands.body = wanted.body.clone();
+    stands.body["spec"]["ports"][1]["nodePort"] = 30_000.into();
+    assert_eq!(
+        child_action(&wanted, Some(&stands), "u", None),
+        ChildAction::Keep
+    );
+    stands.body["spec"]["ports"][1]["port"] = 82.into();
+    assert_eq!(
+        child_action(&wanted, Some(&stands), "u", None),
+        ChildAction::Change
+    );
+}
+
+#[test]
+fn another_spelling_of_the_api_server_is_applied_once_and_never_again() {
+    let wanted = child("1000m");
+    let mut answer = live(&wanted, "5");
+    answer.body["spec"]["containers"][1]["cpu"] = "1".into();
+    assert_eq!(
+        child_action(&wanted, Some(&answer), "u", None),
+        ChildAction::Change
+    );
+    let before = LastApplied::of(&wanted, &answer);
+    answer.resource_version = "9".to_owned();
+    answer.body["status"] = json!({"replicas": 3});
+    assert_eq!(
+        child_action(&wanted, Some(&answer), "u", Some(&before)),
+        ChildAction::Keep
+    );
+    answer.body["spec"]["containers"][1]["cpu"] = "2".into();
+    assert_eq!(
+        child_action(&wanted, Some(&answer), "u", Some(&before)),
+        ChildAction::Change
+    );
+}
+
+#[test]
+fn a_watch_that_lags_makes_no_second_write() {
+    let (old, new) = (child("1"), child("2"));
+    let before = LastApplied::of(&new, &live(&new, "7"));
+    let lagging = live(&old, "5");
+    assert_eq!(
+        child_action(&new, Some(&lagging), "u", Some(&before)),
+        ChildAction::Keep
+    );
+    assert_eq!(
+        child_action(&new, None, "u", Some(&before)),
+        ChildAction::AwaitWatch
+    );
+    assert_eq!(child_action(&new, None, "u", None), ChildAction::Create);
+}
+
+#[test]
+fn objects_that_are_not_ours_are_never_touched() {
+    let wanted = child("1");
+    let mut foreign = live(&wanted, "5");
+    assert_eq!(
+        child_action(&wanted, Some(&foreign), "v", None),
+        ChildAction::Former
+    );
+    foreign.controller = None;
+    assert_eq!(
+        child_action(&wanted, Some(&foreign), "u", None),
+        ChildAction::Taken
+    );
+    let mut dying = live(&wanted, "5");
+    dying.body["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z".into();
+    assert_eq!(
+        child_action(&wanted, Some(&dying), "u", None),
+        ChildAction::AwaitDeletion
+    );
+}

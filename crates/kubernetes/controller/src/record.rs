@@ -1,0 +1,104 @@
+//! What the controller remembers of each deployment between two reconciles. All of it can be lost:
+//! then a child may be applied once more than needed, and the autoscaler's five minutes start
+//! again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use albacore_api::InferenceDeploymentStatus;
+use albacore_batching::Autoscaler;
+use albacore_cluster::Key;
+
+use crate::child_action::LastApplied;
+use crate::children::ChildKind;
+use crate::limits::CREATION_REPORTED_TIME_MAX;
+use crate::pod_events::LastRead;
+use crate::respawns::Respawns;
+
+#[derive(Debug, Default)]
+pub(crate) struct DeploymentRecord {
+    /// The uid of the deployment; another uid is another deployment.
+    pub(crate) uid: String,
+    applied: BTreeMap<ChildKind, (LastApplied, Instant)>,
+    /// The kind of child whose name another owner had at the last attempt.
+    pub(crate) taken: Option<ChildKind>,
+    pub(crate) status: Option<(InferenceDeploymentStatus, String, Instant)>,
+    /// Reconciles in a row that failed with a transient error of the API server.
+    pub(crate) failures: u32,
+    /// The events of a pod that is not ready.
+    pub(crate) pod_events: Option<LastRead>,
+    pub(crate) respawns: Respawns,
+    /// The autoscaler of `spec.autoscaling`.
+    pub(crate) autoscaler: Autoscaler,
+    /// The autoscaler's last decision.
+    pub(crate) replicas: Option<i32>,
+}
+
+impl DeploymentRecord {
+    /// The result of the last apply of a child. A child that no watch has reported in time is
+    /// forgotten.
+    pub(crate) fn applied(&self, kind: ChildKind, is_live: bool) -> Option<&LastApplied> {
+        let (applied, at) = self.applied.get(&kind)?;
+        (is_live || at.elapsed() < CREATION_REPORTED_TIME_MAX).then_some(applied)
+    }
+
+    pub(crate) fn note(&mut self, kind: ChildKind, applied: LastApplied) {
+        self.applied.insert(kind, (applied, Instant::now()));
+    }
+
+    /// Forgets a child that was deleted.
+    pub(crate) fn forget(&mut self, kind: ChildKind) {
+        self.applied.remove(&kind);
+    }
+}
+
+/// The records of all deployments. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeploymentRecords {
+    records: Arc<Mutex<HashMap<Key, Arc<Mutex<DeploymentRecord>>>>>,
+}
+
+impl DeploymentRecords {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Mutex<DeploymentRecord>>>> {
+        // Each entry is consistent at every moment.
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record of the deployment `key` with the uid `uid`: a new one for a new uid.
+    pub(crate) fn of(&self, key: &Key, uid: &str) -> Arc<Mutex<DeploymentRecord>> {
+        let record = self.lock().entry(key.clone()).or_default().clone();
+        let mut locked = lock(&record);
+        if locked.uid != uid {
+            *locked = DeploymentRecord {
+                uid: uid.to_owned(),
+                ..DeploymentRecord::default()
+            };
+        }
+        drop(locked);
+        record
+    }
+
+    /// Forgets a deployment that was deleted.
+    pub(crate) fn forget_deployment(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    /// Forgets a child that was deleted.
+    pub(crate) fn forget_child(&self, key: &Key, kind: ChildKind) {
+        let record = self.lock().get(key).cloned();
+        if let Some(record) = record {
+            lock(&record).forget(kind);
+        }
+    }
+
+    /// Forgets everything: another process may have led meanwhile.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+}
+
+/// Locks a record, also after a panic elsewhere: each field is consistent by itself.
+pub(crate) fn lock(record: &Mutex<DeploymentRecord>) -> MutexGuard<'_, DeploymentRecord> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,79 @@
+//! The annotations of the pods' Deployment about its own roll-out, so that a restarted controller
+//! knows its state.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::children::Child;
+use crate::digest::digest_of;
+use crate::names::{POD_FIELDS_ANNOTATION, POD_TEMPLATE_ANNOTATION, ROLLED_ANNOTATION};
+use crate::observed::LiveObject;
+use crate::settings::model_volumes;
+use crate::validate::Valid;
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct RolloutAnnotations {
+    /// Digest of the fields of the `InferenceDeployment` that the template was built from.
+    pub(crate) fields: Option<String>,
+    /// Digest of the template.
+    pub(crate) template: Option<String>,
+    /// When a changed template was applied last.
+    pub(crate) rolled: Option<Timestamp>,
+}
+
+impl RolloutAnnotations {
+    pub(crate) fn of_live(live: &LiveObject) -> Self {
+        let annotations = &live.body["metadata"]["annotations"];
+        let text = |name: &str| annotations[name].as_str().map(str::to_owned);
+        Self {
+            fields: text(POD_FIELDS_ANNOTATION),
+            template: text(POD_TEMPLATE_ANNOTATION),
+            rolled: text(ROLLED_ANNOTATION).and_then(|time| time.parse().ok()),
+        }
+    }
+
+    /// Those of the wanted Deployment `child`, without a time.
+    pub(crate) fn of_wanted(valid: &Valid, child: &Child) -> Self {
+        Self {
+            fields: Some(digest_of(&pod_fields(valid))),
+            template: Some(digest_of(&child.body["spec"]["template"])),
+            rolled: None,
+        }
+    }
+
+    /// Sets them on `child`.
+    pub(crate) fn write(&self, child: &mut Child) {
+        let rolled = self.rolled.map(|time| time.to_string());
+        for (name, value) in [
+            (POD_FIELDS_ANNOTATION, &self.fields),
+            (POD_TEMPLATE_ANNOTATION, &self.template),
+            (ROLLED_ANNOTATION, &rolled),
+        ] {
+            if let Some(value) = value {
+                child.annotate(name, value);
+            }
+        }
+    }
+}
+
+/// The fields of an `InferenceDeployment` that its pod template is built from.
+///
+/// Every later version of this program must produce the same for the same fields, else an upgrade
+/// looks like an edit of every deployment: add a field only if it is set.
+pub(crate) fn pod_fields(valid: &Valid) -> Value {
+    let spec = &valid.spec;
+    let mut fields = json!({
+        "workers": spec.workers,
+        "threads": spec.threads,
+        "volumes": model_volumes(&spec.models).into_values().collect::<Vec<_>>(),
+    });
+    let mut add = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            fields[name] = value;
+        }
+    };
+    add("template", spec.template.as_ref().map(|t| json!(t)));
+    add("resources", spec.resources.as_ref().map(|r| json!(r)));
+    add("serverImage", valid.server_image.as_ref().map(|i| json!(i)));
+    fields
+}

@@ -1,0 +1,117 @@
+//! The state that a built-in server reports at `GET /albacore/v1/state`.
+//!
+//! An absent field has its default: a controller can be newer or older than a server.
+
+use serde::Deserialize;
+
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct ServerState {
+    /// SHA-256 of the settings file.
+    pub settings_sha256: String,
+    /// SHA-256 of the settings in force, including parameters from the node's params; `None` if the
+    /// server does not report it.
+    pub in_force_sha256: Option<String>,
+    /// Parameters from the node's params; `None` without.
+    pub params: Option<ParamsState>,
+    /// Why the newest settings are not in force.
+    pub settings_error: Option<String>,
+    pub workers: WorkerStates,
+    pub models: Vec<ModelState>,
+    /// The time over which the following figures were measured.
+    pub window_seconds: f64,
+    /// Requests answered within their objective, per second.
+    pub goodput_per_second: f64,
+    /// Share of the workers' time without work, 0 to 1.
+    pub idle_share: f64,
+    /// 99th percentile of the time from arrival to reply; `None` without requests.
+    pub latency_p99_ms: Option<f64>,
+    /// Requests of the window.
+    pub requests: RequestCounts,
+    /// Requests of its last 15 to 20 s; none if the server does not report them.
+    pub requests_newest: RequestCounts,
+}
+
+/// The parameters that a server got from the params of its node.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct ParamsState {
+    /// `metadata.generation` of the parameters in force; `None` while those of the file are.
+    pub generation: Option<i64>,
+    /// Why the last parameters are not in force.
+    pub refused: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct WorkerStates {
+    pub wanted: u32,
+    pub alive: u32,
+    /// Respawns since the server started.
+    pub restarts: i64,
+    /// How the last worker ended.
+    pub last_end: Option<String>,
+}
+
+/// Requests by result.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct RequestCounts {
+    /// Answered within the objective.
+    pub good: u64,
+    pub late: u64,
+    /// Refused by admission control.
+    pub shed: u64,
+    pub failed: u64,
+}
+
+impl RequestCounts {
+    /// Late, shed and failed.
+    pub fn bad(&self) -> u64 {
+        self.late
+            .saturating_add(self.shed)
+            .saturating_add(self.failed)
+    }
+
+    pub fn all(&self) -> u64 {
+        self.good.saturating_add(self.bad())
+    }
+}
+
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct ModelState {
+    pub name: String,
+    /// Path or URL of the version in force or being loaded.
+    pub source: String,
+    /// SHA-256 of the version in force.
+    pub sha256: Option<String>,
+    pub state: LoadState,
+    /// Why it is not loaded.
+    pub error: Option<String>,
+    /// The learned cost of a batch, by kind of output.
+    pub latency: Vec<LatencyFit>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadState {
+    #[default]
+    LoadState,
+    Loaded,
+    /// The last attempt failed; another one follows.
+    Failed,
+}
+
+/// A batch of b rows takes alpha b + beta.
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub struct LatencyFit {
+    pub kind: String,
+    /// Microseconds per row.
+    pub alpha_us: f64,
+    /// Microseconds per batch.
+    pub beta_us: f64,
+    /// Batches that this was learned from.
+    pub samples: u64,
+}

@@ -1,0 +1,109 @@
+//! The lifecycle of a deployment against a real API server: applied, changed, scaled, broken,
+//! deleted.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+mod rig;
+
+use serde_json::json;
+
+use rig::{CHILDREN, Rig, deployment, wait};
+
+/// Requests of the controller from now until the end of `change` and a quiet moment after it.
+fn requests_of(rig: &Rig, change: impl FnOnce()) -> Vec<String> {
+    let before = rig.requests().len();
+    change();
+    let mut seen = before;
+    let mut quiet = 0;
+    wait("the controller is quiet", || {
+        let now = rig.requests().len();
+        quiet = if now == seen { quiet + 1 } else { 0 };
+        seen = now;
+        quiet > 20
+    });
+    rig.requests()[before..].to_vec()
+}
+
+#[test]
+fn a_deployment_is_built_followed_changed_and_collected() {
+    let rig = Rig::start(true);
+    let controller = rig.controller(&[]);
+    rig.apply(&[deployment("fraud", &json!({}))]);
+    wait("the children are there", || {
+        rig.list(CHILDREN, "albacore.dev/deployment=fraud").len() == 6
+    });
+    rig.wait_for("fraud", "Reconciling", "True/RollingOut");
+    let status = rig.get("infd", "fraud").unwrap()["status"].take();
+    assert_eq!(status["selector"], "albacore.dev/deployment=fraud");
+    assert_eq!(status["url"], "http://fraud.default.svc:8080");
+    assert_eq!(status["shape"], "2x2");
+
+    // The kubelet starts the pods; no server answers there, so no live worker is known.
+    wait("two pods run", || rig.play_kubelet("fraud", &[]) == 2);
+    rig.wait_for("fraud", "Available", "True/MinimumReplicasAvailable");
+    rig.wait_for("fraud", "Ready", "Unknown/StateUnread");
+    assert_eq!(rig.get("infd", "fraud").unwrap()["status"]["ready"], "2/2");
+
+    // An edit that restarts nothing changes the ConfigMap alone, or not even that.
+    let template = || rig.get("deployment", "fraud").unwrap()["spec"]["template"].clone();
+    let before = template();
+    let asked = requests_of(&rig, || {
+        rig.patch(
+            "infd",
+            "fraud",
+            &json!({"spec": {"batching": {"maxRows": 64}}}),
+        );
+    });
+    assert!(
+        asked
+            .iter()
+            .any(|r| r.starts_with("patch configmaps fraud 200")),
+        "{asked:?}"
+    );
+    assert!(asked.len() <= 12, "{asked:?}");
+    requests_of(&rig, || {
+        rig.patch("infd", "fraud", &json!({"spec": {"mode": "Compact"}}))
+    });
+    assert_eq!(template(), before);
+    assert_eq!(
+        rig.get("infd", "fraud").unwrap()["status"]["observedGeneration"],
+        3
+    );
+
+    // Another shape rolls the pods.
+    let asked = requests_of(&rig, || {
+        rig.patch("infd", "fraud", &json!({"spec": {"threads": 3}}));
+    });
+    assert!(asked.len() <= 12, "{asked:?}");
+    assert_ne!(template(), before);
+    rig.wait_for("fraud", "Ready", "False/RollingOut");
+
+    // Settled: nothing is written.
+    let asked = requests_of(&rig, || {
+        std::thread::sleep(std::time::Duration::from_secs(10))
+    });
+    assert_eq!(asked, [""; 0]);
+
+    // A field of ours that another writer changed is restored; a field of theirs stays.
+    rig.patch(
+        "service",
+        "fraud",
+        &json!({"spec": {"selector": {"albacore.dev/deployment": "x"}},
+        "metadata": {"labels": {"theirs": "1"}}}),
+    );
+    wait("the selector is back", || {
+        let service = rig.get("service", "fraud").unwrap();
+        service["spec"]["selector"]["albacore.dev/deployment"] == "fraud"
+            && service["metadata"]["labels"]["theirs"] == "1"
+    });
+    rig.kubectl(&["delete", "configmap", "fraud"]);
+    wait("the ConfigMap is back", || {
+        rig.get("configmap", "fraud").is_some()
+    });
+
+    rig.kubectl(&["delete", "infd", "fraud"]);
+    wait("the children are collected", || {
+        rig.list(CHILDREN, "albacore.dev/deployment=fraud")
+            .is_empty()
+    });
+    assert_eq!(controller.stop().code(), Some(0));
+}

@@ -1,0 +1,211 @@
+//! The controller beside others: owners of a name, autoscalers, other field managers, another
+//! replica of itself, and an API server that goes away.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
+
+mod rig;
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use rig::{CHILDREN, Rig, deployment, wait};
+
+fn children(rig: &Rig, name: &str) -> usize {
+    rig.list(CHILDREN, &format!("albacore.dev/deployment={name}"))
+        .len()
+}
+
+#[test]
+#[allow(clippy::too_many_lines)] // one story, to start one control plane
+fn objects_of_other_owners_are_never_touched() {
+    let rig = Rig::start(true);
+    let _controller = rig.controller(&[]);
+    // A name that is taken: by a ConfigMap with the model itself, say.
+    rig.kubectl(&["create", "configmap", "taken", "--from-literal=m.ubj=x"]);
+    let before = rig.get("configmap", "taken").unwrap();
+    rig.apply(&[
+        deployment("taken", &json!({})),
+        deployment("free", &json!({})),
+    ]);
+    rig.wait_for("taken", "Stalled", "True/NameTaken");
+    assert_eq!(rig.get("configmap", "taken").unwrap(), before);
+    let events = rig.kubectl(&[
+        "get",
+        "events",
+        "--field-selector",
+        "reason=NameTaken",
+        "-o",
+        "name",
+    ]);
+    assert_eq!(events.lines().count(), 1, "{events}");
+    wait("its neighbor is built", || children(&rig, "free") == 6);
+    rig.kubectl(&["delete", "configmap", "taken"]);
+    wait("it is built once the name is free", || {
+        children(&rig, "taken") == 6
+    });
+    rig.wait_for("taken", "Stalled", "");
+
+    // An HPA writes the scale subresource as a manager of its own; a user's apply without replicas
+    // leaves that alone.
+    let mut plain = deployment("sized", &json!({}));
+    plain["spec"].as_object_mut().unwrap().remove("replicas");
+    rig.apply(&[plain.clone()]);
+    wait("it is built", || rig.get("deployment", "sized").is_some());
+    let managed = rig.kubectl(&[
+        "get",
+        "deployment",
+        "sized",
+        "-o",
+        "json",
+        "--show-managed-fields",
+    ]);
+    let managed: serde_json::Value = serde_json::from_str(&managed).unwrap();
+    let fields = managed["metadata"]["managedFields"].as_array().unwrap();
+    let ours = fields
+        .iter()
+        .find(|f| f["manager"] == rig::CONTROLLER)
+        .unwrap();
+    assert!(ours["fieldsV1"]["f:spec"]["f:replicas"].is_null(), "{ours}");
+    rig.kubectl(&["scale", "infd", "sized", "--replicas=3"]);
+    let replicas = |name: &str| rig.get("deployment", name).unwrap()["spec"]["replicas"].clone();
+    wait("three pods are wanted", || replicas("sized") == 3);
+    plain["spec"]["batching"] = json!({"maxRows": 32});
+    rig.apply(&[plain]);
+    wait("the ConfigMap follows", || {
+        let map = rig.get("configmap", "sized").unwrap();
+        map["data"]["settings.yaml"]
+            .as_str()
+            .unwrap()
+            .contains("max_rows: 32")
+    });
+    assert_eq!(replicas("sized"), 3);
+
+    // Fields of other managers on our children stay.
+    let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "injected",
+        "image": "mesh:1"}]}}, "paused": true}});
+    rig.kubectl(&[
+        "patch",
+        "deployment",
+        "sized",
+        "--field-manager=mesh",
+        "-p",
+        &patch.to_string(),
+    ]);
+    rig.patch("infd", "sized", &json!({"spec": {"threads": 3}}));
+    wait("the new shape is applied", || {
+        let deployment = rig.get("deployment", "sized").unwrap();
+        deployment["spec"]["template"]
+            .to_string()
+            .contains("{\"name\":\"ALBACORE_THREADS\",\"value\":\"3\"}")
+    });
+    let deployment = rig.get("deployment", "sized").unwrap();
+    assert_eq!(deployment["spec"]["paused"], true);
+    let containers = deployment["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .unwrap();
+    assert!(
+        containers.iter().any(|c| c["name"] == "injected"),
+        "{containers:?}"
+    );
+}
+
+#[test]
+fn an_invalid_spec_is_reported_by_field_and_can_be_corrected() {
+    let rig = Rig::start(false);
+    let _controller = rig.controller(&[]);
+    // Refused by the controller, with the name of the field.
+    let model = json!([{"name": "m", "uri": "file://./m.ubj"}]);
+    rig.apply(&[deployment("bad", &json!({ "models": model }))]);
+    rig.wait_for("bad", "Stalled", "True/InvalidSpec");
+    rig.wait_for("bad", "Ready", "False/InvalidSpec");
+    let status = rig.get("infd", "bad").unwrap()["status"].take();
+    assert!(
+        status.to_string().contains("spec.models[0].uri is"),
+        "{status}"
+    );
+    assert_eq!(status["selector"], "albacore.dev/deployment=bad");
+    // Refused by the API server: its message reaches the user.
+    let container =
+        json!({"name": "server", "volumeMounts": [{"name": "nowhere", "mountPath": "/x"}]});
+    let template = json!({"spec": {"containers": [container]}});
+    rig.apply(&[deployment("worse", &json!({ "template": template }))]);
+    rig.wait_for("worse", "Stalled", "True/ChildRefused");
+    let status = rig.get("infd", "worse").unwrap()["status"].take();
+    assert!(
+        status
+            .to_string()
+            .contains("volumeMounts[2].name: Not found: \\\"nowhere\\\""),
+        "{status}"
+    );
+    wait("events tell both", || {
+        let events = rig.kubectl(&["get", "events", "-o", "json"]);
+        events.contains("\"InvalidSpec\"") && events.contains("\"ChildRefused\"")
+    });
+    rig.apply(&[
+        deployment("bad", &json!({})),
+        deployment("worse", &json!({})),
+    ]);
+    rig.wait_for("bad", "Stalled", "");
+    rig.wait_for("worse", "Stalled", "");
+    wait("both are built", || {
+        children(&rig, "bad") == 6 && children(&rig, "worse") == 6
+    });
+}
+
+#[test]
+fn two_controllers_take_turns_and_outlive_the_api_server() {
+    let mut rig = Rig::start(false);
+    let mut copies = vec![rig.controller(&[]), rig.controller(&[])];
+    let leads = |c: &rig::Controller| c.http("/metrics").contains("albacore_leading 1\n");
+    wait("one of them leads", || {
+        copies.iter().filter(|c| leads(c)).count() == 1
+    });
+    rig.apply(&[deployment("one", &json!({}))]);
+    wait("it is built", || children(&rig, "one") == 6);
+
+    // The API server stops in between; pending work is done afterwards.
+    rig.plane.restart_api_server().unwrap();
+    rig.apply(&[deployment("two", &json!({}))]);
+    wait("it is built after the restart", || {
+        children(&rig, "two") == 6
+    });
+
+    let leader = copies.iter().position(leads).unwrap();
+    drop(copies.remove(leader));
+    let start = Instant::now();
+    rig.apply(&[deployment("three", &json!({}))]);
+    wait("the other one takes over", || children(&rig, "three") == 6);
+    // The lease is 15 s; the machine may be slow.
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(copies.remove(0).stop().code(), Some(0));
+}
+
+#[test]
+fn service_monitors_are_written_where_they_exist() {
+    let mut rig = Rig::start(false);
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+        "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced",
+            "names": {"kind": "ServiceMonitor", "plural": "servicemonitors",
+                "singular": "servicemonitor", "listKind": "ServiceMonitorList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]},
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("crd.json");
+    std::fs::write(&path, crd.to_string()).unwrap();
+    rig.plane.serve_crds(&path).unwrap();
+    let _controller = rig.controller(&[]);
+    rig.apply(&[deployment("fraud", &json!({}))]);
+    wait("it is there", || {
+        rig.get("servicemonitor", "fraud").is_some()
+    });
+    let monitor = rig.get("servicemonitor", "fraud").unwrap();
+    assert_eq!(monitor["spec"]["endpoints"][0]["path"], "/metrics");
+}

@@ -1,0 +1,32 @@
+//! Readiness and metrics of this program.
+
+use std::fmt;
+use std::sync::Arc;
+
+use albacore_program::Pages;
+
+use crate::limits::FRESH_FOR;
+use crate::metrics::ParamsMetrics;
+use crate::snapshots::SnapshotStore;
+
+#[derive(Debug)]
+pub(crate) struct ParamsPages {
+    pub(crate) snapshots: Arc<SnapshotStore>,
+    pub(crate) metrics: ParamsMetrics,
+}
+
+impl Pages for ParamsPages {
+    fn readiness(&self) -> (bool, String) {
+        if self.snapshots.is_fresh() {
+            return (true, "[+] feed\n".to_owned());
+        }
+        let seconds = FRESH_FOR.as_secs();
+        let text =
+            format!("[-] feed: waits for a snapshot of the agent younger than {seconds} s\n");
+        (false, text)
+    }
+
+    fn metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.text(&self.snapshots)
+    }
+}

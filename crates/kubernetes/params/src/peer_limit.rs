@@ -1,0 +1,89 @@
+//! A limit on connections or streams, in all and per peer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::snapshots::Peer;
+
+/// Limits how many permits are held, in all and per peer. Clones share the limits.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerLimiter {
+    held: Arc<Mutex<HashMap<Peer, usize>>>,
+    total_max: usize,
+    per_peer_max: usize,
+}
+
+/// Counts as one until it is dropped.
+#[derive(Debug)]
+pub(crate) struct PeerPermit {
+    limiter: PeerLimiter,
+    peer: Peer,
+}
+
+/// Which limit is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitReached {
+    Total,
+    Peer,
+}
+
+impl PeerLimiter {
+    pub(crate) fn new(total_max: usize, per_peer_max: usize) -> Self {
+        Self {
+            held: Arc::default(),
+            total_max,
+            per_peer_max,
+        }
+    }
+
+    pub(crate) fn acquire(&self, peer: Peer) -> Result<PeerPermit, LimitReached> {
+        let mut held = self.lock();
+        let of_peer = held.get(&peer).copied().unwrap_or(0);
+        if of_peer >= self.per_peer_max {
+            return Err(LimitReached::Peer);
+        }
+        if held.values().sum::<usize>() >= self.total_max {
+            return Err(LimitReached::Total);
+        }
+        held.insert(peer, of_peer + 1);
+        let limiter = self.clone();
+        Ok(PeerPermit { limiter, peer })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, usize>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for PeerPermit {
+    fn drop(&mut self) {
+        let mut held = self.limiter.lock();
+        if let Some(count) = held.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.peer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_are_limited_in_all_and_per_peer() {
+        let limiter = PeerLimiter::new(3, 2);
+        let (one, other, third) = (Peer::User(1), Peer::User(2), Peer::User(3));
+        let first = limiter.acquire(one).unwrap();
+        let second = limiter.acquire(one).unwrap();
+        assert_eq!(limiter.acquire(one).unwrap_err(), LimitReached::Peer);
+        let _of_other = limiter.acquire(other).unwrap();
+        assert_eq!(limiter.acquire(third).unwrap_err(), LimitReached::Total);
+        drop(first);
+        let _of_third = limiter.acquire(third).unwrap();
+        drop(second);
+        let held = limiter.lock().clone();
+        assert_eq!(held, HashMap::from([(other, 1), (third, 1)]));
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads the node's snapshots from the pipe that the agent writes, as long as the program runs.
+//!
+//! The agent creates the pipe, may start later than this program, and may restart. When its writer
+//! closes, the pipe reports that once, and is opened again before the old descriptor is closed, so
+//! that what the next writer wrote meanwhile is kept. A new pipe at the same path is opened, too.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use albacore_settings::SNAPSHOT_LINE_BYTES_MAX;
+use albacore_settings::agent_stream::NodeSnapshot;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::{OpenOptions, Receiver};
+
+use crate::limits::{LOOK_PERIOD, READ_BYTES};
+use crate::metrics::ParamsMetrics;
+use crate::snapshots::SnapshotStore;
+
+/// Reads the pipe at `path`. Does not return.
+pub(crate) async fn read_snapshots(
+    path: PathBuf,
+    snapshots: Arc<SnapshotStore>,
+    metrics: ParamsMetrics,
+) {
+    let mut last_error = None;
+    let mut open: Option<Pipe> = None;
+    // bound: one pass for each writer or LOOK_PERIOD, until the program ends.
+    loop {
+        let fresh = Pipe::open(&path);
+        // Closed only now: a pipe keeps its content while any descriptor is open.
+        drop(open.take());
+        match fresh {
+            Ok(mut pipe) => {
+                if last_error.take().is_some() {
+                    tracing::info!(path = %path.display(), "the feed is open");
+                }
+                pipe.read(&path, &snapshots, &metrics).await;
+                open = Some(pipe);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if last_error.as_ref() != Some(&error) {
+                    tracing::warn!(path = %path.display(), error, "the feed cannot be opened yet");
+                    last_error = Some(error);
+                }
+                tokio::time::sleep(LOOK_PERIOD).await;
+            }
+        }
+    }
+}
+
+struct Pipe {
+    receiver: Receiver,
+    identity: Option<(u64, u64)>,
+}
+
+impl Pipe {
+    fn open(path: &Path) -> io::Result<Self> {
+        // Before opening: a pipe that is replaced meanwhile then counts as another one.
+        let identity = identity(path);
+        let receiver = OpenOptions::new().open_receiver(path)?;
+        Ok(Self { receiver, identity })
+    }
+
+    /// Reads until the writers have closed or another pipe is at the path.
+    async fn read(&mut self, path: &Path, snapshots: &SnapshotStore, metrics: &ParamsMetrics) {
+        let mut lines = LineSplitter::default();
+        let mut bytes = vec![0; READ_BYTES];
+        let mut look = tokio::time::interval(LOOK_PERIOD);
+        // bound: each pass reads something or waits for LOOK_PERIOD.
+        loop {
+            let read = tokio::select! {
+                read = self.receiver.read(&mut bytes) => read,
+                _ = look.tick() => {
+                    if identity(path) != self.identity {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            match read {
+                Ok(0) => break,
+                Ok(count) => lines.take(&bytes[..count], &mut |line| {
+                    take_line(line, snapshots, metrics)
+                }),
+                Err(error) => {
+                    tracing::warn!(%error, "the feed cannot be read");
+                    tokio::time::sleep(LOOK_PERIOD).await;
+                    break;
+                }
+            }
+        }
+        if lines.is_incomplete() {
+            take_line(Err("the writer ended within it"), snapshots, metrics);
+        }
+    }
+}
+
+/// Device and inode, which distinguish one pipe at a path from another.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Decodes a line, or notes why there is none.
+fn take_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &ParamsMetrics) {
+    let read = match line {
+        Ok(line) => NodeSnapshot::decode(line).map_err(|error| error.to_string()),
+        Err(why) => Err(why.to_owned()),
+    };
+    match read {
+        Ok(decoded) => {
+            metrics.line("taken");
+            metrics.unknown_fields.inc_by(decoded.unknown_fields as u64);
+            snapshots.take(decoded.snapshot);
+        }
+        Err(error) => {
+            metrics.line("broken");
+            tracing::warn!(error, "a line of the feed is invalid");
+        }
+    }
+}
+
+/// Takes a line, or why there is none.
+type LineHandler<'a> = dyn FnMut(Result<&[u8], &str>) + 'a;
+
+/// Splits bytes into lines. Skips empty lines, and a line that is too long up to its end.
+#[derive(Default)]
+struct LineSplitter {
+    /// The beginning of a line.
+    held: Vec<u8>,
+    /// Whether the current line is too long.
+    is_too_long: bool,
+}
+
+impl LineSplitter {
+    fn take(&mut self, bytes: &[u8], take_line: &mut LineHandler<'_>) {
+        let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
+        // bound: one pass for each piece of `bytes`.
+        while let Some(piece) = pieces.next() {
+            if !self.is_too_long {
+                if self.held.len() + piece.len() >= SNAPSHOT_LINE_BYTES_MAX {
+                    self.is_too_long = true;
+                    self.held = Vec::new();
+                    take_line(Err("it is longer than a line may be"));
+                } else {
+                    self.held.extend_from_slice(piece);
+                }
+            }
+            if pieces.peek().is_some() {
+                if !self.held.is_empty() {
+                    take_line(Ok(&self.held));
+                }
+                self.held.clear();
+                self.is_too_long = false;
+            }
+        }
+    }
+
+    fn is_incomplete(&self) -> bool {
+        !self.held.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of pieces, `None` for one that is too long; and whether the last line is
+    /// incomplete.
+    fn lines(pieces: &[&[u8]]) -> (Vec<Option<Vec<u8>>>, bool) {
+        let mut found = Vec::new();
+        let mut lines = LineSplitter::default();
+        for piece in pieces {
+            lines.take(piece, &mut |line| found.push(line.ok().map(<[u8]>::to_vec)));
+            assert!(lines.held.len() < SNAPSHOT_LINE_BYTES_MAX);
+        }
+        (found, lines.is_incomplete())
+    }
+
+    #[test]
+    fn lines_are_the_same_wherever_reads_end() {
+        let text = b"\none\n\ntwo\nthree";
+        let whole = lines(&[text]);
+        let wanted = [b"one".to_vec(), b"two".to_vec()].map(Some).to_vec();
+        assert_eq!(whole, (wanted, true));
+        for at in 0..text.len() {
+            let (left, right) = text.split_at(at);
+            assert_eq!(lines(&[left, right]), whole, "{at}");
+        }
+        let single: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(lines(&single), whole);
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory_and_spoils_no_other() {
+        let long = vec![b'x'; SNAPSHOT_LINE_BYTES_MAX / 2 + 1];
+        let (found, is_incomplete) = lines(&[b"one\n", &long, &long, &long, b"x\ntwo\n"]);
+        assert_eq!(
+            found,
+            [Some(b"one".to_vec()), None, Some(b"two".to_vec())].to_vec()
+        );
+        assert!(!is_incomplete);
+    }
+}
