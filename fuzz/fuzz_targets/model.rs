@@ -4,7 +4,7 @@
 #![no_main]
 
 use albacore_trees::{
-    ElementType, Image, Kind, Model, OutputMut, Portion, Predictor, Rows, Scratch, Total,
+    ElementType, Image, Kind, Model, OutputMut, Portion, Predictor, Rows, PredictScratch, Total,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
         .take(count * predictor.features())
         .copied()
         .collect();
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     for kind in Kind::ALL {
         let length = count * predictor.output_width(kind);
         if length > OUTPUT_MAX {
@@ -68,7 +68,7 @@ fn divide(predictor: &Predictor<'_>, kind: Kind, rows: &[f64], count: usize) {
         return;
     }
     let (mut portion, mut total) = (Portion::default(), Total::default());
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     predictor
         .start(kind, count, &mut total)
         .expect("a call that can be divided");

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 
 use albacore_trees::{
-    ElementType, Image, Iterations, Kind, Model, OutputMut, Predictor, Rows, Scratch,
+    ElementType, Image, Iterations, Kind, Model, OutputMut, PredictScratch, Predictor, Rows,
 };
 use npyz::AutoSerialize;
 
@@ -199,7 +199,7 @@ impl Prediction<'_> {
             Floats::F32(all) => Rows::F32(&all[values]),
             Floats::F64(all) => Rows::F64(&all[values]),
         };
-        let mut scratch = Scratch::default();
+        let mut scratch = PredictScratch::default();
         let options = self.asked.options(first..last, self.predictor.groups());
         let (predictor, kind) = (self.predictor, self.kind);
         let predicted = match self.asked.is_approximate {

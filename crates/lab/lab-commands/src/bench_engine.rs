@@ -7,7 +7,9 @@ use std::io::{self, BufRead as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use albacore_trees::{Image, Kernel, Kind, Library, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{
+    Image, Kernel, Kind, Library, Model, OutputMut, PredictScratch, Predictor, Rows,
+};
 
 use albacore_command::{Failure, print};
 
@@ -119,7 +121,7 @@ fn kind_of(name: &str) -> Result<Kind, String> {
 struct Outputs {
     singles: Vec<f32>,
     doubles: Vec<f64>,
-    scratch: Scratch,
+    scratch: PredictScratch,
 }
 
 impl Outputs {
@@ -131,7 +133,7 @@ impl Outputs {
         Ok(Self {
             singles: vec![0.0; if is_single { count } else { 0 }],
             doubles: vec![0.0; if is_single { 0 } else { count }],
-            scratch: Scratch::default(),
+            scratch: PredictScratch::default(),
         })
     }
 

@@ -3,9 +3,9 @@
 
 use std::arch::x86_64::*;
 
-use crate::columns::{BLOCK_ROWS, Bytes, LEAVES_MAX, Special, Split, TABLE};
-use crate::lanes::{Lanes, Work};
-use crate::{Slots, plain};
+use crate::columns::{BLOCK_ROWS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE};
+use crate::lanes::{Lanes, WithSimd};
+use crate::{LeafScratch, plain};
 
 /// Lanes of 4 bytes.
 const LANES: usize = 8;
@@ -15,35 +15,35 @@ const HALF: usize = 32;
 #[target_feature(enable = "avx2")]
 #[inline]
 fn load(bytes: &[u8; HALF]) -> __m256i {
-    // SAFETY: the array is 32 bytes; the load asks for no boundary.
+    // SAFETY: the array is 32 bytes; the load needs no alignment.
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx2")]
 #[inline]
 fn store(bytes: &mut [u8; HALF], x: __m256i) {
-    // SAFETY: the array is 32 bytes; the store asks for no boundary.
+    // SAFETY: the array is 32 bytes; the store needs no alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), x) }
 }
 
 #[target_feature(enable = "avx2")]
 #[inline]
 fn singles(values: &[f32; LANES]) -> __m256 {
-    // SAFETY: the array is 32 bytes; the load asks for no boundary.
+    // SAFETY: the array is 32 bytes; the load needs no alignment.
     unsafe { _mm256_loadu_ps(values.as_ptr()) }
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
     plain::keys(values, special, out);
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32; BLOCK_ROWS]) {
+pub(super) fn bins(values: &[f32; BLOCK_ROWS], table: &[f32], bins: &mut [u32; BLOCK_ROWS]) {
     let (first, all) = table.split_at(TABLE);
     let (values, _) = values.as_chunks::<LANES>();
-    let (ranks, _) = ranks.as_chunks_mut::<LANES>();
-    for (rank, x) in ranks.iter_mut().zip(values) {
+    let (bins, _) = bins.as_chunks_mut::<LANES>();
+    for (bin, x) in bins.iter_mut().zip(values) {
         let x = singles(x);
         let mut place = _mm256_setzero_si256();
         if all.is_empty() {
@@ -64,35 +64,36 @@ pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32;
             place = _mm256_add_epi32(place, _mm256_and_si256(is_up, step));
             half /= 2;
         }
-        // SAFETY: the array is 32 bytes; the store asks for no boundary.
-        unsafe { _mm256_storeu_si256(rank.as_mut_ptr().cast(), place) }
+        // SAFETY: the array is 32 bytes; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(bin.as_mut_ptr().cast(), place) }
     }
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn column(
+pub(super) fn bin_bytes(
     values: &[f32; BLOCK_ROWS],
-    ranks: &[u32; BLOCK_ROWS],
-    (start, missing): (u32, u8),
-    out: &mut Bytes,
+    bins: &[u32; BLOCK_ROWS],
+    start: u32,
+    missing: u8,
+    out: &mut RowBytes,
 ) {
     let start = _mm256_set1_epi32(start as i32);
     let missing = _mm256_set1_epi32(i32::from(missing));
     let (values, _) = values.as_chunks::<HALF>();
-    let (ranks, _) = ranks.as_chunks::<HALF>();
+    let (bins, _) = bins.as_chunks::<HALF>();
     let (out, _) = out.0.as_chunks_mut::<HALF>();
     // Packing interleaves quarters.
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    for ((out, ranks), values) in out.iter_mut().zip(ranks).zip(values) {
+    for ((out, bins), values) in out.iter_mut().zip(bins).zip(values) {
         let mut parts = [_mm256_setzero_si256(); HALF / LANES];
         let (values, _) = values.as_chunks::<LANES>();
-        let (ranks, _) = ranks.as_chunks::<LANES>();
-        for ((part, x), rank) in parts.iter_mut().zip(values).zip(ranks) {
+        let (bins, _) = bins.as_chunks::<LANES>();
+        for ((part, x), bin) in parts.iter_mut().zip(values).zip(bins) {
             let x = singles(x);
-            // SAFETY: the array is 32 bytes; the load asks for no boundary.
-            let rank = unsafe { _mm256_loadu_si256(rank.as_ptr().cast()) };
-            // Ranks are far below 2^31.
-            let above = _mm256_max_epi32(_mm256_sub_epi32(rank, start), _mm256_setzero_si256());
+            // SAFETY: the array is 32 bytes; the load needs no alignment.
+            let bin = unsafe { _mm256_loadu_si256(bin.as_ptr().cast()) };
+            // Bins are far below 2^31.
+            let above = _mm256_max_epi32(_mm256_sub_epi32(bin, start), _mm256_setzero_si256());
             let byte = _mm256_min_epi32(above, _mm256_set1_epi32(255));
             let is_missing = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
             *part = _mm256_blendv_epi8(byte, missing, is_missing);
@@ -105,12 +106,12 @@ pub(super) fn column(
 }
 
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn run(lanes: Four, work: impl Work) {
-    work.run(lanes);
+pub(super) fn run(lanes: F64x4, work: impl WithSimd) {
+    work.with_simd(lanes);
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+pub(super) fn left_masks(columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
         let byte = _mm256_set1_epi8(byte as i8);
         let (halves, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
@@ -125,19 +126,25 @@ pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
     }
 }
 
-/// Slots are below their number, a power of two.
-const SLOT: usize = 2 * LEAVES_MAX - 1;
+/// LeafScratch are below their number, a power of two.
+const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 
-/// From the last split to the first: which leaf rows reach is that of the child they go to.
+/// From the last split to the first: the leaf that a row reaches from a split is the one that it
+/// reaches from the child to which it goes.
 #[target_feature(enable = "avx2")]
-pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+pub(super) fn leaves(
+    columns: &[RowBytes],
+    splits: &[Split],
+    slots: &mut LeafScratch,
+    out: &mut RowBytes,
+) {
     let before = LEAVES_MAX.saturating_sub(splits.len());
     let slots = &mut slots.reached[0];
     for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
         let (x, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
         let byte = _mm256_set1_epi8(byte as i8);
-        let [left, right] = [left, right].map(|child| (before + usize::from(child)) & SLOT);
-        let own = (before + split) & SLOT;
+        let [left, right] = [left, right].map(|child| (before + usize::from(child)) & SLOT_MASK);
+        let own = (before + split) & SLOT_MASK;
         for (half, x) in x.iter().enumerate() {
             let x = load(x);
             let goes_left = _mm256_cmpeq_epi8(_mm256_min_epu8(x, byte), x);
@@ -149,11 +156,11 @@ pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out
     *out = slots[before];
 }
 
-/// Four numbers, one register of AVX2.
+/// Vectors of four doubles, one register of AVX2.
 #[derive(Clone, Copy)]
-pub(super) struct Four(());
+pub(super) struct F64x4(());
 
-impl Four {
+impl F64x4 {
     /// # Safety
     /// The cpu must have the instructions.
     #[inline(always)]
@@ -162,7 +169,7 @@ impl Four {
     }
 }
 
-impl Lanes for Four {
+impl Lanes for F64x4 {
     const WIDTH: usize = 4;
     type Vector = __m256d;
 
@@ -175,14 +182,14 @@ impl Lanes for Four {
     #[inline(always)]
     fn load(self, from: &[f64]) -> __m256d {
         let from: &[f64; 4] = from.first_chunk().unwrap_or(&[0.0; 4]);
-        // SAFETY: as above; the array holds a vector, and the load asks for no boundary.
+        // SAFETY: as above; the array holds a vector, and the load needs no alignment.
         unsafe { _mm256_loadu_pd(from.as_ptr()) }
     }
 
     #[inline(always)]
     fn store(self, x: __m256d, to: &mut [f64]) {
         if let Some(to) = to.first_chunk_mut::<4>() {
-            // SAFETY: as above; the array holds a vector, and the store asks for no boundary.
+            // SAFETY: as above; the array holds a vector, and the store needs no alignment.
             unsafe { _mm256_storeu_pd(to.as_mut_ptr(), x) }
         }
     }

@@ -2,45 +2,45 @@
 
 use std::arch::x86_64::*;
 
-use crate::columns::{BLOCK_ROWS, Bytes, LEAVES_MAX, Special, Split, TABLE};
-use crate::lanes::{Lanes, Work};
-use crate::{Slots, plain};
+use crate::columns::{BLOCK_ROWS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE};
+use crate::lanes::{Lanes, WithSimd};
+use crate::{LeafScratch, plain};
 
 /// Lanes of 4 bytes.
 const LANES: usize = 16;
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn bytes(column: &Bytes) -> __m512i {
-    // SAFETY: a column is 64 bytes on a boundary of 64.
+fn bytes(column: &RowBytes) -> __m512i {
+    // SAFETY: a column is 64 bytes, aligned to 64.
     unsafe { _mm512_load_si512(column.0.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn store_bytes(column: &mut Bytes, x: __m512i) {
-    // SAFETY: a column is 64 bytes on a boundary of 64.
+fn store_bytes(column: &mut RowBytes, x: __m512i) {
+    // SAFETY: a column is 64 bytes, aligned to 64.
     unsafe { _mm512_store_si512(column.0.as_mut_ptr().cast(), x) }
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn singles(values: &[f32; LANES]) -> __m512 {
-    // SAFETY: the array is 64 bytes; the load asks for no boundary.
+    // SAFETY: the array is 64 bytes; the load needs no alignment.
     unsafe { _mm512_loadu_ps(values.as_ptr()) }
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn words(values: &[u32; LANES]) -> __m512i {
-    // SAFETY: the array is 64 bytes; the load asks for no boundary.
+    // SAFETY: the array is 64 bytes; the load needs no alignment.
     unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn store(values: &mut [f32; LANES], x: __m512) {
-    // SAFETY: the array is 64 bytes; the store asks for no boundary.
+    // SAFETY: the array is 64 bytes; the store needs no alignment.
     unsafe { _mm512_storeu_ps(values.as_mut_ptr(), x) }
 }
 
@@ -58,8 +58,8 @@ pub(super) fn transpose(
             let start = (part * LANES + row) * features + first;
             if let Some(values) = rows[start..].first_chunk() {
                 *a = singles(values);
-                // What is asked for next: no cpu guesses so many rows at once. A prefetch may go
-                // anywhere.
+                // The next values: hardware prefetchers do not follow this many rows. A prefetch may
+                // have any address.
                 let next = values.as_ptr().wrapping_add(2 * LANES - 1);
                 _mm_prefetch::<_MM_HINT_T0>(next.cast());
             }
@@ -99,7 +99,7 @@ pub(super) fn transpose(
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
     plain::keys(values, special, out);
 }
 
@@ -115,14 +115,14 @@ fn firsts_of_pairs(cuts: &[f32]) -> [__m512; 2] {
     [pair(0), pair(2)]
 }
 
-/// Up to this many cuts are compared one by one: a search takes as long.
+/// Up to this many cuts are compared one by one, as fast as a search.
 const ONE_BY_ONE: usize = 8;
 
-/// Ranks by all cuts of a feature.
+/// Bins by all cuts of a feature.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn count(values: &[f32; BLOCK_ROWS], cuts: &[f32], ranks: &mut [u32; BLOCK_ROWS]) {
+fn count(values: &[f32; BLOCK_ROWS], cuts: &[f32], bins: &mut [u32; BLOCK_ROWS]) {
     let (values, _) = values.as_chunks::<LANES>();
-    let (ranks, _) = ranks.as_chunks_mut::<LANES>();
+    let (bins, _) = bins.as_chunks_mut::<LANES>();
     let one = _mm512_set1_epi32(1);
     let mut sums = [_mm512_setzero_si512(); BLOCK_ROWS / LANES];
     for &cut in cuts {
@@ -132,30 +132,31 @@ fn count(values: &[f32; BLOCK_ROWS], cuts: &[f32], ranks: &mut [u32; BLOCK_ROWS]
             *sum = _mm512_mask_add_epi32(*sum, is_up, *sum, one);
         }
     }
-    for (rank, sum) in ranks.iter_mut().zip(sums) {
-        // SAFETY: the array is 64 bytes; the store asks for no boundary.
-        unsafe { _mm512_storeu_si512(rank.as_mut_ptr().cast(), sum) }
+    for (bin, sum) in bins.iter_mut().zip(sums) {
+        // SAFETY: the array is 64 bytes; the store needs no alignment.
+        unsafe { _mm512_storeu_si512(bin.as_mut_ptr().cast(), sum) }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
-pub(super) fn ranks(
+pub(super) fn bins(
     values: &[f32; BLOCK_ROWS],
-    (table, cuts): (&[f32], usize),
-    ranks: &mut [u32; BLOCK_ROWS],
+    table: &[f32],
+    cuts: usize,
+    bins: &mut [u32; BLOCK_ROWS],
 ) {
     if cuts <= ONE_BY_ONE {
-        return count(values, &table[..cuts], ranks);
+        return count(values, &table[..cuts], bins);
     }
     let (table, all) = table.split_at(TABLE);
     let (table, _) = table.as_chunks::<LANES>();
     let (low, high) = (singles(&table[0]), singles(&table[1]));
-    // Entries per entry of the first stage.
+    // Entries of the second stage per entry of the first.
     let step = (all.len() / TABLE).max(1) as u32;
     let firsts = (step == 2).then(|| firsts_of_pairs(all));
     let (values, _) = values.as_chunks::<LANES>();
-    let (ranks, _) = ranks.as_chunks_mut::<LANES>();
-    for (rank, x) in ranks.iter_mut().zip(values) {
+    let (bins, _) = bins.as_chunks_mut::<LANES>();
+    for (bin, x) in bins.iter_mut().zip(values) {
         let x = singles(x);
         let mut place = _mm512_setzero_si512();
         for half in [16, 8, 4, 2, 1] {
@@ -165,7 +166,7 @@ pub(super) fn ranks(
             place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half));
         }
         if let Some([low, high]) = firsts {
-            // Two cuts are left, of which the first is asked.
+            // Two cuts remain; the first is compared.
             let cut = _mm512_permutex2var_ps(low, place, high);
             let is_up = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(cut, x);
             place = _mm512_add_epi32(place, place);
@@ -182,54 +183,55 @@ pub(super) fn ranks(
             place = _mm512_mask_add_epi32(place, is_up, place, _mm512_set1_epi32(half as i32));
             half /= 2;
         }
-        // SAFETY: the array is 64 bytes; the store asks for no boundary.
-        unsafe { _mm512_storeu_si512(rank.as_mut_ptr().cast(), place) }
+        // SAFETY: the array is 64 bytes; the store needs no alignment.
+        unsafe { _mm512_storeu_si512(bin.as_mut_ptr().cast(), place) }
     }
     if step <= 2 {
         return;
     }
     let values = values.as_flattened().iter();
-    let places = ranks.as_flattened_mut().iter_mut().zip(values);
+    let places = bins.as_flattened_mut().iter_mut().zip(values);
     if step == 8 {
-        // The cuts that are left for a value all at once, faster than a gather for each half.
+        // All remaining cuts of a value at once, faster than a gather for each half.
         let (cuts, _) = all.as_chunks::<8>();
-        for (rank, &x) in places {
-            if let Some(cuts) = cuts.get((*rank / 8) as usize) {
-                // SAFETY: the array is 32 bytes; the load asks for no boundary.
+        for (bin, &x) in places {
+            if let Some(cuts) = cuts.get((*bin / 8) as usize) {
+                // SAFETY: the array is 32 bytes; the load needs no alignment.
                 let cuts = unsafe { _mm256_loadu_ps(cuts.as_ptr()) };
                 let up = _mm256_cmp_ps::<_CMP_LE_OQ>(cuts, _mm256_set1_ps(x));
-                *rank += _mm256_movemask_ps(up).count_ones();
+                *bin += _mm256_movemask_ps(up).count_ones();
             }
         }
         return;
     }
     // Up to 16 of them.
     let inside = ((1_u32 << step.min(LANES as u32)) - 1) as u16;
-    for (rank, &x) in places {
-        // SAFETY: places are multiples of the cuts that are left, below 32 steps; no other lane is
-        // read.
-        let cuts = unsafe { _mm512_maskz_loadu_ps(inside, all.as_ptr().add(*rank as usize)) };
+    for (bin, &x) in places {
+        // SAFETY: places are multiples of the number of remaining cuts, below 32 steps; no other
+        // lane is read.
+        let cuts = unsafe { _mm512_maskz_loadu_ps(inside, all.as_ptr().add(*bin as usize)) };
         let up = _mm512_mask_cmp_ps_mask::<_CMP_LE_OQ>(inside, cuts, _mm512_set1_ps(x));
-        *rank += u32::from(up).count_ones();
+        *bin += u32::from(up).count_ones();
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn column(
+pub(super) fn bin_bytes(
     values: &[f32; BLOCK_ROWS],
-    ranks: &[u32; BLOCK_ROWS],
-    (start, missing): (u32, u8),
-    out: &mut Bytes,
+    bins: &[u32; BLOCK_ROWS],
+    start: u32,
+    missing: u8,
+    out: &mut RowBytes,
 ) {
     let start = _mm512_set1_epi32(start as i32);
     let missing = _mm_set1_epi8(missing as i8);
     let (values, _) = values.as_chunks::<LANES>();
-    let (ranks, _) = ranks.as_chunks::<LANES>();
+    let (bins, _) = bins.as_chunks::<LANES>();
     let (out, _) = out.0.as_chunks_mut::<LANES>();
-    for ((out, rank), x) in out.iter_mut().zip(ranks).zip(values) {
+    for ((out, bin), x) in out.iter_mut().zip(bins).zip(values) {
         let x = singles(x);
-        // Ranks are far below 2^31.
-        let above = _mm512_max_epi32(_mm512_sub_epi32(words(rank), start), _mm512_setzero_si512());
+        // Bins are far below 2^31.
+        let above = _mm512_max_epi32(_mm512_sub_epi32(words(bin), start), _mm512_setzero_si512());
         let is_missing = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
         let byte = _mm512_cvtusepi32_epi8(above);
         // The bytes of 16 rows: their mask's bits as a mask of bytes.
@@ -238,27 +240,33 @@ pub(super) fn column(
             u64::from(is_missing),
             _mm512_castsi128_si512(missing),
         );
-        // SAFETY: the array is 16 bytes; the store asks for no boundary.
+        // SAFETY: the array is 16 bytes; the store needs no alignment.
         unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_castsi512_si128(wide)) }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,fma")]
-pub(super) fn run(lanes: Eight, work: impl Work) {
-    work.run(lanes);
+pub(super) fn run(lanes: F64x8, work: impl WithSimd) {
+    work.with_simd(lanes);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+pub(super) fn left_masks(columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
         let x = bytes(&columns[usize::from(column)]);
         *out = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
     }
 }
 
-/// From the last split to the first: which leaf rows reach is that of the child they go to.
+/// From the last split to the first: the leaf that a row reaches from a split is the one that it
+/// reaches from the child to which it goes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+pub(super) fn leaves(
+    columns: &[RowBytes],
+    splits: &[Split],
+    slots: &mut LeafScratch,
+    out: &mut RowBytes,
+) {
     let slots = &mut slots.reached[0][LEAVES_MAX - splits.len()..];
     for (split, &[column, byte, left, right]) in splits.iter().enumerate().rev() {
         let x = bytes(&columns[usize::from(column)]);
@@ -270,30 +278,30 @@ pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out
     *out = slots[0];
 }
 
-/// Slots are below their number, a power of two.
-const SLOT: usize = 2 * LEAVES_MAX - 1;
+/// LeafScratch are below their number, a power of two.
+const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 
-/// As `leaves`. Reading a split takes more instructions than what it does to a block.
+/// As `leaves`: reading a split takes more instructions than applying it to a block.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn leaves_of_two(
-    [columns, others]: [&[Bytes]; 2],
+    [columns, others]: [&[RowBytes]; 2],
     splits: &[Split],
-    slots: &mut Slots,
-    out: &mut [Bytes; 2],
+    slots: &mut LeafScratch,
+    out: &mut [RowBytes; 2],
 ) {
     let before = LEAVES_MAX.saturating_sub(splits.len());
     // Of the same length: one check is enough for both.
     let others = &others[..columns.len()];
     let [slots, other_slots] = &mut slots.reached;
-    let is_twin = |&&[_, _, left, right]: &&Split| {
+    let is_leaf_pair = |&&[_, _, left, right]: &&Split| {
         usize::from(left) >= splits.len() && usize::from(right) == usize::from(left) + 1
     };
-    // Of the twins the right leaf is known by its slot, and the left one is before it.
+    // Splits with two leaves: the right leaf is given by its slot, the left one is before it.
     let (one, ahead) = (_mm512_set1_epi8(1), _mm512_set1_epi8(splits.len() as i8));
-    let twins = splits.iter().rev().take_while(is_twin).count();
-    let (splits, twins) = splits.split_at(splits.len() - twins);
-    for (index, &[column, byte, _, right]) in twins.iter().enumerate() {
-        let own = (before + splits.len() + index) & SLOT;
+    let leaf_pairs = splits.iter().rev().take_while(is_leaf_pair).count();
+    let (splits, leaf_pairs) = splits.split_at(splits.len() - leaf_pairs);
+    for (index, &[column, byte, _, right]) in leaf_pairs.iter().enumerate() {
+        let own = (before + splits.len() + index) & SLOT_MASK;
         let byte = _mm512_set1_epi8(byte as i8);
         let right = _mm512_sub_epi8(_mm512_set1_epi8(right as i8), ahead);
         let x = bytes(&columns[usize::from(column)]);
@@ -310,7 +318,7 @@ pub(super) fn leaves_of_two(
         let x = bytes(&columns[usize::from(column)]);
         let y = bytes(&others[usize::from(column)]);
         let [own, left, right] =
-            [split, usize::from(left), usize::from(right)].map(|slot| (before + slot) & SLOT);
+            [split, usize::from(left), usize::from(right)].map(|slot| (before + slot) & SLOT_MASK);
         let goes_left = _mm512_cmple_epu8_mask(x, byte);
         let reached = _mm512_mask_mov_epi8(bytes(&slots[right]), goes_left, bytes(&slots[left]));
         store_bytes(&mut slots[own], reached);
@@ -321,17 +329,22 @@ pub(super) fn leaves_of_two(
             _mm512_mask_mov_epi8(right, goes_left, left),
         );
     }
-    *out = [slots[before & SLOT], other_slots[before & SLOT]];
+    *out = [slots[before & SLOT_MASK], other_slots[before & SLOT_MASK]];
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn add(values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f32; BLOCK_ROWS]) {
+pub(super) fn add_leaf_values(
+    values: &[f32],
+    leaves: usize,
+    reached: &RowBytes,
+    sums: &mut [f32; BLOCK_ROWS],
+) {
     let (tables, _) = values.as_chunks::<LANES>();
     let (reached, _) = reached.0.as_chunks::<LANES>();
     let (sums, _) = sums.as_chunks_mut::<LANES>();
     let parts = leaves.div_ceil(2 * LANES).max(1);
     for (sum, reached) in sums.iter_mut().zip(reached) {
-        // SAFETY: the array is 16 bytes; the load asks for no boundary.
+        // SAFETY: the array is 16 bytes; the load needs no alignment.
         let leaf = unsafe { _mm_loadu_si128(reached.as_ptr().cast()) };
         let leaf = _mm512_cvtepu8_epi32(leaf);
         let part_of = _mm512_srli_epi32::<5>(leaf);
@@ -347,11 +360,11 @@ pub(super) fn add(values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f3
     }
 }
 
-/// Eight numbers, one register of AVX-512.
+/// Vectors of eight doubles, one register of AVX-512.
 #[derive(Clone, Copy)]
-pub(super) struct Eight(());
+pub(super) struct F64x8(());
 
-impl Eight {
+impl F64x8 {
     /// # Safety
     /// The cpu must have the instructions.
     #[inline(always)]
@@ -360,7 +373,7 @@ impl Eight {
     }
 }
 
-impl Lanes for Eight {
+impl Lanes for F64x8 {
     const WIDTH: usize = 8;
     type Vector = __m512d;
 
@@ -373,14 +386,14 @@ impl Lanes for Eight {
     #[inline(always)]
     fn load(self, from: &[f64]) -> __m512d {
         let from: &[f64; 8] = from.first_chunk().unwrap_or(&[0.0; 8]);
-        // SAFETY: as above; the array holds a vector, and the load asks for no boundary.
+        // SAFETY: as above; the array holds a vector, and the load needs no alignment.
         unsafe { _mm512_loadu_pd(from.as_ptr()) }
     }
 
     #[inline(always)]
     fn store(self, x: __m512d, to: &mut [f64]) {
         if let Some(to) = to.first_chunk_mut::<8>() {
-            // SAFETY: as above; the array holds a vector, and the store asks for no boundary.
+            // SAFETY: as above; the array holds a vector, and the store needs no alignment.
             unsafe { _mm512_storeu_pd(to.as_mut_ptr(), x) }
         }
     }

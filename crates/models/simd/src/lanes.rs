@@ -1,9 +1,9 @@
-//! Vectors of `f64`, so that a loop is written once for every width. Every operation rounds as the
-//! same one of `f64` does, so that every width gives the same bits.
+//! Vectors of `f64`, so that a loop is written once for every width. Every operation rounds as that
+//! of `f64` does, so that every width gives the same bits.
 
 /// A set of instructions for vectors of `f64`. A value exists only where the cpu has them.
 pub trait Lanes: Copy {
-    /// Numbers in a vector.
+    /// Doubles in a vector.
     const WIDTH: usize;
     type Vector: Copy;
 
@@ -32,17 +32,17 @@ pub trait Lanes: Copy {
     fn select(self, bits: u64, yes: Self::Vector, no: Self::Vector) -> Self::Vector;
 }
 
-/// Work that is translated once for each set of instructions. Its function must be
-/// `#[inline(always)]`, and so must all that it calls in its loops.
-pub trait Work {
-    fn run<L: Lanes>(self, lanes: L);
+/// A function that is compiled once for each set of instructions. It must be `#[inline(always)]`,
+/// and so must every function that it calls in its loops.
+pub trait WithSimd {
+    fn with_simd<L: Lanes>(self, lanes: L);
 }
 
-/// One number, for every cpu.
+/// Vectors of one double, for every cpu.
 #[derive(Clone, Copy)]
-pub struct One;
+pub struct ScalarF64;
 
-impl Lanes for One {
+impl Lanes for ScalarF64 {
     const WIDTH: usize = 1;
     type Vector = f64;
 

@@ -1,8 +1,8 @@
-//! Inner loops of the tree engine over blocks of rows, in the widest instructions that the cpu has.
-//! With `os` the only crate that has unsafe code.
+//! Inner loops of the tree engine over blocks of rows, in the widest instructions of the cpu. This
+//! crate and `os` are the only ones with unsafe code.
 //!
 //! Every function exists three times, with the same results to the bit: in plain Rust (`plain`, the
-//! oracle of the others), in AVX2 and in AVX-512 (F, BW and VBMI). A [`Simd`] stands for one of
+//! reference of the others), in AVX2 and in AVX-512 (F, BW and VBMI). A [`Simd`] selects one of
 //! them and exists only where the cpu has the instructions, which makes calling it sound.
 
 #[cfg(target_arch = "x86_64")]
@@ -14,6 +14,8 @@ mod lanes;
 mod plain;
 mod set;
 
-pub use columns::{BLOCK_ROWS, Bytes, COLUMN_CUTS, LEAVES_MAX, Special, Split, TABLE, key_of};
-pub use lanes::{Lanes, One, Work};
-pub use set::{Simd, Slots};
+pub use columns::{
+    BLOCK_ROWS, COLUMN_CUTS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE, ordered_key,
+};
+pub use lanes::{Lanes, ScalarF64, WithSimd};
+pub use set::{LeafScratch, Simd};

@@ -1,7 +1,9 @@
-//! The inner loops in plain Rust: for every cpu, and the oracle of the others.
+//! The inner loops in plain Rust: for every cpu, and the reference of the others.
 
-use crate::Slots;
-use crate::columns::{BLOCK_ROWS, Bytes, COLUMN_CUTS, LEAVES_MAX, Special, Split, TABLE, key_of};
+use crate::LeafScratch;
+use crate::columns::{
+    BLOCK_ROWS, COLUMN_CUTS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE, ordered_key,
+};
 
 pub(super) fn transpose(
     rows: &[f32],
@@ -16,52 +18,58 @@ pub(super) fn transpose(
     }
 }
 
-/// Translated once for each set of instructions: plain code that a compiler makes vectors of.
+/// Compiled once for each set of instructions; the compiler vectorizes it.
 #[inline(always)]
-pub(super) fn keys(values: &[f32], special: Special, out: &mut [u32]) {
+pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
     for (key, &x) in out.iter_mut().zip(values) {
         let ordered = match x.abs() <= special.zero {
             true => special.of_zero,
-            false => key_of(x),
+            false => ordered_key(x),
         };
         *key = if x.is_nan() { special.of_nan } else { ordered };
     }
 }
 
-pub(super) fn ranks(values: &[f32; BLOCK_ROWS], table: &[f32], ranks: &mut [u32; BLOCK_ROWS]) {
+pub(super) fn bins(values: &[f32; BLOCK_ROWS], table: &[f32], bins: &mut [u32; BLOCK_ROWS]) {
     let (table, all) = table.split_at(TABLE);
     let cuts = if all.is_empty() { table } else { all };
-    for (rank, &x) in ranks.iter_mut().zip(values) {
-        *rank = cuts.partition_point(|&cut| cut <= x) as u32;
+    for (bin, &x) in bins.iter_mut().zip(values) {
+        *bin = cuts.partition_point(|&cut| cut <= x) as u32;
     }
 }
 
-pub(super) fn column(
+pub(super) fn bin_bytes(
     values: &[f32; BLOCK_ROWS],
-    ranks: &[u32; BLOCK_ROWS],
-    (start, missing): (u32, u8),
-    out: &mut Bytes,
+    bins: &[u32; BLOCK_ROWS],
+    start: u32,
+    missing: u8,
+    out: &mut RowBytes,
 ) {
-    for ((byte, &rank), x) in out.0.iter_mut().zip(ranks).zip(values) {
-        let rank = rank.saturating_sub(start).min(COLUMN_CUTS as u32) as u8;
-        *byte = if x.is_nan() { missing } else { rank };
+    for ((byte, &bin), x) in out.0.iter_mut().zip(bins).zip(values) {
+        let bin = bin.saturating_sub(start).min(COLUMN_CUTS as u32) as u8;
+        *byte = if x.is_nan() { missing } else { bin };
     }
 }
 
-pub(super) fn masks(columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+pub(super) fn left_masks(columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
         *out = goes_left(&columns[usize::from(column)], byte);
     }
 }
 
-fn goes_left(column: &Bytes, byte: u16) -> u64 {
+fn goes_left(column: &RowBytes, byte: u16) -> u64 {
     let rows = column.0.iter().enumerate();
     rows.fold(0, |mask, (row, &x)| {
         mask | u64::from(u16::from(x) <= byte) << row
     })
 }
 
-pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+pub(super) fn leaves(
+    columns: &[RowBytes],
+    splits: &[Split],
+    slots: &mut LeafScratch,
+    out: &mut RowBytes,
+) {
     let masks = &mut slots.bits;
     masks[0] = u64::MAX;
     for (split, &[column, byte, left, right]) in splits.iter().enumerate() {
@@ -79,7 +87,12 @@ pub(super) fn leaves(columns: &[Bytes], splits: &[Split], slots: &mut Slots, out
     }
 }
 
-pub(super) fn add(values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f32; BLOCK_ROWS]) {
+pub(super) fn add_leaf_values(
+    values: &[f32],
+    leaves: usize,
+    reached: &RowBytes,
+    sums: &mut [f32; BLOCK_ROWS],
+) {
     debug_assert!(leaves <= LEAVES_MAX);
     let Some(values) = values.first_chunk::<LEAVES_MAX>() else {
         return;

@@ -1,29 +1,30 @@
-//! A set of instructions as a value: whoever has one may call what needs them.
+//! A set of instructions as a value, which permits calls of the functions that need them.
 
-use crate::columns::{BLOCK_ROWS, Bytes, LEAVES_MAX, Special, Split};
-use crate::lanes::{One, Work};
+use crate::columns::{BLOCK_ROWS, LEAVES_MAX, RowBytes, SpecialKeys, Split};
+use crate::lanes::{ScalarF64, WithSimd};
 use crate::plain;
 #[cfg(target_arch = "x86_64")]
 use crate::{avx2, avx512};
 
-/// What is worked out of each slot of a tree.
+/// Memory for the slots of a tree.
 #[derive(Clone, Debug)]
-pub struct Slots {
-    /// Which rows of a block reach it: a bit for a row.
+pub struct LeafScratch {
+    /// The rows of a block that reach a slot: a bit for a row.
     pub(crate) bits: [u64; 2 * LEAVES_MAX],
-    /// Of two blocks: which leaf the rows reach that reach it. The last split's is in the middle
-    /// and the others' are before it; behind are those of the leaves: their numbers, always.
+    /// Of two blocks: the leaf to which a slot leads each row. The slot of the last split is in the
+    /// middle and those of the other splits are before it; the slots of the leaves, which hold
+    /// their numbers and never change, are behind it.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) reached: [[Bytes; 2 * LEAVES_MAX]; 2],
+    pub(crate) reached: [[RowBytes; 2 * LEAVES_MAX]; 2],
 }
 
-impl Default for Slots {
+impl Default for LeafScratch {
     fn default() -> Self {
         Self {
             bits: [0; 2 * LEAVES_MAX],
             #[cfg(target_arch = "x86_64")]
             reached: [std::array::from_fn(|slot| {
-                Bytes([slot.saturating_sub(LEAVES_MAX) as u8; BLOCK_ROWS])
+                RowBytes([slot.saturating_sub(LEAVES_MAX) as u8; BLOCK_ROWS])
             }); 2],
         }
     }
@@ -31,10 +32,10 @@ impl Default for Slots {
 
 /// A set of instructions that this cpu has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Simd(Set);
+pub struct Simd(InstructionSet);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Set {
+enum InstructionSet {
     Plain,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -43,28 +44,28 @@ enum Set {
 }
 
 impl Simd {
-    /// What every cpu has.
-    pub const PLAIN: Self = Self(Set::Plain);
+    /// Plain code, for every cpu.
+    pub const PLAIN: Self = Self(InstructionSet::Plain);
 
     /// AVX2 with fused multiplication, if the cpu has it.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub fn avx2() -> Option<Self> {
-        let is_there = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        is_there.then_some(Self(Set::Avx2))
+        let is_available = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        is_available.then_some(Self(InstructionSet::Avx2))
     }
 
     /// AVX-512 with bytes and byte permutations, if the cpu has it.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub fn avx512() -> Option<Self> {
-        let is_there = is_x86_feature_detected!("avx2")
+        let is_available = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vbmi");
-        is_there.then_some(Self(Set::Avx512))
+        is_available.then_some(Self(InstructionSet::Avx512))
     }
 
     /// AVX2 is an extension of x86.
@@ -87,31 +88,31 @@ impl Simd {
         Self::avx512().or_else(Self::avx2).unwrap_or(Self::PLAIN)
     }
 
-    /// Does the work with these instructions.
+    /// Runs a function that is compiled for these instructions.
     #[inline]
-    pub fn run(self, work: impl Work) {
+    pub fn run(self, work: impl WithSimd) {
         match self.0 {
-            Set::Plain => work.run(One),
+            InstructionSet::Plain => work.with_simd(ScalarF64),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::run(avx2::Four::new(), work) },
+            InstructionSet::Avx2 => unsafe { avx2::run(avx2::F64x4::new(), work) },
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::run(avx512::Eight::new(), work) },
+            InstructionSet::Avx512 => unsafe { avx512::run(avx512::F64x8::new(), work) },
         }
     }
 
-    /// Of each split: which rows of a block go left, a bit for each.
+    /// Of each split: the rows of a block that go left, a bit for each.
     #[inline]
-    pub fn masks(self, columns: &[Bytes], splits: &[Split], out: &mut [u64]) {
+    pub fn left_masks(self, columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
         match self.0 {
-            Set::Plain => plain::masks(columns, splits, out),
+            InstructionSet::Plain => plain::left_masks(columns, splits, out),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::masks(columns, splits, out) },
+            InstructionSet::Avx2 => unsafe { avx2::left_masks(columns, splits, out) },
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::masks(columns, splits, out) },
+            InstructionSet::Avx512 => unsafe { avx512::left_masks(columns, splits, out) },
         }
     }
 
@@ -125,79 +126,89 @@ impl Simd {
         out: &mut [[f32; BLOCK_ROWS]; 16],
     ) {
         match self.0 {
-            Set::Plain => plain::transpose(rows, features, first, out),
+            InstructionSet::Plain => plain::transpose(rows, features, first, out),
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => plain::transpose(rows, features, first, out),
+            InstructionSet::Avx2 => plain::transpose(rows, features, first, out),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::transpose(rows, features, first, out) },
+            InstructionSet::Avx512 => unsafe { avx512::transpose(rows, features, first, out) },
         }
     }
 
     /// The keys of values.
     #[inline]
-    pub fn keys(self, values: &[f32], special: Special, out: &mut [u32]) {
+    pub fn keys(self, values: &[f32], special: SpecialKeys, out: &mut [u32]) {
         match self.0 {
-            Set::Plain => plain::keys(values, special, out),
+            InstructionSet::Plain => plain::keys(values, special, out),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::keys(values, special, out) },
+            InstructionSet::Avx2 => unsafe { avx2::keys(values, special, out) },
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::keys(values, special, out) },
+            InstructionSet::Avx512 => unsafe { avx512::keys(values, special, out) },
         }
     }
 
-    /// Ranks of values (0 for NaN) by the search table of their feature, which has so many cuts.
+    /// Bins of values (0 for NaN) by the search table of their feature, which has this many cuts.
     #[inline]
-    pub fn ranks(
+    pub fn bins(
         self,
         values: &[f32; BLOCK_ROWS],
-        (table, cuts): (&[f32], usize),
-        ranks: &mut [u32; BLOCK_ROWS],
+        table: &[f32],
+        cuts: usize,
+        bins: &mut [u32; BLOCK_ROWS],
     ) {
         match self.0 {
-            Set::Plain => plain::ranks(values, table, ranks),
+            InstructionSet::Plain => plain::bins(values, table, bins),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::ranks(values, table, ranks) },
+            InstructionSet::Avx2 => unsafe { avx2::bins(values, table, bins) },
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::ranks(values, (table, cuts), ranks) },
+            InstructionSet::Avx512 => unsafe { avx512::bins(values, table, cuts, bins) },
         }
     }
 
-    /// The bytes of a column that begins with this cut and has this byte for NaN.
+    /// The bytes of a column that begins with the cut `start` and has the byte `missing` for NaN.
     #[inline]
-    pub fn column(
+    pub fn bin_bytes(
         self,
         values: &[f32; BLOCK_ROWS],
-        ranks: &[u32; BLOCK_ROWS],
-        column: (u32, u8),
-        out: &mut Bytes,
+        bins: &[u32; BLOCK_ROWS],
+        start: u32,
+        missing: u8,
+        out: &mut RowBytes,
     ) {
         match self.0 {
-            Set::Plain => plain::column(values, ranks, column, out),
+            InstructionSet::Plain => plain::bin_bytes(values, bins, start, missing, out),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::column(values, ranks, column, out) },
+            InstructionSet::Avx2 => unsafe { avx2::bin_bytes(values, bins, start, missing, out) },
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::column(values, ranks, column, out) },
+            InstructionSet::Avx512 => unsafe {
+                avx512::bin_bytes(values, bins, start, missing, out)
+            },
         }
     }
 
     /// The leaf of a tree that each row of a block reaches. `splits` must be those of one tree.
     #[inline]
-    pub fn leaves(self, columns: &[Bytes], splits: &[Split], slots: &mut Slots, out: &mut Bytes) {
+    pub fn leaves(
+        self,
+        columns: &[RowBytes],
+        splits: &[Split],
+        slots: &mut LeafScratch,
+        out: &mut RowBytes,
+    ) {
         match self.0 {
-            Set::Plain => plain::leaves(columns, splits, slots, out),
+            InstructionSet::Plain => plain::leaves(columns, splits, slots, out),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::leaves(columns, splits, slots, out) },
+            InstructionSet::Avx2 => unsafe { avx2::leaves(columns, splits, slots, out) },
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::leaves(columns, splits, slots, out) },
+            InstructionSet::Avx512 => unsafe { avx512::leaves(columns, splits, slots, out) },
         }
     }
 
@@ -205,15 +216,15 @@ impl Simd {
     #[inline]
     pub fn leaves_of_two(
         self,
-        columns: [&[Bytes]; 2],
+        columns: [&[RowBytes]; 2],
         splits: &[Split],
-        slots: &mut Slots,
-        out: &mut [Bytes; 2],
+        slots: &mut LeafScratch,
+        out: &mut [RowBytes; 2],
     ) {
         match self.0 {
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::leaves_of_two(columns, splits, slots, out) },
+            InstructionSet::Avx512 => unsafe { avx512::leaves_of_two(columns, splits, slots, out) },
             _ => {
                 for (columns, out) in columns.into_iter().zip(out) {
                     self.leaves(columns, splits, slots, out);
@@ -222,17 +233,25 @@ impl Simd {
         }
     }
 
-    /// Adds the values of leaves to sums. Of the values, the tree's `leaves` come first and
-    /// [`LEAVES_MAX`] at least are there.
+    /// Adds the values of the leaves that rows reach to their sums. `values` begins with those of
+    /// the tree's `leaves` and holds at least [`LEAVES_MAX`].
     #[inline]
-    pub fn add(self, values: &[f32], leaves: usize, reached: &Bytes, sums: &mut [f32; BLOCK_ROWS]) {
+    pub fn add_leaf_values(
+        self,
+        values: &[f32],
+        leaves: usize,
+        reached: &RowBytes,
+        sums: &mut [f32; BLOCK_ROWS],
+    ) {
         match self.0 {
-            Set::Plain => plain::add(values, leaves, reached, sums),
+            InstructionSet::Plain => plain::add_leaf_values(values, leaves, reached, sums),
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => plain::add(values, leaves, reached, sums),
+            InstructionSet::Avx2 => plain::add_leaf_values(values, leaves, reached, sums),
             // SAFETY: this value exists, so the cpu has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::add(values, leaves, reached, sums) },
+            InstructionSet::Avx512 => unsafe {
+                avx512::add_leaf_values(values, leaves, reached, sums)
+            },
         }
     }
 }

@@ -9,7 +9,7 @@
 #[path = "../tests/zoo/mod.rs"]
 mod zoo;
 
-use albacore_trees::{Image, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{Image, Kind, Model, OutputMut, PredictScratch, Predictor, Rows};
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 
@@ -39,7 +39,7 @@ fn value<const ROWS: usize>(bencher: Bencher<'_, '_>, name: &str) {
         .take(ROWS * predictor.features())
         .collect();
     let mut out = vec![0.0; ROWS * predictor.output_width(Kind::Value)];
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     bencher.counter(ItemsCount::new(ROWS)).bench_local(|| {
         predictor
             .predict(

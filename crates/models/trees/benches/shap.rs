@@ -8,7 +8,7 @@
 #[path = "../tests/zoo/mod.rs"]
 mod zoo;
 
-use albacore_trees::{Image, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{Image, Kind, Model, OutputMut, PredictScratch, Predictor, Rows};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 
@@ -38,7 +38,7 @@ fn explain(bencher: Bencher<'_, '_>, name: &str, kind: Kind, rows: usize) {
     let (image, x) = prepare(name, rows);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let mut out = vec![0.0; rows * predictor.output_width(kind)];
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     bencher.counter(ItemsCount::new(rows)).bench_local(|| {
         predictor
             .predict(kind, Rows::F32(&x), OutputMut::F32(&mut out), &mut scratch)

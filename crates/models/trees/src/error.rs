@@ -1,10 +1,10 @@
-//! What can go wrong, and what to do about it.
+//! Errors of images and predictions.
 
 use thiserror::Error;
 
 use crate::output::{ElementType, Kind};
 
-/// Why bytes are not a compiled model.
+/// The bytes are not a compiled model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ImageError {
     /// The bytes do not start on an 8-byte boundary; a memory mapping and an [`Image`] do.
@@ -13,15 +13,15 @@ pub enum ImageError {
     #[error("compiled model: the bytes do not start at a multiple of 8; map the file, or copy it")]
     Misaligned,
     /// The bytes are not a compiled model, or come from another version or byte order.
-    #[error("compiled model: header says {found:#x} where {expected:#x} is due; compile it again")]
+    #[error("compiled model: the header has {found:#x} instead of {expected:#x}; compile it again")]
     Header {
         found: u64,
-        /// What this version writes.
+        /// Value that this version writes.
         expected: u64,
     },
     /// Fewer or more bytes than the header announces.
     #[error(
-        "compiled model: {found} bytes where the header announces {expected}; compile it again"
+        "compiled model: {found} bytes, but the header announces {expected}; compile it again"
     )]
     Length {
         /// Bytes given.
@@ -41,7 +41,7 @@ pub enum ImageError {
     },
 }
 
-/// Why a prediction was not made.
+/// A prediction was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PredictError {
     /// The values given are not a whole number of rows.
@@ -51,7 +51,7 @@ pub enum PredictError {
         /// Features of the model.
         features: usize,
     },
-    /// The output does not hold what the rows give.
+    /// The length of the output is not that of the results.
     #[error("the output holds {found} values; {rows} rows of kind {kind} give {expected}")]
     OutputLength {
         /// Values that the output holds.
@@ -60,7 +60,7 @@ pub enum PredictError {
         expected: usize,
         /// Rows given.
         rows: usize,
-        /// What was asked for.
+        /// The requested kind.
         kind: Kind,
     },
     /// The output has another element type than the kind gives.
@@ -70,15 +70,15 @@ pub enum PredictError {
         found: ElementType,
         /// Element type that the kind gives.
         expected: ElementType,
-        /// What was asked for.
+        /// The requested kind.
         kind: Kind,
     },
     /// The range of iterations is not inside the model.
     #[error("iterations {start}..{end} are not within the model's {iterations}")]
     Iterations {
-        /// First iteration asked for.
+        /// First requested iteration.
         start: usize,
-        /// End of the range asked for.
+        /// End of the requested range.
         end: usize,
         /// Iterations of the model.
         iterations: usize,
@@ -86,13 +86,13 @@ pub enum PredictError {
     /// The base margin does not hold one value per row and group.
     #[error("the base margin holds {found} values; {expected} are needed, one per row and group")]
     BaseMargin { found: usize, expected: usize },
-    /// Portions of a call that is divided by trees do not fit together.
+    /// Partial outputs of a call that is divided by trees do not fit together.
     #[error("the call cannot be divided like this: {reason}")]
     Divided { reason: &'static str },
     /// The model cannot give this kind.
     #[error("kind {kind} is not supported for this model: {reason}")]
     Unsupported {
-        /// What was asked for.
+        /// The requested kind.
         kind: Kind,
         reason: &'static str,
     },

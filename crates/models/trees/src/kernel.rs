@@ -1,94 +1,37 @@
-//! The engines that walk trees. All give the bits that [`Kernel::Nodes`] gives; which one is
-//! fastest depends on the model, the number of rows and the cpu, see `tuning`.
+//! The kernels, which find the leaf of every row in every tree. All give the bits of
+//! [`Kernel::Nodes`]; which one is fastest depends on the model, the number of rows and the cpu:
+//! `selection` holds the choice, `tuning` measures it.
 //!
 //! Margins start from the base margin and add leaf values tree by tree in model order, in the
 //! library's element type. That order does not depend on how rows are batched or split over
 //! threads, so neither do the results.
 
 pub(crate) mod blocks;
+mod kind;
 pub(crate) mod nodes;
+pub(crate) mod selection;
 pub(crate) mod walk;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::fmt;
 use std::ops::Range;
 
+use albacore_formats::Library;
+
+use crate::kernel::blocks::BlockScratch;
+use crate::kernel::selection::KernelSelection;
+use crate::layout::ensemble::{EnsembleView, TreeView};
 use crate::limits::BLOCK_ROWS;
 use crate::rows::Rows;
-use crate::tuning::Tuning;
-use crate::view::{EnsembleView, TreeView};
-use albacore_formats::Library;
-use albacore_simd::Simd;
 
-/// A way to walk trees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kernel {
-    /// Node by node, row by row, over the values as they are: the reference. For every model.
-    Nodes,
-    /// One row down eight trees, or eight rows down one, without branches, over keys.
-    Walk,
-    /// All nodes of a tree at once for 64 rows, over bytes, in plain code.
-    Blocks,
-    /// As `Blocks`, in AVX2.
-    BlocksAvx2,
-    /// As `Blocks`, in AVX-512 (F, BW and VBMI).
-    BlocksAvx512,
-}
-
-impl Kernel {
-    pub const ALL: [Self; 5] = [
-        Self::Nodes,
-        Self::Walk,
-        Self::Blocks,
-        Self::BlocksAvx2,
-        Self::BlocksAvx512,
-    ];
-
-    /// The name, as command lines write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nodes => "nodes",
-            Self::Walk => "walk",
-            Self::Blocks => "blocks",
-            Self::BlocksAvx2 => "blocks-avx2",
-            Self::BlocksAvx512 => "blocks-avx512",
-        }
-    }
-
-    /// The kernel as it runs on this cpu, if the cpu and the model allow it.
-    pub(crate) fn engine(self, view: &EnsembleView<'_>) -> Option<Engine> {
-        let blocks = |simd| (!view.ranks.leaf_nodes.is_empty()).then_some(Engine::Blocks(simd));
-        match self {
-            Self::Nodes => Some(Engine::Nodes),
-            Self::Walk => (!view.ranks.steps.is_empty()).then_some(Engine::Walk),
-            Self::Blocks => blocks(Simd::PLAIN),
-            Self::BlocksAvx2 => blocks(Simd::avx2()?),
-            Self::BlocksAvx512 => blocks(Simd::avx512()?),
-        }
-    }
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A kernel that this cpu and this model have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engine {
-    Nodes,
-    Walk,
-    Blocks(Simd),
-}
+pub(crate) use kind::Engine;
+pub use kind::Kernel;
 
 /// Memory that kernels reuse from call to call.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    pub(crate) blocks: blocks::Scratch,
+pub(crate) struct KernelScratch {
+    pub(crate) blocks: BlockScratch,
     pub(crate) keys: Vec<u32>,
     /// Values picked from a row.
     pub(crate) singles: Vec<f32>,
@@ -109,7 +52,7 @@ pub(crate) trait Sum: Copy {
     /// The sums by their type.
     fn floats(sums: &mut [Self]) -> FloatsMut<'_>;
     /// Sums of the rows of a block, for each group.
-    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]>;
+    fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]>;
 }
 
 impl Sum for f32 {
@@ -128,7 +71,7 @@ impl Sum for f32 {
         FloatsMut::Singles(sums)
     }
 
-    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
+    fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
         &mut scratch.singles
     }
 }
@@ -148,21 +91,21 @@ impl Sum for f64 {
         FloatsMut::Doubles(sums)
     }
 
-    fn sums(scratch: &mut blocks::Scratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
+    fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
         &mut scratch.doubles
     }
 }
 
-/// The model, the rows of a call, and who computes.
+/// The model, the rows of a call, and the choice of the kernel.
 #[derive(Clone, Copy)]
-pub(crate) struct Task<'a> {
+pub(crate) struct KernelCall<'a> {
     pub(crate) view: &'a EnsembleView<'a>,
     pub(crate) library: Library,
     pub(crate) rows: Rows<'a>,
-    pub(crate) tuning: &'a Tuning,
+    pub(crate) selection: &'a KernelSelection,
 }
 
-impl<'a> Task<'a> {
+impl<'a> KernelCall<'a> {
     fn count(&self) -> usize {
         self.rows.values() / self.view.features
     }
@@ -175,17 +118,18 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// The rows in parts, and the engine of each: blocks, two together where both are worth it.
+    /// The rows in parts with the engine of each: blocks, and two blocks together where both have
+    /// the same engine.
     fn parts(self) -> impl Iterator<Item = (Range<usize>, Engine, Self)> {
         let count = self.count();
         let mut start = 0;
         std::iter::from_fn(move || {
             let left = count - start;
-            let engine = self.tuning.engine(left.min(BLOCK_ROWS));
+            let engine = self.selection.engine(left.min(BLOCK_ROWS));
             let others = left.saturating_sub(BLOCK_ROWS).min(BLOCK_ROWS);
             let are_two = matches!(engine, Engine::Blocks(_))
                 && others > 0
-                && self.tuning.engine(others) == engine;
+                && self.selection.engine(others) == engine;
             let most = if are_two {
                 blocks::ROWS_MAX
             } else {
@@ -202,19 +146,19 @@ impl<'a> Task<'a> {
         self,
         trees: Range<usize>,
         margins: &mut [T],
-        scratch: &mut Scratch,
+        scratch: &mut KernelScratch,
     ) {
         let groups = self.view.groups;
         for (rows, engine, part) in self.parts() {
             let margins = &mut margins[rows.start * groups..rows.end * groups];
-            let form = &self.view.ranks;
+            let form = &self.view.binned;
             match (engine, T::floats(margins)) {
                 (Engine::Blocks(simd), FloatsMut::Singles(margins))
                     if !form.leaf_values.is_empty() =>
                 {
                     let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
                         let values = &form.leaf_values[leaves.start..];
-                        simd.add(values, leaves.len(), reached, sums);
+                        simd.add_leaf_values(values, leaves.len(), reached, sums);
                     };
                     let memory = (&mut scratch.blocks, add);
                     blocks::sum_table(part, simd, trees.clone(), margins, memory);
@@ -243,20 +187,20 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// What each tree of the range adds, for up to a block of rows: trees x rows, and x groups
-    /// where leaves hold a value for each.
+    /// The leaf value of each tree of the range for each of up to a block of rows: trees x rows, and
+    /// x groups where leaves hold a value for each group.
     pub(crate) fn values<T: Sum>(
         self,
         trees: Range<usize>,
         out: &mut Vec<T>,
-        scratch: &mut Scratch,
+        scratch: &mut KernelScratch,
     ) {
-        let (form, count) = (&self.view.ranks, self.count());
+        let (form, count) = (&self.view.binned, self.count());
         out.clear();
         let mut push = |tree: &TreeView<'_>, leaf: usize| {
             out.extend(tree.leaf_values(leaf).iter().map(|&value| T::of(value)));
         };
-        match self.tuning.engine(count) {
+        match self.selection.engine(count) {
             Engine::Walk => {
                 out.resize(trees.len() * count, T::of(0.0));
                 match T::floats(out) {
@@ -283,8 +227,13 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// The library's names of the leaves that the rows reach: rows x trees of the range.
-    pub(crate) fn leaves(self, trees: Range<usize>, leaves: &mut [i32], scratch: &mut Scratch) {
+    /// The library's numbers of the leaves that the rows reach: rows x trees of the range.
+    pub(crate) fn leaves(
+        self,
+        trees: Range<usize>,
+        leaves: &mut [i32],
+        scratch: &mut KernelScratch,
+    ) {
         let width = trees.len();
         for (rows, engine, part) in self.parts() {
             let leaves = &mut leaves[rows.start * width..rows.end * width];

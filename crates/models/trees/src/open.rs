@@ -1,21 +1,22 @@
-//! Opens a compiled model in place: cuts the arrays out of the bytes and checks every index, so
+//! Opens a compiled model in place: borrows the arrays from the bytes and checks every index, so
 //! that the engines can trust them. Damage of any kind is an error here and never a panic later.
 
+mod binned;
+mod bundles;
+
+use albacore_formats::{Library, Transform};
 use bytemuck::AnyBitPattern;
 
 use crate::error::ImageError;
-use crate::image::{
-    HEADER_WORDS, Header, LOT_COUNTS, MAGIC, RANK_COUNTS, TUNING_WORDS, UNCHECKED_WORDS, checksum,
+use crate::layout::binned::BinnedView;
+use crate::layout::bundles::BundlesView;
+use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, NONE, Target, flag};
+use crate::layout::image::{
+    BINNED_ARRAYS, BUNDLE_ARRAYS, HEADER_WORDS, Header, MAGIC, TUNING_WORDS, checksum_of_image,
     library_code, property,
 };
 use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, TREES_MAX};
-use crate::ranks::{self, RankView};
-use crate::shap::lots::LotsView;
-use crate::shap::lots_check;
-use crate::shap::paths::NONE;
 use crate::transform;
-use crate::view::{ALL_GROUPS, EnsembleView, Target, flag};
-use albacore_formats::{Library, Transform};
 
 /// A compiled model, opened.
 #[derive(Debug, Clone, Copy)]
@@ -56,11 +57,11 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
             expected,
         });
     }
-    if head[2] != checksum(&words[UNCHECKED_WORDS..]) {
+    if head[2] != checksum_of_image(words) {
         return Err(ImageError::Checksum);
     }
-    let header = Header::of_words(head);
-    let view = cut(bytes, &header)?;
+    let header = Header::from_words(head);
+    let view = borrow_arrays(bytes, &header)?;
     check_model(&view)?;
     let has_vectors = header.properties & property::VECTOR_LEAVES != 0;
     for tree in 0..view.trees() {
@@ -78,8 +79,8 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
     if header.properties & !property::ALL != 0 {
         return out_of_range("properties", 0);
     }
-    ranks::check::check(&view, library)?;
-    lots_check::check(&view)?;
+    binned::check(&view, library)?;
+    bundles::check(&view)?;
     let has_covers = header.properties & property::COVERS != 0;
     Ok(Opened {
         library,
@@ -101,13 +102,13 @@ fn words_of(bytes: &[u8]) -> Checked<&[u64]> {
     })
 }
 
-/// Takes one array after the other.
-struct Arrays<'a> {
+/// Borrows one array after the other.
+struct ArrayReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Arrays<'a> {
+impl<'a> ArrayReader<'a> {
     fn take<T: AnyBitPattern>(&mut self, count: u64) -> Checked<&'a [T]> {
         let length = usize::try_from(count)
             .ok()
@@ -123,7 +124,7 @@ impl<'a> Arrays<'a> {
     }
 }
 
-fn cut<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
+fn borrow_arrays<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
     let &Header {
         groups,
         trees,
@@ -144,7 +145,7 @@ fn cut<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
     } else {
         1
     };
-    let mut arrays = Arrays {
+    let mut arrays = ArrayReader {
         bytes,
         at: HEADER_WORDS * 8,
     };
@@ -172,8 +173,8 @@ fn cut<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
         set_places: arrays.take(header.set_words)?,
         set_words: arrays.take(header.set_words)?,
         flags: arrays.take(nodes)?,
-        ranks: cut_ranks(&mut arrays, header.ranks)?,
-        lots: cut_lots(&mut arrays, header.lots)?,
+        binned: borrow_binned(&mut arrays, header.binned)?,
+        bundles: borrow_bundles(&mut arrays, header.bundles)?,
     };
     match arrays.at == bytes.len() {
         true => Ok(view),
@@ -184,9 +185,12 @@ fn cut<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
     }
 }
 
-fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked<RankView<'a>> {
+fn borrow_binned<'a>(
+    arrays: &mut ArrayReader<'a>,
+    counts: [u64; BINNED_ARRAYS],
+) -> Checked<BinnedView<'a>> {
     let [
-        asked,
+        split_features,
         cuts,
         tables,
         columns,
@@ -194,12 +198,12 @@ fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked
         leaf_nodes,
         leaf_values,
         leaf_doubles,
-        steps,
-        planes,
-        levels,
+        walk_nodes,
+        key_planes,
+        level_order,
     ] = counts;
-    Ok(RankView {
-        asked: arrays.take(asked)?,
+    Ok(BinnedView {
+        split_features: arrays.take(split_features)?,
         cuts: arrays.take(cuts)?,
         tables: arrays.take(tables)?,
         columns: arrays.take(columns)?,
@@ -207,22 +211,33 @@ fn cut_ranks<'a>(arrays: &mut Arrays<'a>, counts: [u64; RANK_COUNTS]) -> Checked
         leaf_nodes: arrays.take(leaf_nodes)?,
         leaf_values: arrays.take(leaf_values)?,
         leaf_doubles: arrays.take(leaf_doubles)?,
-        steps: arrays.take(steps)?,
-        planes: arrays.take(planes)?,
-        levels: arrays.take(levels)?,
+        walk_nodes: arrays.take(walk_nodes)?,
+        key_planes: arrays.take(key_planes)?,
+        level_order: arrays.take(level_order)?,
     })
 }
 
-fn cut_lots<'a>(arrays: &mut Arrays<'a>, counts: [u64; LOT_COUNTS]) -> Checked<LotsView<'a>> {
-    let [lots, trees, shapes, asks, repeats, adds, numbers] = counts;
-    Ok(LotsView {
-        lots: arrays.take(lots)?,
+fn borrow_bundles<'a>(
+    arrays: &mut ArrayReader<'a>,
+    counts: [u64; BUNDLE_ARRAYS],
+) -> Checked<BundlesView<'a>> {
+    let [
+        headers,
+        trees,
+        nodes,
+        key_tests,
+        earlier_edges,
+        scatter,
+        constants,
+    ] = counts;
+    Ok(BundlesView {
+        headers: arrays.take(headers)?,
         trees: arrays.take(trees)?,
-        shapes: arrays.take(shapes)?,
-        asks: arrays.take(asks)?,
-        repeats: arrays.take(repeats)?,
-        adds: arrays.take(adds)?,
-        numbers: arrays.take(numbers)?,
+        nodes: arrays.take(nodes)?,
+        key_tests: arrays.take(key_tests)?,
+        earlier_edges: arrays.take(earlier_edges)?,
+        scatter: arrays.take(scatter)?,
+        constants: arrays.take(constants)?,
     })
 }
 

@@ -1,15 +1,15 @@
-//! What can be asked of a model, and in what it comes.
+//! The kinds of predictions, and their element types.
 
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// What the objective makes of the margin: probabilities, counts, a class.
+    /// The margin transformed by the objective: probabilities, counts, a class.
     Value,
     /// The raw score: XGBoost's `output_margin`, LightGBM's `raw_score`.
     #[doc(alias = "output_margin")]
     Margin,
-    /// SHAP values: what each feature added to the margin; the last column is the bias. XGBoost's
+    /// SHAP values: the contribution of each feature to the margin; the last column is the bias. XGBoost's
     /// `pred_contribs`; its `approx_contribs` are
     /// [`Predictor::predict_approx`](crate::Predictor::predict_approx).
     #[doc(alias = "pred_contribs")]

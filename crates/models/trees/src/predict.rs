@@ -1,22 +1,25 @@
 //! Predictions from a compiled model, and the shapes in which they come.
 
 mod approx;
+mod contribs;
+pub(crate) mod partial;
 
 use std::ops::Range;
 
+use albacore_formats::{Library, Transform};
+
 use crate::error::{ImageError, PredictError};
-use crate::kernel::{self, Kernel, Sum, Task};
+use crate::kernel::selection::{Choice, KernelSelection, RowTime};
+use crate::kernel::{Kernel, KernelCall, KernelScratch, Sum};
+use crate::layout::ensemble::EnsembleView;
 use crate::limits::BLOCK_ROWS;
 use crate::open::{Opened, open};
 use crate::output::{ElementType, Kind, OutputMut};
 use crate::rows::Rows;
-use crate::shap;
+use crate::shap::ShapScratch;
 use crate::transform::{apply_f32, apply_f64};
-use crate::tuning::{self, Choice, Extra, Tuning};
-use crate::view::EnsembleView;
-use albacore_formats::{Library, Transform};
 
-/// What may differ from a plain prediction.
+/// Options of a prediction.
 #[derive(Debug, Clone, Default)]
 pub struct Options<'a> {
     /// Only these boosting iterations; all of the model where absent. Leaves then have one column
@@ -31,24 +34,24 @@ pub struct Options<'a> {
 
 /// Memory that predictions reuse from call to call; one per thread.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct PredictScratch {
     pub(crate) rows: Vec<f64>,
     pub(crate) sums: Vec<f64>,
     pub(crate) biases: Vec<f64>,
     singles: Vec<f32>,
-    pub(crate) shap: shap::Scratch,
-    pub(crate) kernel: kernel::Scratch,
+    pub(crate) shap: ShapScratch,
+    pub(crate) kernel: KernelScratch,
 }
 
-/// Predicts from a compiled model, in place: nothing of the model is copied.
+/// Predicts from a compiled model, in place, without a copy of the model.
 #[derive(Debug, Clone, Copy)]
 pub struct Predictor<'a> {
     pub(crate) model: Opened<'a>,
-    pub(crate) tuning: Tuning,
+    selection: KernelSelection,
 }
 
 /// The rows, trees and base margin of a call, checked.
-pub(crate) struct Call<'a> {
+pub(crate) struct CheckedCall<'a> {
     pub(crate) rows: Rows<'a>,
     pub(crate) count: usize,
     pub(crate) trees: Range<usize>,
@@ -64,48 +67,45 @@ impl<'a> Predictor<'a> {
     /// Any damage: another version, missing bytes, a wrong checksum, an index out of range.
     pub fn open(image: &'a [u8]) -> Result<Self, ImageError> {
         let model = open(image)?;
-        let tuning = Tuning::by_rule(&model.view).with_words(&model.tuning, &model.view);
-        Ok(Self { model, tuning })
+        let by_rule = KernelSelection::by_rule(&model.view);
+        let selection = by_rule.with_words(&model.tuning, &model.view);
+        Ok(Self { model, selection })
     }
 
-    /// Has one kernel do all; `None` where this cpu or this model does not allow it. For tests,
-    /// measurements, and people who know better.
+    /// Uses one kernel for all calls; `None` where this cpu or this model does not allow it. For
+    /// tests and measurements.
     #[must_use]
     pub fn with_kernel(self, kernel: Kernel) -> Option<Self> {
         let engine = kernel.engine(&self.model.view)?;
         Some(Self {
-            tuning: Tuning::only(kernel, engine, &self.model.view),
+            selection: KernelSelection::only(kernel, engine, &self.model.view),
             ..self
         })
-    }
-
-    /// Times the kernels and takes the fastest for each number of rows: at most some tens of
-    /// milliseconds. `clock` counts nanoseconds from anywhere. Results stay the same to the bit.
-    #[must_use]
-    pub fn tuned(self, clock: &mut dyn FnMut() -> u64) -> Self {
-        let tuning = tuning::measure(&self, clock);
-        Self { tuning, ..self }
     }
 
     pub(crate) fn view(&self) -> &EnsembleView<'a> {
         &self.model.view
     }
 
-    pub(crate) fn tuning(&self) -> Tuning {
-        self.tuning
+    pub(crate) fn selection(&self) -> KernelSelection {
+        self.selection
+    }
+
+    pub(crate) fn with_selection(self, selection: KernelSelection) -> Self {
+        Self { selection, ..self }
     }
 
     /// Which kernel takes how many rows.
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
-        &self.tuning.choices
+        &self.selection.choices
     }
 
-    /// Bytes of the model that a kernel reads, and of what it makes of the rows of a call: at most
-    /// 64 of them together. What fits the second cache of a core is near.
+    /// Bytes that a kernel reads: its part of the model, and its form of the rows of a call, of at
+    /// most 64 rows. A working set that fits the L2 cache of a core is read fast.
     #[must_use]
     pub fn working_set(&self, kernel: Kernel) -> usize {
-        let (view, form) = (self.view(), &self.view().ranks);
+        let (view, form) = (self.view(), &self.view().binned);
         match kernel {
             Kernel::Nodes => {
                 size_of_val(view.left)
@@ -116,10 +116,10 @@ impl<'a> Predictor<'a> {
             }
             Kernel::Walk => {
                 let keys = view.key_count() * size_of::<u32>();
-                size_of_val(form.steps) + size_of_val(form.leaf_doubles) + keys
+                size_of_val(form.walk_nodes) + size_of_val(form.leaf_doubles) + keys
             }
             Kernel::Blocks | Kernel::BlocksAvx2 | Kernel::BlocksAvx512 => {
-                size_of_val(form.levels)
+                size_of_val(form.level_order)
                     + size_of_val(form.leaf_values)
                     + size_of_val(form.leaf_doubles)
                     + size_of_val(form.tables)
@@ -128,35 +128,30 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// What a row took when this model was measured, in nanoseconds, in a call of so many rows;
-    /// `None` where it was not measured. Leaves are as margins, interactions at least what
-    /// contributions are.
+    /// Nanoseconds per row in a call of this many rows, as measured; `None` where they were not
+    /// measured. Leaves take as long as margins; interactions take at least the time of
+    /// contributions, which is returned for them.
     #[must_use]
     pub fn row_nanoseconds(&self, kind: Kind, rows: usize) -> Option<f64> {
         match kind {
-            Kind::Value | Kind::Margin | Kind::Leaf => self.tuning.choice(rows).nanoseconds,
-            _ => self.tuning.extras[Extra::Contribs as usize],
+            Kind::Value | Kind::Margin | Kind::Leaf => self.selection.choice(rows).nanoseconds,
+            Kind::Contribs | Kind::Interactions => self.selection.row_time(RowTime::Contribs),
         }
     }
 
-    /// What of a row threads cannot divide by trees, in nanoseconds; `None` where it was not
-    /// measured.
+    /// Nanoseconds of the serial part of a row when threads divide the trees; `None` where they were
+    /// not measured.
     #[must_use]
-    pub fn undivided_nanoseconds(&self, kind: Kind) -> Option<f64> {
-        let extra = match kind {
-            Kind::Value | Kind::Margin | Kind::Leaf => Extra::Undivided,
-            Kind::Contribs => Extra::UndividedContribs,
+    pub fn serial_nanoseconds(&self, kind: Kind) -> Option<f64> {
+        let row_time = match kind {
+            Kind::Value | Kind::Margin | Kind::Leaf => RowTime::SerialMargin,
+            Kind::Contribs => RowTime::SerialContribs,
             Kind::Interactions => return None,
         };
-        self.tuning.extras[extra as usize]
+        self.selection.row_time(row_time)
     }
 
-    /// Whether there are keys of rows: what the walk reads, and the explanation of one row.
-    pub(crate) fn has_keys(&self) -> bool {
-        !self.view().ranks.steps.is_empty()
-    }
-
-    /// Whether the model can be explained.
+    /// Whether the model has SHAP values.
     pub(crate) fn has_covers(&self) -> bool {
         self.model.has_covers
     }
@@ -254,7 +249,7 @@ impl<'a> Predictor<'a> {
     /// Number of values that a kind gives for one row.
     #[must_use]
     pub fn output_width(&self, kind: Kind) -> usize {
-        // As the shape's product; a prediction asks for it and must not allocate.
+        // The product of the shape, which a prediction must not allocate.
         let (groups, columns) = (self.groups(), self.features() + 1);
         match kind {
             Kind::Value if self.model.transform.is_single() => 1,
@@ -266,7 +261,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Predicts for rows x features; `out` is overwritten with rows x [`output_width`] values. Rows
-    /// do not depend on each other: split them over calls and threads as you like.
+    /// do not depend on each other and may be split over calls and threads.
     ///
     /// [`output_width`]: Self::output_width
     ///
@@ -277,7 +272,7 @@ impl<'a> Predictor<'a> {
         kind: Kind,
         rows: Rows<'_>,
         out: OutputMut<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) -> Result<(), PredictError> {
         self.predict_with(kind, rows, &Options::default(), out, scratch)
     }
@@ -292,12 +287,13 @@ impl<'a> Predictor<'a> {
         rows: Rows<'_>,
         options: &Options<'_>,
         out: OutputMut<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) -> Result<(), PredictError> {
         let call = self.check(kind, rows, options, &out)?;
         match out {
             OutputMut::I32(out) => {
-                self.task(rows).leaves(call.trees, out, &mut scratch.kernel);
+                self.kernel_call(rows)
+                    .leaves(call.trees, out, &mut scratch.kernel);
             }
             OutputMut::F32(out) => self.predict_floats(kind, &call, out, scratch),
             OutputMut::F64(out) => self.predict_floats(kind, &call, out, scratch),
@@ -311,8 +307,8 @@ impl<'a> Predictor<'a> {
         rows: Rows<'b>,
         options: &Options<'b>,
         out: &OutputMut<'_>,
-    ) -> Result<Call<'b>, PredictError> {
-        let count = self.rows_of(rows)?;
+    ) -> Result<CheckedCall<'b>, PredictError> {
+        let count = self.count_rows(rows)?;
         let iterations = options.iterations.clone().unwrap_or(0..self.iterations());
         let Range { start, end } = iterations;
         let Some(trees) = self.model.view.trees_of(iterations) else {
@@ -344,9 +340,9 @@ impl<'a> Predictor<'a> {
         } else {
             self.output_width(kind)
         };
-        self.check_output(kind, (count, width), out)?;
+        self.check_output(kind, count, width, out)?;
         let base_margin = options.base_margin;
-        Ok(Call {
+        Ok(CheckedCall {
             rows,
             count,
             trees,
@@ -355,8 +351,8 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    /// The number of rows.
-    pub(crate) fn rows_of(&self, rows: Rows<'_>) -> Result<usize, PredictError> {
+    /// The number of rows of a call.
+    pub(crate) fn count_rows(&self, rows: Rows<'_>) -> Result<usize, PredictError> {
         let (values, features) = (rows.values(), self.features());
         match values.is_multiple_of(features) {
             true => Ok(values / features),
@@ -367,7 +363,8 @@ impl<'a> Predictor<'a> {
     pub(crate) fn check_output(
         &self,
         kind: Kind,
-        (rows, width): (usize, usize),
+        rows: usize,
+        width: usize,
         out: &OutputMut<'_>,
     ) -> Result<(), PredictError> {
         let (found, expected) = (out.element(), self.output_element(kind));
@@ -391,8 +388,8 @@ impl<'a> Predictor<'a> {
     }
 
     /// A call of all trees, without base margins of its own.
-    pub(crate) fn whole_call(&self, count: usize) -> Call<'static> {
-        Call {
+    pub(crate) fn whole_call(&self, count: usize) -> CheckedCall<'static> {
+        CheckedCall {
             rows: Rows::F32(&[]),
             count,
             trees: 0..self.trees(),
@@ -401,21 +398,21 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    pub(crate) fn task<'b>(&'b self, rows: Rows<'b>) -> Task<'b> {
-        Task {
+    pub(crate) fn kernel_call<'b>(&'b self, rows: Rows<'b>) -> KernelCall<'b> {
+        KernelCall {
             view: &self.model.view,
             library: self.model.library,
             rows,
-            tuning: &self.tuning,
+            selection: &self.selection,
         }
     }
 
     fn predict_floats<T: Element>(
         &self,
         kind: Kind,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         out: &mut [T],
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) {
         let single = kind == Kind::Value && self.model.transform.is_single() && self.groups() > 1;
         match kind {
@@ -446,7 +443,7 @@ impl<'a> Predictor<'a> {
 
     /// Turns the margins of a row into values. LightGBM averages random forests only here: their
     /// raw scores and contributions are sums.
-    pub(crate) fn values<T: Element>(&self, call: &Call<'_>, row: &mut [T]) {
+    pub(crate) fn values<T: Element>(&self, call: &CheckedCall<'_>, row: &mut [T]) {
         if self.model.view.is_averaged {
             for margin in row.iter_mut() {
                 *margin = margin.divided(call.iterations.max(1) as f64);
@@ -456,7 +453,12 @@ impl<'a> Predictor<'a> {
     }
 
     /// The margins of all rows.
-    fn margins<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut kernel::Scratch) {
+    fn margins<T: Element>(
+        &self,
+        call: &CheckedCall<'_>,
+        out: &mut [T],
+        scratch: &mut KernelScratch,
+    ) {
         match call.base_margin {
             Some(margins) => {
                 for (margin, &base) in out.iter_mut().zip(margins) {
@@ -471,7 +473,7 @@ impl<'a> Predictor<'a> {
                 }
             }
         }
-        self.task(call.rows)
+        self.kernel_call(call.rows)
             .margins(call.trees.clone(), out, scratch);
     }
 }
@@ -481,7 +483,7 @@ pub(crate) trait Element: Sum {
     fn widened(self) -> f64;
     fn divided(self, divisor: f64) -> Self;
     fn apply(transform: Transform, row: &mut [Self]);
-    fn buffer(scratch: &mut Scratch) -> &mut Vec<Self>;
+    fn buffer(scratch: &mut PredictScratch) -> &mut Vec<Self>;
 }
 
 impl Element for f32 {
@@ -497,7 +499,7 @@ impl Element for f32 {
         apply_f32(transform, row);
     }
 
-    fn buffer(scratch: &mut Scratch) -> &mut Vec<Self> {
+    fn buffer(scratch: &mut PredictScratch) -> &mut Vec<Self> {
         &mut scratch.singles
     }
 }
@@ -515,7 +517,7 @@ impl Element for f64 {
         apply_f64(transform, row);
     }
 
-    fn buffer(scratch: &mut Scratch) -> &mut Vec<Self> {
+    fn buffer(scratch: &mut PredictScratch) -> &mut Vec<Self> {
         &mut scratch.sums
     }
 }

@@ -1,7 +1,10 @@
-//! Rows as callers give them, and what the library that trained the model makes of their values.
+//! Rows as callers give them, and their values as the library that trained the model reads them.
 
-use crate::view::ZERO_MAX;
 use albacore_formats::Library;
+
+/// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
+/// 1e-35).
+pub(crate) const ZERO_MAX: f64 = 1e-35_f32 as f64;
 
 /// Rows x features, one row after the other; NaN is a missing value.
 #[derive(Debug, Clone, Copy)]
@@ -67,13 +70,13 @@ fn rounded(x: f64) -> f64 {
     f64::from(x as f32)
 }
 
-/// LightGBM's reader keeps what is beyond its zero, or NaN; all else is 0.
+/// LightGBM's reader sets values of tiny magnitude to 0 and keeps NaN.
 fn flushed(x: f64) -> f64 {
     if x.abs() <= ZERO_MAX { 0.0 } else { x }
 }
 
-/// One row, value by value, as the engines compare them. Reading only what a tree asks for is
-/// cheaper than preparing wide rows.
+/// One row, value by value, as the engines compare them. Reading only the values that a tree
+/// compares is cheaper than preparing wide rows.
 pub(crate) trait Row: Copy {
     /// The prepared value of a feature.
     fn value(self, feature: usize) -> f64;

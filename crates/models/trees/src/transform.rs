@@ -1,5 +1,5 @@
-//! From margin to value: what each objective does to the raw score, in the arithmetic of the
-//! library that trained the model.
+//! From margin to value: the transformation of each objective, in the arithmetic of the library
+//! that trained the model.
 //!
 //! XGBoost works in `f32`, LightGBM in `f64`. Both call the exponential of the C library, as the
 //! standard library does here: with the same C library results are equal to the bit, with another
@@ -91,7 +91,7 @@ fn sigmoid_f32(x: f32) -> f32 {
     1.0 / ((-x).min(EXP_MAX).exp() + 1.0 + 1e-16)
 }
 
-/// What XGBoost keeps between expectiles beside their steps.
+/// The smallest step between expectiles in XGBoost.
 const STEP_MIN: f32 = 1e-6;
 
 fn steps_f32(row: &mut [f32]) {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_what_the_formulas_say() {
+    fn values_follow_the_formulas() {
         let of = |transform: Transform, margin: f64| {
             let mut row = [margin];
             apply_f64(transform, &mut row);

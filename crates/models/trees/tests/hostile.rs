@@ -9,7 +9,8 @@ mod zoo;
 use std::cell::Cell;
 
 use albacore_trees::{
-    ElementType, Image, ImageError, Kind, Model, ModelError, OutputMut, Predictor, Rows, Scratch,
+    ElementType, Image, ImageError, Kind, Model, ModelError, OutputMut, PredictScratch, Predictor,
+    Rows,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -48,7 +49,7 @@ fn exercise(model: &Model) -> Vec<f64> {
     ];
     let features = predictor.features();
     let rows: Vec<f64> = values.iter().cycle().take(features * 5).copied().collect();
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     let mut margins = Vec::new();
     for kind in Kind::ALL {
         let length = 5 * predictor.output_width(kind);

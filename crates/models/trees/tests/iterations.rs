@@ -8,8 +8,8 @@
 mod zoo;
 
 use albacore_trees::{
-    ElementType, Image, Iterations, IterationsError, Kind, Library, Model, OutputMut, Predictor,
-    Rows, Scratch,
+    ElementType, Image, Iterations, IterationsError, Kind, Library, Model, OutputMut,
+    PredictScratch, Predictor, Rows,
 };
 use zoo::Array;
 use zoo::archives::{Trained, archives_of, models_of};
@@ -40,7 +40,7 @@ fn answer(model: &Model, kind: Kind, x: &Array) -> Vec<f64> {
         Library::Xgboost => Rows::F32(&singles),
         Library::Lightgbm | Library::Sklearn => Rows::F64(&x.data),
     };
-    let result = predictor.predict(kind, rows, out, &mut Scratch::default());
+    let result = predictor.predict(kind, rows, out, &mut PredictScratch::default());
     result.expect("a kind that the model gives");
     match predictor.output_element(kind) {
         ElementType::F32 => f32s.into_iter().map(f64::from).collect(),

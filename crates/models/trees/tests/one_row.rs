@@ -8,7 +8,7 @@ mod zoo;
 
 use std::alloc::System;
 
-use albacore_trees::{ElementType, Image, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{ElementType, Image, Kind, Model, OutputMut, PredictScratch, Predictor, Rows};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -26,7 +26,7 @@ fn one_row_is_predicted_and_explained_without_allocating() {
         let (_, bytes) = sample.models().next().expect("a model file");
         let image = Image::compile(&Model::parse(&bytes).expect("a model of the zoo"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-        let mut scratch = Scratch::default();
+        let mut scratch = PredictScratch::default();
         for kind in [Kind::Value, Kind::Margin, Kind::Contribs, Kind::Leaf] {
             let row = vec![0.5_f32; predictor.features()];
             let width = predictor.output_width(kind);

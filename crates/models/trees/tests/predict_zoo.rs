@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use albacore_trees::{
     ElementType, Image, Iterations, Kernel, Kind, Model, ModelError, Options, OutputMut,
-    PredictError, Predictor, Rows, Scratch,
+    PredictError, PredictScratch, Predictor, Rows,
 };
 use zoo::{Array, Sample};
 
@@ -99,7 +99,7 @@ fn in_batches(
     options: &Options<'_>,
     batch: usize,
 ) -> Vec<f64> {
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     let mut answer = Vec::new();
     let batch = batch.min(x.shape[0]);
     let groups = predictor.groups();
@@ -131,7 +131,7 @@ fn call(
     rows: &[f64],
     is_f32: bool,
     options: &Options<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut PredictScratch,
 ) -> Vec<f64> {
     let singles: Vec<f32> = rows.iter().map(|&x| x as f32).collect();
     let input = if is_f32 {
@@ -353,7 +353,7 @@ fn rows_of_the_other_precision_are_converted_as_the_library_does() {
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
         for kind in Kind::ALL {
             let predict = |x: &[f64], is_f32: bool| {
-                let mut scratch = Scratch::default();
+                let mut scratch = PredictScratch::default();
                 call(
                     &predictor,
                     kind,
@@ -415,7 +415,7 @@ fn a_call_that_does_not_fit_says_what_would() {
     let (_, bytes) = sample.models().next().expect("a model file");
     let image = Image::compile(&Model::parse(&bytes).expect("a model"));
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     let mut call = |rows: &[f64], options: &Options<'_>, out: OutputMut<'_>| {
         predictor.predict_with(Kind::Margin, Rows::F64(rows), options, out, &mut scratch)
     };

@@ -5,7 +5,7 @@
 
 mod zoo;
 
-use albacore_trees::{Image, Kind, Model, Options, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{Image, Kind, Model, Options, OutputMut, PredictScratch, Predictor, Rows};
 use zoo::{Array, Sample};
 
 /// What a predictor gives for the first rows of a sample's X, widened to `f64`.
@@ -16,7 +16,7 @@ fn explain(model: &[u8], sample: &Sample, kind: Kind, rows: usize) -> Vec<f64> {
     let x = sample.array("X").expect("rows");
     let width = predictor.output_width(kind);
     let values = &x.data[..rows * x.width()];
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     if x.is_f32 {
         let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
         let mut out = vec![f32::NAN; rows * width];
@@ -226,7 +226,7 @@ fn a_range_of_iterations_and_a_base_margin_are_explained_like_the_margin() {
                 iterations: Some(1..3),
                 base_margin,
             };
-            let (rows, scratch) = (Rows::F32(&x), &mut Scratch::default());
+            let (rows, scratch) = (Rows::F32(&x), &mut PredictScratch::default());
             let output = OutputMut::F32(&mut out);
             let result = predictor.predict_with(Kind::Contribs, rows, &options, output, scratch);
             result.expect("a range inside the model");

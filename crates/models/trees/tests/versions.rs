@@ -9,8 +9,8 @@ mod zoo;
 use std::ops::Range;
 
 use albacore_trees::{
-    ElementType, Image, Kind, Library, Model, ModelError, Options, OutputMut, Predictor, Rows,
-    Scratch,
+    ElementType, Image, Kind, Library, Model, ModelError, Options, OutputMut, PredictScratch,
+    Predictor, Rows,
 };
 use zoo::Array;
 use zoo::archives::{Trained, archives, models};
@@ -125,7 +125,7 @@ fn answer(
     } else {
         Rows::F64(&x.data)
     };
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     let result = match question.is_approximate {
         true => predictor.predict_approx(question.kind, input, &options, out, &mut scratch),
         false => predictor.predict_with(question.kind, input, &options, out, &mut scratch),
@@ -322,7 +322,7 @@ fn an_approximation_is_refused_where_the_library_has_none() {
         let model = model.expect("a model");
         let image = Image::compile(&Model::parse(&model.files[0].1).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-        let (options, mut scratch) = (Options::default(), Scratch::default());
+        let (options, mut scratch) = (Options::default(), PredictScratch::default());
         let out = OutputMut::F32(&mut []);
         let result = predictor.predict_approx(kind, Rows::F32(&[]), &options, out, &mut scratch);
         let error = result.expect_err("no approximation").to_string();

@@ -2,7 +2,7 @@
 //! [`Kind::ALL`], each aligned. The front and the workers must agree on this, so both call it.
 
 use albacore_trees::{ElementType, OutputMut, PredictError};
-use albacore_trees::{Kind, Predictor, Rows, Scratch};
+use albacore_trees::{Kind, PredictScratch, Predictor, Rows};
 
 use crate::limits::ALIGNMENT;
 use crate::{KindSet, OutputInfo};
@@ -56,7 +56,7 @@ fn is_supported(predictor: &Predictor<'_>, kind: Kind) -> bool {
         ElementType::F64 => OutputMut::F64(&mut []),
         ElementType::I32 => OutputMut::I32(&mut []),
     };
-    let result = predictor.predict(kind, Rows::F32(&[]), out, &mut Scratch::default());
+    let result = predictor.predict(kind, Rows::F32(&[]), out, &mut PredictScratch::default());
     !matches!(result, Err(PredictError::Unsupported { .. }))
 }
 

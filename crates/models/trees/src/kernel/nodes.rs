@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use super::{Sum, Task};
+use super::{KernelCall, Sum};
+use crate::layout::ensemble::{EnsembleView, Target, TreeView};
 use crate::rows::{Double, Flushed, Rounded, Row, Rows, Single, Widened};
-use crate::view::{EnsembleView, Target, TreeView};
 use albacore_formats::Library;
 
 /// Adds the leaves that the rows of a block reach to `margins`, rows x groups.
-pub(crate) fn sum<T: Sum>(task: Task<'_>, trees: Range<usize>, margins: &mut [T]) {
-    let groups = task.view.groups;
-    for_each_leaf(task, trees, |row, _, tree, leaf| {
+pub(crate) fn sum<T: Sum>(call: KernelCall<'_>, trees: Range<usize>, margins: &mut [T]) {
+    let groups = call.view.groups;
+    for_each_leaf(call, trees, |row, _, tree, leaf| {
         add(tree, leaf, &mut margins[row * groups..][..groups]);
     });
 }
@@ -29,10 +29,10 @@ pub(crate) fn add<T: Sum>(tree: &TreeView<'_>, leaf: usize, margins: &mut [T]) {
     }
 }
 
-/// The library's names of the leaves that the rows of a block reach: rows x trees of the range.
-pub(crate) fn leaves(task: Task<'_>, trees: Range<usize>, leaves: &mut [i32]) {
+/// The library's numbers of the leaves that the rows of a block reach: rows x trees of the range.
+pub(crate) fn leaves(call: KernelCall<'_>, trees: Range<usize>, leaves: &mut [i32]) {
     let (first, width) = (trees.start, trees.len());
-    for_each_leaf(task, trees, |row, index, tree, leaf| {
+    for_each_leaf(call, trees, |row, index, tree, leaf| {
         leaves[row * width + index - first] = tree.label[leaf] as i32;
     });
 }
@@ -40,16 +40,16 @@ pub(crate) fn leaves(task: Task<'_>, trees: Range<usize>, leaves: &mut [i32]) {
 /// Calls `visit` with row, index of the tree, tree and leaf, for every row and tree; for each row
 /// in the order of the trees.
 pub(super) fn for_each_leaf<'a>(
-    task: Task<'a>,
+    call: KernelCall<'a>,
     trees: Range<usize>,
     visit: impl FnMut(usize, usize, &TreeView<'a>, usize),
 ) {
-    let Task {
+    let KernelCall {
         view,
         library,
         rows,
         ..
-    } = task;
+    } = call;
     let n = view.features;
     match (library, rows) {
         (Library::Xgboost, Rows::F32(x)) => walk(view, trees, x.chunks_exact(n).map(Single), visit),

@@ -7,7 +7,7 @@ use super::Kernel;
 use albacore_formats::{CategorySets, Parts, RawNode, RawTree, Transform, Tree, flag};
 
 use crate::{
-    ElementType, Format, Image, Kind, Library, Model, OutputMut, Predictor, Rows, Scratch,
+    ElementType, Format, Image, Kind, Library, Model, OutputMut, PredictScratch, Predictor, Rows,
 };
 
 /// A stream of numbers from a seed (SplitMix64).
@@ -207,7 +207,7 @@ pub(crate) fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64
 /// The bits of what a kernel gives.
 pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
     let length = rows.values() / predictor.features() * predictor.output_width(kind);
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
     let out = match predictor.output_element(kind) {
         ElementType::F32 => OutputMut::F32(&mut f32s),

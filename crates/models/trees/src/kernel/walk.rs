@@ -1,201 +1,207 @@
-//! Down the trees step by step, without branches, many walks at a time: while one waits for its
-//! node, the others have theirs. For a few rows, where filling a block costs more than it saves.
+//! Walks down the trees without branches, eight walks at a time: while one waits for its node to
+//! be loaded, the others proceed. For a few rows, where filling a block costs more than it saves.
 //!
-//! Eight rows go down one tree, whose nodes are near then; what is left of rows goes down eight
-//! trees each.
+//! Eight rows walk one tree, whose nodes then stay in the cache; each remaining row walks eight
+//! trees.
 
 use std::ops::{AddAssign, Range};
 
-use super::{Scratch, Task};
-use crate::ranks::Step;
-use crate::ranks::keys::fill_keys;
+use super::{KernelCall, KernelScratch};
+use crate::encode::keys::fill_keys;
+use crate::layout::binned::{WalkNode, WalkNodeWords};
 use albacore_simd::Simd;
 
-/// Walks at a time. Eight chains of dependent loads keep two load units busy; of sixteen, half the
-/// places would not be in registers.
-pub(crate) const ABREAST: usize = 8;
+/// Walks at a time. Eight chains of dependent loads keep two load units busy; the positions of
+/// sixteen walks do not fit the registers.
+pub(crate) const LANES: usize = 8;
 /// In deeper trees walks end at very different levels.
 const DEEP: u32 = 8;
-/// Places of keys are 16 bits: of so many keys, none needs a check.
+/// The index of a key has 16 bits: in a window of this many keys no index needs a check.
 const WINDOW: usize = 1 << 16;
 
-/// Fills in the keys of all rows, and what a window needs behind them; returns how many a row has.
-pub(crate) fn fill(task: Task<'_>, scratch: &mut Scratch) -> usize {
-    let Task {
+/// Fills in the keys of all rows, with the padding of a window behind them; returns the number of
+/// keys of a row.
+pub(crate) fn fill(call: KernelCall<'_>, scratch: &mut KernelScratch) -> usize {
+    let KernelCall {
         view,
         library,
         rows,
         ..
-    } = task;
-    let Scratch { keys, singles, .. } = scratch;
-    let (simd, count, stride) = (Simd::best(), task.count(), view.key_count());
+    } = call;
+    let KernelScratch { keys, singles, .. } = scratch;
+    let (simd, count, stride) = (Simd::best(), call.count(), view.key_count());
     if keys.len() < count * stride + WINDOW {
         keys.resize(count * stride + WINDOW, 0);
     }
+    let n = view.features;
     for (row, keys) in keys.chunks_exact_mut(stride).take(count).enumerate() {
-        fill_keys(view, library, rows, (row, simd), (keys, singles));
+        let row = rows.slice(row * n..(row + 1) * n);
+        fill_keys(view, library, row, simd, keys, singles);
     }
     stride
 }
 
-/// Adds the leaves that the rows reach to `margins`, rows x groups; `value` is what a leaf's word
-/// adds.
+/// Adds the leaves that the rows reach to `margins`, rows x groups; `value` decodes
+/// [`WalkNode::last_left`] of a leaf.
 pub(crate) fn sum<T: AddAssign>(
-    task: Task<'_>,
+    call: KernelCall<'_>,
     trees: Range<usize>,
     margins: &mut [T],
     value: impl Fn(u32) -> T,
-    scratch: &mut Scratch,
+    scratch: &mut KernelScratch,
 ) {
-    let view = task.view;
-    let (groups, count) = (view.groups, task.count());
-    let stride = fill(task, scratch);
+    let view = call.view;
+    let (groups, count) = (view.groups, call.count());
+    let stride = fill(call, scratch);
     let keys = scratch.keys.as_slice();
-    let steps = view.ranks.steps;
+    let all_nodes = view.binned.walk_nodes;
     let start_of = |tree: usize| view.node_starts[tree] as usize;
-    let together = count / ABREAST * ABREAST;
-    if together > 0 {
+    let in_lanes = count / LANES * LANES;
+    if in_lanes > 0 {
         for tree in trees.clone() {
-            let nodes = &steps[start_of(tree)..start_of(tree + 1)];
+            let nodes = &all_nodes[start_of(tree)..start_of(tree + 1)];
             let group = view.tree_groups[tree] as usize;
-            let mut add = |first: usize, reached: [u32; ABREAST]| {
+            let mut add = |first: usize, reached: [u32; LANES]| {
                 for (lane, word) in reached.into_iter().enumerate() {
                     margins[(first + lane) * groups + group] += value(word);
                 }
             };
             let depth = view.depths[tree];
             if depth > DEEP {
-                for first in (0..together).step_by(ABREAST) {
+                for first in (0..in_lanes).step_by(LANES) {
                     let from = std::array::from_fn(|lane| (first + lane) * stride);
-                    add(first, descend_far(nodes, (keys, from), [0; ABREAST], depth));
+                    add(first, descend_far(nodes, keys, from, [0; LANES], depth));
                 }
                 continue;
             }
-            for first in (0..together).step_by(ABREAST) {
-                let from: [usize; ABREAST] = std::array::from_fn(|lane| (first + lane) * stride);
-                let key = |lane: usize, place: usize| keys[from[lane] + place];
-                add(first, descend(nodes, key, [0; ABREAST], depth));
+            for first in (0..in_lanes).step_by(LANES) {
+                let from: [usize; LANES] = std::array::from_fn(|lane| (first + lane) * stride);
+                let key = |lane: usize, index: usize| keys[from[lane] + index];
+                add(first, descend(nodes, key, [0; LANES], depth));
             }
         }
     }
-    for row in together..count {
+    for row in in_lanes..count {
         let Some(keys) = keys[row * stride..].first_chunk::<WINDOW>() else {
             return;
         };
         let margins = &mut margins[row * groups..][..groups];
-        sum_row(task, trees.clone(), keys, (margins, &value));
+        sum_row(call, trees.clone(), keys, margins, &value);
     }
 }
 
 /// Adds the leaves that one row reaches to its margins.
 fn sum_row<T: AddAssign>(
-    task: Task<'_>,
+    call: KernelCall<'_>,
     trees: Range<usize>,
     keys: &[u32; WINDOW],
-    (margins, value): (&mut [T], impl Fn(u32) -> T),
+    margins: &mut [T],
+    value: impl Fn(u32) -> T,
 ) {
-    let view = task.view;
-    let (steps, key) = (view.ranks.steps, |_, place: usize| keys[place]);
-    let (starts, few_starts) = view.node_starts[trees.start..trees.end].as_chunks::<ABREAST>();
-    let (depths, few_depths) = view.depths[trees.clone()].as_chunks::<ABREAST>();
-    let (targets, few_targets) = view.tree_groups[trees].as_chunks::<ABREAST>();
+    let view = call.view;
+    let (all_nodes, key) = (view.binned.walk_nodes, |_, index: usize| keys[index]);
+    let (starts, few_starts) = view.node_starts[trees.start..trees.end].as_chunks::<LANES>();
+    let (depths, few_depths) = view.depths[trees.clone()].as_chunks::<LANES>();
+    let (targets, few_targets) = view.tree_groups[trees].as_chunks::<LANES>();
     for ((starts, depths), groups) in starts.iter().zip(depths).zip(targets) {
         let starts = starts.map(|start| start as usize);
         let depth = depths.iter().fold(0, |a, &b| a.max(b));
-        let mut add = |reached: [u32; ABREAST]| {
+        let mut add = |reached: [u32; LANES]| {
             for (word, &group) in reached.into_iter().zip(groups) {
                 margins[group as usize] += value(word);
             }
         };
         if depth > DEEP {
-            add(descend_far(steps, (keys, [0; ABREAST]), starts, depth));
+            add(descend_far(all_nodes, keys, [0; LANES], starts, depth));
         } else {
-            add(descend(steps, key, starts, depth));
+            add(descend(all_nodes, key, starts, depth));
         }
     }
     for ((&start, &depth), &group) in few_starts.iter().zip(few_depths).zip(few_targets) {
-        let [word] = descend(steps, key, [start as usize], depth);
+        let [word] = descend(all_nodes, key, [start as usize], depth);
         margins[group as usize] += value(word);
     }
 }
 
-/// What each tree adds to each row: trees x rows.
+/// The leaf value of each tree for each row: trees x rows.
 pub(crate) fn values<T>(
-    task: Task<'_>,
+    call: KernelCall<'_>,
     trees: Range<usize>,
     out: &mut [T],
     value: impl Fn(u32) -> T,
-    scratch: &mut Scratch,
+    scratch: &mut KernelScratch,
 ) {
-    let (view, count) = (task.view, task.count());
-    let stride = fill(task, scratch);
+    let (view, count) = (call.view, call.count());
+    let stride = fill(call, scratch);
     for row in 0..count {
         let Some(keys) = scratch.keys[row * stride..].first_chunk::<WINDOW>() else {
             return;
         };
-        let (steps, key) = (view.ranks.steps, |_, place: usize| keys[place]);
-        let (starts, few_starts) = view.node_starts[trees.start..trees.end].as_chunks::<ABREAST>();
-        let (depths, few_depths) = view.depths[trees.clone()].as_chunks::<ABREAST>();
+        let (all_nodes, key) = (view.binned.walk_nodes, |_, index: usize| keys[index]);
+        let (starts, few_starts) = view.node_starts[trees.start..trees.end].as_chunks::<LANES>();
+        let (depths, few_depths) = view.depths[trees.clone()].as_chunks::<LANES>();
         // Every `count`-th value from the row's first on.
         let mut out = out.iter_mut().skip(row).step_by(count);
         for (starts, depths) in starts.iter().zip(depths) {
             let depth = depths.iter().fold(0, |a, &b| a.max(b));
             let starts = starts.map(|start| start as usize);
             let reached = match depth > DEEP {
-                true => descend_far(steps, (keys, [0; ABREAST]), starts, depth),
-                false => descend(steps, key, starts, depth),
+                true => descend_far(all_nodes, keys, [0; LANES], starts, depth),
+                false => descend(all_nodes, key, starts, depth),
             };
             for (word, out) in reached.into_iter().zip(&mut out) {
                 *out = value(word);
             }
         }
         for ((&start, &depth), out) in few_starts.iter().zip(few_depths).zip(&mut out) {
-            let [word] = descend(steps, key, [start as usize], depth);
+            let [word] = descend(all_nodes, key, [start as usize], depth);
             *out = value(word);
         }
     }
 }
 
-/// The words of the leaves that are reached after `depth` steps from nodes `at`; `key` is that of
-/// a walk's row at a place.
+/// [`WalkNode::last_left`] of the leaves that are reached after `depth` steps from the nodes `at`;
+/// `key` returns a key of the row of a walk.
 #[inline(always)]
 fn descend<const N: usize>(
-    steps: &[Step],
+    nodes: &[WalkNodeWords],
     key: impl Fn(usize, usize) -> u32,
     mut at: [usize; N],
     depth: u32,
 ) -> [u32; N] {
     for _ in 0..depth {
         for (walk, at) in at.iter_mut().enumerate() {
-            let [last_left, place] = steps[*at];
-            let is_right = key(walk, (place & 0xffff) as usize) > last_left;
-            *at += (place >> 16) as usize + usize::from(is_right);
+            let node = WalkNode::from_words(nodes[*at]);
+            let is_right = key(walk, node.key) > node.last_left;
+            *at += node.left_offset + usize::from(is_right);
         }
     }
-    at.map(|at| steps[at][0])
+    at.map(|at| WalkNode::from_words(nodes[at]).last_left)
 }
 
-/// As [`descend`], until all walks have come to their leaves; each reads the keys from its place
-/// on. A function of its own: what it takes from memory must not keep the other's from registers.
+/// As [`descend`], until all walks have reached their leaves; the keys of each walk start at
+/// `from`. A function of its own, so that its memory accesses do not evict the registers of
+/// [`descend`].
 #[inline(never)]
 fn descend_far(
-    steps: &[Step],
-    (keys, from): (&[u32], [usize; ABREAST]),
-    mut at: [usize; ABREAST],
+    nodes: &[WalkNodeWords],
+    keys: &[u32],
+    from: [usize; LANES],
+    mut at: [usize; LANES],
     depth: u32,
-) -> [u32; ABREAST] {
+) -> [u32; LANES] {
     for _ in 0..depth {
         let mut moved = 0;
         for (walk, at) in at.iter_mut().enumerate() {
-            let [last_left, place] = steps[*at];
-            let is_right = keys[from[walk] + (place & 0xffff) as usize] > last_left;
-            *at += (place >> 16) as usize + usize::from(is_right);
-            moved |= place;
+            let node = WalkNode::from_words(nodes[*at]);
+            let is_right = keys[from[walk] + node.key] > node.last_left;
+            *at += node.left_offset + usize::from(is_right);
+            moved |= node.left_offset;
         }
-        // Leaves ask the first key and lead nowhere.
+        // Leaves compare the first key and have no offset.
         if moved == 0 {
             break;
         }
     }
-    at.map(|at| steps[at][0])
+    at.map(|at| WalkNode::from_words(nodes[at]).last_left)
 }

@@ -1,7 +1,8 @@
 //! Images whose checksum is right and whose contents are not.
 
 use super::*;
-use crate::{ElementType, Image, Kernel, Kind, Model, OutputMut, Predictor, Rows, Scratch};
+use crate::layout::image::UNCHECKED_WORDS;
+use crate::{ElementType, Image, Kernel, Kind, Model, OutputMut, PredictScratch, Predictor, Rows};
 
 /// Two iterations of two groups, with splits by order and by category.
 const MODEL: &str = "tree\nversion=v4\nnum_tree_per_iteration=2\nmax_feature_idx=1\n\
@@ -25,6 +26,17 @@ const SINGLE: &str = r#"{"learner":{"gradient_booster":{"name":"gbtree","model":
 "learner_model_param":{"base_score":"0","num_feature":"2"},
 "objective":{"name":"reg:squarederror"}}}"#;
 
+/// An XGBoost model of two bundles: paths of one feature, and of three.
+const TWO_BUNDLES: &str = r#"{"learner":{"gradient_booster":{"name":"gbtree","model":{
+"tree_info":[0,0],"trees":[
+{"tree_param":{},"left_children":[1,-1,-1],"right_children":[2,-1,-1],"split_indices":[1,0,0],
+"split_conditions":[33,1,2],"default_left":[1,0,0],"sum_hessian":[4,2,2]},
+{"tree_param":{},"left_children":[1,-1,3,-1,5,-1,-1],"right_children":[2,-1,4,-1,6,-1,-1],
+"split_indices":[0,0,1,0,2,0,0],"split_conditions":[0.5,1,2.5,3,4.5,5,6],
+"default_left":[0,0,1,0,0,0,0],"sum_hessian":[8,2,6,2,4,2,2]}]}},
+"learner_model_param":{"base_score":"0","num_feature":"3"},
+"objective":{"name":"reg:squarederror"}}}"#;
+
 fn words() -> Vec<u64> {
     words_of_model(MODEL)
 }
@@ -36,7 +48,7 @@ fn words_of_model(model: &str) -> Vec<u64> {
 
 /// Opens the words under a right checksum and predicts all kinds, if they open.
 fn exercise(words: &mut [u64]) -> Result<(), ImageError> {
-    words[2] = checksum(&words[UNCHECKED_WORDS..]);
+    words[2] = checksum_of_image(words);
     let opened = Predictor::open(bytemuck::cast_slice(words))?;
     for kernel in Kernel::ALL {
         if let Some(predictor) = opened.with_kernel(kernel) {
@@ -58,7 +70,7 @@ fn predict_all(predictor: &Predictor<'_>) -> Result<(), ImageError> {
         .take(3 * predictor.features())
         .copied()
         .collect();
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     for kind in Kind::ALL {
         let length = 3 * predictor.output_width(kind);
         let (mut f32s, mut f64s, mut i32s) =
@@ -78,6 +90,7 @@ fn predict_all(predictor: &Predictor<'_>) -> Result<(), ImageError> {
 fn a_wrong_word_under_a_right_checksum_is_an_error_or_predicts() {
     damage_each_word_of(&words());
     damage_each_word_of(&words_of_model(SINGLE));
+    damage_each_word_of(&words_of_model(TWO_BUNDLES));
 }
 
 fn damage_each_word_of(original: &[u64]) {
@@ -116,7 +129,7 @@ fn damage_each_word_of(original: &[u64]) {
 }
 
 #[test]
-fn what_points_outside_of_its_section_is_named() {
+fn an_index_outside_of_its_section_is_named() {
     let error_of = |place: usize, word: u64| {
         let mut words = words();
         words[place] = word;
@@ -124,7 +137,7 @@ fn what_points_outside_of_its_section_is_named() {
             .expect_err("a damaged image")
             .to_string()
     };
-    assert!(error_of(0, 7).contains("header says 0x7"));
+    assert!(error_of(0, 7).contains("header has 0x7"));
     assert!(error_of(1, 7).contains("where the header announces 7"));
     assert!(error_of(3, 9).contains("library or objective"));
     assert!(error_of(4, 1 << 40).contains("properties"));

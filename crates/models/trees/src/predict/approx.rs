@@ -1,21 +1,21 @@
-//! Approximate contributions: what XGBoost's users ask for as `approx_contribs`.
+//! Approximate contributions: XGBoost's `approx_contribs`, after Saabas (2014).
 //!
-//! Each split on a row's path is charged with the step that it makes: the mean of the child that
-//! the row goes to, less the mean of the node (means weighted by cover). No fair share as SHAP's
-//! values are, but one walk a tree; both add up to the margin. The interactions of the
-//! approximation are none: its values on the diagonal, as in XGBoost.
+//! The feature of each split on a row's path is charged with the change of the expected value: the
+//! mean of the child that the row goes to, less the mean of the node (means weighted by cover).
+//! This takes one walk per tree and adds up to the margin, but is not consistent as SHAP values
+//! are. The approximation has no interactions: its values are on the diagonal, as in XGBoost.
 //!
-//! Sums are in `f64` here and in `f32` there, so that the last digits differ.
+//! Sums are in `f64` here and in `f32` in XGBoost, so that the last digits differ.
 
 use std::ops::Range;
 
 use albacore_formats::Library;
 
-use super::{Options, Predictor, Scratch};
+use super::{Options, PredictScratch, Predictor};
 use crate::error::PredictError;
+use crate::layout::ensemble::{EnsembleView, Target, TreeView};
 use crate::output::{Kind, OutputMut};
 use crate::rows::Rows;
-use crate::view::{EnsembleView, Target, TreeView};
 
 impl Predictor<'_> {
     /// Predicts as [`predict_with`](Self::predict_with) does, but contributions and interactions by
@@ -30,7 +30,7 @@ impl Predictor<'_> {
         rows: Rows<'_>,
         options: &Options<'_>,
         out: OutputMut<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) -> Result<(), PredictError> {
         if let Some(reason) = self.no_approximation(kind) {
             return Err(PredictError::Unsupported { kind, reason });
@@ -113,7 +113,7 @@ fn means(view: &EnsembleView<'_>, trees: Range<usize>) -> Vec<f64> {
     means
 }
 
-/// Adds what the trees say of a row: groups x (features + 1), the last column for the bias.
+/// Adds the approximate contributions of a row: groups x (features + 1), the last column for the bias.
 fn explain(
     view: &EnsembleView<'_>,
     trees: Range<usize>,

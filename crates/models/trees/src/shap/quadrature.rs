@@ -5,7 +5,7 @@
 //! polynomial whose degree is the number of distinct features on the path, less one.
 //!
 //! **Approach.** A rule of n points is exact up to degree 2n - 1: half the features, rounded up,
-//! are enough. Points come in packets of [`LANES`] so that the inner loops have a fixed width; the
+//! are enough. Points come in packets of [`PACKET_POINTS`] so that the inner loops have a fixed width; the
 //! number of points is rounded up to whole packets, which only makes the rule more exact.
 //!
 //! **Proof sketch for long paths.** Every factor is a combination of t and 1 - t with
@@ -20,31 +20,31 @@
 
 use std::f64::consts::PI;
 
-use crate::limits::{LANES, NEWTON_STEPS_MAX};
+use crate::limits::{NEWTON_STEPS_MAX, PACKET_POINTS};
 
 /// One value per quadrature point of a packet.
-pub(crate) type Lanes = [f64; LANES];
+pub(crate) type PacketValues = [f64; PACKET_POINTS];
 
 /// Four quadrature points on [0, 1]: abscissas and weights.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     /// Participation probabilities, strictly between 0 and 1.
-    pub(crate) at: Lanes,
+    pub(crate) at: PacketValues,
     /// Weights; over all packets of a rule they sum to one.
-    pub(crate) weight: Lanes,
+    pub(crate) weight: PacketValues,
 }
 
 /// The rules used so far, by number of packets. Reused from row to row.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct QuadratureRules {
     by_packets: Vec<Vec<Packet>>,
     by_points: Vec<Vec<(f64, f64)>>,
 }
 
-impl Rules {
+impl QuadratureRules {
     /// The rule that is exact for paths of `path_features` distinct features.
     pub(crate) fn of(&mut self, path_features: usize) -> &[Packet] {
-        let packets = points(path_features).div_ceil(LANES);
+        let packets = points(path_features).div_ceil(PACKET_POINTS);
         if self.by_packets.len() < packets {
             self.by_packets.resize(packets, Vec::new());
         }
@@ -55,7 +55,7 @@ impl Rules {
         rule
     }
 
-    /// The rule of exactly so many points: abscissas and weights.
+    /// The rule of exactly this many points: abscissas and weights.
     pub(crate) fn exactly(&mut self, points: usize) -> &[(f64, f64)] {
         if self.by_points.len() <= points {
             self.by_points.resize(points + 1, Vec::new());
@@ -68,29 +68,32 @@ impl Rules {
     }
 }
 
-/// The rule of exactly so many points: abscissas and weights.
+/// The rule of exactly this many points: abscissas and weights.
 pub(crate) fn rule(points: usize) -> Vec<(f64, f64)> {
     (0..points).map(|index| point(index, points)).collect()
 }
 
-/// How many points a path of so many distinct features needs (at least one).
+/// Number of points that a path of this many distinct features needs (at least one).
 fn points(path_features: usize) -> usize {
     let exact = path_features.div_ceil(2).max(1);
     let converged = (4.5 * (path_features as f64).sqrt()).ceil() as usize;
     exact.min(converged.max(1))
 }
 
-/// The Gauss-Legendre rule of `packets * LANES` points, mapped from [-1, 1] to [0, 1].
+/// The Gauss-Legendre rule of `packets * PACKET_POINTS` points, mapped from [-1, 1] to [0, 1].
 fn gauss_legendre(packets: usize) -> Vec<Packet> {
-    let count = packets * LANES;
+    let count = packets * PACKET_POINTS;
     let blank = Packet {
-        at: [0.0; LANES],
-        weight: [0.0; LANES],
+        at: [0.0; PACKET_POINTS],
+        weight: [0.0; PACKET_POINTS],
     };
     let mut rule = vec![blank; packets];
     for index in 0..count {
-        let packet = &mut rule[index / LANES];
-        (packet.at[index % LANES], packet.weight[index % LANES]) = point(index, count);
+        let packet = &mut rule[index / PACKET_POINTS];
+        (
+            packet.at[index % PACKET_POINTS],
+            packet.weight[index % PACKET_POINTS],
+        ) = point(index, count);
     }
     rule
 }
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn rules_are_exact_for_every_bernstein_term_of_short_and_long_paths() {
-        let mut rules = Rules::default();
+        let mut rules = QuadratureRules::default();
         for path_features in [1_u32, 2, 7, 8, 9, 16, 17, 64, 100, 400, 3000] {
             let rule = rules.of(path_features as usize).to_vec();
             let degree = path_features - 1;
@@ -178,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_worked_out_once() {
-        let mut rules = Rules::default();
+    fn a_rule_is_computed_once() {
+        let mut rules = QuadratureRules::default();
         let place = rules.of(6).as_ptr();
         rules.of(8);
         assert_eq!(rules.of(6).as_ptr(), place);

@@ -2,13 +2,15 @@
 
 use proptest::prelude::*;
 
-use super::paths::{Branch, PathArrays, expected_value};
-use super::*;
-use crate::ranks::RankView;
+use super::ShapScratch;
+use super::scalar::{contribs, groups_of, interactions};
+use crate::compile::paths::{Branch, PathArrays, expected_value};
+use crate::layout::binned::BinnedView;
+use crate::layout::bundles::BundlesView;
+use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, TreeView, flag};
 use crate::rows::Flushed;
-use crate::view::{ALL_GROUPS, flag};
 
-/// A random ensemble, owned; [`Ensemble::view`] lends it the way an opened image would.
+/// A random ensemble; [`Ensemble::view`] borrows it as an opened image would.
 #[derive(Clone, Debug, Default)]
 struct Ensemble {
     features: usize,
@@ -30,7 +32,7 @@ struct Ensemble {
     leaf_vectors: Vec<f64>,
 }
 
-/// One drawn node: what it asks and how its cover divides, used when it becomes a split.
+/// One drawn node: its test and the division of its cover, used when it becomes a split.
 #[derive(Clone, Debug)]
 struct Draw {
     feature: u32,
@@ -74,7 +76,7 @@ impl Ensemble {
         }
     }
 
-    /// Grows a tree breadth-first from the draws; what is left open at the end becomes a leaf.
+    /// Grows a tree breadth-first from the draws; nodes without a draw become leaves.
     fn grow(&mut self, draws: &[Draw], group: u32, cover: f64) {
         let start = self.left.len();
         let mut level = vec![0_u32];
@@ -155,8 +157,8 @@ impl Ensemble {
 
     fn view(&self) -> EnsembleView<'_> {
         EnsembleView {
-            ranks: RankView::default(),
-            lots: crate::shap::lots::LotsView::default(),
+            binned: BinnedView::default(),
+            bundles: BundlesView::default(),
             features: self.features,
             groups: self.groups,
             base: &[],
@@ -202,7 +204,7 @@ impl Ensemble {
             0..view.trees(),
             row,
             &mut out,
-            &mut Scratch::default(),
+            &mut ShapScratch::default(),
         );
         out
     }
@@ -210,9 +212,9 @@ impl Ensemble {
     fn interactions(&self, row: &[f64]) -> Vec<f64> {
         let cells = (self.features + 1).pow(2);
         let mut out = vec![f64::NAN; self.groups * cells];
-        let (view, scratch) = (self.view(), &mut Scratch::default());
+        let (view, scratch) = (self.view(), &mut ShapScratch::default());
         for (group, out) in out.chunks_exact_mut(cells).enumerate() {
-            interactions(&view, 0..view.trees(), (row, group), out, scratch);
+            interactions(&view, 0..view.trees(), row, group, out, scratch);
         }
         out
     }
@@ -467,7 +469,7 @@ fn rows_of_a_block_do_not_see_each_other() {
         0..2,
         &rows.concat(),
         &mut block,
-        &mut Scratch::default(),
+        &mut ShapScratch::default(),
     );
     let alone: Vec<f64> = rows.iter().flat_map(|row| model.contribs(row)).collect();
     assert_eq!(block, alone);

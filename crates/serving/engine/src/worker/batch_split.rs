@@ -76,9 +76,9 @@ impl TimeEstimates<'_> {
             let segment = &segments[index];
             let predictor = &self.models.get(segment.edition)?.predictor;
             let row = predictor.row_nanoseconds(kind, segment.rows)?;
-            let undivided = predictor.undivided_nanoseconds(kind)?.min(row);
-            let each = undivided + (row - undivided) / threads as f64;
-            (predictor.units(kind, segment.rows) > 0).then_some(each * segment.rows as f64)
+            let serial = predictor.serial_nanoseconds(kind)?.min(row);
+            let each = serial + (row - serial) / threads as f64;
+            (predictor.work_units(kind, segment.rows) > 0).then_some(each * segment.rows as f64)
         });
         times.sum()
     }

@@ -7,7 +7,7 @@
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use albacore_trees::Portion;
+use albacore_trees::PartialOutput;
 
 use super::batch_split::jobs;
 use super::team::SharedBatch;
@@ -21,7 +21,7 @@ struct PartialSlot {
     /// The batch whose piece is in the slot.
     generation: Option<u32>,
     outcome: Result<(), String>,
-    portion: Portion,
+    partial: PartialOutput,
 }
 
 /// How far rank 0 has reduced a batch.
@@ -38,7 +38,7 @@ impl PartialResults {
         let slot = || PartialSlot {
             generation: None,
             outcome: Ok(()),
-            portion: Portion::default(),
+            partial: PartialOutput::default(),
         };
         let slots = threads * TREE_PARTS_PER_THREAD * TREE_JOBS_MAX;
         Self((0..slots).map(|_| Mutex::new(slot())).collect())
@@ -58,7 +58,7 @@ impl PartialResults {
         let mut slot = slot.lock().unwrap_or_else(|error| error.into_inner());
         let job = (&batch.segments[index], kind);
         let part = (piece % parts, parts);
-        slot.outcome = context.compute_partial(batch.models, job, part, &mut slot.portion);
+        slot.outcome = context.compute_partial(batch.models, job, part, &mut slot.partial);
         slot.generation = Some(batch.generation);
     }
 
@@ -82,7 +82,7 @@ impl PartialResults {
                 let job = (&batch.segments[index], kind);
                 let outcome = slot.outcome.clone();
                 let outcome = outcome
-                    .and_then(|()| context.add_partial(batch.models, job, part, &slot.portion));
+                    .and_then(|()| context.add_partial(batch.models, job, part, &slot.partial));
                 if let Err(reason) = outcome {
                     batch.ring.fail(index, &reason);
                     progress.failed = Some(index);

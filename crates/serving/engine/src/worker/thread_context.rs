@@ -1,7 +1,9 @@
 //! What one thread computes: rows of a batch in, results out, both in place.
 
 use albacore_os::Extent;
-use albacore_trees::{ElementType, Kind, OutputMut, Portion, PredictError, Rows, Scratch, Total};
+use albacore_trees::{
+    Accumulator, ElementType, Kind, OutputMut, PartialOutput, PredictError, PredictScratch, Rows,
+};
 
 use super::models::{OpenModel, Table};
 use crate::layout::Layout;
@@ -13,9 +15,9 @@ use crate::{KindSet, OutputInfo};
 pub(super) struct ThreadContext<'a> {
     rows: &'a [u8],
     results: Extent,
-    scratch: Scratch,
+    scratch: PredictScratch,
     /// The sums of an output whose trees are divided.
-    total: Total,
+    sums: Accumulator,
     /// The batch, read from the ring.
     pub(super) segments: Vec<Segment>,
 }
@@ -25,8 +27,8 @@ impl<'a> ThreadContext<'a> {
         Self {
             rows,
             results,
-            scratch: Scratch::default(),
-            total: Total::default(),
+            scratch: PredictScratch::default(),
+            sums: Accumulator::default(),
             segments: Vec::new(),
         }
     }
@@ -60,19 +62,19 @@ impl<'a> ThreadContext<'a> {
         models: &Table,
         (segment, kind): (&Segment, Kind),
         (part, parts): (u32, u32),
-        portion: &mut Portion,
+        partial: &mut PartialOutput,
     ) -> Result<(), String> {
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
         let rows = input(self.rows, model, segment, (segment.first_row, segment.rows))?;
-        let units = model.predictor.units(kind, segment.rows);
+        let units = model.predictor.work_units(kind, segment.rows);
         let at = |part: u32| units * part as usize / parts as usize;
         model
             .predictor
-            .note(
+            .predict_partial(
                 kind,
                 rows,
                 at(part)..at(part + 1),
-                portion,
+                partial,
                 &mut self.scratch,
             )
             .map_err(|error| error.to_string())
@@ -85,17 +87,17 @@ impl<'a> ThreadContext<'a> {
         models: &Table,
         (segment, kind): (&Segment, Kind),
         (part, parts): (u32, u32),
-        portion: &Portion,
+        partial: &PartialOutput,
     ) -> Result<(), String> {
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let (predictor, total) = (&model.predictor, &mut self.total);
+        let (predictor, sums) = (&model.predictor, &mut self.sums);
         let described = |error: PredictError| error.to_string();
         if part == 0 {
             predictor
-                .start(kind, segment.rows, total)
+                .start_sums(kind, segment.rows, sums)
                 .map_err(described)?;
         }
-        predictor.add(total, portion).map_err(described)?;
+        predictor.accumulate(sums, partial).map_err(described)?;
         if part + 1 < parts {
             return Ok(());
         }
@@ -103,7 +105,7 @@ impl<'a> ThreadContext<'a> {
         let output = output.ok_or("the model does not give this output")?;
         let place = (segment.first_row, segment.rows);
         let out = results(&mut self.results, model, segment, (output, place))?;
-        predictor.finish(total, out).map_err(described)
+        predictor.finish_sums(sums, out).map_err(described)
     }
 }
 

@@ -22,7 +22,7 @@ use albacore_engine::{
     BatchingParams, ElementType, Engine, EngineConfig, EngineEvent, Failure, FlushHandle,
     Iterations, Kind, KindSet, LoadedModel, ModelHandle, Observer, Refusal, Reply, Reservation,
 };
-use albacore_trees::{Image, Model, OutputMut, Predictor, Rows, Scratch};
+use albacore_trees::{Image, Model, OutputMut, PredictScratch, Predictor, Rows};
 
 pub(crate) use running::{PATIENCE, zoo};
 
@@ -114,7 +114,7 @@ impl Started {
         let predictor = Predictor::open(self.images[model].bytes()).unwrap();
         let count = rows.len() / predictor.features();
         let values = count * predictor.output_width(kind);
-        let mut scratch = Scratch::default();
+        let mut scratch = PredictScratch::default();
         let mut predict = |out| {
             predictor
                 .predict(kind, Rows::F32(rows), out, &mut scratch)

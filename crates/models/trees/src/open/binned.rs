@@ -1,21 +1,18 @@
-//! Checks a rank form when an image is opened: after that no kernel meets an index out of range.
+//! Checks a binned form when an image is opened: after that no kernel meets an index out of range.
 
-use super::{Asked, COLUMN_CUTS, Column, LEAF_PADDING, LEAVES_MAX, RankView, Split};
-use crate::error::ImageError;
-use crate::view::{EnsembleView, Target, flag};
 use albacore_formats::Library;
 
-type Checked<T> = Result<T, ImageError>;
-
-fn out_of_range<T>(section: &'static str, tree: usize) -> Checked<T> {
-    Err(ImageError::Range { section, tree })
-}
+use super::{Checked, out_of_range};
+use crate::layout::binned::{
+    BinColumn, BinnedView, COLUMN_CUTS, LEAF_PADDING, LEAVES_MAX, Split, SplitFeature, WalkNode,
+};
+use crate::layout::ensemble::{EnsembleView, Target};
 
 /// Checks the form of a model whose other arrays have been checked; an empty one is right.
-pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
-    let form = &view.ranks;
+pub(super) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
+    let form = &view.binned;
     if form.splits.is_empty() && form.leaf_nodes.is_empty() {
-        return match form.steps.is_empty() && form.planes.is_empty() {
+        return match form.walk_nodes.is_empty() && form.key_planes.is_empty() {
             true => Ok(()),
             false => check_walk(view, library),
         };
@@ -31,17 +28,17 @@ pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
         return out_of_range("leaf values", 0);
     }
     let nodes = view.flags.len();
-    let has_steps = !form.steps.is_empty();
-    if has_steps && (form.steps.len() != nodes || values + doubles == 0) {
-        return out_of_range("steps", 0);
+    let has_walk_nodes = !form.walk_nodes.is_empty();
+    if has_walk_nodes && (form.walk_nodes.len() != nodes || values + doubles == 0) {
+        return out_of_range("walk nodes", 0);
     }
-    if !has_steps && !form.planes.is_empty() {
-        return out_of_range("planes", 0);
+    if !has_walk_nodes && !form.key_planes.is_empty() {
+        return out_of_range("key planes", 0);
     }
-    if has_steps {
-        check_keys(view)?;
+    if has_walk_nodes {
+        check_key_count(view)?;
     }
-    if form.levels.len() != form.splits.len() {
+    if form.level_order.len() != form.splits.len() {
         return out_of_range("splits", 0);
     }
     if nodes != form.splits.len() + leaves || leaves != form.splits.len() + view.trees() {
@@ -50,8 +47,8 @@ pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     let (mut seen, mut depths) = (Vec::new(), Vec::new());
     for tree in 0..view.trees() {
         check_tree(view, tree, &mut seen)?;
-        if has_steps {
-            check_steps(view, tree, &mut depths)?;
+        if has_walk_nodes {
+            check_walk_nodes(view, tree, &mut depths)?;
         }
     }
     Ok(())
@@ -59,58 +56,58 @@ pub(crate) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
 
 /// Checks the form of a model with trees of more leaves, which can be walked only.
 fn check_walk(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
-    let form = &view.ranks;
+    let form = &view.binned;
     check_columns(view)?;
-    check_keys(view)?;
+    check_key_count(view)?;
     let nodes = view.flags.len();
     let doubles = match library {
         Library::Xgboost => 0,
         Library::Lightgbm | Library::Sklearn => (nodes + view.trees()) / 2 + LEAF_PADDING,
     };
-    let is_walk = form.steps.len() == nodes
+    let is_walk = form.walk_nodes.len() == nodes
         && form.leaf_doubles.len() == doubles
         && form.leaf_values.is_empty()
-        && form.levels.is_empty();
+        && form.level_order.is_empty();
     if !is_walk {
-        return out_of_range("steps", 0);
+        return out_of_range("walk nodes", 0);
     }
     let mut depths = Vec::new();
-    (0..view.trees()).try_for_each(|tree| check_steps(view, tree, &mut depths))
+    (0..view.trees()).try_for_each(|tree| check_walk_nodes(view, tree, &mut depths))
 }
 
-/// Places of keys are 16 bits.
-fn check_keys(view: &EnsembleView<'_>) -> Checked<()> {
+/// The index of a key has 16 bits.
+fn check_key_count(view: &EnsembleView<'_>) -> Checked<()> {
     match view.key_count() > usize::from(u16::MAX) {
-        true => out_of_range("planes", 0),
+        true => out_of_range("key planes", 0),
         false => Ok(()),
     }
 }
 
 fn check_columns(view: &EnsembleView<'_>) -> Checked<()> {
-    let form: &RankView<'_> = &view.ranks;
-    for &words in form.asked {
-        let asked = Asked::of_words(words);
-        let is_within = asked.feature < view.features
-            && asked.cuts + asked.count <= form.cuts.len()
-            && asked.table + asked.table_length() <= form.tables.len();
+    let form: &BinnedView<'_> = &view.binned;
+    for &words in form.split_features {
+        let feature = SplitFeature::from_words(words);
+        let is_within = feature.feature < view.features
+            && feature.first_cut + feature.cut_count <= form.cuts.len()
+            && feature.table + feature.table_length() <= form.tables.len();
         if !is_within {
-            return out_of_range("asked features", 0);
+            return out_of_range("split features", 0);
         }
     }
-    if !form.asked.is_sorted_by(|a, b| a[0] < b[0]) {
-        return out_of_range("asked features", 0);
+    if !form.split_features.is_sorted_by(|a, b| a[0] < b[0]) {
+        return out_of_range("split features", 0);
     }
     let sets = view.set_starts.len() - 1;
     for &words in form.columns {
-        let column = Column::of_words(words);
-        let Some(&asked) = form.asked.get(column.asked as usize) else {
+        let column = BinColumn::from_words(words);
+        let Some(&feature) = form.split_features.get(column.split_feature as usize) else {
             return out_of_range("columns", 0);
         };
         let start = column.start as usize;
-        let is_within = if column.has(flag::CATEGORICAL) {
+        let is_within = if column.is_categorical() {
             start < sets
         } else {
-            start < Asked::of_words(asked).count && start.is_multiple_of(COLUMN_CUTS)
+            start < SplitFeature::from_words(feature).cut_count && start.is_multiple_of(COLUMN_CUTS)
         };
         if !is_within {
             return out_of_range("columns", 0);
@@ -125,13 +122,13 @@ fn check_columns(view: &EnsembleView<'_>) -> Checked<()> {
 
 /// Checks that every slot but the root is the child of one split, which comes before it.
 fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Checked<()> {
-    let form = &view.ranks;
+    let form = &view.binned;
     let nodes = view.tree(tree).nodes();
     if nodes.is_multiple_of(2) || nodes >= 2 * LEAVES_MAX {
         return out_of_range("slots", tree);
     }
     let (splits, leaves) = (view.splits_of(tree), view.leaves_of(tree));
-    for splits in [&form.splits[splits.clone()], &form.levels[splits]] {
+    for splits in [&form.splits[splits.clone()], &form.level_order[splits]] {
         check_splits(form, splits, tree, seen)?;
     }
     let view = view.tree(tree);
@@ -143,7 +140,7 @@ fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Che
 }
 
 fn check_splits(
-    form: &RankView<'_>,
+    form: &BinnedView<'_>,
     splits: &[Split],
     tree: usize,
     seen: &mut Vec<bool>,
@@ -166,33 +163,33 @@ fn check_splits(
     Ok(())
 }
 
-/// Checks that ways lead to nodes of the tree, columns are among the keys, leaves have values, and
-/// that the walk, which takes as many steps as the tree is deep, ends at a leaf.
-fn check_steps(view: &EnsembleView<'_>, tree: usize, depths: &mut Vec<u32>) -> Checked<()> {
-    let form = &view.ranks;
+/// Checks that children are nodes of the tree, keys are among those of a row, leaves have values,
+/// and that a walk, which takes as many steps as the tree is deep, ends at a leaf.
+fn check_walk_nodes(view: &EnsembleView<'_>, tree: usize, depths: &mut Vec<u32>) -> Checked<()> {
+    let form = &view.binned;
     let nodes = view.node_starts[tree] as usize..view.node_starts[tree + 1] as usize;
     let keys = view.key_count();
     if view.tree(tree).target == Target::All {
-        return out_of_range("steps", tree);
+        return out_of_range("walk nodes", tree);
     }
     let (count, depth) = (nodes.len(), view.depths[tree]);
     depths.clear();
     depths.resize(count, 0);
-    for (index, &[word, place]) in form.steps[nodes].iter().enumerate() {
-        let (column, way) = ((place & 0xffff) as usize, (place >> 16) as usize);
-        let is_right = if way == 0 {
+    for (index, &words) in form.walk_nodes[nodes].iter().enumerate() {
+        let node = WalkNode::from_words(words);
+        let is_right = if node.left_offset == 0 {
             let leaves = form.leaf_doubles.len();
-            column == 0 && (leaves == 0 || (word as usize) < leaves)
+            node.key == 0 && (leaves == 0 || (node.last_left as usize) < leaves)
         } else {
-            let child = index + way;
+            let child = index + node.left_offset;
             let own = depths[index];
             if let Some(below) = depths.get_mut(child..child + 2) {
                 below.fill(own + 1);
             }
-            column < keys && child + 1 < count && own < depth
+            node.key < keys && child + 1 < count && own < depth
         };
         if !is_right {
-            return out_of_range("steps", tree);
+            return out_of_range("walk nodes", tree);
         }
     }
     Ok(())

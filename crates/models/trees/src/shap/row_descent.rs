@@ -1,62 +1,38 @@
-//! Once through a tree, in pre-order: down to each leaf, and up as soon as both sides of a split
-//! are summed up. What a split knows stays in its frame on a stack until then, so that the working
-//! set is a few vectors for each level and not for each node.
+//! One descent through a tree for the rows of a vector, in pre-order: down to each leaf, and up as
+//! soon as both sides of a split are summed. The vectors of an open split stay in its frame on a
+//! stack, so that the working set is a few vectors for each level and not for each node.
 //!
-//! Leaves are not visited: a split with a leaf below it takes its value at once, and one with two
-//! leaves needs no frame.
+//! Leaves are not visited: a split with one leaf child takes the leaf's value at once, and one with
+//! two leaves needs no frame.
 
-use crate::ranks::LEAVES_MAX;
-use crate::shap::one;
-use crate::shap::rows::Rows;
-use crate::view::TreeView;
 use albacore_simd::Lanes;
 
-/// Numbers in a cache line.
+use crate::layout::binned::LEAVES_MAX;
+use crate::layout::ensemble::TreeView;
+use crate::shap::row_terms::RowLanes;
+use crate::shap::scratch::SplitFrame;
+
+/// Doubles in a cache line.
 const LINE: usize = 8;
 
-/// A split on the stack.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Open {
-    split: u32,
-    node: u32,
-    /// Whether the left side is summed up.
-    is_right: bool,
-}
-
-/// What is open above a node; a tree in rank form has no more levels than leaves.
-#[derive(Clone, Debug)]
-pub(super) struct Stack<T>(pub(super) [T; LEAVES_MAX]);
-
-impl Default for Stack<Open> {
-    fn default() -> Self {
-        Self([Open::default(); LEAVES_MAX])
-    }
-}
-
-impl Default for Stack<one::Open> {
-    fn default() -> Self {
-        Self([one::Open::default(); LEAVES_MAX])
-    }
-}
-
-/// Length of the frames for a tree: of each level the products above, and the sums below the left
+/// Length of the frames of a tree: for each level the products above, and the sums below the left
 /// edge.
 pub(super) fn frames_length<L: Lanes, const N: usize>(tree: &TreeView<'_>) -> usize {
     (tree.depth + 1) * 2 * N * L::WIDTH + LINE
 }
 
 /// The state of a descent.
-pub(super) struct Descent<'a, L: Lanes, const N: usize> {
-    pub(super) rows: Rows<'a, L>,
+pub(super) struct RowDescent<'a, L: Lanes, const N: usize> {
+    pub(super) rows: RowLanes<'a, L>,
     pub(super) sums: &'a mut [f64],
     pub(super) frames: &'a mut [f64],
-    pub(super) open: &'a mut [Open; LEAVES_MAX],
+    pub(super) stack: &'a mut [SplitFrame; LEAVES_MAX],
     /// The product above the next node; at first the weights.
     pub(super) above: [L::Vector; N],
 }
 
-impl<L: Lanes, const N: usize> Descent<'_, L, N> {
-    /// Goes through the tree.
+impl<L: Lanes, const N: usize> RowDescent<'_, L, N> {
+    /// Visits all splits of the tree.
     #[inline(always)]
     pub(super) fn run(mut self) {
         let skip = self.frames.as_ptr().align_offset(LINE * 8).min(LINE);
@@ -64,10 +40,10 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
         self.frames = &mut frames[skip..];
         let tree = self.rows.tree;
         let (mut depth, mut split, mut node) = (0, 0, 0);
-        // bound: every turn takes a split or a leaf.
+        // bound: every iteration takes a split or a leaf.
         while node < tree.nodes() {
             if tree.is_leaf(node) {
-                // The root alone, or what a damaged image takes for a child.
+                // A root without splits, or a node of a damaged image that is no child.
                 node += 1;
                 continue;
             }
@@ -75,9 +51,9 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
             let (left, right) = (tree.left[node] as usize, tree.right[node] as usize);
             let is_right = tree.is_leaf(left);
             if is_right && tree.is_leaf(right) {
-                let below = self.rows.at_leaves(own, &self.above, self.sums);
+                let below = self.rows.contribute_leaf_pair(own, &self.above, self.sums);
                 (split, node) = (split + 1, node + 3);
-                node += self.go_up(below, &mut depth);
+                node += self.ascend(below, &mut depth);
                 continue;
             }
             let side = usize::from(is_right);
@@ -89,7 +65,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
                 let ratio = self.rows.ratio::<N>(own, side, k);
                 self.above[k] = self.rows.lanes.mul(self.above[k], ratio);
             }
-            self.open[depth % LEAVES_MAX] = Open {
+            self.stack[depth % LEAVES_MAX] = SplitFrame {
                 split: split as u32,
                 node: node as u32,
                 is_right,
@@ -115,22 +91,22 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
         }
     }
 
-    /// Up from a side whose sum is known, until a split's right side is to be gone down. Returns
-    /// how many leaves were taken on the way.
+    /// Ascends from a side whose sum is known, until a split whose right side is still to be
+    /// visited. Returns the number of leaves that were taken on the way.
     #[inline(always)]
-    fn go_up(&mut self, mut below: [L::Vector; N], depth: &mut usize) -> usize {
+    fn ascend(&mut self, mut below: [L::Vector; N], depth: &mut usize) -> usize {
         let (lanes, tree) = (self.rows.lanes, self.rows.tree);
         let mut taken = 0;
-        // bound: a level less with each turn, or the last.
+        // bound: every iteration but the last leaves a level.
         while *depth > 0 {
             let level = *depth - 1;
-            let open = &mut self.open[level % LEAVES_MAX];
-            let Open {
+            let frame = &mut self.stack[level % LEAVES_MAX];
+            let SplitFrame {
                 split,
                 node,
                 is_right,
-            } = *open;
-            open.is_right = true;
+            } = *frame;
+            frame.is_right = true;
             let own = self.rows.split::<N>(split as usize, node as usize);
             let mut left = below;
             if is_right {
@@ -155,7 +131,7 @@ impl<L: Lanes, const N: usize> Descent<'_, L, N> {
                 *above = self.load(level, k);
             }
             self.rows
-                .add_up(own, (&above, &left), &mut below, self.sums);
+                .contribute(own, &above, &left, &mut below, self.sums);
             *depth -= 1;
         }
         taken

@@ -1,25 +1,27 @@
-//! From a call to the engines of `shap`, and from their sums to what the library shapes.
+//! Contributions and interactions: calls the engines of `shap` and shapes their sums as the library
+//! does.
 
-use crate::kernel;
-use crate::limits::BLOCK_ROWS;
-use crate::predict::{Call, Element, Predictor, Scratch};
-use crate::ranks::keys::fill_keys;
-use crate::shap;
-use crate::shap::blocks::{FEW, contribs_of_row};
-use crate::shap::pairs::{can_pair, interactions_of_row};
-use crate::shap::rows::FILL;
 use albacore_simd::Simd;
 
-/// Features whose sums are copied to all rows before the next ones: what they read stays near, and
-/// each row gets a stretch of its own.
+use crate::encode::keys::fill_keys;
+use crate::kernel::KernelScratch;
+use crate::limits::BLOCK_ROWS;
+use crate::predict::{CheckedCall, Element, PredictScratch, Predictor};
+use crate::shap::contributions::{FEW_ROWS, contributions_of_row, contributions_of_rows};
+use crate::shap::interactions::{fits_memory, interactions_of_row};
+use crate::shap::many_rows::FILL;
+use crate::shap::scalar;
+
+/// Features whose sums are copied to all rows before those of further features: reads stay in the
+/// cache, and each row is written in stretches.
 const TILE: usize = 16;
 
-/// How many rows of those that are left make a block. A few beyond whole vectors are explained one
-/// by one after it, as a vector for them would cost more.
-fn rows_together(left: usize, can_be_alone: bool) -> usize {
+/// The number of the remaining rows that form the next block. Up to three rows beyond whole vectors
+/// are explained one by one after it, which costs less than another vector.
+fn block_rows(left: usize, has_single_rows: bool) -> usize {
     let rows = left.min(BLOCK_ROWS);
     match rows % FILL {
-        rest @ 1..=3 if can_be_alone && rows > FILL => rows - rest,
+        rest @ 1..=3 if has_single_rows && rows > FILL => rows - rest,
         _ => rows,
     }
 }
@@ -28,30 +30,28 @@ impl Predictor<'_> {
     /// Contributions of all rows.
     pub(crate) fn contribs<T: Element>(
         &self,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         out: &mut [T],
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) {
-        let Some(simd) = self.tuning().explain else {
-            return self.contribs_by_walk(call, out, scratch);
+        let Some(simd) = self.selection().shap_simd else {
+            return self.contribs_without_vectors(call, out, scratch);
         };
-        let all = 0..self.trees();
-        let has_keys = self.has_keys();
+        let has_single_rows = call.trees == (0..self.trees()) && self.view().has_keys();
         let width = self.groups() * (self.features() + 1);
         let mut start = 0;
-        // bound: each turn takes a row at least.
+        // bound: each iteration takes at least one row.
         while start < call.count {
             let left = call.count - start;
-            let can_be_alone = call.trees == all && has_keys;
-            let is_alone = left <= FEW && can_be_alone;
-            let count = match is_alone {
+            let is_single = has_single_rows && left <= FEW_ROWS;
+            let count = match is_single {
                 true => 1,
-                false => rows_together(left, can_be_alone),
+                false => block_rows(left, has_single_rows),
             };
-            let part = (start, &mut out[start * width..(start + count) * width]);
-            match is_alone {
-                true => self.contribs_of_row(call, simd, part, scratch),
-                false => self.contribs_of_rows(call, simd, part, scratch),
+            let out = &mut out[start * width..(start + count) * width];
+            match is_single {
+                true => self.contribs_of_row(call, simd, start, out, scratch),
+                false => self.contribs_of_rows(call, simd, start, out, scratch),
             }
             start += count;
         }
@@ -63,12 +63,12 @@ impl Predictor<'_> {
     /// Fills in the last columns: the biases of the groups and the base margins.
     pub(crate) fn add_biases<T: Element>(
         &self,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         out: &mut [T],
         biases: &mut Vec<f64>,
     ) {
         biases.clear();
-        let of_group = |group| shap::bias(self.view(), call.trees.clone(), group);
+        let of_group = |group| scalar::bias(self.view(), call.trees.clone(), group);
         biases.extend((0..self.groups()).map(|group| T::of(of_group(group)).widened()));
         let columns = self.features() + 1;
         for (cell, index) in out.chunks_exact_mut(columns).zip(0..) {
@@ -81,49 +81,51 @@ impl Predictor<'_> {
     /// One row, without its biases.
     fn contribs_of_row<T: Element>(
         &self,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         simd: Simd,
-        (row, out): (usize, &mut [T]),
-        scratch: &mut Scratch,
+        row: usize,
+        out: &mut [T],
+        scratch: &mut PredictScratch,
     ) {
-        let view = self.view();
-        let keys = self.keys_of_row(call, (row, simd), &mut scratch.kernel);
-        let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
-        let sums = contribs_of_row(view, keys, simd, memory);
-        self.spread(sums, out);
+        let keys = self.keys_of_row(call, row, simd, &mut scratch.kernel);
+        let sums = contributions_of_row(self.view(), keys, simd, &mut scratch.shap);
+        self.copy_to_features(sums, out);
     }
 
     /// The keys of a row.
     fn keys_of_row<'b>(
         &self,
-        call: &Call<'_>,
-        place: (usize, Simd),
-        scratch: &'b mut kernel::Scratch,
+        call: &CheckedCall<'_>,
+        row: usize,
+        simd: Simd,
+        scratch: &'b mut KernelScratch,
     ) -> &'b [u32] {
         let view = self.view();
-        let kernel::Scratch { keys, singles, .. } = scratch;
+        let KernelScratch { keys, singles, .. } = scratch;
         let count = view.key_count();
         if keys.len() < count {
             keys.resize(count, 0);
         }
-        fill_keys(view, self.library(), call.rows, place, (keys, singles));
+        let values = row * self.features()..(row + 1) * self.features();
+        let row = call.rows.slice(values);
+        fill_keys(view, self.library(), row, simd, keys, singles);
         keys
     }
 
-    /// The sums of one row, groups x asked features, in the places of their features.
-    pub(crate) fn spread<T: Element>(&self, sums: &[f64], out: &mut [T]) {
-        let (asked, features) = (self.view().ranks.asked, self.features());
-        if asked.len() < features {
+    /// Copies the sums of one row, groups x split features, to the columns of their features.
+    pub(crate) fn copy_to_features<T: Element>(&self, sums: &[f64], out: &mut [T]) {
+        let (split_features, features) = (self.view().binned.split_features, self.features());
+        if split_features.len() < features {
             out.fill(T::of(0.0));
         }
-        if asked.is_empty() {
+        if split_features.is_empty() {
             return;
         }
         for (out, sums) in out
             .chunks_exact_mut(features + 1)
-            .zip(sums.chunks_exact(asked.len()))
+            .zip(sums.chunks_exact(split_features.len()))
         {
-            for (words, &sum) in asked.iter().zip(sums) {
+            for (words, &sum) in split_features.iter().zip(sums) {
                 out[words[0] as usize] = T::of(sum);
             }
         }
@@ -132,36 +134,35 @@ impl Predictor<'_> {
     /// A block of rows, without their biases.
     fn contribs_of_rows<T: Element>(
         &self,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         simd: Simd,
-        (start, out): (usize, &mut [T]),
-        scratch: &mut Scratch,
+        start: usize,
+        out: &mut [T],
+        scratch: &mut PredictScratch,
     ) {
         let (view, features, groups) = (self.view(), self.features(), self.groups());
         let width = groups * (features + 1);
         let count = out.len() / width;
-        let block = &mut scratch.kernel.blocks.block;
         let values = call
             .rows
             .slice(start * features..(start + count) * features);
+        let block = &mut scratch.kernel.blocks.block;
         block.fill(view, self.library(), values, simd);
-        if view.ranks.asked.len() < features {
+        if view.binned.split_features.len() < features {
             out.fill(T::of(0.0));
         }
         for group in 0..groups {
-            let task = shap::blocks::Task {
-                view,
-                block,
-                rows: count,
-                simd,
-            };
-            let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
-            let (sums, lines) = task.contribs(call.trees.clone(), group, memory);
-            let tiles = view.ranks.asked.chunks(TILE).zip(sums.chunks(TILE * lines));
-            for (asked, sums) in tiles {
+            let trees = call.trees.clone();
+            let block = &scratch.kernel.blocks.block;
+            let shap = &mut scratch.shap;
+            let sums = contributions_of_rows(view, trees, group, block, simd, shap);
+            let lines = count.next_multiple_of(FILL);
+            let split_features = view.binned.split_features;
+            let tiles = split_features.chunks(TILE).zip(sums.chunks(TILE * lines));
+            for (split_features, sums) in tiles {
                 for (row, out) in out.chunks_exact_mut(width).enumerate() {
                     let out = &mut out[group * (features + 1)..][..features];
-                    for (words, sums) in asked.iter().zip(sums.chunks_exact(lines)) {
+                    for (words, sums) in split_features.iter().zip(sums.chunks_exact(lines)) {
                         out[words[0] as usize] = T::of(sums[row]);
                     }
                 }
@@ -170,14 +171,19 @@ impl Predictor<'_> {
     }
 
     /// The base margin of a row and group.
-    fn base(&self, call: &Call<'_>, row: usize, group: usize) -> f64 {
+    fn base(&self, call: &CheckedCall<'_>, row: usize, group: usize) -> f64 {
         match call.base_margin {
             Some(margins) => f64::from(margins[row * self.groups() + group]),
             None => self.view().base[group],
         }
     }
 
-    fn contribs_by_walk<T: Element>(&self, call: &Call<'_>, out: &mut [T], scratch: &mut Scratch) {
+    fn contribs_without_vectors<T: Element>(
+        &self,
+        call: &CheckedCall<'_>,
+        out: &mut [T],
+        scratch: &mut PredictScratch,
+    ) {
         let columns = self.features() + 1;
         let width = self.groups() * columns;
         for start in (0..call.count).step_by(BLOCK_ROWS) {
@@ -186,11 +192,11 @@ impl Predictor<'_> {
                 .rows
                 .slice(start * self.features()..end * self.features());
             rows.prepare(self.library(), &mut scratch.rows);
-            let Scratch {
+            let PredictScratch {
                 rows, sums, shap, ..
             } = &mut *scratch;
             sums.resize((end - start) * width, 0.0);
-            shap::contribs(self.view(), call.trees.clone(), rows, sums, shap);
+            scalar::contribs(self.view(), call.trees.clone(), rows, sums, shap);
             let out = out[start * width..end * width].chunks_exact_mut(columns);
             for (index, (out, sums)) in out.zip(sums.chunks_exact(columns)).enumerate() {
                 let (row, group) = (start + index / self.groups(), index % self.groups());
@@ -206,59 +212,58 @@ impl Predictor<'_> {
     /// Interactions of all rows.
     pub(crate) fn interactions<T: Element>(
         &self,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         out: &mut [T],
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) {
-        let is_whole = call.trees == (0..self.trees()) && self.has_keys();
-        match self.tuning().explain {
-            Some(simd) if is_whole && can_pair(self.view()) => {
-                self.interactions_by_lots(call, simd, out, scratch);
+        let is_whole = call.trees == (0..self.trees()) && self.view().has_keys();
+        match self.selection().shap_simd {
+            Some(simd) if is_whole && fits_memory(self.view()) => {
+                self.interactions_of_bundles(call, simd, out, scratch);
             }
             explain => {
                 let simd = explain.unwrap_or_else(Simd::best);
-                self.interactions_by_walk(call, simd, out, scratch);
+                self.interactions_without_bundles(call, simd, out, scratch);
             }
         }
     }
 
-    fn interactions_by_lots<T: Element>(
+    fn interactions_of_bundles<T: Element>(
         &self,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         simd: Simd,
         out: &mut [T],
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) {
-        let (view, asked) = (self.view(), self.view().ranks.asked);
-        let (columns, width) = (self.features() + 1, asked.len() + 1);
+        let (view, split_features) = (self.view(), self.view().binned.split_features);
+        let (columns, width) = (self.features() + 1, split_features.len() + 1);
         out.fill(T::of(0.0));
         for (row, out) in out
             .chunks_exact_mut(self.groups() * columns * columns)
             .enumerate()
         {
-            let keys = self.keys_of_row(call, (row, simd), &mut scratch.kernel);
-            let memory = (&mut scratch.shap.rules, &mut scratch.shap.blocks);
-            let sums = interactions_of_row(view, keys, simd, memory);
+            let keys = self.keys_of_row(call, row, simd, &mut scratch.kernel);
+            let sums = interactions_of_row(view, keys, simd, &mut scratch.shap);
             let groups = out.chunks_exact_mut(columns * columns);
             for (group, (out, sums)) in groups.zip(sums.chunks_exact(width * width)).enumerate() {
-                for (words, sums) in asked.iter().zip(sums.chunks_exact(width)) {
+                for (words, sums) in split_features.iter().zip(sums.chunks_exact(width)) {
                     let out = &mut out[words[0] as usize * columns..][..columns];
-                    for (words, &sum) in asked.iter().zip(sums) {
+                    for (words, &sum) in split_features.iter().zip(sums) {
                         out[words[0] as usize] = T::of(sum);
                     }
                 }
-                let bias = shap::bias(view, call.trees.clone(), group);
+                let bias = scalar::bias(view, call.trees.clone(), group);
                 out[columns * columns - 1] = T::of(bias).plus(self.base(call, row, group));
             }
         }
     }
 
-    fn interactions_by_walk<T: Element>(
+    fn interactions_without_bundles<T: Element>(
         &self,
-        call: &Call<'_>,
+        call: &CheckedCall<'_>,
         simd: Simd,
         out: &mut [T],
-        scratch: &mut Scratch,
+        scratch: &mut PredictScratch,
     ) {
         let columns = self.features() + 1;
         let cells = columns * columns;
@@ -268,12 +273,12 @@ impl Predictor<'_> {
                 .rows
                 .slice(row * self.features()..(row + 1) * self.features());
             values.prepare(self.library(), &mut scratch.rows);
-            let Scratch {
+            let PredictScratch {
                 rows, sums, shap, ..
             } = &mut *scratch;
             for (group, out) in out.chunks_exact_mut(cells).enumerate() {
                 let trees = call.trees.clone();
-                simd.run(shap::Interactions {
+                simd.run(scalar::Interactions {
                     view: self.view(),
                     trees,
                     row: rows,

@@ -1,4 +1,5 @@
-//! Divided trees give the bits of one thread, however they are cut, and refuse what does not fit.
+//! Divided trees give the bits of one thread however they are divided; partial outputs that do not
+//! fit together are refused.
 
 use proptest::prelude::*;
 
@@ -7,15 +8,15 @@ use crate::kernel::Kernel;
 use crate::kernel::tests::{Shape, Stream, answer, model, rows};
 use crate::{Image, Library};
 
-/// The bits of what portions give that are cut anywhere and computed in any order.
+/// The bits of an output whose work units are divided at random and computed in any order.
 fn divided(
     predictor: &Predictor<'_>,
     kind: Kind,
     rows: Rows<'_>,
     numbers: &mut Stream,
 ) -> Option<Vec<u64>> {
-    let count = predictor.rows_of(rows).expect("whole rows");
-    let units = predictor.units(kind, count);
+    let count = predictor.count_rows(rows).expect("whole rows");
+    let units = predictor.work_units(kind, count);
     if units == 0 {
         return None;
     }
@@ -24,23 +25,25 @@ fn divided(
         .chain([0, units])
         .collect();
     cuts.sort_unstable();
-    let mut portions: Vec<(Range<usize>, Portion)> = cuts
+    let mut partials: Vec<(Range<usize>, PartialOutput)> = cuts
         .windows(2)
-        .map(|pair| (pair[0]..pair[1], Portion::default()))
+        .map(|pair| (pair[0]..pair[1], PartialOutput::default()))
         .collect();
-    let mut order: Vec<usize> = (0..portions.len()).collect();
+    let mut order: Vec<usize> = (0..partials.len()).collect();
     order.sort_by_key(|_| numbers.below(1000));
-    let mut scratch = Scratch::default();
+    let mut scratch = PredictScratch::default();
     for place in order {
-        let (units, portion) = &mut portions[place];
+        let (units, partial) = &mut partials[place];
         predictor
-            .note(kind, rows, units.clone(), portion, &mut scratch)
+            .predict_partial(kind, rows, units.clone(), partial, &mut scratch)
             .expect("units of the call");
     }
-    let mut total = Total::default();
-    predictor.start(kind, count, &mut total).expect("divisible");
-    for (_, portion) in &portions {
-        predictor.add(&mut total, portion).expect("in order");
+    let mut sums = Accumulator::default();
+    predictor
+        .start_sums(kind, count, &mut sums)
+        .expect("divisible");
+    for (_, partial) in &partials {
+        predictor.accumulate(&mut sums, partial).expect("in order");
     }
     let length = count * predictor.output_width(kind);
     let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
@@ -50,7 +53,7 @@ fn divided(
         ElementType::F64 => OutputMut::F64(&mut f64s),
         ElementType::I32 => OutputMut::I32(&mut i32s),
     };
-    predictor.finish(&mut total, out).expect("an output");
+    predictor.finish_sums(&mut sums, out).expect("an output");
     Some(match element {
         ElementType::F32 => f32s.iter().map(|x| u64::from(x.to_bits())).collect(),
         ElementType::F64 => f64s.iter().map(|x| x.to_bits()).collect(),
@@ -109,43 +112,53 @@ fn small() -> Image {
 }
 
 #[test]
-fn what_can_be_divided_is_known_before() {
+fn only_margins_leaves_and_contributions_of_few_rows_can_be_divided() {
     let image = small();
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-    let units = |kind, rows| predictor.units(kind, rows);
+    let units = |kind, rows| predictor.work_units(kind, rows);
     assert_eq!([units(Kind::Value, 1), units(Kind::Leaf, 64)], [3, 3]);
     assert_eq!([units(Kind::Value, 0), units(Kind::Value, 65)], [0, 0]);
-    assert!(units(Kind::Contribs, FEW) > 0);
-    assert_eq!(units(Kind::Contribs, FEW + 1), 0);
+    assert!(units(Kind::Contribs, FEW_ROWS) > 0);
+    assert_eq!(units(Kind::Contribs, FEW_ROWS + 1), 0);
     assert_eq!(units(Kind::Interactions, 1), 0);
-    let refused = predictor.start(Kind::Interactions, 1, &mut Total::default());
+    let refused = predictor.start_sums(Kind::Interactions, 1, &mut Accumulator::default());
     assert!(matches!(refused, Err(PredictError::Divided { .. })));
 }
 
 #[test]
-fn portions_that_do_not_fit_together_are_refused() {
+fn partials_that_do_not_fit_together_are_refused() {
     let image = small();
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-    let (row, mut scratch) = ([0.5_f32; 3], Scratch::default());
-    let mut note = |kind, units| {
-        let mut portion = Portion::default();
-        let noted = predictor.note(kind, Rows::F32(&row), units, &mut portion, &mut scratch);
-        noted.map(|()| portion)
+    let (row, mut scratch) = ([0.5_f32; 3], PredictScratch::default());
+    let mut partial_of = |kind, units| {
+        let mut partial = PartialOutput::default();
+        let computed =
+            predictor.predict_partial(kind, Rows::F32(&row), units, &mut partial, &mut scratch);
+        computed.map(|()| partial)
     };
-    let first = note(Kind::Margin, 0..1).expect("a unit");
-    let second = note(Kind::Margin, 1..3).expect("two units");
-    let other = note(Kind::Leaf, 0..1).expect("a unit");
-    assert!(note(Kind::Margin, 1..4).is_err());
-    let mut total = Total::default();
-    assert!(predictor.add(&mut total, &first).is_err(), "not started");
+    let first = partial_of(Kind::Margin, 0..1).expect("a unit");
+    let second = partial_of(Kind::Margin, 1..3).expect("two units");
+    let other = partial_of(Kind::Leaf, 0..1).expect("a unit");
+    assert!(partial_of(Kind::Margin, 1..4).is_err());
+    let mut sums = Accumulator::default();
+    assert!(
+        predictor.accumulate(&mut sums, &first).is_err(),
+        "not started"
+    );
     predictor
-        .start(Kind::Margin, 1, &mut total)
+        .start_sums(Kind::Margin, 1, &mut sums)
         .expect("a call");
-    assert!(predictor.add(&mut total, &second).is_err(), "out of order");
-    assert!(predictor.add(&mut total, &other).is_err(), "of leaves");
-    predictor.add(&mut total, &first).expect("the first");
+    assert!(
+        predictor.accumulate(&mut sums, &second).is_err(),
+        "out of order"
+    );
+    assert!(
+        predictor.accumulate(&mut sums, &other).is_err(),
+        "of leaves"
+    );
+    predictor.accumulate(&mut sums, &first).expect("the first");
     let mut out = [0.0];
-    let finished = predictor.finish(&mut total, OutputMut::F32(&mut out));
-    let reason = "a portion is missing";
+    let finished = predictor.finish_sums(&mut sums, OutputMut::F32(&mut out));
+    let reason = "a partial is missing";
     assert_eq!(finished, Err(PredictError::Divided { reason }));
 }

@@ -1,44 +1,32 @@
 //! How the engines see a compiled model: borrowed slices, nothing owned, nothing copied.
 //!
 //! An [`EnsembleView`] borrows the arrays of an opened image; [`EnsembleView::tree`] cuts out one
-//! tree. Everything that a view promises was checked when the image was opened, so engines index
-//! without looking twice:
+//! tree. `open` has checked every promise of a view, so that engines index without further checks:
 //!
 //! * nodes are in pre-order: node 0 is the root, and a child's index is greater than its parent's
-//!   and below [`TreeView::nodes`], so that every walk ends. What the library calls a node or leaf
-//!   is in [`TreeView::label`]; nodes that the library deleted are not here;
+//!   and below [`TreeView::nodes`], so that every walk ends. The library's number of a node or leaf
+//!   is in [`TreeView::label`]; nodes that the library deleted are not in the view;
 //! * a path has at most [`TreeView::depth`] steps, at most
 //!   [`limits::DEPTH_MAX`](crate::limits::DEPTH_MAX): use a stack, do not recurse;
 //! * features of splits are below [`EnsembleView::features`];
-//! * `previous` of a split is at most its own index (a split may ask what its parent asked: then it
-//!   is its own) or `shap::paths::NONE`.
+//! * `previous` of a split is at most its own index (where a split has the feature of its parent,
+//!   it is its own index) or [`NONE`].
 //!
-//! A row that an engine gets is *prepared*: `features` values in `f64`. XGBoost's rows are `f32`
-//! values, widened; LightGBM's have values of magnitude up to [`ZERO_MAX`] set to 0, as its reader
-//! does.
-//!
-//! # Seam to the contribution engines (`shap`)
-//! `contribs(view, trees, rows, out, scratch)` gets `n` prepared rows (at most
-//! `limits::BLOCK_ROWS`) and overwrites `out`, `n x groups x (features + 1)`;
-//! `interactions(view, trees, row, group, out, scratch)` gets one prepared row and overwrites
-//! `out`, `(features + 1) x (features + 1)`, for one group. Both are plain sums over the trees of
-//! the range `trees`, in `f64`; the last column (last cell) holds the sum of
-//! [`TreeView::expected`]. The caller rounds and adds base margins; like raw margins, explanations
-//! are not averaged.
+//! The row of an engine is *prepared*: `features` values in `f64`. XGBoost's rows are `f32`
+//! values, widened; LightGBM's have values of magnitude up to [`ZERO_MAX`] set to 0, as in its
+//! reader.
 
 use std::ops::Range;
 
-use crate::ranks::keys::Keys;
-use crate::ranks::{Column, RankView};
-use crate::rows::Row;
-use crate::shap::lots::LotsView;
-use crate::shap::paths::NONE;
+use crate::layout::binned::{BinColumn, BinnedView, KeyLayout};
+use crate::layout::bundles::{BundlesView, ScatterEntry};
+use crate::limits::{CATEGORY_MAX, SHAP_POINTS_MAX};
+use crate::rows::{Row, ZERO_MAX};
 
 pub(crate) use albacore_formats::flag;
 
-/// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
-/// 1e-35).
-pub(crate) const ZERO_MAX: f64 = 1e-35_f32 as f64;
+/// Marks the absence of an earlier edge in `previous`, and of a tree in a lane of a bundle.
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a tree's leaves add to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +67,8 @@ pub(crate) struct EnsembleView<'a> {
     pub(crate) set_starts: &'a [u32],
     pub(crate) set_places: &'a [u32],
     pub(crate) set_words: &'a [u32],
-    pub(crate) ranks: RankView<'a>,
-    pub(crate) lots: LotsView<'a>,
+    pub(crate) binned: BinnedView<'a>,
+    pub(crate) bundles: BundlesView<'a>,
 }
 
 /// In [`EnsembleView::tree_groups`]: the tree's leaves hold one value per group.
@@ -139,22 +127,28 @@ impl<'a> EnsembleView<'a> {
         }
     }
 
-    /// Of the trees of a lot, in the order of the lot: the group, and what its splits add to.
-    pub(crate) fn adds_of(&self, lot: usize) -> impl Iterator<Item = (usize, &'a [u32])> {
-        let (view, form) = (*self, self.lots);
-        let mut adds = &form.adds[form.lots[lot][4] as usize..];
-        let trees = form.trees[lot].iter().filter(|&&tree| tree != NONE);
+    /// The trees of a bundle in the order of its lanes: the group of each, and where its splits'
+    /// contributions are added.
+    pub(crate) fn scatter_of(
+        &self,
+        bundle: usize,
+    ) -> impl Iterator<Item = (usize, impl Iterator<Item = ScatterEntry> + use<'a>)> {
+        let (view, bundles) = (*self, self.bundles);
+        let (header, _) = bundles.headers_of(bundle);
+        let mut rest = &bundles.scatter[header.scatter..];
+        let trees = bundles.trees[bundle].iter().filter(|&&tree| tree != NONE);
         trees.map(move |&tree| {
             let tree = tree as usize;
-            let (own, rest) = adds.split_at(view.splits_of(tree).len());
-            adds = rest;
-            (view.tree_groups[tree] as usize, own)
+            let (own, others) = rest.split_at(view.splits_of(tree).len());
+            rest = others;
+            let entries = own.iter().map(|&word| ScatterEntry::from_word(word));
+            (view.tree_groups[tree] as usize, entries)
         })
     }
 
-    /// The sets that categorical splits ask for.
-    pub(crate) fn sets(&self) -> Sets<'a> {
-        Sets {
+    /// The sets of categorical splits.
+    pub(crate) fn sets(&self) -> CategorySetsView<'a> {
+        CategorySetsView {
             starts: self.set_starts,
             places: self.set_places,
             words: self.set_words,
@@ -166,51 +160,70 @@ impl<'a> EnsembleView<'a> {
         self.set_starts.len() > 1
     }
 
-    /// The splits of a tree in rank form.
+    /// The splits of a tree in the binned form.
     pub(crate) fn splits_of(&self, tree: usize) -> Range<usize> {
         let splits = |starts: usize| (self.node_starts[starts] as usize - starts) / 2;
         splits(tree)..splits(tree + 1)
     }
 
-    /// The leaves of a tree in rank form: one more than its splits.
+    /// The leaves of a tree in the binned form: one more than its splits.
     pub(crate) fn leaves_of(&self, tree: usize) -> Range<usize> {
         let Range { start, end } = self.splits_of(tree);
         start + tree..end + tree + 1
     }
 
-    /// Where the keys of a row lie.
-    pub(crate) fn keys(&self) -> Keys {
-        Keys {
-            asked: self.ranks.asked.len(),
+    /// The order of the keys of a row.
+    pub(crate) fn key_layout(&self) -> KeyLayout {
+        KeyLayout {
+            split_features: self.binned.split_features.len(),
             features: self.features,
-            planes: self.ranks.planes.len(),
+            planes: self.binned.key_planes.len(),
         }
     }
 
-    /// Keys of a row for the walk.
+    /// Number of keys of a row.
     pub(crate) fn key_count(&self) -> usize {
-        let is_set = |words: &&[u32; 4]| Column::of_words(**words).has(flag::CATEGORICAL);
+        let is_set = |words: &&[u32; 4]| BinColumn::from_words(**words).is_categorical();
         let sets = match self.has_sets() {
-            true => self.ranks.columns.iter().filter(is_set).count(),
+            true => self.binned.columns.iter().filter(is_set).count(),
             false => 0,
         };
-        self.keys().sets() + sets
+        self.key_layout().categorical_start() + sets
+    }
+
+    /// Whether rows have keys, which the walk and the explanation of one row read.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.binned.walk_nodes.is_empty()
+    }
+
+    /// Whether rows have blocks of bytes.
+    pub(crate) fn has_blocks(&self) -> bool {
+        !self.binned.leaf_nodes.is_empty()
+    }
+
+    /// Whether SHAP values come from `shap::contributions`: the model has blocks, its leaves hold
+    /// one value each, and no path has more than [`SHAP_POINTS_MAX`] times two features.
+    pub(crate) fn has_vector_shap(&self) -> bool {
+        let mut lengths = self.path_features.iter().zip(self.depths);
+        self.has_blocks()
+            && self.leaf_vectors.is_empty()
+            && lengths.all(|(&a, &b)| a.min(b) as usize <= 2 * SHAP_POINTS_MAX)
     }
 }
 
 /// Sets of categories, as sparse bits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sets<'a> {
+pub(crate) struct CategorySetsView<'a> {
     starts: &'a [u32],
     places: &'a [u32],
     words: &'a [u32],
 }
 
-impl Sets<'_> {
+impl CategorySetsView<'_> {
     /// Whether a set holds the category that `x` names; `inclusive` as in [`flag::INCLUSIVE`].
     pub(crate) fn has(&self, set: usize, x: f64, inclusive: bool) -> bool {
         let is_category = if inclusive { x > -1.0 } else { x >= 0.0 };
-        if !is_category || x >= f64::from(crate::limits::CATEGORY_MAX) {
+        if !is_category || x >= f64::from(CATEGORY_MAX) {
             return false;
         }
         let category = x as u32;
@@ -239,27 +252,33 @@ pub(crate) struct TreeView<'a> {
     pub(crate) left: &'a [u32],
     /// Right child. Of a leaf: 0.
     pub(crate) right: &'a [u32],
-    /// The feature that a split asks. Of a leaf: 0.
+    /// The feature that a split compares. Of a leaf: 0.
     pub(crate) feature: &'a [u32],
     /// Bits of [`flag`].
     pub(crate) flags: &'a [u8],
     /// Threshold of a split; number of the set of a categorical split; value of a leaf (DART's
     /// weight is folded in).
     pub(crate) value: &'a [f64],
-    /// What the library calls the node: XGBoost's node id, LightGBM's leaf index.
+    /// The library's number of the node: XGBoost's node id, LightGBM's leaf index.
     pub(crate) label: &'a [u32],
-    /// Share of the parent's cover, see `shap::paths`.
+    /// Share of the parent's cover, see `compile::paths`.
     pub(crate) share: &'a [f64],
-    /// Product of the earlier shares of a split's feature, see `shap::paths`.
+    /// Product of the earlier shares of a split's feature, see `compile::paths`.
     pub(crate) merged: &'a [f64],
-    /// Lower end of the nearest earlier edge of a split's feature, see `shap::paths`.
+    /// Lower end of the nearest earlier edge of a split's feature, see `compile::paths`.
     pub(crate) previous: &'a [u32],
     leaf_vectors: &'a [f64],
     groups: usize,
-    sets: Sets<'a>,
+    sets: CategorySetsView<'a>,
 }
 
 impl<'a> TreeView<'a> {
+    /// Quadrature points that are exact for the SHAP values of the tree: half the features of its
+    /// longest path, rounded up.
+    pub(crate) fn quadrature_points(&self) -> usize {
+        self.path_features.min(self.depth).div_ceil(2)
+    }
+
     pub(crate) fn nodes(&self) -> usize {
         self.flags.len()
     }

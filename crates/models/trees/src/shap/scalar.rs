@@ -1,40 +1,14 @@
-//! SHAP values and pair interactions of a row, path-dependent: which feature moved the margin by
-//! how much, with the training data's own split shares standing in for features that do not take
-//! part.
-//!
-//! [`contribs`] and [`interactions`] are plain sums over trees, in `f64`, in model order. How one
-//! tree is explained: `walk`. What of it is worked out when a model is compiled: `paths`. Why so
-//! few quadrature points are exact: `quadrature`.
-
-pub(crate) mod blocks;
-mod descent;
-pub(crate) mod lots;
-pub(crate) mod lots_check;
-mod one;
-pub(crate) mod pairs;
-pub(crate) mod paths;
-mod quadrature;
-pub(crate) mod rows;
-mod walk;
+//! SHAP values and interactions without vectors, for every model: sums of `tree_walk` over trees, in
+//! `f64`, in model order.
 
 use std::ops::Range;
 
-use crate::shap::quadrature::Rules;
-use crate::shap::walk::{Task, Walk};
-use crate::view::{EnsembleView, Target, TreeView};
-use albacore_simd::{Lanes, Work};
+use albacore_simd::{Lanes, WithSimd};
 
-#[cfg(test)]
-mod tests;
-
-/// Memory of the SHAP engine, reused from call to call: nothing is allocated once it has seen the
-/// largest and the deepest tree.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scratch {
-    walk: Walk,
-    pub(crate) rules: Rules,
-    pub(crate) blocks: blocks::Scratch,
-}
+use crate::layout::ensemble::{EnsembleView, Target, TreeView};
+use crate::shap::quadrature::PacketValues;
+use crate::shap::scratch::ShapScratch;
+use crate::shap::tree_walk::TreePacket;
 
 /// Contributions of each prepared row in `rows`, summed over the trees of a range: overwrites
 /// `out`, rows x groups x (features + 1), the last column being the sum of the trees' expected
@@ -44,12 +18,12 @@ pub(crate) fn contribs(
     trees: Range<usize>,
     rows: &[f64],
     out: &mut [f64],
-    scratch: &mut Scratch,
+    scratch: &mut ShapScratch,
 ) {
     out.fill(0.0);
     let columns = view.features + 1;
     for tree in trees.map(|index| view.tree(index)) {
-        let Scratch { walk, rules, .. } = scratch;
+        let ShapScratch { walk, rules, .. } = scratch;
         walk.reserve(tree.nodes());
         let rule = rules.of(tree.path_features.min(tree.depth));
         for (index, out) in out.chunks_exact_mut(view.groups * columns).enumerate() {
@@ -58,15 +32,15 @@ pub(crate) fn contribs(
             }
             let row = &rows[index * view.features..][..view.features];
             for packet in rule {
-                let task = Task {
+                let input = TreePacket {
                     tree: &tree,
                     row,
                     packet,
                 };
-                walk.descend(&task);
+                walk.descend(&input);
                 for (output, group) in groups_of(view, &tree).enumerate() {
                     let contribution = &mut out[group * columns..][..columns];
-                    walk.ascend(&task, output, |_, _, feature, integrand| {
+                    walk.ascend(&input, output, |_, _, feature, integrand| {
                         contribution[feature] += integrand.iter().sum::<f64>();
                     });
                 }
@@ -83,19 +57,20 @@ pub(crate) fn bias(view: &EnsembleView<'_>, trees: Range<usize>, group: usize) -
         .sum()
 }
 
-/// A task for vectors of any width. Its arithmetic is that of `f64` one by one, in all of them.
+/// [`interactions`] with the instructions of a `Simd`: the compiler vectorizes the loops; the
+/// arithmetic is the same in all of them.
 pub(crate) struct Interactions<'a> {
     pub(crate) view: &'a EnsembleView<'a>,
     pub(crate) trees: Range<usize>,
     pub(crate) row: &'a [f64],
     pub(crate) group: usize,
     pub(crate) out: &'a mut [f64],
-    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) scratch: &'a mut ShapScratch,
 }
 
-impl Work for Interactions<'_> {
+impl WithSimd for Interactions<'_> {
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) {
+    fn with_simd<L: Lanes>(self, _: L) {
         let Self {
             view,
             trees,
@@ -104,7 +79,7 @@ impl Work for Interactions<'_> {
             out,
             scratch,
         } = self;
-        interactions(view, trees, (row, group), out, scratch);
+        interactions(view, trees, row, group, out, scratch);
     }
 }
 
@@ -113,12 +88,13 @@ impl Work for Interactions<'_> {
 /// contribution; the last cell is the sum of the trees' expected values, the rest of its row and
 /// column zero. Group by group, because the matrices of all groups would rarely fit a cache.
 #[inline(always)]
-fn interactions(
+pub(super) fn interactions(
     view: &EnsembleView<'_>,
     trees: Range<usize>,
-    (row, group): (&[f64], usize),
+    row: &[f64],
+    group: usize,
     out: &mut [f64],
-    scratch: &mut Scratch,
+    scratch: &mut ShapScratch,
 ) {
     out.fill(0.0);
     let columns = view.features + 1;
@@ -126,22 +102,22 @@ fn interactions(
         let Some(output) = groups_of(view, &tree).position(|of_tree| of_tree == group) else {
             continue;
         };
-        let Scratch { walk, rules, .. } = scratch;
+        let ShapScratch { walk, rules, .. } = scratch;
         walk.reserve(tree.nodes());
         out[columns * columns - 1] += tree.expected[output];
         for packet in rules.of(tree.path_features.min(tree.depth)) {
-            let task = Task {
+            let input = TreePacket {
                 tree: &tree,
                 row,
                 packet,
             };
-            walk.descend(&task);
-            walk.note_changes(&task);
-            walk.ascend(&task, output, |walk, node, feature, integrand| {
+            walk.descend(&input);
+            walk.compute_changes(&input);
+            walk.ascend(&input, output, |walk, node, feature, integrand| {
                 let pairs = &mut out[feature * columns..][..columns];
                 pairs[feature] += total(integrand);
-                // Once for both orders; pairs of a feature with itself are what is left of it.
-                for (upper, change) in walk.uppers(&tree, node) {
+                // Once for both orders; pairs of a feature with itself are the remainder.
+                for (upper, change) in walk.edges_above(&tree, node) {
                     if upper != feature {
                         let both = std::array::from_fn(|k| integrand[k] * change[k]);
                         pairs[upper] += total(&both);
@@ -150,13 +126,13 @@ fn interactions(
             });
         }
     }
-    mirror(out, columns);
+    combine_orders(out, columns);
 }
 
-/// Makes one matrix of both orders of each pair, halves for each, and takes from the diagonal,
-/// which holds contributions, what belongs to pairs.
+/// Gives both orders of each pair half of their sum, and subtracts the pairs from the diagonal,
+/// which holds contributions.
 #[inline(always)]
-fn mirror(out: &mut [f64], columns: usize) {
+pub(super) fn combine_orders(out: &mut [f64], columns: usize) {
     for feature in 1..columns - 1 {
         let (before, own) = out.split_at_mut(feature * columns);
         for (other, own) in own[..feature].iter_mut().enumerate() {
@@ -172,15 +148,15 @@ fn mirror(out: &mut [f64], columns: usize) {
     }
 }
 
-/// The sum over the points, in pairs, which is faster than one after the other.
+/// The sum over the points of a packet, in pairs, which is faster than one after the other.
 #[inline(always)]
-fn total(values: &quadrature::Lanes) -> f64 {
+fn total(values: &PacketValues) -> f64 {
     let [a, b, c, d] = *values;
     (a + c) + (b + d)
 }
 
 /// The groups that a tree's leaves add to, in the order of a leaf's values.
-fn groups_of(view: &EnsembleView<'_>, tree: &TreeView<'_>) -> Range<usize> {
+pub(super) fn groups_of(view: &EnsembleView<'_>, tree: &TreeView<'_>) -> Range<usize> {
     match tree.target {
         Target::Group(group) => group..group + 1,
         Target::All => 0..view.groups,

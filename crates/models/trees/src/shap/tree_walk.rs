@@ -1,5 +1,5 @@
-//! One row through one tree, for one packet of quadrature points: down with the products of the
-//! path factors, up with the weighted sums of the leaves.
+//! SHAP values of one row and one tree without vectors, for one packet of quadrature points: down
+//! with the products of the path factors, up with the weighted sums of the leaves.
 //!
 //! **Problem.** For a leaf of value v let z_i be the product of the cover shares of feature i on
 //! its path, and p_i one if the row passes all tests of feature i there, else zero.
@@ -10,20 +10,20 @@
 //! - Phi_ij: half the sum over leaves of v (p_i - z_i)(p_j - z_j) times the integral of the
 //!   product of all f_k with k other than i and j.
 //!
-//! Here f_k(t) = z_k (1 - t) + p_k t: the chance that the path is followed at feature k when every
-//! feature takes part with probability t.
+//! Here f_k(t) = z_k (1 - t) + p_k t: the probability that the path is followed at feature k when
+//! every feature takes part with probability t.
 //!
 //! **Approach.** With g_i = (p_i - z_i) / f_i these are integrals of G g_i and G g_i g_j / 2,
 //! where G is v times the product of all f. Going down the path, an edge of feature i with share
 //! s changes g_i by p z (o - s) / (f f'): (z, p, f) merge the edges of i above it, f' includes
-//! it, and o says whether the row follows it (1) or not (0). As g_i is the sum of these changes,
+//! it, and o is 1 if the row follows the edge and 0 if not. As g_i is the sum of these changes,
 //! every edge contributes by itself, to all leaves below it at once, and a feature that is split
 //! on again needs no special case. Below an edge that the row did not follow p = 0: the feature
 //! contributes no more, and f' / f = s.
 //!
 //! Going down, `above` is the quadrature weight times the product of the factors so far, and
 //! `ratio` is f' / f of an edge. Going up, `below` of a node is the sum over its leaves of v
-//! times the ratios on the way. What the two edges of a split add to phi_i is the sum over points
+//! times the ratios on the way. The two edges of a split add to phi_i the sum over points
 //! of above * z / f^2 * ((o - s) below, left, + (o - s) below, right). Where the feature is new z
 //! = f = 1: nothing is divided. Elsewhere f >= t > 0, because p = 1 above every edge that
 //! contributes.
@@ -32,32 +32,31 @@
 //! common denominator f f' the numerator is p' z - p z' = p z (o - s): the terms in t and 1 - t
 //! cancel.
 //!
-//! **Limits.** Two plain sweeps over the nodes per packet, possible because children come after
-//! their parents. Pairs add one step for each split and each edge above it.
+//! **Cost.** Two sweeps over the nodes per packet, possible because children come after their
+//! parents. Pairs add one step for each split and each edge above it.
 
-use crate::limits::LANES;
-use crate::shap::paths::NONE;
-use crate::shap::quadrature::{Lanes, Packet};
-use crate::view::TreeView;
+use crate::layout::ensemble::{NONE, TreeView};
+use crate::limits::PACKET_POINTS;
+use crate::shap::quadrature::{Packet, PacketValues};
 
-/// What the sweeps leave at each node. Reused from tree to tree and row to row.
+/// The results of the sweeps at each node. Reused from tree to tree and row to row.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Walk {
-    nodes: Vec<Node>,
-    changes: Vec<Option<Lanes>>,
+pub(crate) struct TreeWalk {
+    nodes: Vec<WalkedNode>,
+    changes: Vec<Option<PacketValues>>,
 }
 
 /// A node and the edge above it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Node {
+struct WalkedNode {
     /// Weight times the product of the factors on the path to here.
-    above: Lanes,
+    above: PacketValues,
     /// f' / f of the edge.
-    ratio: Lanes,
+    ratio: PacketValues,
     /// Sum over the leaves below of value times the ratios on the way.
-    below: Lanes,
+    below: PacketValues,
     /// o - s of the edge.
-    pull: f64,
+    difference: f64,
     /// The upper end of the edge.
     parent: usize,
     /// Whether the row follows this edge and all above it on the same feature.
@@ -66,42 +65,42 @@ struct Node {
 
 /// A tree, a row and a packet of points.
 #[derive(Clone, Copy)]
-pub(crate) struct Task<'a> {
+pub(crate) struct TreePacket<'a> {
     pub(crate) tree: &'a TreeView<'a>,
     /// The prepared row.
     pub(crate) row: &'a [f64],
     pub(crate) packet: &'a Packet,
 }
 
-impl Walk {
+impl TreeWalk {
     /// Makes room for trees of this many nodes.
     pub(crate) fn reserve(&mut self, nodes: usize) {
         if self.nodes.len() < nodes {
-            self.nodes.resize(nodes, Node::default());
+            self.nodes.resize(nodes, WalkedNode::default());
             self.changes.resize(nodes, None);
         }
     }
 
     /// From the root to the leaves: the products of the factors.
     #[inline(always)]
-    pub(crate) fn descend(&mut self, task: &Task<'_>) {
-        let tree = task.tree;
-        self.nodes[0].above = task.packet.weight;
+    pub(crate) fn descend(&mut self, input: &TreePacket<'_>) {
+        let tree = input.tree;
+        self.nodes[0].above = input.packet.weight;
         for node in 0..tree.nodes() {
             if tree.is_leaf(node) {
                 continue;
             }
-            let goes_left = tree.goes_left(node, task.row[tree.feature[node] as usize]);
+            let goes_left = tree.goes_left(node, input.row[tree.feature[node] as usize]);
             let merged = self.merged(tree, node);
             let above = self.nodes[node].above;
             for (child, follows) in [(tree.left[node], goes_left), (tree.right[node], !goes_left)] {
                 let child = child as usize;
                 let share = tree.share[child];
-                let ratio = ratio(merged, share, follows, task.packet);
+                let ratio = ratio(merged, share, follows, input.packet);
                 let edge = &mut self.nodes[child];
                 edge.above = times(&above, &ratio);
                 edge.ratio = ratio;
-                edge.pull = f64::from(u8::from(follows)) - share;
+                edge.difference = f64::from(u8::from(follows)) - share;
                 edge.parent = node;
                 edge.followed = merged.is_some() && follows;
             }
@@ -109,19 +108,19 @@ impl Walk {
     }
 
     /// From the leaves to the root: `add` takes, for each split whose feature still contributes,
-    /// the node, the feature, and an integrand. Its sum is what both edges add to the feature's
-    /// contribution. `output` says which of a leaf's values is explained.
+    /// the node, the feature, and an integrand, whose sum both edges together add to the feature's
+    /// contribution. `output` selects the explained value of a leaf.
     #[inline(always)]
     pub(crate) fn ascend(
         &mut self,
-        task: &Task<'_>,
+        input: &TreePacket<'_>,
         output: usize,
-        mut add: impl FnMut(&Self, usize, usize, &Lanes),
+        mut add: impl FnMut(&Self, usize, usize, &PacketValues),
     ) {
-        let tree = task.tree;
+        let tree = input.tree;
         for node in (0..tree.nodes()).rev() {
             if tree.is_leaf(node) {
-                self.nodes[node].below = [tree.leaf_values(node)[output]; LANES];
+                self.nodes[node].below = [tree.leaf_values(node)[output]; PACKET_POINTS];
                 continue;
             }
             let left = &self.nodes[tree.left[node] as usize];
@@ -133,10 +132,11 @@ impl Walk {
             if let Some(merged) = self.merged(tree, node) {
                 let mut integrand = self.nodes[node].above;
                 for (lane, value) in integrand.iter_mut().enumerate() {
-                    *value *= left.pull * left.below[lane] + right.pull * right.below[lane];
+                    *value *=
+                        left.difference * left.below[lane] + right.difference * right.below[lane];
                 }
-                if merged != UNASKED {
-                    for (value, f) in integrand.iter_mut().zip(factor(merged, true, task.packet)) {
+                if merged != NEW_FEATURE {
+                    for (value, f) in integrand.iter_mut().zip(factor(merged, true, input.packet)) {
                         *value *= merged / (f * f);
                     }
                 }
@@ -146,24 +146,24 @@ impl Walk {
         }
     }
 
-    /// After [`Walk::descend`]: what every edge changes g of its feature by, for [`Walk::uppers`].
+    /// After [`TreeWalk::descend`]: the change of g by every edge, for [`TreeWalk::edges_above`].
     #[inline(always)]
-    pub(crate) fn note_changes(&mut self, task: &Task<'_>) {
-        for node in 1..task.tree.nodes() {
+    pub(crate) fn compute_changes(&mut self, input: &TreePacket<'_>) {
+        for node in 1..input.tree.nodes() {
             let edge = &self.nodes[node];
-            let merged = self.merged(task.tree, edge.parent);
-            let share = task.tree.share[node];
-            self.changes[node] = merged.map(|merged| edge.change(merged, share, task.packet));
+            let merged = self.merged(input.tree, edge.parent);
+            let share = input.tree.share[node];
+            self.changes[node] = merged.map(|merged| edge.change(merged, share, input.packet));
         }
     }
 
     /// The edges above a node that change g, lowest first: their features and changes.
     #[inline(always)]
-    pub(crate) fn uppers<'a>(
+    pub(crate) fn edges_above<'a>(
         &'a self,
         tree: &'a TreeView<'a>,
         node: usize,
-    ) -> impl Iterator<Item = (usize, &'a Lanes)> {
+    ) -> impl Iterator<Item = (usize, &'a PacketValues)> {
         let edges = std::iter::successors(Some(node), |&edge| Some(self.nodes[edge].parent));
         edges.take_while(|&edge| edge != 0).filter_map(move |edge| {
             let feature = tree.feature[self.nodes[edge].parent] as usize;
@@ -171,12 +171,12 @@ impl Walk {
         })
     }
 
-    /// What the edges above a split have made of its feature: z while the row follows all of them.
+    /// z of a split's feature, if the row follows all earlier edges of the feature.
     #[inline(always)]
     fn merged(&self, tree: &TreeView<'_>, node: usize) -> Option<f64> {
         let previous = tree.previous[node];
         if previous == NONE {
-            return Some(UNASKED);
+            return Some(NEW_FEATURE);
         }
         self.nodes[previous as usize]
             .followed
@@ -184,19 +184,18 @@ impl Walk {
     }
 }
 
-/// z of a feature that the path has not asked. A product of shares that happens to be 1 is the
-/// same.
-const UNASKED: f64 = 1.0;
+/// z of a feature that is new on the path. A product of shares that happens to be 1 is the same.
+const NEW_FEATURE: f64 = 1.0;
 
-impl Node {
+impl WalkedNode {
     /// z (o - s) / (f f') of the edge.
     #[inline(always)]
-    fn change(&self, merged: f64, share: f64, packet: &Packet) -> Lanes {
+    fn change(&self, merged: f64, share: f64, packet: &Packet) -> PacketValues {
         let mut change = factor(merged, true, packet);
         if self.followed {
             let after = factor(merged * share, true, packet);
             for (value, after) in change.iter_mut().zip(after) {
-                *value = merged * self.pull / (*value * after);
+                *value = merged * self.difference / (*value * after);
             }
         } else {
             // f' = z s (1 - t): s cancels, so that an edge without cover is no exception.
@@ -210,12 +209,12 @@ impl Node {
 
 /// f' / f of an edge, at each point.
 #[inline(always)]
-fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> Lanes {
+fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> PacketValues {
     let Some(merged) = merged else {
-        return [share; LANES];
+        return [share; PACKET_POINTS];
     };
     let mut ratio = factor(merged * share, follows, packet);
-    if merged != UNASKED {
+    if merged != NEW_FEATURE {
         for (value, before) in ratio.iter_mut().zip(factor(merged, true, packet)) {
             *value /= before;
         }
@@ -225,14 +224,14 @@ fn ratio(merged: Option<f64>, share: f64, follows: bool, packet: &Packet) -> Lan
 
 /// z (1 - t) + p t at each point.
 #[inline(always)]
-fn factor(merged: f64, followed: bool, packet: &Packet) -> Lanes {
+fn factor(merged: f64, followed: bool, packet: &Packet) -> PacketValues {
     let taken = f64::from(u8::from(followed));
     packet.at.map(|t| merged * (1.0 - t) + taken * t)
 }
 
 /// Lane by lane.
 #[inline(always)]
-fn times(a: &Lanes, b: &Lanes) -> Lanes {
+fn times(a: &PacketValues, b: &PacketValues) -> PacketValues {
     let mut product = *a;
     for (value, b) in product.iter_mut().zip(b) {
         *value *= b;
@@ -245,8 +244,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_stays_in_place_once_the_largest_tree_was_seen() {
-        let mut walk = Walk::default();
+    fn memory_is_not_moved_after_the_largest_tree() {
+        let mut walk = TreeWalk::default();
         walk.reserve(1000);
         let place = (walk.nodes.as_ptr(), walk.changes.as_ptr());
         for nodes in [1, 999, 1000] {

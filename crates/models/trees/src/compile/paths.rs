@@ -1,8 +1,8 @@
-//! What a tree's covers say about its paths, worked out once when a model is compiled.
+//! The row-independent part of path-dependent SHAP: shares of covers, once per model.
 //!
-//! Path-dependent SHAP asks, for each edge of a tree, which share of the training data at the
-//! parent went to the child; and where a feature is split on again along a path, what the shares of
-//! its earlier edges multiply to. Neither depends on the row, so both are stored with the model:
+//! Path-dependent SHAP needs, for each edge of a tree, the share of the parent's training data that
+//! went to the child; and where a path splits on a feature again, the product of the shares of that
+//! feature's earlier edges. Neither depends on the row, so both are stored with the model:
 //!
 //! - `share[node]`: cover of the node over cover of its parent (1 at the root);
 //! - `merged[node]`: for a split, the product of the shares of the edges above it that belong to
@@ -12,19 +12,18 @@
 //! Nodes are numbered so that a parent comes before its children. Covers are what the library
 //! uses: the sum of hessians for XGBoost, the count of rows for LightGBM.
 //!
-//! A split without cover (a refreshed or hand-made model) halves: both shares are 0.5, as in
-//! XGBoost. A child without cover under a split that has some gets share 0: the walk is exact
-//! there.
+//! Both children of a split without cover (a refreshed or hand-made model) have a share of 0.5, as
+//! in XGBoost. A child without cover under a split with cover has share 0; the formulas of `shap`
+//! stay exact there.
 
 use std::collections::BTreeMap;
 
-/// Marks the absence of an earlier edge in `previous`.
-pub(crate) const NONE: u32 = u32::MAX;
+use crate::layout::ensemble::NONE;
 
-/// A split as the paths see it.
+/// A split: its feature and its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Branch {
-    /// The feature that is asked.
+    /// The feature that the split compares.
     pub(crate) feature: u32,
     /// The left child, greater than the node itself.
     pub(crate) left: u32,
@@ -51,15 +50,15 @@ pub(crate) struct PathArrays {
     pub(crate) path_features: u32,
 }
 
-/// What is to be done next in [`PathArrays::build`].
-enum Step {
+/// A step of the depth-first traversal of [`PathArrays::build`].
+enum PathStep {
     Visit(u32),
     Enter { feature: u32, child: u32 },
     Leave { feature: u32, earlier: Option<u32> },
 }
 
 impl PathArrays {
-    /// Works out the arrays of a tree from its splits (`None`: a leaf) and covers, one per node.
+    /// Computes the arrays of a tree from its splits (`None`: a leaf) and covers, one per node.
     /// Children must have greater indices than their parent and lie inside the tree.
     pub(crate) fn build(splits: &[Option<Branch>], cover: &[f64]) -> Self {
         let share = shares(splits, cover);
@@ -69,11 +68,11 @@ impl PathArrays {
         let mut product = vec![1.0; splits.len()];
         let mut last_edge = BTreeMap::new();
         let mut path_features = 0;
-        let mut steps = vec![Step::Visit(0)];
+        let mut steps = vec![PathStep::Visit(0)];
         // bound: six steps for each split; every child is greater than its parent.
         while let Some(step) = steps.pop() {
             match step {
-                Step::Visit(node) => {
+                PathStep::Visit(node) => {
                     let node = node as usize;
                     let Some(branch) = splits.get(node).copied().flatten() else {
                         path_features = path_features.max(last_edge.len());
@@ -88,16 +87,16 @@ impl PathArrays {
                     for child in branch.children() {
                         product[child] = merged[node] * share[child];
                     }
-                    steps.push(Step::Leave { feature, earlier });
+                    steps.push(PathStep::Leave { feature, earlier });
                     for child in [branch.right, branch.left] {
-                        steps.push(Step::Visit(child));
-                        steps.push(Step::Enter { feature, child });
+                        steps.push(PathStep::Visit(child));
+                        steps.push(PathStep::Enter { feature, child });
                     }
                 }
-                Step::Enter { feature, child } => {
+                PathStep::Enter { feature, child } => {
                     last_edge.insert(feature, child);
                 }
-                Step::Leave { feature, earlier } => {
+                PathStep::Leave { feature, earlier } => {
                     match earlier {
                         Some(edge) => last_edge.insert(feature, edge),
                         None => last_edge.remove(&feature),
@@ -166,8 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_remembers_the_earlier_edges_of_its_feature() {
-        // 0 asks a; its left child 1 asks b; 2 under it asks a again; the right child 5 asks a too.
+    fn the_earlier_edges_of_a_feature_are_merged() {
+        // Node 0 splits on feature 7, its left child 1 on 3, 2 below it on 7 again; the right child
+        // 5 splits on 7, too.
         let splits = [
             split(7, 1, 5),
             split(3, 2, 4),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_without_cover_halves_and_a_child_without_cover_gets_nothing() {
+    fn a_split_without_cover_halves_and_a_child_without_cover_has_share_zero() {
         let splits = [split(0, 1, 2), None, split(1, 3, 4), None, None];
         let paths = PathArrays::build(&splits, &[0.0; 5]);
         assert_eq!(paths.share, [1.0, 0.5, 0.5, 0.5, 0.5]);

@@ -1,0 +1,271 @@
+//! Compiles a model into an [`Image`].
+//!
+//! The row-independent part of SHAP (shares of covers, earlier edges of a feature, expected values)
+//! is computed here, once, and not by each process.
+
+mod binned;
+mod bundles;
+pub(crate) mod paths;
+
+use albacore_formats::{Library, Model, Node, Tree};
+
+use crate::compile::binned::{BinnedForm, NodeArrays};
+use crate::compile::bundles::Bundles;
+use crate::compile::paths::{Branch, PathArrays, expected_value};
+use crate::layout::bundles::BundlesView;
+use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, flag};
+use crate::layout::image::{Header, Image, TUNING_WORDS, library_code, property};
+use crate::rows::ZERO_MAX;
+use crate::transform;
+
+impl Image {
+    /// Compiles a model into a block of bytes that [`Predictor::open`](crate::Predictor::open)
+    /// reads in place.
+    #[must_use]
+    pub fn compile(model: &Model) -> Self {
+        let parts = model.parts();
+        let mut arrays = ModelArrays {
+            base: parts.base.clone(),
+            iteration_starts: parts.iteration_starts.clone(),
+            node_starts: vec![0],
+            set_starts: vec![0],
+            ..ModelArrays::default()
+        };
+        arrays.reserve(parts.trees.iter().map(|tree| tree.nodes().len()).sum());
+        for tree in &parts.trees {
+            arrays.push_tree(tree, parts.groups);
+        }
+        let mut properties = 0;
+        for (is_set, bit) in [
+            (parts.is_averaged, property::AVERAGED),
+            (model.has_vector_leaves(), property::VECTOR_LEAVES),
+            (
+                parts.trees.iter().all(|tree| tree.has_covers()),
+                property::COVERS,
+            ),
+        ] {
+            properties |= if is_set { bit } else { 0 };
+        }
+        let binned = arrays.binned_form(model.library(), parts.features);
+        let bundles = arrays.bundles(parts.features, parts.groups, &binned);
+        let (transform, parameter) = transform::encode(parts.transform);
+        let header = Header {
+            library: library_code(model.library()),
+            properties,
+            transform: u64::from(transform),
+            parameter: parameter.to_bits(),
+            features: parts.features as u64,
+            groups: parts.groups as u64,
+            trees: parts.trees.len() as u64,
+            nodes: arrays.flags.len() as u64,
+            iterations: model.iterations() as u64,
+            leaf_vectors: arrays.leaf_vectors.len() as u64,
+            sets: arrays.set_starts.len() as u64 - 1,
+            set_words: arrays.set_words.len() as u64,
+            binned: binned.counts(),
+            bundles: bundles.counts(),
+            tuning: [0; TUNING_WORDS],
+        };
+        arrays.into_image(header, &binned, &bundles)
+    }
+}
+
+/// The arrays of an image, except for those of the binned form and the bundles.
+#[derive(Default)]
+struct ModelArrays {
+    base: Vec<f64>,
+    expected: Vec<f64>,
+    value: Vec<f64>,
+    share: Vec<f64>,
+    merged: Vec<f64>,
+    leaf_vectors: Vec<f64>,
+    iteration_starts: Vec<u32>,
+    node_starts: Vec<u32>,
+    depths: Vec<u32>,
+    path_features: Vec<u32>,
+    tree_groups: Vec<u32>,
+    left: Vec<u32>,
+    right: Vec<u32>,
+    feature: Vec<u32>,
+    label: Vec<u32>,
+    previous: Vec<u32>,
+    set_starts: Vec<u32>,
+    set_places: Vec<u32>,
+    set_words: Vec<u32>,
+    flags: Vec<u8>,
+}
+
+impl ModelArrays {
+    /// Reserves room for all nodes: an array that grows in steps takes up to three times its memory
+    /// while it is copied.
+    fn reserve(&mut self, nodes: usize) {
+        for array in [&mut self.value, &mut self.share, &mut self.merged] {
+            array.reserve_exact(nodes);
+        }
+        for array in [
+            &mut self.left,
+            &mut self.right,
+            &mut self.feature,
+            &mut self.label,
+            &mut self.previous,
+        ] {
+            array.reserve_exact(nodes);
+        }
+        self.flags.reserve_exact(nodes);
+    }
+
+    fn push_tree(&mut self, tree: &Tree, groups: usize) {
+        let vectors_before = (self.leaf_vectors.len() / groups) as u32;
+        let sets_before = self.set_starts.len() - 1;
+        let words_before = self.set_words.len() as u32;
+        for node in tree.nodes() {
+            let is_leaf = node.flags & flag::LEAF != 0;
+            let is_vector_leaf = is_leaf && tree.group().is_none();
+            let is_set = node.flags & flag::CATEGORICAL != 0;
+            self.left.push(match is_vector_leaf {
+                true => vectors_before + node.value as u32,
+                false => node.left,
+            });
+            self.right.push(node.right);
+            self.feature.push(node.feature);
+            self.label.push(node.label);
+            self.flags.push(node.flags);
+            self.value.push(match (is_vector_leaf, is_set) {
+                (true, _) => 0.0,
+                (_, true) => node.value + sets_before as f64,
+                _ => node.value,
+            });
+        }
+        self.leaf_vectors.extend(tree.leaf_vectors());
+        self.set_starts
+            .extend(tree.sets().ends().iter().map(|end| words_before + end));
+        for &(place, bits) in tree.sets().words() {
+            self.set_places.push(place);
+            self.set_words.push(bits);
+        }
+        self.node_starts.push(self.flags.len() as u32);
+        self.depths.push(tree.depth());
+        self.tree_groups.push(tree.group().unwrap_or(ALL_GROUPS));
+        self.push_paths(tree, groups);
+    }
+
+    /// Appends the row-independent part of the tree's SHAP values.
+    fn push_paths(&mut self, tree: &Tree, groups: usize) {
+        let branch_of = |node: &Node| {
+            let is_split = node.flags & flag::LEAF == 0;
+            let (feature, left, right) = (node.feature, node.left, node.right);
+            is_split.then_some(Branch {
+                feature,
+                left,
+                right,
+            })
+        };
+        let splits: Vec<Option<Branch>> = tree.nodes().iter().map(branch_of).collect();
+        let cover: Vec<f64> = tree.nodes().iter().map(|node| node.cover).collect();
+        let paths = PathArrays::build(&splits, &cover);
+        let outputs = if tree.group().is_none() { groups } else { 1 };
+        for output in 0..outputs {
+            self.expected
+                .push(expected_value(&splits, &paths.share, |leaf| {
+                    let value = tree.nodes()[leaf].value;
+                    match tree.group() {
+                        Some(_) => value,
+                        None => tree.leaf_vectors()[value as usize * groups + output],
+                    }
+                }));
+        }
+        self.share.extend(paths.share);
+        self.merged.extend(paths.merged);
+        self.previous.extend(paths.previous);
+        self.path_features.push(paths.path_features);
+    }
+
+    fn binned_form(&self, library: Library, features: usize) -> BinnedForm {
+        BinnedForm::build(&NodeArrays {
+            node_starts: &self.node_starts,
+            left: &self.left,
+            right: &self.right,
+            feature: &self.feature,
+            flags: &self.flags,
+            value: &self.value,
+            features,
+            zero_max: match library {
+                Library::Lightgbm => ZERO_MAX,
+                Library::Xgboost | Library::Sklearn => 0.0,
+            },
+            has_f32_leaves: library == Library::Xgboost && self.leaf_vectors.is_empty(),
+            has_f64_leaves: library != Library::Xgboost && self.leaf_vectors.is_empty(),
+        })
+    }
+
+    /// The tree bundles of a model whose SHAP values are computed in vectors.
+    fn bundles(&self, features: usize, groups: usize, binned: &BinnedForm) -> Bundles {
+        let view = EnsembleView {
+            features,
+            groups,
+            is_averaged: false,
+            base: &self.base,
+            iteration_starts: &self.iteration_starts,
+            node_starts: &self.node_starts,
+            depths: &self.depths,
+            path_features: &self.path_features,
+            tree_groups: &self.tree_groups,
+            expected: &self.expected,
+            left: &self.left,
+            right: &self.right,
+            feature: &self.feature,
+            flags: &self.flags,
+            value: &self.value,
+            label: &self.label,
+            share: &self.share,
+            merged: &self.merged,
+            previous: &self.previous,
+            leaf_vectors: &self.leaf_vectors,
+            set_starts: &self.set_starts,
+            set_places: &self.set_places,
+            set_words: &self.set_words,
+            binned: binned.view(),
+            bundles: BundlesView::default(),
+        };
+        match view.has_vector_shap() {
+            true => Bundles::build(&view),
+            false => Bundles::default(),
+        }
+    }
+
+    fn into_image(self, header: Header, binned: &BinnedForm, bundles: &Bundles) -> Image {
+        let mut image = Image::with_header(header);
+        for array in [
+            &self.base,
+            &self.expected,
+            &self.value,
+            &self.share,
+            &self.merged,
+            &self.leaf_vectors,
+        ] {
+            image.push(array);
+        }
+        for array in [
+            &self.iteration_starts,
+            &self.node_starts,
+            &self.depths,
+            &self.path_features,
+            &self.tree_groups,
+            &self.left,
+            &self.right,
+            &self.feature,
+            &self.label,
+            &self.previous,
+            &self.set_starts,
+            &self.set_places,
+            &self.set_words,
+        ] {
+            image.push(array);
+        }
+        image.push(&self.flags);
+        binned.push_to(&mut image);
+        bundles.push_to(&mut image);
+        image.seal();
+        image
+    }
+}

@@ -1,0 +1,442 @@
+//! From the node arrays of a model to its binned form, see `layout::binned`.
+
+use std::ops::Range;
+
+use crate::layout::binned::{
+    BinColumn, BinColumnWords, BinnedView, COLUMN_CUTS, KeyLayout, LEAF_PADDING, LEAVES_MAX, Split,
+    SplitFeature, SplitFeatureWords, TABLE, WalkNode, WalkNodeWords, bin_of, byte_of_side,
+    key_of_cut, rounded_up,
+};
+use crate::layout::ensemble::flag;
+use crate::layout::image::{BINNED_ARRAYS, Image};
+
+/// The node arrays of a model, as in its image.
+pub(crate) struct NodeArrays<'a> {
+    pub(crate) node_starts: &'a [u32],
+    pub(crate) left: &'a [u32],
+    pub(crate) right: &'a [u32],
+    pub(crate) feature: &'a [u32],
+    pub(crate) flags: &'a [u8],
+    pub(crate) value: &'a [f64],
+    /// Values in a row.
+    pub(crate) features: usize,
+    /// Values up to this magnitude are zeros.
+    pub(crate) zero_max: f64,
+    /// Each leaf holds one `f32` value (XGBoost).
+    pub(crate) has_f32_leaves: bool,
+    /// Each leaf holds one `f64` value (the other libraries).
+    pub(crate) has_f64_leaves: bool,
+}
+
+/// The arrays of the form, see [`BinnedView`].
+#[derive(Default)]
+pub(crate) struct BinnedForm {
+    split_features: Vec<SplitFeatureWords>,
+    cuts: Vec<f64>,
+    tables: Vec<f32>,
+    columns: Vec<BinColumnWords>,
+    splits: Vec<Split>,
+    leaf_nodes: Vec<u32>,
+    leaf_values: Vec<f32>,
+    leaf_doubles: Vec<f64>,
+    walk_nodes: Vec<WalkNodeWords>,
+    key_planes: Vec<u32>,
+    level_order: Vec<Split>,
+}
+
+impl BinnedForm {
+    /// The form of a model; empty where the model is beyond its limits.
+    pub(crate) fn build(source: &NodeArrays<'_>) -> Self {
+        Self::try_build(source).unwrap_or_default()
+    }
+
+    /// The lengths of the arrays, in the order of the image.
+    pub(crate) fn counts(&self) -> [u64; BINNED_ARRAYS] {
+        [
+            self.split_features.len(),
+            self.cuts.len(),
+            self.tables.len(),
+            self.columns.len(),
+            self.splits.len(),
+            self.leaf_nodes.len(),
+            self.leaf_values.len(),
+            self.leaf_doubles.len(),
+            self.walk_nodes.len(),
+            self.key_planes.len(),
+            self.level_order.len(),
+        ]
+        .map(|count| count as u64)
+    }
+
+    pub(crate) fn view(&self) -> BinnedView<'_> {
+        BinnedView {
+            split_features: &self.split_features,
+            cuts: &self.cuts,
+            tables: &self.tables,
+            columns: &self.columns,
+            splits: &self.splits,
+            leaf_nodes: &self.leaf_nodes,
+            leaf_values: &self.leaf_values,
+            leaf_doubles: &self.leaf_doubles,
+            walk_nodes: &self.walk_nodes,
+            key_planes: &self.key_planes,
+            level_order: &self.level_order,
+        }
+    }
+
+    /// Appends the arrays to an image.
+    pub(crate) fn push_to(&self, image: &mut Image) {
+        image.push(&self.split_features);
+        image.push(&self.cuts);
+        image.push(&self.tables);
+        image.push(&self.columns);
+        image.push(&self.splits);
+        image.push(&self.leaf_nodes);
+        image.push(&self.leaf_values);
+        image.push(&self.leaf_doubles);
+        image.push(&self.walk_nodes);
+        image.push(&self.key_planes);
+        image.push(&self.level_order);
+    }
+
+    fn try_build(source: &NodeArrays<'_>) -> Option<Self> {
+        let is_small = |tree: &Range<usize>| tree.len() < 2 * LEAVES_MAX;
+        let nodes = 0..source.flags.len();
+        let has_nan = |node: usize| source.is_numerical(node) && source.value[node].is_nan();
+        if nodes.into_iter().any(has_nan) {
+            return None;
+        }
+        let mut form = Self::default();
+        form.push_split_features(source);
+        form.push_columns(source);
+        if form.columns.len() > usize::from(u16::MAX) {
+            return None;
+        }
+        let has_blocks = source.trees().all(|tree| is_small(&tree));
+        if has_blocks {
+            for tree in source.trees() {
+                form.push_splits(source, tree);
+            }
+        }
+        if source.has_f32_leaves && has_blocks {
+            form.leaf_values = source.leaves().map(|leaf| leaf as f32).collect();
+            form.leaf_values
+                .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
+        }
+        if source.has_f64_leaves {
+            form.leaf_doubles = source.leaves().collect();
+            let leaves = form.leaf_doubles.len();
+            form.leaf_doubles.resize(leaves + LEAF_PADDING, 0.0);
+        }
+        if source.has_f32_leaves || source.has_f64_leaves {
+            form.push_walk_nodes(source);
+        }
+        (has_blocks || !form.walk_nodes.is_empty()).then_some(form)
+    }
+
+    /// Features, their cuts and search tables.
+    fn push_split_features(&mut self, source: &NodeArrays<'_>) {
+        let splits = source.splits().map(|node| source.feature_and_cut(node));
+        let mut splits: Vec<(u32, f64)> = splits.collect();
+        splits.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        for splits in splits.chunk_by(|a, b| a.0 == b.0) {
+            let first = self.cuts.len();
+            for &(_, cut) in splits {
+                let is_new = self.cuts[first..]
+                    .last()
+                    .is_none_or(|last| last.to_bits() != cut.to_bits());
+                if is_new && cut.to_bits() != NO_CUT.to_bits() {
+                    self.cuts.push(cut);
+                }
+            }
+            let feature = SplitFeature {
+                feature: splits[0].0 as usize,
+                first_cut: first,
+                cut_count: self.cuts.len() - first,
+                table: self.tables.len(),
+            };
+            push_table(&mut self.tables, &self.cuts[first..], &feature);
+            self.split_features.push(feature.words());
+        }
+    }
+
+    fn push_columns(&mut self, source: &NodeArrays<'_>) {
+        let columns = source.splits().map(|node| self.column_of(source, node).0);
+        let mut columns: Vec<BinColumn> = columns.collect();
+        columns.sort_unstable();
+        columns.dedup();
+        self.columns = columns
+            .into_iter()
+            .map(|column| column.words(self.byte_of_missing(column)))
+            .collect();
+    }
+
+    /// The cuts of the feature of a column, as a whole.
+    fn cuts_of(&self, split_feature: usize) -> &[f64] {
+        SplitFeature::from_words(self.split_features[split_feature]).cuts(&self.cuts)
+    }
+
+    /// The byte of NaN: one of the sides; in a column in which no value is missing, the byte of 0,
+    /// which NaN counts as.
+    fn byte_of_missing(&self, column: BinColumn) -> u8 {
+        if column.has(flag::MISSING_NAN | flag::MISSING_ZERO) {
+            return byte_of_side(column.has(flag::DEFAULT_LEFT));
+        }
+        let bin = bin_of(self.cuts_of(column.split_feature as usize), 0.0);
+        bin.saturating_sub(column.start).min(COLUMN_CUTS as u32) as u8
+    }
+
+    /// The column of a split and its byte there.
+    fn column_of(&self, source: &NodeArrays<'_>, node: usize) -> (BinColumn, u16) {
+        let (feature, cut) = source.feature_and_cut(node);
+        // The feature is there: `push_split_features` saw the same splits.
+        let split_feature = self
+            .split_features
+            .partition_point(|words| words[0] < feature);
+        let (start, byte) = if source.is_numerical(node) {
+            let cuts = self.cuts_of(split_feature);
+            let cut = cuts.partition_point(|other| other.total_cmp(&cut).is_lt());
+            (cut / COLUMN_CUTS * COLUMN_CUTS, cut % COLUMN_CUTS)
+        } else {
+            (source.value[node] as usize, 0)
+        };
+        let column = BinColumn {
+            split_feature: split_feature as u32,
+            flags: BinColumn::flags_of(source.flags[node]),
+            start: start as u32,
+        };
+        (column, byte as u16)
+    }
+
+    fn index_of(&self, column: BinColumn) -> u16 {
+        let index = self
+            .columns
+            .partition_point(|&words| BinColumn::from_words(words) < column);
+        index as u16
+    }
+
+    fn push_splits(&mut self, source: &NodeArrays<'_>, tree: Range<usize>) {
+        let nodes = tree.len();
+        let (mut split, mut leaf) = (0_u16, (nodes / 2) as u16);
+        let mut slots = vec![0_u16; nodes];
+        for (slot, node) in slots.iter_mut().zip(tree.clone()) {
+            let next = match source.is_leaf(node) {
+                true => &mut leaf,
+                false => &mut split,
+            };
+            *slot = *next;
+            *next += 1;
+        }
+        let first = self.splits.len();
+        for node in tree.clone() {
+            if source.is_leaf(node) {
+                self.leaf_nodes.push((node - tree.start) as u32);
+                continue;
+            }
+            let (column, byte) = self.column_of(source, node);
+            let [left, right] = source.children(node).map(|child| slots[child]);
+            self.splits.push([self.index_of(column), byte, left, right]);
+        }
+        self.push_level_order(first);
+    }
+
+    /// The splits of the last tree, which begin at `first`, in [`BinnedView::level_order`].
+    fn push_level_order(&mut self, first: usize) {
+        let splits = &self.splits[first..];
+        let is_split = |slot: u16| usize::from(slot) < splits.len();
+        let mut order: Vec<u16> = splits.first().map(|_| 0).into_iter().collect();
+        let mut at = 0;
+        while let Some(&split) = order.get(at) {
+            let [.., left, right] = splits[usize::from(split)];
+            order.extend([left, right].into_iter().filter(|&slot| is_split(slot)));
+            at += 1;
+        }
+        // A stable sort: only splits with two leaves leave their levels.
+        order.sort_by_key(|&split| {
+            let [.., left, right] = splits[usize::from(split)];
+            !is_split(left) && !is_split(right)
+        });
+        let mut slots = vec![0_u16; splits.len()];
+        for (slot, &split) in (0..).zip(&order) {
+            slots[usize::from(split)] = slot;
+        }
+        for split in order {
+            let [column, byte, left, right] = splits[usize::from(split)];
+            let moved = |slot: u16| match is_split(slot) {
+                true => slots[usize::from(slot)],
+                false => slot,
+            };
+            self.level_order
+                .push([column, byte, moved(left), moved(right)]);
+        }
+    }
+
+    /// The nodes for the walk, level by level; none if the model is beyond the limits of the walk.
+    fn push_walk_nodes(&mut self, source: &NodeArrays<'_>) {
+        let columns = self
+            .columns
+            .iter()
+            .map(|&words| BinColumn::from_words(words));
+        let (categorical, numerical): (Vec<_>, Vec<_>) =
+            columns.partition(|column| column.is_categorical());
+        let mut planes: Vec<u32> = numerical.into_iter().map(BinColumn::key_plane).collect();
+        planes.sort_unstable();
+        planes.dedup();
+        let layout = KeyLayout {
+            split_features: self.split_features.len(),
+            features: source.features,
+            planes: planes.len(),
+        };
+        let keys = layout.categorical_start() + categorical.len();
+        if keys > usize::from(u16::MAX) || !self.have_distinct_keys() {
+            return;
+        }
+        self.key_planes = planes;
+        let mut leaves = 0;
+        for tree in source.trees() {
+            let leaf_words = leaf_words(source, tree.clone(), &mut leaves);
+            let mut order = vec![tree.start];
+            let mut at = 0;
+            while let Some(&node) = order.get(at) {
+                let walk_node = if source.is_leaf(node) {
+                    WalkNode {
+                        last_left: leaf_words[node - tree.start],
+                        key: 0,
+                        left_offset: 0,
+                    }
+                } else {
+                    let left_offset = order.len() - at;
+                    if left_offset > usize::from(u16::MAX) {
+                        (self.walk_nodes, self.key_planes) = Default::default();
+                        return;
+                    }
+                    let children = source.children(node);
+                    order.extend(children.map(|child| tree.start + child));
+                    let (column, byte) = self.column_of(source, node);
+                    let (first_right, key) = self.key_test(layout, &categorical, column, byte);
+                    WalkNode {
+                        last_left: first_right - 1,
+                        key,
+                        left_offset,
+                    }
+                };
+                self.walk_nodes.push(walk_node.words());
+                at += 1;
+            }
+        }
+    }
+
+    /// Whether the cuts of every feature have keys of their own.
+    fn have_distinct_keys(&self) -> bool {
+        let distinct = |index: usize| {
+            let cuts = self.cuts_of(index);
+            cuts.is_sorted_by(|&a, &b| key_of_cut(a) < key_of_cut(b))
+        };
+        (0..self.split_features.len()).all(distinct)
+    }
+
+    /// The smallest key that goes right at a split, and the index of the key to compare; the split
+    /// is given by its column and its byte there.
+    fn key_test(
+        &self,
+        layout: KeyLayout,
+        categorical: &[BinColumn],
+        column: BinColumn,
+        byte: u16,
+    ) -> (u32, usize) {
+        if column.is_categorical() {
+            // infallible: `categorical` has all of them.
+            let number = categorical.partition_point(|&other| other < column);
+            return (1, layout.categorical_start() + number);
+        }
+        let index = column.split_feature as usize;
+        let feature = SplitFeature::from_words(self.split_features[index]);
+        let cut = feature.cuts(&self.cuts)[column.start as usize + usize::from(byte)];
+        let key_plane = column.key_plane();
+        let plane = self.key_planes.partition_point(|&other| other < key_plane);
+        (key_of_cut(cut), layout.index(plane, index, feature.feature))
+    }
+}
+
+/// Of each node of a tree: what [`WalkNode::last_left`] is if it is a leaf. Leaves are numbered in
+/// the order of the nodes, from `leaves` on.
+fn leaf_words(source: &NodeArrays<'_>, tree: Range<usize>, leaves: &mut u32) -> Vec<u32> {
+    let word = |node: usize| {
+        let word = match source.has_f32_leaves {
+            true => (source.value[node] as f32).to_bits(),
+            false => *leaves,
+        };
+        *leaves += u32::from(source.is_leaf(node));
+        word
+    };
+    tree.map(word).collect()
+}
+
+/// Stands for the cut of a categorical split, which has none. Sorts before all numbers.
+const NO_CUT: f64 = f64::from_bits(u64::MAX);
+
+impl NodeArrays<'_> {
+    fn trees(&self) -> impl Iterator<Item = Range<usize>> {
+        let starts = self.node_starts.windows(2);
+        starts.map(|pair| pair[0] as usize..pair[1] as usize)
+    }
+
+    fn is_leaf(&self, node: usize) -> bool {
+        self.flags[node] & flag::LEAF != 0
+    }
+
+    fn splits(&self) -> impl Iterator<Item = usize> {
+        (0..self.flags.len()).filter(|&node| !self.is_leaf(node))
+    }
+
+    /// Values of the leaves.
+    fn leaves(&self) -> impl Iterator<Item = f64> {
+        let leaves = (0..self.flags.len()).filter(|&node| self.is_leaf(node));
+        leaves.map(|node| self.value[node])
+    }
+
+    fn is_numerical(&self, node: usize) -> bool {
+        self.flags[node] & (flag::LEAF | flag::CATEGORICAL) == 0
+    }
+
+    fn children(&self, node: usize) -> [usize; 2] {
+        [self.left[node] as usize, self.right[node] as usize]
+    }
+
+    /// A cut that sends all values which count as zeros to the side to which `cut` sends 0.
+    fn around_zero(&self, cut: f64) -> f64 {
+        if self.zero_max == 0.0 || cut.is_nan() || cut > self.zero_max || cut < -self.zero_max {
+            cut
+        } else if cut > 0.0 {
+            self.zero_max.next_up()
+        } else {
+            -self.zero_max
+        }
+    }
+
+    /// The feature and the cut of a split: the smallest number that goes right.
+    fn feature_and_cut(&self, node: usize) -> (u32, f64) {
+        let threshold = self.value[node];
+        let cut = if !self.is_numerical(node) {
+            NO_CUT
+        } else if self.flags[node] & flag::INCLUSIVE == 0 {
+            // Adding 0 makes one zero of the two.
+            threshold + 0.0
+        } else if threshold == f64::INFINITY {
+            f64::NAN
+        } else {
+            threshold.next_up() + 0.0
+        };
+        (self.feature[node], self.around_zero(cut))
+    }
+}
+
+/// Appends the search table of a feature.
+fn push_table(tables: &mut Vec<f32>, cuts: &[f64], feature: &SplitFeature) {
+    let shift = feature.shift();
+    let cut = |index: usize| cuts.get(index).map_or(f32::NAN, |&cut| rounded_up(cut));
+    tables.extend((1..=TABLE).map(|entry| cut((entry << shift) - 1)));
+    if shift > 0 {
+        tables.extend((0..TABLE << shift).map(cut));
+    }
+}

@@ -1,0 +1,347 @@
+//! The binned form of a model: every value of a row becomes one byte, exactly.
+//!
+//! **Problem.** A split compares a value with a threshold. Values are floats of 4 or 8 bytes, and a
+//! vector register holds few of them.
+//!
+//! **Approach.** The sorted thresholds of one feature, over the whole model, are its *cuts* (as in
+//! XGBoost's histograms). The *bin* of a value is the number of cuts up to it, and `x < cut[k]` is
+//! `bin(x) <= k`. LightGBM's `x <= cut[k]` is `x < next(cut[k])`, so that the next float is the cut
+//! there. A *column* holds one byte per row for one feature: the position of the value among 255
+//! consecutive cuts, with missing values on one side. A categorical split has a column of its own
+//! with one cut. So every split of every model is "the byte of my column is at most mine".
+//!
+//! Two kernels read the form:
+//! * `kernel::blocks`, all nodes of a tree at once for a block of rows: [`Split`]s level by level.
+//!   SHAP of a block reads them in pre-order;
+//! * `kernel::walk`, rows down trees: [`WalkNode`]s in order of levels, two children side by side,
+//!   over *keys*: `f32` values as unsigned numbers of the same order, missing ones at an end. Where
+//!   splits of a model differ in what they treat as missing, its rows have a *plane* of keys for
+//!   each treatment.
+//!
+//! **Proof sketch.** The cuts up to x are a prefix of the sorted cuts; cut k is in it if and only
+//! if its length exceeds k. Byte 0 is at most, and byte 255 above, the byte of every split (at most
+//! 254), so a missing value goes where the column says. For `f32` values cuts are rounded up to
+//! `f32`: no `f32` lies between a number and that. An `f64` value is rounded down for its key, or
+//! up where a cut lies between, see `encode::keys`; the key is unique because no two cuts of the
+//! feature round up to the same `f32`.
+//!
+//! **Limits.** Trees of up to [`LEAVES_MAX`] leaves (leaf numbers are bytes, too), fewer than 2^16
+//! columns, no NaN thresholds. A model with larger trees has walk nodes only, and one beyond the
+//! other limits is walked node by node. There are no walk nodes where two cuts of a feature round
+//! up to the same `f32`, a row has 2^16 keys or more, or a level of a tree has 2^16 nodes or more.
+
+pub(crate) use albacore_simd::{COLUMN_CUTS, LEAVES_MAX, RowBytes, Split, TABLE, ordered_key};
+
+use albacore_formats::flag;
+
+/// Padding behind the values of the last tree's leaves, so that a kernel can load a table of
+/// [`LEAVES_MAX`] values for every tree.
+pub(crate) const LEAF_PADDING: usize = LEAVES_MAX;
+
+/// The words of a [`WalkNode`].
+pub(crate) type WalkNodeWords = [u32; 2];
+
+/// A node of the walk. A leaf is its own left child and compares key 0, which goes left of every
+/// split, so that a walk may take more steps than its path has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WalkNode {
+    /// The largest key that goes left. Of a leaf: the bits of its `f32` value, or its number among
+    /// [`BinnedView::leaf_doubles`].
+    pub(crate) last_left: u32,
+    /// Index of the key to compare, below 2^16.
+    pub(crate) key: usize,
+    /// Distance to the left child, below 2^16; the right child follows it. Of a leaf: 0.
+    pub(crate) left_offset: usize,
+}
+
+impl WalkNode {
+    #[inline(always)]
+    pub(crate) fn from_words([last_left, packed]: WalkNodeWords) -> Self {
+        Self {
+            last_left,
+            key: (packed & 0xffff) as usize,
+            left_offset: (packed >> 16) as usize,
+        }
+    }
+
+    pub(crate) fn words(self) -> WalkNodeWords {
+        let packed = (self.left_offset as u32) << 16 | self.key as u32;
+        [self.last_left, packed]
+    }
+}
+
+/// The words of a [`SplitFeature`].
+pub(crate) type SplitFeatureWords = [u32; 4];
+
+/// A feature that at least one split of the model compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SplitFeature {
+    /// Its index in a row.
+    pub(crate) feature: usize,
+    /// Index of its first cut.
+    pub(crate) first_cut: usize,
+    /// The number of its cuts.
+    pub(crate) cut_count: usize,
+    /// Start of its search table.
+    pub(crate) table: usize,
+}
+
+impl SplitFeature {
+    pub(crate) fn from_words(words: SplitFeatureWords) -> Self {
+        let [feature, first_cut, cut_count, table] = words.map(|word| word as usize);
+        Self {
+            feature,
+            first_cut,
+            cut_count,
+            table,
+        }
+    }
+
+    pub(crate) fn words(self) -> SplitFeatureWords {
+        [self.feature, self.first_cut, self.cut_count, self.table].map(|word| word as u32)
+    }
+
+    /// Its cuts among those of all features.
+    pub(crate) fn cuts<'a>(&self, all: &'a [f64]) -> &'a [f64] {
+        &all[self.first_cut..][..self.cut_count]
+    }
+
+    /// Cuts per entry of the first stage of the search table, as a power of two: the first stage
+    /// has every `1 << shift`-th cut, the second all. Both are filled up with NaN, which no value
+    /// reaches.
+    pub(crate) fn shift(&self) -> u32 {
+        (self.cut_count + 1)
+            .div_ceil(TABLE)
+            .next_power_of_two()
+            .trailing_zeros()
+    }
+
+    /// Length of the search table: the first stage, and the second unless the first has all cuts.
+    pub(crate) fn table_length(&self) -> usize {
+        match self.shift() {
+            0 => TABLE,
+            shift => TABLE + (TABLE << shift),
+        }
+    }
+}
+
+/// The words of a [`BinColumn`].
+pub(crate) type BinColumnWords = [u32; 4];
+
+/// A column of bytes, one for each row of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BinColumn {
+    /// Index among the split features.
+    pub(crate) split_feature: u32,
+    /// The flags of its splits that matter, see [`BinColumn::flags_of`].
+    pub(crate) flags: u32,
+    /// The first cut of the column, or the set of categories.
+    pub(crate) start: u32,
+}
+
+impl BinColumn {
+    #[inline(always)]
+    pub(crate) fn from_words([split_feature, flags, start, _]: BinColumnWords) -> Self {
+        Self {
+            split_feature,
+            flags,
+            start,
+        }
+    }
+
+    /// The byte of missing values in a numerical column.
+    pub(crate) fn byte_of_missing(words: BinColumnWords) -> u8 {
+        words[3] as u8
+    }
+
+    pub(crate) fn words(self, byte_of_missing: u8) -> BinColumnWords {
+        [
+            self.split_feature,
+            self.flags,
+            self.start,
+            u32::from(byte_of_missing),
+        ]
+    }
+
+    /// The flags of a split that decide the bytes of its column: the default direction does not
+    /// matter to a split for which no value is missing.
+    pub(crate) fn flags_of(flags: u8) -> u32 {
+        let kinds = flag::MISSING_NAN | flag::MISSING_ZERO;
+        u32::from(match flags & kinds {
+            0 => flags & !(flag::DEFAULT_LEFT | flag::LEAF),
+            _ => flags & !flag::LEAF,
+        })
+    }
+
+    /// The flags that decide which plane of keys the splits of a numerical column read.
+    pub(crate) fn key_plane(self) -> u32 {
+        self.flags & u32::from(flag::MISSING_NAN | flag::MISSING_ZERO | flag::DEFAULT_LEFT)
+    }
+
+    /// Whether one of the flags is set.
+    pub(crate) fn has(self, flags: u8) -> bool {
+        self.flags & u32::from(flags) != 0
+    }
+
+    pub(crate) fn is_categorical(self) -> bool {
+        self.has(flag::CATEGORICAL)
+    }
+}
+
+/// The binned form, borrowed from an image. All empty where the model has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BinnedView<'a> {
+    /// [`SplitFeature`]s, ascending.
+    pub(crate) split_features: &'a [SplitFeatureWords],
+    /// Cuts of all split features, ascending for each; a NaN, which no value reaches, at the end.
+    pub(crate) cuts: &'a [f64],
+    /// Search tables in `f32`, see [`SplitFeature::shift`].
+    pub(crate) tables: &'a [f32],
+    /// [`BinColumn`]s, ascending, so that those of a feature lie together.
+    pub(crate) columns: &'a [BinColumnWords],
+    /// The splits of each tree in pre-order.
+    pub(crate) splits: &'a [Split],
+    /// Of each leaf: its node in the tree.
+    pub(crate) leaf_nodes: &'a [u32],
+    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. XGBoost's scalar leaves only.
+    pub(crate) leaf_values: &'a [f32],
+    /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. The other libraries' models.
+    pub(crate) leaf_doubles: &'a [f64],
+    /// [`WalkNode`]s of all trees; empty where the model cannot be walked by keys.
+    pub(crate) walk_nodes: &'a [WalkNodeWords],
+    /// The splits again, and their slots, level by level, so that a split does not depend on the
+    /// result computed just before it; splits with two leaves are last.
+    pub(crate) level_order: &'a [Split],
+    /// Of each plane of keys: the flags of [`BinColumn::key_plane`].
+    pub(crate) key_planes: &'a [u32],
+}
+
+/// The order of the keys of a row: first one that is below all others, then the planes, then one
+/// for each categorical column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyLayout {
+    /// Number of split features.
+    pub(crate) split_features: usize,
+    /// Values in a row.
+    pub(crate) features: usize,
+    /// Number of planes.
+    pub(crate) planes: usize,
+}
+
+impl KeyLayout {
+    /// Whether a plane has all features, and not only the split features: then a row is turned
+    /// into keys in place, which is several times as fast as picking values from it.
+    pub(crate) fn is_dense(self) -> bool {
+        self.features <= 4 * self.split_features
+    }
+
+    /// Keys of a plane.
+    pub(crate) fn plane_width(self) -> usize {
+        match self.is_dense() {
+            true => self.features,
+            false => self.split_features,
+        }
+    }
+
+    /// The index of a feature's key in a plane.
+    pub(crate) fn index(self, plane: usize, split_feature: usize, feature: usize) -> usize {
+        let index = match self.is_dense() {
+            true => feature,
+            false => split_feature,
+        };
+        1 + plane * self.plane_width() + index
+    }
+
+    /// The index of the key of the first categorical column.
+    pub(crate) fn categorical_start(self) -> usize {
+        1 + self.planes * self.plane_width()
+    }
+}
+
+/// The number of cuts up to a value; 0 for NaN.
+pub(crate) fn bin_of(cuts: &[f64], x: f64) -> u32 {
+    cuts.partition_point(|&cut| cut <= x) as u32
+}
+
+/// The byte that sends a row to this side of every split.
+pub(crate) fn byte_of_side(is_left: bool) -> u8 {
+    if is_left { 0 } else { u8::MAX }
+}
+
+/// The smallest `f32` that is not below the number.
+pub(crate) fn rounded_up(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) < x {
+        near.next_up()
+    } else {
+        near
+    }
+}
+
+/// Keys of missing values: left of and right of every threshold's.
+pub(crate) const KEY_MISSING: [u32; 2] = [u32::MAX - 1, 0];
+/// The key of 0.
+pub(crate) const KEY_ZERO: u32 = 1 << 31;
+
+/// The smallest key that goes right of a cut.
+pub(crate) fn key_of_cut(cut: f64) -> u32 {
+    match cut.is_nan() {
+        // No value reaches it.
+        true => KEY_MISSING[0],
+        false => ordered_key(rounded_up(cut)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_the_values_and_inside_of_the_missing_ones() {
+        let tiny = f32::from_bits(1);
+        let values = [
+            f32::NEG_INFINITY,
+            f32::MIN,
+            -1.0,
+            -tiny,
+            0.0,
+            tiny,
+            1.0,
+            f32::MAX,
+            f32::INFINITY,
+        ];
+        assert!(values.map(ordered_key).is_sorted_by(|a, b| a < b));
+        assert_eq!(ordered_key(-0.0), ordered_key(0.0));
+        let [right, left] = KEY_MISSING;
+        assert!(left < ordered_key(f32::NEG_INFINITY) && ordered_key(f32::INFINITY) < right);
+        assert_eq!(ordered_key(0.0), KEY_ZERO);
+        assert_eq!(key_of_cut(f64::NAN), right);
+    }
+
+    #[test]
+    fn rounding_up_keeps_what_single_precision_has_and_never_goes_down() {
+        for x in [0.0, -1.5, f64::INFINITY, f64::from(f32::MAX)] {
+            assert_eq!(f64::from(rounded_up(x)), x);
+        }
+        assert_eq!(rounded_up(0.1_f64), (0.1_f32).max(0.1_f64 as f32));
+        assert_eq!(rounded_up(1.0_f64.next_up()), 1.0_f32.next_up());
+        assert_eq!(rounded_up(1e300), f32::INFINITY);
+        assert_eq!(rounded_up(-1e300), f32::MIN);
+        assert_eq!(rounded_up(5e-324), f32::from_bits(1));
+    }
+
+    #[test]
+    fn a_search_table_has_a_second_stage_from_32_cuts_on() {
+        let lengths = [0, 31, 32, 63, 64, 255, 256].map(|count| {
+            let feature = SplitFeature {
+                feature: 0,
+                first_cut: 0,
+                cut_count: count,
+                table: 0,
+            };
+            (feature.shift(), feature.table_length())
+        });
+        let (one, two, three) = ((0, 32), (1, 96), (2, 160));
+        assert_eq!(lengths, [one, one, two, two, three, (3, 288), (4, 544)]);
+    }
+}

@@ -1,0 +1,241 @@
+//! Tree bundles: the form of a model in which one row is explained, eight trees at a time.
+//!
+//! **Problem.** A vector register holds eight doubles, but one row gives an explanation only a few
+//! quadrature points to fill it with. Trees are many, but each has a shape of its own.
+//!
+//! **Approach.** Eight trees of similar size form a *bundle*, one tree in each *lane* of a vector.
+//! The children of every split are ordered by size, larger first, so that the shapes of the trees
+//! look alike, and the trees are laid over each other: a *bundle node* is a position at which at
+//! least one of the trees has a split. An engine visits the bundle as it would visit one tree, in
+//! pre-order; the constants of each tree's split at a node are in the lane of that tree. Where one
+//! tree has a leaf and others have further splits, the engine blends the leaf's value in on its way
+//! back up.
+//!
+//! All trees of a bundle have the same number of quadrature points. The order of the bundles, and
+//! of the trees in them, is the order in which contributions are summed, with many rows, too.
+//!
+//! **Limits.** Models that `EnsembleView::has_vector_shap` accepts. A tree of a single leaf is in
+//! no bundle: it contributes to the bias alone.
+
+/// Trees of a bundle.
+pub(crate) const LANES: usize = 8;
+
+/// The words of a [`BundleHeader`].
+pub(crate) type BundleWords = [u32; 6];
+
+/// The start of a bundle in each array. One more header follows the last bundle: its starts are
+/// the ends of that bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BundleHeader {
+    /// Quadrature points that are exact for all trees of the bundle.
+    pub(crate) points: usize,
+    /// Start in [`BundlesView::nodes`]; times [`LANES`], in [`BundlesView::key_tests`].
+    pub(crate) nodes: usize,
+    /// Start in [`BundlesView::constants`].
+    pub(crate) constants: usize,
+    /// Start in [`BundlesView::earlier_edges`].
+    pub(crate) earlier_edges: usize,
+    /// Start in [`BundlesView::scatter`].
+    pub(crate) scatter: usize,
+    /// Bundle nodes on the longest path.
+    pub(crate) depth: usize,
+}
+
+impl BundleHeader {
+    pub(crate) fn from_words(words: BundleWords) -> Self {
+        let [points, nodes, constants, earlier_edges, scatter, depth] =
+            words.map(|word| word as usize);
+        Self {
+            points,
+            nodes,
+            constants,
+            earlier_edges,
+            scatter,
+            depth,
+        }
+    }
+
+    pub(crate) fn words(self) -> BundleWords {
+        [
+            self.points,
+            self.nodes,
+            self.constants,
+            self.earlier_edges,
+            self.scatter,
+            self.depth,
+        ]
+        .map(|word| word as u32)
+    }
+}
+
+/// Which children of a bundle node are bundle nodes themselves. The second child is one only if
+/// the first is: the first child is the larger one in every lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InnerChildren {
+    /// Both children are leaves in every lane.
+    Neither,
+    /// The second child is a leaf in every lane.
+    First,
+    Both,
+}
+
+/// The bytes of a [`BundleNode`].
+pub(crate) type BundleNodeBytes = [u8; 8];
+
+/// A node of a bundle. The masks have one bit for each lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BundleNode {
+    pub(crate) inner_children: InnerChildren,
+    /// Lanes in which the first child is a leaf.
+    pub(crate) first_leaf_lanes: u8,
+    /// Lanes in which the second child is a leaf.
+    pub(crate) second_leaf_lanes: u8,
+    /// Lanes in which an earlier split of the path has the same feature.
+    pub(crate) repeated_lanes: u8,
+    /// Lanes in which the first child is the right one.
+    pub(crate) flipped_lanes: u8,
+}
+
+impl BundleNode {
+    /// Decodes a node; an image with another first byte than 0, 1 or 2 does not open.
+    #[inline(always)]
+    pub(crate) fn from_bytes(bytes: BundleNodeBytes) -> Self {
+        Self {
+            inner_children: match bytes[0] {
+                0 => InnerChildren::Neither,
+                1 => InnerChildren::First,
+                _ => InnerChildren::Both,
+            },
+            first_leaf_lanes: bytes[1],
+            second_leaf_lanes: bytes[2],
+            repeated_lanes: bytes[3],
+            flipped_lanes: bytes[4],
+        }
+    }
+
+    pub(crate) fn bytes(self) -> BundleNodeBytes {
+        [
+            self.inner_children as u8,
+            self.first_leaf_lanes,
+            self.second_leaf_lanes,
+            self.repeated_lanes,
+            self.flipped_lanes,
+            0,
+            0,
+            0,
+        ]
+    }
+
+    /// Number of vectors of constants of this node, each of [`LANES`] doubles. In their order:
+    ///
+    /// * both children leaves in all lanes: the expected value, the first and the second leaf;
+    /// * otherwise: the share of the first and of the second child, the values of leaves that are
+    ///   first children (if any), the values of leaves that are second children (if any);
+    /// * then, if a feature is repeated in some lane: the product of its earlier shares, and 1 / f
+    ///   at each quadrature point (see `shap::contributions`).
+    #[inline(always)]
+    pub(crate) fn constant_vectors(self, points: usize) -> usize {
+        let own = match self.inner_children {
+            InnerChildren::Neither => 3,
+            InnerChildren::First | InnerChildren::Both => {
+                2 + usize::from(self.first_leaf_lanes != 0)
+                    + usize::from(self.second_leaf_lanes != 0)
+            }
+        };
+        own + if self.repeated_lanes == 0 {
+            0
+        } else {
+            1 + points
+        }
+    }
+}
+
+/// The nearest earlier edge, on the same path, of a feature that is split again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EarlierEdge {
+    /// The bundle node that splits on the feature again.
+    pub(crate) node: usize,
+    /// The bundle node at the upper end of the edge.
+    pub(crate) upper: usize,
+    pub(crate) lane: usize,
+    /// Whether the edge leads to the first child.
+    pub(crate) is_first: bool,
+}
+
+/// Bits of the number of a bundle node: eight trees of 255 splits.
+const NODE_BITS: u32 = 11;
+
+impl EarlierEdge {
+    pub(crate) fn from_word(word: u32) -> Self {
+        let mask = (1 << NODE_BITS) - 1;
+        Self {
+            node: (word & mask) as usize,
+            upper: (word >> NODE_BITS & mask) as usize,
+            lane: (word >> (2 * NODE_BITS) & 7) as usize,
+            is_first: word >> (2 * NODE_BITS + 3) & 1 == 1,
+        }
+    }
+
+    pub(crate) fn word(self) -> u32 {
+        let first = u32::from(self.is_first) << (2 * NODE_BITS + 3);
+        let lane = (self.lane as u32) << (2 * NODE_BITS);
+        first | lane | (self.upper as u32) << NODE_BITS | self.node as u32
+    }
+}
+
+/// Where the contribution of one split of one tree is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScatterEntry {
+    /// The number of the bundle node times [`LANES`], plus the lane.
+    pub(crate) slot: usize,
+    /// The feature, as an index among the split features of the model.
+    pub(crate) split_feature: usize,
+}
+
+impl ScatterEntry {
+    #[inline(always)]
+    pub(crate) fn from_word(word: u32) -> Self {
+        Self {
+            slot: (word >> 16) as usize,
+            split_feature: (word & 0xffff) as usize,
+        }
+    }
+
+    pub(crate) fn word(self) -> u32 {
+        (self.slot as u32) << 16 | self.split_feature as u32
+    }
+}
+
+/// The tree bundles of an image. All empty where the model has none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BundlesView<'a> {
+    /// [`BundleHeader`]s.
+    pub(crate) headers: &'a [BundleWords],
+    /// Of each bundle: the trees in its lanes; `NONE`: an empty lane.
+    pub(crate) trees: &'a [[u32; LANES]],
+    /// [`BundleNode`]s in pre-order, the first child first.
+    pub(crate) nodes: &'a [BundleNodeBytes],
+    /// Of each node and lane: the smallest key that goes right, and the index of the key to compare
+    /// among the keys of a row.
+    pub(crate) key_tests: &'a [[u32; 2]],
+    /// [`EarlierEdge`]s.
+    pub(crate) earlier_edges: &'a [u32],
+    /// [`ScatterEntry`]s: of each lane the splits of its tree, in post-order.
+    pub(crate) scatter: &'a [u32],
+    /// Of each node the vectors of [`BundleNode::constant_vectors`].
+    pub(crate) constants: &'a [f64],
+}
+
+impl BundlesView<'_> {
+    /// Number of bundles.
+    pub(crate) fn len(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// The header of a bundle and, for the ends of its arrays, the one after it.
+    #[inline(always)]
+    pub(crate) fn headers_of(&self, bundle: usize) -> (BundleHeader, BundleHeader) {
+        let header = |index: usize| BundleHeader::from_words(self.headers[index]);
+        (header(bundle), header(bundle + 1))
+    }
+}

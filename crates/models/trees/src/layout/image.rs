@@ -1,0 +1,206 @@
+//! A compiled model as one block of bytes that many processes can map and read in place.
+//!
+//! A header of [`HEADER_WORDS`] 8-byte words and then arrays, one after the other, each padded to 8
+//! bytes; no pointers, so the bytes mean the same wherever they are mapped. The length of each
+//! array follows from the counts in the header. The byte order is the machine's; an image of
+//! another byte order has another magic number.
+
+use albacore_formats::Library;
+
+/// First word of an image: name and version of the layout.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"albtree\x06");
+/// Words of the header.
+pub(crate) const HEADER_WORDS: usize = 33 + TUNING_WORDS;
+/// Leading words that the checksum does not cover: magic, length and the checksum itself.
+pub(crate) const UNCHECKED_WORDS: usize = 3;
+
+/// Number of arrays of the binned form.
+pub(crate) const BINNED_ARRAYS: usize = 11;
+
+/// Words at the end of the header that hold measurements, see `kernel::selection`.
+pub(crate) const TUNING_WORDS: usize = 10;
+
+/// Number of arrays of the tree bundles.
+pub(crate) const BUNDLE_ARRAYS: usize = 7;
+
+/// Bits of the header's word of properties.
+pub(crate) mod property {
+    pub(crate) const AVERAGED: u64 = 1;
+    pub(crate) const VECTOR_LEAVES: u64 = 2;
+    pub(crate) const COVERS: u64 = 4;
+    /// All bits that this version knows.
+    pub(crate) const ALL: u64 = AVERAGED | VECTOR_LEAVES | COVERS;
+}
+
+/// The header after magic, length and checksum, in the order of the image.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) library: u64,
+    pub(crate) properties: u64,
+    pub(crate) transform: u64,
+    pub(crate) parameter: u64,
+    pub(crate) features: u64,
+    pub(crate) groups: u64,
+    pub(crate) trees: u64,
+    pub(crate) nodes: u64,
+    pub(crate) iterations: u64,
+    pub(crate) leaf_vectors: u64,
+    pub(crate) sets: u64,
+    pub(crate) set_words: u64,
+    /// Lengths of the arrays of the binned form.
+    pub(crate) binned: [u64; BINNED_ARRAYS],
+    /// Lengths of the arrays of the tree bundles.
+    pub(crate) bundles: [u64; BUNDLE_ARRAYS],
+    pub(crate) tuning: [u64; TUNING_WORDS],
+}
+
+impl Header {
+    pub(crate) fn words(self) -> [u64; HEADER_WORDS - UNCHECKED_WORDS] {
+        let Self {
+            library,
+            properties,
+            transform,
+            parameter,
+            features,
+            groups,
+            trees,
+            nodes,
+            iterations,
+            leaf_vectors,
+            sets,
+            set_words,
+            binned,
+            bundles,
+            tuning,
+        } = self;
+        let counts = [
+            library,
+            properties,
+            transform,
+            parameter,
+            features,
+            groups,
+            trees,
+            nodes,
+            iterations,
+            leaf_vectors,
+            sets,
+            set_words,
+        ];
+        let mut words = [0; HEADER_WORDS - UNCHECKED_WORDS];
+        let parts = [&counts[..], &binned, &bundles, &tuning];
+        for (word, value) in words.iter_mut().zip(parts.into_iter().flatten()) {
+            *word = *value;
+        }
+        words
+    }
+
+    /// Reads the header from the first words of an image.
+    pub(crate) fn from_words(words: &[u64; HEADER_WORDS]) -> Self {
+        let &[
+            _,
+            _,
+            _,
+            library,
+            properties,
+            transform,
+            parameter,
+            features,
+            groups,
+            trees,
+            nodes,
+            iterations,
+            leaf_vectors,
+            sets,
+            set_words,
+            ref rest @ ..,
+        ] = words;
+        let (binned, rest) = rest.split_at(BINNED_ARRAYS);
+        let (bundles, tuning) = rest.split_at(BUNDLE_ARRAYS);
+        Self {
+            library,
+            properties,
+            transform,
+            parameter,
+            features,
+            groups,
+            trees,
+            nodes,
+            iterations,
+            leaf_vectors,
+            sets,
+            set_words,
+            binned: std::array::from_fn(|array| binned[array]),
+            bundles: std::array::from_fn(|array| bundles[array]),
+            tuning: std::array::from_fn(|word| tuning[word]),
+        }
+    }
+}
+
+/// The code of a library in an image.
+pub(crate) fn library_code(library: Library) -> u64 {
+    match library {
+        Library::Xgboost => 0,
+        Library::Lightgbm => 1,
+        Library::Sklearn => 2,
+    }
+}
+
+/// A sum over words that changes with any damaged bit.
+fn checksum(words: &[u64]) -> u64 {
+    words.iter().fold(words.len() as u64, |sum, word| {
+        (sum ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    })
+}
+
+/// The checksum that an image of these words must have.
+pub(crate) fn checksum_of_image(words: &[u64]) -> u64 {
+    checksum(&words[UNCHECKED_WORDS..])
+}
+
+/// A compiled model in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    words: Vec<u64>,
+}
+
+impl Image {
+    /// An image with its header; the arrays follow by [`push`](Self::push).
+    pub(crate) fn with_header(header: Header) -> Self {
+        let mut words = vec![MAGIC, 0, 0];
+        words.extend(header.words());
+        Self { words }
+    }
+
+    /// Fills in length and checksum after the last array.
+    pub(crate) fn seal(&mut self) {
+        self.words[1] = self.words.len() as u64 * 8;
+        self.words[2] = checksum_of_image(&self.words);
+    }
+
+    /// Replaces the measurements in the header.
+    pub(crate) fn set_tuning(&mut self, tuning: &[u64; TUNING_WORDS]) {
+        self.words[HEADER_WORDS - TUNING_WORDS..HEADER_WORDS].copy_from_slice(tuning);
+        self.seal();
+    }
+
+    /// The bytes, to be written to a file or to shared memory; they start on an 8-byte boundary.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.words)
+    }
+
+    /// Appends an array, padded to 8 bytes.
+    pub(crate) fn push<T: bytemuck::NoUninit>(&mut self, array: &[T]) {
+        let (whole, rest) = bytemuck::cast_slice::<T, u8>(array).as_chunks::<8>();
+        self.words
+            .extend(whole.iter().map(|word| u64::from_ne_bytes(*word)));
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.words.push(u64::from_ne_bytes(last));
+        }
+    }
+}

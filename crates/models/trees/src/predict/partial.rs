@@ -1,0 +1,380 @@
+//! Calls of few rows on many threads: each thread computes some of the trees.
+//!
+//! **Problem.** Rows do not depend on each other, so threads share them. But a call may have fewer
+//! rows than there are threads, and sums of floats depend on the order of the additions: threads
+//! that each sum up some of the trees would give other bits than one thread.
+//!
+//! **Approach.** A thread sums nothing up. It stores the contribution of each of its trees in a
+//! [`PartialOutput`]. One thread adds the partial outputs to an [`Accumulator`], tree by tree in
+//! the order of a single thread. The expensive part, the walks and the products along paths, is
+//! divided; the additions are not. Trees are counted in *work units*: the trees that a kernel
+//! processes together.
+//!
+//! **Proof sketch.** The leaf that a row reaches in a tree, and the contribution of a split, depend
+//! on that tree alone. An accumulator starts as a call does, refuses a partial output that does not
+//! follow the one before, and adds the same numbers in the same order.
+//!
+//! **Limits.** Up to a block of rows. Contributions of up to [`FEW_ROWS`] rows, which are explained
+//! row by row. No interactions: a tree adds to as many cells as its paths have pairs of features,
+//! and storing each would cost as much as adding it.
+
+use std::ops::{AddAssign, Range};
+
+use crate::error::PredictError;
+use crate::kernel::walk;
+use crate::layout::ensemble::Target;
+use crate::limits::BLOCK_ROWS;
+use crate::output::{ElementType, Kind, OutputMut};
+use crate::predict::{Element, PredictScratch, Predictor};
+use crate::rows::Rows;
+use crate::shap::contributions::{FEW_ROWS, contributions_of_bundle};
+
+/// The kind and the number of rows of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct CallShape {
+    kind: Kind,
+    rows: usize,
+}
+
+/// The outputs of some of the trees of a call, not summed up. Reused from call to call.
+#[derive(Debug, Default)]
+pub struct PartialOutput {
+    call: Option<CallShape>,
+    units: Range<usize>,
+    /// Leaf values: trees x rows (x groups).
+    singles: Vec<f32>,
+    /// Leaf values, or contributions: bundles x rows x splits.
+    doubles: Vec<f64>,
+    /// Leaves by the library's numbers: rows x trees.
+    leaves: Vec<i32>,
+}
+
+/// The sums of a call whose trees are divided among threads. Reused from call to call.
+#[derive(Debug, Default)]
+pub struct Accumulator {
+    call: Option<CallShape>,
+    /// The work unit that is to be added next.
+    next_unit: usize,
+    /// Margins: rows x groups.
+    singles: Vec<f32>,
+    /// Margins, or contributions: rows x groups x split features.
+    doubles: Vec<f64>,
+    biases: Vec<f64>,
+    /// Leaves by the library's numbers: rows x trees.
+    leaves: Vec<i32>,
+}
+
+/// The vectors of an element type.
+trait PartialElement: Element + AddAssign {
+    fn values(partial: &PartialOutput) -> &[Self];
+    fn values_mut(partial: &mut PartialOutput) -> &mut Vec<Self>;
+    fn sums_mut(sums: &mut Accumulator) -> &mut Vec<Self>;
+}
+
+impl PartialElement for f32 {
+    fn values(partial: &PartialOutput) -> &[Self] {
+        &partial.singles
+    }
+
+    fn values_mut(partial: &mut PartialOutput) -> &mut Vec<Self> {
+        &mut partial.singles
+    }
+
+    fn sums_mut(sums: &mut Accumulator) -> &mut Vec<Self> {
+        &mut sums.singles
+    }
+}
+
+impl PartialElement for f64 {
+    fn values(partial: &PartialOutput) -> &[Self] {
+        &partial.doubles
+    }
+
+    fn values_mut(partial: &mut PartialOutput) -> &mut Vec<Self> {
+        &mut partial.doubles
+    }
+
+    fn sums_mut(sums: &mut Accumulator) -> &mut Vec<Self> {
+        &mut sums.doubles
+    }
+}
+
+impl Predictor<'_> {
+    /// Number of work units into which a call of this many rows can be divided by trees; 0 if it
+    /// cannot be divided.
+    #[must_use]
+    pub fn work_units(&self, kind: Kind, rows: usize) -> usize {
+        let is_by_row = self.selection().shap_simd.is_some() && self.view().has_keys();
+        match kind {
+            _ if rows == 0 || rows > BLOCK_ROWS => 0,
+            Kind::Value | Kind::Margin | Kind::Leaf => self.trees().div_ceil(walk::LANES),
+            Kind::Contribs if rows <= FEW_ROWS && is_by_row && self.has_covers() => {
+                self.view().bundles.len()
+            }
+            Kind::Contribs | Kind::Interactions => 0,
+        }
+    }
+
+    /// Computes a range of work units for these rows.
+    ///
+    /// # Errors
+    /// Rows of the wrong length, or units beyond [`work_units`](Self::work_units).
+    pub fn predict_partial(
+        &self,
+        kind: Kind,
+        rows: Rows<'_>,
+        units: Range<usize>,
+        partial: &mut PartialOutput,
+        scratch: &mut PredictScratch,
+    ) -> Result<(), PredictError> {
+        let count = self.count_rows(rows)?;
+        partial.call = None;
+        if units.start > units.end || units.end > self.work_units(kind, count) {
+            return Err(PredictError::Divided {
+                reason: "a range of work units is outside of the call",
+            });
+        }
+        partial.units = units.clone();
+        partial.call = Some(CallShape { kind, rows: count });
+        let trees = self.trees_of_units(&units);
+        match (kind, self.output_element(Kind::Margin)) {
+            (Kind::Contribs, _) => {
+                partial.doubles.clear();
+                self.contributions_of_bundles(rows, units, &mut partial.doubles, scratch);
+            }
+            (Kind::Leaf, _) => {
+                partial.leaves.clear();
+                partial.leaves.resize(trees.len() * count, 0);
+                let leaves = &mut partial.leaves;
+                self.kernel_call(rows)
+                    .leaves(trees, leaves, &mut scratch.kernel);
+            }
+            (_, ElementType::F32) => self.leaf_values::<f32>(rows, trees, partial, scratch),
+            _ => self.leaf_values::<f64>(rows, trees, partial, scratch),
+        }
+        Ok(())
+    }
+
+    fn leaf_values<T: PartialElement>(
+        &self,
+        rows: Rows<'_>,
+        trees: Range<usize>,
+        partial: &mut PartialOutput,
+        scratch: &mut PredictScratch,
+    ) {
+        self.kernel_call(rows)
+            .values(trees, T::values_mut(partial), &mut scratch.kernel);
+    }
+
+    /// The contribution of each split of each bundle to each row.
+    fn contributions_of_bundles(
+        &self,
+        rows: Rows<'_>,
+        bundles: Range<usize>,
+        out: &mut Vec<f64>,
+        scratch: &mut PredictScratch,
+    ) {
+        let (view, Some(simd)) = (self.view(), self.selection().shap_simd) else {
+            return;
+        };
+        let stride = walk::fill(self.kernel_call(rows), &mut scratch.kernel);
+        let count = rows.values() / self.features();
+        for bundle in bundles {
+            for keys in scratch.kernel.keys.chunks_exact(stride).take(count) {
+                let slots = contributions_of_bundle(view, bundle, keys, simd, &mut scratch.shap);
+                for (_, entries) in view.scatter_of(bundle) {
+                    out.extend(entries.map(|entry| slots[entry.slot]));
+                }
+            }
+        }
+    }
+
+    /// Starts the sums of a call with the values before any tree.
+    ///
+    /// # Errors
+    /// The call cannot be divided by trees.
+    pub fn start_sums(
+        &self,
+        kind: Kind,
+        rows: usize,
+        sums: &mut Accumulator,
+    ) -> Result<(), PredictError> {
+        sums.call = None;
+        if self.work_units(kind, rows) == 0 {
+            return Err(PredictError::Divided {
+                reason: "the call cannot be divided by trees",
+            });
+        }
+        sums.call = Some(CallShape { kind, rows });
+        sums.next_unit = 0;
+        match (kind, self.output_element(Kind::Margin)) {
+            (Kind::Contribs, _) => {
+                sums.doubles.clear();
+                let columns = self.groups() * self.view().binned.split_features.len();
+                sums.doubles.resize(rows * columns, 0.0);
+            }
+            (Kind::Leaf, _) => {
+                sums.leaves.clear();
+                sums.leaves.resize(rows * self.trees(), 0);
+            }
+            (_, ElementType::F32) => self.start_margins::<f32>(rows, sums),
+            _ => self.start_margins::<f64>(rows, sums),
+        }
+        Ok(())
+    }
+
+    fn start_margins<T: PartialElement>(&self, rows: usize, sums: &mut Accumulator) {
+        let margins = T::sums_mut(sums);
+        margins.clear();
+        for _ in 0..rows {
+            margins.extend(self.view().base.iter().map(|&base| T::of(base)));
+        }
+    }
+
+    /// Adds a partial output, whose work units must follow those of the one before.
+    ///
+    /// # Errors
+    /// A partial output of another call, or out of order.
+    pub fn accumulate(
+        &self,
+        sums: &mut Accumulator,
+        partial: &PartialOutput,
+    ) -> Result<(), PredictError> {
+        let divided = |reason| Err(PredictError::Divided { reason });
+        let Some(CallShape { kind, rows }) = sums.call.filter(|_| sums.call == partial.call) else {
+            return divided("a partial output belongs to another call");
+        };
+        if partial.units.start != sums.next_unit {
+            return divided("a partial output is out of order");
+        }
+        let (units, trees) = (partial.units.clone(), self.trees_of_units(&partial.units));
+        sums.next_unit = units.end;
+        match (kind, self.output_element(Kind::Margin)) {
+            (Kind::Contribs, _) => self.add_contributions(units, rows, sums, partial),
+            (Kind::Leaf, _) => {
+                let to = sums.leaves.chunks_exact_mut(self.trees().max(1));
+                let from = partial.leaves.chunks_exact(trees.len().max(1));
+                for (to, from) in to.zip(from) {
+                    to[trees.clone()].copy_from_slice(from);
+                }
+            }
+            (_, ElementType::F32) => self.add_leaf_values::<f32>(trees, rows, sums, partial),
+            _ => self.add_leaf_values::<f64>(trees, rows, sums, partial),
+        }
+        Ok(())
+    }
+
+    fn add_leaf_values<T: PartialElement>(
+        &self,
+        trees: Range<usize>,
+        rows: usize,
+        sums: &mut Accumulator,
+        partial: &PartialOutput,
+    ) {
+        let (view, groups) = (self.view(), self.groups());
+        let mut rest = T::values(partial);
+        let margins = T::sums_mut(sums);
+        for tree in trees {
+            let target = view.target(tree);
+            let width = match target {
+                Target::Group(_) => rows,
+                Target::All => rows * groups,
+            };
+            let (values, others) = rest.split_at(width.min(rest.len()));
+            rest = others;
+            match target {
+                Target::Group(group) => {
+                    for (margins, &value) in margins.chunks_exact_mut(groups).zip(values) {
+                        margins[group] += value;
+                    }
+                }
+                Target::All => {
+                    for (margin, &value) in margins.iter_mut().zip(values) {
+                        *margin += value;
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_contributions(
+        &self,
+        bundles: Range<usize>,
+        rows: usize,
+        sums: &mut Accumulator,
+        partial: &PartialOutput,
+    ) {
+        let (view, features) = (self.view(), self.view().binned.split_features.len());
+        let mut values = partial.doubles.iter();
+        for bundle in bundles {
+            for row in 0..rows {
+                let sums = &mut sums.doubles[row * self.groups() * features..];
+                for (group, entries) in view.scatter_of(bundle) {
+                    let sums = &mut sums[group * features..][..features];
+                    for (entry, value) in entries.zip(&mut values) {
+                        sums[entry.split_feature] += value;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Turns sums that have all work units into the output.
+    ///
+    /// # Errors
+    /// A work unit is missing, or the output has the wrong length or type.
+    pub fn finish_sums(
+        &self,
+        sums: &mut Accumulator,
+        out: OutputMut<'_>,
+    ) -> Result<(), PredictError> {
+        let is_complete =
+            |call: &CallShape| self.work_units(call.kind, call.rows) == sums.next_unit;
+        let Some(call) = sums.call.take().filter(is_complete) else {
+            return Err(PredictError::Divided {
+                reason: "a partial output is missing",
+            });
+        };
+        self.check_output(call.kind, call.rows, self.output_width(call.kind), &out)?;
+        match out {
+            OutputMut::I32(out) => out.copy_from_slice(&sums.leaves),
+            OutputMut::F32(out) => self.finish_floats(call, sums, out),
+            OutputMut::F64(out) => self.finish_floats(call, sums, out),
+        }
+        Ok(())
+    }
+
+    fn finish_floats<T: PartialElement>(
+        &self,
+        CallShape { kind, rows }: CallShape,
+        sums: &mut Accumulator,
+        out: &mut [T],
+    ) {
+        let call = self.whole_call(rows);
+        if kind == Kind::Contribs {
+            let width = self.groups() * self.view().binned.split_features.len();
+            let of_rows = out.chunks_exact_mut(self.output_width(kind).max(1));
+            for (row, out) in of_rows.enumerate() {
+                self.copy_to_features(&sums.doubles[row * width..][..width], out);
+            }
+            self.add_biases(&call, out, &mut sums.biases);
+            return;
+        }
+        let margins = T::sums_mut(sums).chunks_exact_mut(self.groups());
+        let width = self.output_width(kind).max(1);
+        for (margins, out) in margins.zip(out.chunks_exact_mut(width)) {
+            if kind == Kind::Value {
+                self.values(&call, margins);
+            }
+            out.copy_from_slice(&margins[..width]);
+        }
+    }
+
+    fn trees_of_units(&self, units: &Range<usize>) -> Range<usize> {
+        let tree = |unit: usize| (unit * walk::LANES).min(self.trees());
+        tree(units.start)..tree(units.end)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! SHAP interaction values of one row, by bundles of trees.
+//!
+//! **Problem.** As in `tree_walk`: each split forms a pair with each edge above it. Eight trees are
+//! explained at once, but each adds to other cells of the matrix.
+//!
+//! **Approach.** The descent of `one_row` stores, for each node and each node above it, the
+//! interaction in each lane; then all lanes are added to the cells of their features, in the order
+//! of the nodes. A pair is added to one cell, in the row of the lower split's feature and the
+//! column of the upper one's; at the end the two orders of each pair are combined. The diagonal is
+//! the remainder of the contributions, so that pairs of a feature with itself need no special case.
+//!
+//! **Proof sketch.** With a, b and c of `contributions`, the change z (o - s) / (f f') of g by an
+//! edge that the row follows is c (1 - s) over the edge's ratio, and by an edge that it does not
+//! follow -1 / (f (1 - t)): z and s cancel.
+//!
+//! **Limits.** Those of `contributions`, and [`PAIR_TERMS_MAX`] and [`CELLS_MAX`].
+
+use albacore_simd::Simd;
+
+use crate::layout::bundles::LANES;
+use crate::layout::ensemble::EnsembleView;
+use crate::shap::contributions::add_contributions;
+use crate::shap::one_row::ExplainBundle;
+use crate::shap::scalar::combine_orders;
+use crate::shap::scratch::ShapScratch;
+
+/// Terms of the pairs of a bundle: 16 MiB.
+const PAIR_TERMS_MAX: usize = 1 << 21;
+
+/// Cells of the matrices of all groups: 8 MiB.
+const CELLS_MAX: usize = 1 << 20;
+
+/// Whether the pairs of each bundle and the matrices of all groups stay within the limits.
+pub(crate) fn fits_memory(view: &EnsembleView<'_>) -> bool {
+    let columns = view.binned.split_features.len() + 1;
+    let cells = columns.saturating_mul(columns).saturating_mul(view.groups);
+    let mut pairs = (0..view.bundles.len()).map(|bundle| {
+        let (header, next) = view.bundles.headers_of(bundle);
+        (next.nodes - header.nodes) * header.depth
+    });
+    cells <= CELLS_MAX && pairs.all(|pairs| pairs <= PAIR_TERMS_MAX / LANES)
+}
+
+/// Interactions of one row, summed over all trees: groups x (split features + 1) x (split features
+/// + 1), of which the last row and column have no meaning. `keys` are those of the row.
+pub(crate) fn interactions_of_row<'a>(
+    view: &EnsembleView<'_>,
+    keys: &[u32],
+    simd: Simd,
+    scratch: &'a mut ShapScratch,
+) -> &'a [f64] {
+    let (rules, vectors) = (&mut scratch.rules, &mut scratch.vectors);
+    let features = view.binned.split_features.len();
+    let columns = features + 1;
+    vectors.cells.clear();
+    vectors.cells.resize(view.groups * columns * columns, 0.0);
+    vectors.sums.clear();
+    vectors.sums.resize(view.groups * features, 0.0);
+    for bundle in 0..view.bundles.len() {
+        let (header, _) = view.bundles.headers_of(bundle);
+        simd.run(ExplainBundle::<true> {
+            bundles: &view.bundles,
+            bundle,
+            keys,
+            rule: rules.exactly(header.points),
+            scratch: vectors,
+        });
+        add_contributions(view, bundle, &vectors.contributions, &mut vectors.sums);
+        vectors.pairs.add_to(view, bundle, &mut vectors.cells);
+    }
+    let matrices = vectors.cells.chunks_exact_mut(columns * columns);
+    for (group, cells) in matrices.enumerate() {
+        let contributions = &vectors.sums[group * features..][..features];
+        for (feature, &contribution) in contributions.iter().enumerate() {
+            cells[feature * columns + feature] = contribution;
+        }
+        combine_orders(cells, columns);
+    }
+    &vectors.cells
+}
