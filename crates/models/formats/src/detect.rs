@@ -1,4 +1,4 @@
-//! Which format bytes are in.
+//! Finds the format of a model file.
 
 use crate::error::ModelError;
 use crate::model::{Format, Model};
@@ -8,18 +8,24 @@ use crate::{foreign, json, lightgbm, sklearn, ubjson, xgboost};
 pub(crate) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
     match detect(bytes).ok_or_else(|| foreign::identify(bytes))? {
         Format::XgboostUbjson => {
-            xgboost::parse(&mut ubjson::Reader::new(bytes), Format::XgboostUbjson)
-                .map_err(|error| foreign::of_object(bytes, &mut ubjson::Reader::new(bytes), error))
+            xgboost::parse(&mut ubjson::UbjsonReader::new(bytes), Format::XgboostUbjson).map_err(
+                |error| {
+                    foreign::identify_object(bytes, &mut ubjson::UbjsonReader::new(bytes), error)
+                },
+            )
         }
-        Format::XgboostJson => xgboost::parse(&mut json::Reader::new(bytes), Format::XgboostJson)
-            .map_err(|error| foreign::of_object(bytes, &mut json::Reader::new(bytes), error)),
+        Format::XgboostJson => {
+            xgboost::parse(&mut json::JsonReader::new(bytes), Format::XgboostJson).map_err(
+                |error| foreign::identify_object(bytes, &mut json::JsonReader::new(bytes), error),
+            )
+        }
         Format::LightgbmText => lightgbm::parse(bytes),
         Format::SklearnJson => sklearn::parse(bytes),
     }
 }
 
-/// UBJSON and JSON both open an object with `{`; what follows tells: a quoted key or the end of the
-/// object in JSON, a length marker in UBJSON.
+/// UBJSON and JSON both open an object with `{`; JSON continues with a quoted key or the end of the
+/// object, UBJSON with a length marker.
 fn detect(bytes: &[u8]) -> Option<Format> {
     let text = bytes
         .strip_prefix(b"\xef\xbb\xbf")

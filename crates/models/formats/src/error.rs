@@ -1,10 +1,13 @@
-//! What is wrong with a model file, and where.
+//! Errors of model files, with the field or the byte.
 
 use thiserror::Error;
 
 use crate::limits::{
     DEPTH_MAX, EXCERPT_MAX, FEATURES_MAX, GROUPS_MAX, NESTING_MAX, TREE_NODES_MAX, TREES_MAX,
 };
+
+/// The result of reading a part of a model file.
+pub(crate) type ModelResult<T> = Result<T, ModelError>;
 
 /// The start of a text from a file, short enough for a message.
 pub(crate) fn excerpt(text: &str) -> &str {
@@ -16,16 +19,16 @@ pub(crate) fn excerpt(text: &str) -> &str {
     &text[..end]
 }
 
-/// Why bytes are not a model that this crate can run.
+/// A model file was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// The bytes are in no format that is read here: another library's, another output of a
-    /// supported library, or no model at all.
+    /// The bytes are in an unsupported format: another library's, another output of a supported
+    /// library, or no model at all.
     #[error("not a model file of XGBoost, LightGBM or scikit-learn: it is {what}. {remedy}")]
     Foreign {
-        /// What the file is, as far as its content tells.
+        /// The recognized format.
         what: String,
-        /// How to get a file that is read.
+        /// How to get a supported file.
         remedy: String,
     },
     /// The bytes end or are damaged in the middle of the format.
@@ -33,19 +36,14 @@ pub enum ModelError {
     Syntax {
         /// The field being read, such as `learner.gradient_booster.model.trees[3].id`.
         path: String,
-        /// Where in the bytes.
+        /// Offset of the damage in the file.
         offset: usize,
-        /// What was found there.
         reason: String,
     },
     /// A field is missing or its value contradicts the rest of the model.
     #[error("damaged model: {path}: {reason}")]
-    Inconsistent {
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The model is whole but of a kind that nothing here runs.
+    Inconsistent { path: String, reason: String },
+    /// The model is of a kind that this crate does not support.
     #[error("model not supported: {0}")]
     Unsupported(String),
     /// The model is larger than a written bound.
@@ -55,15 +53,14 @@ pub enum ModelError {
         sep = if path.is_empty() { "" } else { ": " }
     )]
     TooLarge {
-        /// The field; empty where it is the model.
+        /// The field; empty for the model as a whole.
         path: String,
-        /// What is too large.
         reason: String,
     },
 }
 
 impl ModelError {
-    /// The same error, seen from the field that holds the one it names.
+    /// The same error, with the path of the enclosing field in front.
     pub(crate) fn inside(self, parent: &str) -> Self {
         let parent = excerpt(parent);
         let join = |path: String| match path.as_str() {
@@ -93,7 +90,7 @@ impl ModelError {
         }
     }
 
-    /// The value at hand is beyond a bound.
+    /// A value is beyond a bound.
     pub(crate) fn too_large(reason: impl Into<String>) -> Self {
         Self::TooLarge {
             path: String::new(),

@@ -1,14 +1,14 @@
-//! Names files that no reader takes: formats of other libraries, other outputs of XGBoost and
-//! LightGBM, compressed files, and what is no model at all. Each comes with the way to a file that
-//! is read. Looks at magic numbers and at the beginning; decompresses and loads nothing.
+//! Recognizes unsupported files: formats of other libraries, other outputs of XGBoost and LightGBM,
+//! compressed files, and files that are no model. The error names the format and the way to a
+//! supported file. Reads magic numbers and the beginning; decompresses and loads nothing.
 
 mod text;
 
 use crate::error::{ModelError, excerpt};
 use crate::limits::FOREIGN_KEYS_MAX;
-use crate::source::Source;
+use crate::value_reader::ValueReader;
 
-/// How each supported file is made.
+/// How to write each supported format.
 const SUPPORTED: &str = "Save the model with XGBoost (save_model(\"model.ubj\")), with LightGBM \
      (save_model(\"model.txt\")), or convert a scikit-learn model with scripts/sklearn_to_json.py";
 const UNPICKLE: &str = "Load it in the Python that wrote it and save the model: ";
@@ -28,7 +28,7 @@ const OLD_BINARY: &str = "Load it with an XGBoost before 3.1 and save it again: 
      xgboost.Booster(model_file=\"FILE\").save_model(\"model.ubj\")'";
 const NOT_DATA: &str = "These are rows, not a model. ";
 
-/// How much of a file is searched for names.
+/// Bytes of a file that are searched for names.
 const HEAD: usize = 64 * 1024;
 
 fn foreign(what: impl Into<String>, remedy: &str) -> ModelError {
@@ -38,7 +38,7 @@ fn foreign(what: impl Into<String>, remedy: &str) -> ModelError {
     }
 }
 
-/// Formats that are known by their first bytes.
+/// Formats with a magic number.
 const MAGIC: [(&[u8], &str, &str); 21] = [
     (b"\x1f\x8b", "gzip-compressed data", DECOMPRESS),
     (b"BZh", "bzip2-compressed data", DECOMPRESS),
@@ -95,7 +95,7 @@ fn contains(bytes: &[u8], name: &[u8]) -> Option<usize> {
     bytes.windows(name.len()).position(|window| window == name)
 }
 
-/// What pickle and joblib write, by the library that the objects are of.
+/// Files of pickle and joblib, by the library of the pickled objects.
 fn pickle(bytes: &[u8]) -> Option<ModelError> {
     let is_binary = bytes[0] == 0x80
         && bytes
@@ -151,7 +151,7 @@ fn is_early_pickle(bytes: &[u8]) -> bool {
     bytes.ends_with(b".") && module.is_some_and(is_name) && name.is_some_and(is_name)
 }
 
-/// ZIP and tar archives, by what is in them.
+/// ZIP and tar archives, by their contents.
 fn archive(bytes: &[u8]) -> Option<ModelError> {
     if bytes.get(257..262) == Some(b"ustar") {
         return Some(foreign("a tar archive", "Give the model file in it"));
@@ -179,7 +179,7 @@ fn archive(bytes: &[u8]) -> Option<ModelError> {
     })
 }
 
-/// Formats that more than a magic number tells.
+/// Formats that take more than a magic number to recognize.
 fn binary(bytes: &[u8]) -> Option<ModelError> {
     let head = &bytes[..bytes.len().min(HEAD)];
     let number = |at: usize| {
@@ -226,9 +226,9 @@ fn binary(bytes: &[u8]) -> Option<ModelError> {
 }
 
 /// The keys of an object, and `learner.KEY` for those of its learner.
-fn keys<S: Source>(source: &mut S) -> Vec<String> {
+fn keys<S: ValueReader>(source: &mut S) -> Vec<String> {
     let mut keys = Vec::new();
-    // What is damaged further on is another matter.
+    // The keys up to a damaged place are enough.
     let _ = source.object(&mut |source, key| {
         if keys.len() < FOREIGN_KEYS_MAX {
             keys.push(key.to_owned());
@@ -246,8 +246,12 @@ fn keys<S: Source>(source: &mut S) -> Vec<String> {
     keys
 }
 
-/// The error for an object, JSON or UBJSON, that is no model of XGBoost for `error`.
-pub(crate) fn of_object<S: Source>(bytes: &[u8], source: &mut S, error: ModelError) -> ModelError {
+/// The error for an object, JSON or UBJSON, that `error` refuses as a model of XGBoost.
+pub(crate) fn identify_object<S: ValueReader>(
+    bytes: &[u8],
+    source: &mut S,
+    error: ModelError,
+) -> ModelError {
     if matches!(
         error,
         ModelError::Unsupported(_) | ModelError::TooLarge { .. }

@@ -1,4 +1,4 @@
-//! Which boosting iterations of a file a model predicts with.
+//! The boosting iterations of a file that predict.
 //!
 //! Early stopping leaves iterations after the best one in the file, and the objects of one library
 //! disagree on them: XGBoost's scikit-learn classes predict up to the best iteration, its `Booster`
@@ -36,7 +36,7 @@ impl FromStr for Iterations {
     /// Reads `all`, `best` or `BEGIN:END`.
     ///
     /// # Errors
-    /// A sentence that says what to write.
+    /// A sentence with the accepted forms.
     fn from_str(text: &str) -> Result<Self, String> {
         let range = || {
             let (begin, end) = text.split_once(':')?;
@@ -62,9 +62,9 @@ pub struct IterationRange {
     pub begin: usize,
     /// One beyond the last.
     pub end: usize,
-    /// How many the file holds.
+    /// Iterations of the file.
     pub in_file: usize,
-    /// The best one by the file's own word.
+    /// The best iteration that the file names.
     pub best: Option<usize>,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for IterationRange {
     }
 }
 
-/// Why a model cannot predict with the chosen iterations.
+/// A model cannot predict with the chosen iterations.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IterationsError {
     /// The file names no best iteration.
@@ -89,7 +89,7 @@ pub enum IterationsError {
          within its {in_file} iterations"
     )]
     NoBest {
-        /// Why it cannot, if its library never writes one.
+        /// The reason, if the library never writes one.
         hint: &'static str,
         /// Iterations of the file.
         in_file: usize,
@@ -100,7 +100,7 @@ pub enum IterationsError {
          range within them"
     )]
     BestBeyond {
-        /// What the file says.
+        /// `best_iteration` of the file.
         best: usize,
         /// Iterations of the file.
         in_file: usize,
@@ -130,9 +130,9 @@ pub enum IterationsError {
 }
 
 impl Model {
-    /// Drops the trees of all iterations but the chosen ones; everything that is predicted follows:
-    /// values, margins, contributions with their bias, interactions and leaves, one column for each
-    /// tree that is left. `self` is a model as it was parsed.
+    /// Drops the trees of all iterations but the chosen ones, for all kinds of predictions: values,
+    /// margins, contributions with their bias, interactions and leaves (one column per remaining
+    /// tree). `self` is a model as it was parsed.
     ///
     /// # Errors
     /// The file does not hold the chosen iterations, or they are none.
@@ -142,7 +142,7 @@ impl Model {
         Ok(self)
     }
 
-    /// The iterations that a choice means; `self` is a model as it was parsed.
+    /// The iterations of a choice; `self` is a model as it was parsed.
     ///
     /// # Errors
     /// The file does not hold them, or they are none.
@@ -195,8 +195,8 @@ impl Model {
         self.parts().is_saved_by_sklearn && self.best_iteration().is_some()
     }
 
-    /// For a user who chose none: that these iterations are used and how to choose others, if the
-    /// file's best iteration leaves a choice.
+    /// A sentence for a user who chose no iterations, if the best iteration is not the last: which
+    /// iterations are used and how to choose others.
     #[must_use]
     pub fn iterations_notice(&self, range: IterationRange) -> Option<String> {
         let best = range.best.filter(|best| best + 1 != range.in_file)?;

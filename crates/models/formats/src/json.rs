@@ -5,18 +5,18 @@
 
 use std::str::FromStr;
 
-use crate::error::{ModelError, excerpt};
+use crate::error::{ModelError, ModelResult, excerpt};
 use crate::limits::NESTING_MAX;
-use crate::source::{Read, Source, check_length};
+use crate::value_reader::{ValueReader, check_length};
 
 /// A reader of JSON bytes.
-pub(crate) struct Reader<'a> {
+pub(crate) struct JsonReader<'a> {
     bytes: &'a [u8],
     at: usize,
     nesting: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         let at = if bytes.starts_with(b"\xef\xbb\xbf") {
             3
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn error<T>(&self, reason: impl Into<String>) -> Read<T> {
+    fn error<T>(&self, reason: impl Into<String>) -> ModelResult<T> {
         let reason = reason.into();
         Err(ModelError::Syntax {
             path: String::new(),
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next byte that is not white space, not taken.
+    /// The next byte that is not white space, without taking it.
     fn peek(&mut self) -> Option<u8> {
         match self.bytes.get(self.at) {
             Some(byte) if byte.is_ascii_whitespace() => {
@@ -51,17 +51,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn unexpected<T>(&mut self, wanted: &str) -> Read<T> {
+    fn unexpected<T>(&mut self, wanted: &str) -> ModelResult<T> {
         match self.peek() {
             Some(byte) => {
                 let found = char::from(byte).escape_default().to_string();
-                self.error(format!("'{found}' where {wanted} is due"))
+                self.error(format!("'{found}' instead of {wanted}"))
             }
-            None => self.error(format!("the file ends where {wanted} is due")),
+            None => self.error(format!("the file ends before {wanted}")),
         }
     }
 
-    fn expect(&mut self, byte: u8, wanted: &str) -> Read<()> {
+    fn expect(&mut self, byte: u8, wanted: &str) -> ModelResult<()> {
         if self.peek() != Some(byte) {
             return self.unexpected(wanted);
         }
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn open(&mut self, byte: u8, wanted: &str) -> Read<()> {
+    fn open(&mut self, byte: u8, wanted: &str) -> ModelResult<()> {
         self.expect(byte, wanted)?;
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether another element follows; takes the comma before it, or the end of the container.
-    fn has_element(&mut self, index: usize, end: u8) -> Read<bool> {
+    fn has_element(&mut self, index: usize, end: u8) -> ModelResult<bool> {
         match self.peek() {
             Some(byte) if byte == end => {
                 self.at += 1;
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The bytes of a number or literal.
-    fn token(&mut self) -> Read<&'a str> {
+    fn token(&mut self) -> ModelResult<&'a str> {
         self.peek();
         let rest = &self.bytes[self.at..];
         let is_part =
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a short integer at once, as nearly all are; leaves any other text to the parser.
+    /// Takes a short integer, the common case; leaves any other text to the parser.
     fn short_integer(&mut self) -> Option<i32> {
         let rest = &self.bytes[self.at..];
         let is_negative = rest.first() == Some(&b'-');
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         most: usize,
         short: impl Fn(&mut Self) -> Option<T>,
         parse: impl Fn(&str) -> Option<T>,
-    ) -> Read<Vec<T>> {
+    ) -> ModelResult<Vec<T>> {
         let mut numbers = Vec::new();
         self.open(b'[', "an array of numbers")?;
         // bound: each step takes at least a byte.
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         Ok(numbers)
     }
 
-    fn escape(&mut self, text: &mut Vec<u8>) -> Read<()> {
+    fn escape(&mut self, text: &mut Vec<u8>) -> ModelResult<()> {
         let Some(&escape) = self.bytes.get(self.at) else {
             return self.error("the file ends in a string");
         };
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
                     return self.error("an escape \\u without four hexadecimal digits");
                 };
                 self.at += 4;
-                // Surrogates stand for parts of names, which nothing here depends on.
+                // Surrogates occur in names alone, whose exact text does not matter.
                 let letter = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
                 text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
                 return Ok(());
@@ -199,9 +199,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     /// Reads an array of numbers as the nearest `f64` values: at most `most`.
-    pub(crate) fn doubles(&mut self, most: usize) -> Read<Vec<f64>> {
+    pub(crate) fn doubles(&mut self, most: usize) -> ModelResult<Vec<f64>> {
         self.numbers(
             most,
             |_| None,
@@ -229,8 +229,11 @@ fn integer(token: &str) -> Option<i32> {
     }
 }
 
-impl Source for Reader<'_> {
-    fn object(&mut self, field: &mut dyn FnMut(&mut Self, &str) -> Read<()>) -> Read<()> {
+impl ValueReader for JsonReader<'_> {
+    fn object(
+        &mut self,
+        field: &mut dyn FnMut(&mut Self, &str) -> ModelResult<()>,
+    ) -> ModelResult<()> {
         self.open(b'{', "an object")?;
         let mut index = 0;
         // bound: each step takes a key.
@@ -243,7 +246,10 @@ impl Source for Reader<'_> {
         Ok(())
     }
 
-    fn array(&mut self, element: &mut dyn FnMut(&mut Self, usize) -> Read<()>) -> Read<()> {
+    fn array(
+        &mut self,
+        element: &mut dyn FnMut(&mut Self, usize) -> ModelResult<()>,
+    ) -> ModelResult<()> {
         self.open(b'[', "an array")?;
         let mut index = 0;
         // bound: each step takes at least a byte.
@@ -254,7 +260,7 @@ impl Source for Reader<'_> {
         Ok(())
     }
 
-    fn string(&mut self) -> Read<String> {
+    fn string(&mut self) -> ModelResult<String> {
         self.expect(b'"', "a string")?;
         let mut text = Vec::new();
         // bound: each step takes at least a byte.
@@ -272,15 +278,15 @@ impl Source for Reader<'_> {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    fn floats(&mut self, most: usize) -> Read<Vec<f32>> {
+    fn floats(&mut self, most: usize) -> ModelResult<Vec<f32>> {
         self.numbers(most, |_| None, float)
     }
 
-    fn integers(&mut self, most: usize) -> Read<Vec<i32>> {
+    fn integers(&mut self, most: usize) -> ModelResult<Vec<i32>> {
         self.numbers(most, Self::short_integer, integer)
     }
 
-    fn skip(&mut self) -> Read<()> {
+    fn skip(&mut self) -> ModelResult<()> {
         match self.peek() {
             Some(b'{') => self.object(&mut |source, _| source.skip()),
             Some(b'[') => self.array(&mut |source, _| source.skip()),
@@ -296,7 +302,7 @@ impl Source for Reader<'_> {
         }
     }
 
-    fn finish(&mut self) -> Read<()> {
+    fn finish(&mut self) -> ModelResult<()> {
         match self.peek() {
             None => Ok(()),
             Some(_) => self.unexpected("the end of the file"),

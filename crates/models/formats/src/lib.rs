@@ -2,15 +2,15 @@
 //!
 //! Pure: bytes in, a [`Model`] out; no files, no clock, no threads, no globals.
 //!
-//! * [`Model::parse`] finds the format by the content (`detect`) and hands the bytes to its reader:
-//!   `xgboost` (over `json` or `ubjson`), `lightgbm`, or `sklearn` (what a script of ours writes).
-//! * [`Parts`] is what a reader makes; [`Model::new`] is the only way from there to a [`Model`], so
-//!   whatever it checks holds for every model.
-//! * [`Tree::build`] is the only way to make a tree: no cycles, no shared nodes, bounded depth.
-//! * [`Model::with_iterations`] drops the trees of iterations that shall not predict.
-//! * [`Transform`] names what the objective does to a margin; the arithmetic is the engine's.
-//! * `foreign` names files that no reader takes, with the way to one that is read.
-//! * [`ModelError`] says what is wrong and where; [`limits`] holds every bound and its reason.
+//! * [`Model::parse`] finds the format by the content (`detect`) and calls its reader: `xgboost`
+//!   (over `json` or `ubjson`), `lightgbm`, or `sklearn` (the JSON of our own script).
+//! * [`ModelParts`] is the result of a reader; [`Model::new`] is the only way from there to a
+//!   [`Model`], so that its checks hold for every model.
+//! * [`Tree::build`] is the only constructor of a tree: no cycles, no shared nodes, bounded depth.
+//! * [`Model::with_iterations`] drops the trees of iterations that do not predict.
+//! * [`Transform`] names the transformation of margins; the engine computes it.
+//! * `foreign` recognizes unsupported files and says how to get a supported one.
+//! * [`ModelError`] names the field and the reason; [`limits`] holds every bound and its reason.
 #![forbid(unsafe_code)]
 
 mod detect;
@@ -22,15 +22,15 @@ mod lightgbm;
 pub mod limits;
 mod model;
 mod sklearn;
-mod source;
 mod transform;
 mod tree;
 mod ubjson;
+mod value_reader;
 mod xgboost;
 
 pub use error::ModelError;
 pub use iterations::{IterationRange, Iterations, IterationsError};
-pub use model::{Format, Library, Model, Parts};
+pub use model::{Format, Library, Model, ModelParts};
 pub use transform::Transform;
 pub use tree::{CategorySets, Node, RawNode, RawTree, Tree, flag};
 

@@ -1,6 +1,6 @@
 //! LightGBM's text: `key=value` lines, first of the model, then of each tree.
 //!
-//! Splits and leaves are numbered apart there: a child that is not negative is a split, a negative
+//! Splits and leaves are numbered separately: a child that is not negative is a split, a negative
 //! one the complement of a leaf. Numbers are read exactly, thresholds in `f64`, as the library
 //! does.
 
@@ -8,23 +8,22 @@ mod tree;
 
 use std::str::FromStr;
 
-use self::tree::TreeFields;
-use crate::error::{ModelError, excerpt};
+use self::tree::LightgbmTreeFields;
+use crate::error::{ModelError, ModelResult, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
-use crate::model::{Format, Model, Parts};
+use crate::model::{Format, Model, ModelParts};
 use crate::transform::Transform;
 use crate::tree::Tree;
+use crate::value_reader::{put_once, required};
 
-type Read<T> = Result<T, ModelError>;
-
-/// Lines of the model, with their place for error messages.
-struct Lines<'a> {
+/// The lines of the file, with their offset for error messages.
+struct TextLines<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Lines<'a> {
-    /// The next line, without its end.
+impl<'a> TextLines<'a> {
+    /// The next line, without its line break.
     fn next(&mut self) -> Option<&'a str> {
         let rest = &self.text[self.at..];
         if rest.is_empty() {
@@ -35,7 +34,7 @@ impl<'a> Lines<'a> {
         Some(rest[..length].trim_end_matches('\r'))
     }
 
-    fn error<T>(&self, reason: impl Into<String>) -> Read<T> {
+    fn error<T>(&self, reason: impl Into<String>) -> ModelResult<T> {
         let path = "LightGBM text".to_owned();
         Err(ModelError::Syntax {
             path,
@@ -47,7 +46,7 @@ impl<'a> Lines<'a> {
 
 /// Fields of the model.
 #[derive(Default)]
-struct Header<'a> {
+struct LightgbmHeader<'a> {
     version: Option<&'a str>,
     groups: Option<&'a str>,
     last_feature: Option<&'a str>,
@@ -57,14 +56,14 @@ struct Header<'a> {
     is_averaged: bool,
 }
 
-pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
+pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
     let text = std::str::from_utf8(bytes).map_err(|error| ModelError::Syntax {
         path: "LightGBM text".to_owned(),
         offset: error.valid_up_to(),
         reason: "not UTF-8".to_owned(),
     })?;
-    let mut lines = Lines { text, at: 0 };
-    let mut header = Header::default();
+    let mut lines = TextLines { text, at: 0 };
+    let mut header = LightgbmHeader::default();
     let mut trees = Vec::new();
     let mut is_tree = read_header(&mut lines, &mut header)?;
     // bound: each step takes the lines of a tree.
@@ -72,7 +71,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
         if trees.len() >= TREES_MAX {
             return Err(ModelError::too_large(format!("{} trees", trees.len())));
         }
-        let mut fields = TreeFields::default();
+        let mut fields = LightgbmTreeFields::default();
         let path = format!("Tree={}", trees.len());
         is_tree = fields
             .read(&mut lines)
@@ -83,8 +82,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
     header.finish(trees)
 }
 
-/// Reads the model's fields; says whether a tree follows.
-fn read_header<'a>(lines: &mut Lines<'a>, header: &mut Header<'a>) -> Read<bool> {
+/// Reads the model's fields; returns whether a tree follows.
+fn read_header<'a>(
+    lines: &mut TextLines<'a>,
+    header: &mut LightgbmHeader<'a>,
+) -> ModelResult<bool> {
     // bound: each step takes a line.
     while let Some(line) = lines.next() {
         if line.starts_with("Tree=") {
@@ -92,16 +94,20 @@ fn read_header<'a>(lines: &mut Lines<'a>, header: &mut Header<'a>) -> Read<bool>
         }
         match line.split_once('=').unwrap_or((line, "")) {
             ("end of trees", _) => return Ok(false),
-            ("version", value) => put(&mut header.version, value, "version")?,
+            ("version", value) => field_once(&mut header.version, value, "version")?,
             ("num_tree_per_iteration", value) => {
-                put(&mut header.groups, value, "num_tree_per_iteration")?;
+                field_once(&mut header.groups, value, "num_tree_per_iteration")?;
             }
             ("max_feature_idx", value) => {
-                put(&mut header.last_feature, value, "max_feature_idx")?;
+                field_once(&mut header.last_feature, value, "max_feature_idx")?;
             }
-            ("objective", value) => put(&mut header.objective, value, "objective")?,
-            ("feature_names", value) => put(&mut header.feature_names, value, "feature_names")?,
-            ("feature_infos", value) => put(&mut header.feature_infos, value, "feature_infos")?,
+            ("objective", value) => field_once(&mut header.objective, value, "objective")?,
+            ("feature_names", value) => {
+                field_once(&mut header.feature_names, value, "feature_names")?
+            }
+            ("feature_infos", value) => {
+                field_once(&mut header.feature_infos, value, "feature_infos")?
+            }
             ("average_output", _) => header.is_averaged = true,
             _ => {}
         }
@@ -109,8 +115,8 @@ fn read_header<'a>(lines: &mut Lines<'a>, header: &mut Header<'a>) -> Read<bool>
     lines.error("the file ends before 'end of trees'")
 }
 
-/// Reads over what follows the trees, which must end where it says that it ends.
-fn read_trailer(lines: &mut Lines<'_>) -> Read<()> {
+/// Skips the lines after the trees; a list of parameters must be complete.
+fn read_trailer(lines: &mut TextLines<'_>) -> ModelResult<()> {
     let mut is_open = false;
     // bound: each step takes a line.
     while let Some(line) = lines.next() {
@@ -126,45 +132,40 @@ fn read_trailer(lines: &mut Lines<'_>) -> Read<()> {
     }
 }
 
-fn put<'a>(slot: &mut Option<&'a str>, value: &'a str, key: &str) -> Read<()> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(ModelError::inconsistent(key, "the key appears twice")),
-    }
+/// Keeps the value of a key that may appear once.
+fn field_once<'a>(slot: &mut Option<&'a str>, value: &'a str, key: &str) -> ModelResult<()> {
+    put_once(slot, value).map_err(|error| error.inside(key))
 }
 
-fn number<T: FromStr>(text: &str, key: &str) -> Read<T> {
+fn number<T: FromStr>(text: &str, key: &str) -> ModelResult<T> {
     let text = text.trim();
     let shown = excerpt(text);
     text.parse()
         .map_err(|_| ModelError::inconsistent(key, format!("'{shown}' is not a number")))
 }
 
-/// A count that must be there.
-fn count(field: Option<&str>, key: &str) -> Read<usize> {
-    number(
-        field.ok_or_else(|| ModelError::inconsistent(key, "the key is missing"))?,
-        key,
-    )
+/// A count that must be present.
+fn count(field: Option<&str>, key: &str) -> ModelResult<usize> {
+    number(required(field, key)?, key)
 }
 
 /// A list of exactly `length` numbers.
-fn list<T: FromStr>(field: Option<&str>, key: &str, length: usize) -> Read<Vec<T>> {
-    let text = field.ok_or_else(|| ModelError::inconsistent(key, "the key is missing"))?;
-    let numbers: Read<Vec<T>> = text
+fn list<T: FromStr>(field: Option<&str>, key: &str, length: usize) -> ModelResult<Vec<T>> {
+    let text = required(field, key)?;
+    let numbers: ModelResult<Vec<T>> = text
         .split_ascii_whitespace()
         .map(|item| number(item, key))
         .collect();
     let numbers = numbers?;
     if numbers.len() != length {
-        let reason = format!("{} numbers where {length} are due", numbers.len());
+        let reason = format!("{} numbers instead of {length}", numbers.len());
         return Err(ModelError::inconsistent(key, reason));
     }
     Ok(numbers)
 }
 
-impl Header<'_> {
-    fn finish(self, trees: Vec<Tree>) -> Read<Model> {
+impl LightgbmHeader<'_> {
+    fn finish(self, trees: Vec<Tree>) -> ModelResult<Model> {
         let version = self.version.unwrap_or("").to_owned();
         if version != "v3" && version != "v4" {
             let shown = excerpt(&version);
@@ -189,7 +190,7 @@ impl Header<'_> {
         }
         let names = self.feature_names.unwrap_or("");
         let infos = self.feature_infos.unwrap_or("");
-        Model::new(Parts {
+        Model::new(ModelParts {
             format: Format::LightgbmText,
             version,
             objective,
@@ -224,7 +225,7 @@ fn type_of(info: &str) -> String {
 }
 
 /// Name and transform of an objective such as `binary sigmoid:1` or `regression sqrt`.
-fn objective_of(line: &str) -> Read<(String, Transform)> {
+fn objective_of(line: &str) -> ModelResult<(String, Transform)> {
     let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
     let name = words.next().unwrap_or("custom");
     let mut sigmoid = 1.0;

@@ -1,7 +1,7 @@
 //! Every bound of this crate, with its reason.
 //!
-//! Model files come from users: a count in a file is never believed before the bytes that it
-//! announces have been seen, and every walk ends because a bound below says so.
+//! Model files come from users: no count in a file is trusted before the bytes that it announces
+//! have been read, and every loop over a file has a bound below.
 
 /// Levels of a tree, root to deepest leaf. Libraries grow trees of tens of levels; leaf-wise
 /// growth on skewed data reaches hundreds. The bound keeps explicit stacks small.
@@ -28,16 +28,15 @@ pub const CATEGORY_MAX: u32 = 1 << 24;
 /// recursive.
 pub(crate) const NESTING_MAX: usize = 64;
 
-/// Numbers of a library's version: major, minor, patch, and one in reserve.
+/// Numbers of a library's version: major, minor, patch, and a reserve of one.
 pub(crate) const VERSION_PARTS_MAX: usize = 4;
 
-/// Bytes of a file's text that a message repeats: what is wrong must be seen, a megabyte of it must
-/// not reach a log.
+/// Bytes of a file's text that a message quotes: enough to recognize it, too few to flood a log.
 pub(crate) const EXCERPT_MAX: usize = 80;
 
 /// Words of 32 categories that rewritten categorical splits of XGBoost 1.6 and 1.7 may take in a
 /// model: 32 MiB. A split on a thousand categories takes 32.
 pub const REWRITTEN_WORDS_MAX: usize = 1 << 22;
 
-/// Keys that are looked at to name a JSON file that is no model.
+/// Keys that are read to recognize a JSON file that is no model.
 pub(crate) const FOREIGN_KEYS_MAX: usize = 64;

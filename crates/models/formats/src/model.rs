@@ -1,7 +1,7 @@
-//! A model as its file describes it, checked: the value between the readers and the engine.
+//! A checked model: the value between the readers and the engine.
 //!
-//! Readers fill [`Parts`]; [`Model::new`] checks that they fit together. Whatever holds for a
-//! [`Model`] after that, the engine takes for granted.
+//! Readers fill [`ModelParts`]; [`Model::new`] checks that they are consistent. The engine relies on
+//! these checks.
 
 use crate::error::ModelError;
 use crate::iterations::IterationRange;
@@ -9,7 +9,7 @@ use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::transform::Transform;
 use crate::tree::{Node, Tree, flag};
 
-/// The library that trained a model: decides element types, comparisons and sums.
+/// The library that trained a model; it determines element types, comparisons and sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
     /// XGBoost: rows, margins and values in `f32`.
@@ -20,7 +20,7 @@ pub enum Library {
     Sklearn,
 }
 
-/// How the bytes of a model are written.
+/// The format of a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// XGBoost's binary JSON (`.ubj`).
@@ -29,7 +29,7 @@ pub enum Format {
     XgboostJson,
     /// LightGBM's text (`.txt`).
     LightgbmText,
-    /// What `scripts/sklearn_to_json.py` writes of a scikit-learn estimator.
+    /// The JSON that `scripts/sklearn_to_json.py` writes of a scikit-learn estimator.
     SklearnJson,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for Format {
 }
 
 impl Format {
-    /// Where a tree is in the file, for messages.
+    /// The path of a tree in the file, for messages.
     fn tree_path(self, index: usize) -> String {
         match self {
             Self::XgboostUbjson | Self::XgboostJson => {
@@ -57,10 +57,9 @@ impl Format {
     }
 }
 
-/// What a model consists of.
+/// The contents of a model file.
 #[derive(Debug, Clone)]
-pub struct Parts {
-    /// How the bytes were written.
+pub struct ModelParts {
     pub format: Format,
     /// Version of the library (XGBoost) or of the format (LightGBM).
     pub version: String,
@@ -68,10 +67,10 @@ pub struct Parts {
     pub objective: String,
     /// Names of the features; empty if the file has none.
     pub feature_names: Vec<String>,
-    /// Types of the features in the library's words (XGBoost's `feature_types`; `numerical`,
+    /// Types of the features by the library's names (XGBoost's `feature_types`; `numerical`,
     /// `categorical` or `none` by LightGBM's `feature_infos`); empty if the file has none.
     pub feature_types: Vec<String>,
-    /// The best iteration that early stopping noted.
+    /// The best iteration, as early stopping recorded it.
     pub best_iteration: Option<usize>,
     /// XGBoost's scikit-learn interface saved the file: it predicts up to the best iteration.
     pub is_saved_by_sklearn: bool,
@@ -79,7 +78,7 @@ pub struct Parts {
     pub features: usize,
     /// Classes or targets: margins of a row.
     pub groups: usize,
-    /// What turns margins into values.
+    /// The transformation of margins into values.
     pub transform: Transform,
     /// Margin before any tree, per group.
     pub base: Vec<f64>,
@@ -89,14 +88,14 @@ pub struct Parts {
     pub iteration_starts: Vec<u32>,
     /// The trees, in the order in which they are added up.
     pub trees: Vec<Tree>,
-    /// What a user should know before relying on the answers: one sentence each.
+    /// Sentences for the user about uncertain predictions.
     pub notices: Vec<String>,
 }
 
 /// A trained ensemble of trees.
 #[derive(Debug, Clone)]
 pub struct Model {
-    parts: Parts,
+    parts: ModelParts,
     range: IterationRange,
 }
 
@@ -104,16 +103,16 @@ impl Model {
     /// Reads a model; the format is found by its content.
     ///
     /// # Errors
-    /// Says which field is damaged and how, or why the model is not supported.
+    /// A field is damaged, or the model is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Self, ModelError> {
         crate::detect::parse(bytes)
     }
 
-    /// Puts a model together.
+    /// Checks the parts of a model.
     ///
     /// # Errors
-    /// Says which part contradicts the others, or is beyond a bound.
-    pub fn new(parts: Parts) -> Result<Self, ModelError> {
+    /// A part contradicts the others, or is beyond a bound.
+    pub fn new(parts: ModelParts) -> Result<Self, ModelError> {
         parts.check_counts()?;
         for (index, tree) in parts.trees.iter().enumerate() {
             parts
@@ -146,7 +145,7 @@ impl Model {
         self.parts.format
     }
 
-    /// The version that the file says: of the library (XGBoost) or of the format (LightGBM).
+    /// The version in the file: of the library (XGBoost) or of the format (LightGBM).
     #[must_use]
     pub fn version(&self) -> &str {
         &self.parts.version
@@ -170,7 +169,7 @@ impl Model {
         &self.parts.feature_names
     }
 
-    /// Types of the features in the library's words; empty if the file has none.
+    /// Types of the features by the library's names; empty if the file has none.
     #[must_use]
     pub fn feature_types(&self) -> &[String] {
         &self.parts.feature_types
@@ -193,15 +192,15 @@ impl Model {
         self.parts.iteration_starts.len().saturating_sub(1)
     }
 
-    /// The best iteration of the file that early stopping noted; see
+    /// The best iteration of the file, as early stopping recorded it; see
     /// [`with_iterations`](Self::with_iterations).
     #[must_use]
     pub fn best_iteration(&self) -> Option<usize> {
         self.parts.best_iteration
     }
 
-    /// What a user should know before relying on the answers, such as that the file's version is
-    /// older than those that are tested: one sentence each, to be printed when a model is loaded.
+    /// Sentences to be printed when a model is loaded, for example that the version of the file is
+    /// older than the tested ones.
     #[must_use]
     pub fn notices(&self) -> &[String] {
         &self.parts.notices
@@ -215,7 +214,7 @@ impl Model {
 
     /// Drops the trees of all iterations but `begin..end`, which are within the model.
     pub(crate) fn keep_iterations(&mut self, begin: usize, end: usize) {
-        let Parts {
+        let ModelParts {
             iteration_starts,
             trees,
             ..
@@ -232,7 +231,7 @@ impl Model {
     }
 
     #[must_use]
-    pub fn parts(&self) -> &Parts {
+    pub fn parts(&self) -> &ModelParts {
         &self.parts
     }
 
@@ -243,7 +242,7 @@ impl Model {
     }
 }
 
-impl Parts {
+impl ModelParts {
     fn check_counts(&self) -> Result<(), ModelError> {
         let &Self {
             features, groups, ..
@@ -306,9 +305,9 @@ impl Parts {
             let reason = format!("{values} leaf values for {leaves} leaves of {groups} groups");
             return Err(ModelError::inconsistent("", reason));
         }
-        let is_place = |leaf: &Node| (leaf.value as usize) < leaves && leaf.value >= 0.0;
+        let has_values = |leaf: &Node| (leaf.value as usize) < leaves && leaf.value >= 0.0;
         let is_leaf = |node: &&Node| node.flags & flag::LEAF != 0;
-        if is_vector && !tree.nodes.iter().filter(is_leaf).all(is_place) {
+        if is_vector && !tree.nodes.iter().filter(is_leaf).all(has_values) {
             let reason = "a leaf without values";
             return Err(ModelError::inconsistent("", reason));
         }

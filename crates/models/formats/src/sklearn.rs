@@ -6,30 +6,30 @@
 //! to `f32` with thresholds in `f64`; here the rounding moves into the threshold
 //! ([`before_rounding`]), so that an engine compares rows as they are.
 
-use crate::error::{ModelError, excerpt};
-use crate::json::Reader;
+use crate::error::{ModelError, ModelResult, excerpt};
+use crate::json::JsonReader;
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREE_NODES_MAX, TREES_MAX};
-use crate::model::{Format, Model, Parts};
-use crate::source::{Read, Source};
+use crate::model::{Format, Model, ModelParts};
 use crate::transform::Transform;
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, check_shape, flag};
+use crate::value_reader::{ValueReader, put_once, required};
 
 /// Fields of the file.
 #[derive(Default)]
-struct Fields {
+struct SklearnFields {
     version: Option<String>,
     estimator: Option<String>,
     transform: Option<String>,
     feature_names: Vec<String>,
-    /// Features, groups, trees of an iteration; whether rows are rounded, whether values are means.
+    /// Features, groups, trees of an iteration; 1 if rows are rounded, 1 if values are means.
     counts: Option<Vec<i32>>,
     base: Option<Vec<f64>>,
-    trees: Option<Vec<TreeFields>>,
+    trees: Option<Vec<SklearnTreeFields>>,
 }
 
 /// Columns of a tree's table, a row for each node. Of a leaf both children are -1.
 #[derive(Default)]
-struct TreeFields {
+struct SklearnTreeFields {
     left: Option<Vec<i32>>,
     right: Option<Vec<i32>>,
     feature: Option<Vec<i32>>,
@@ -40,56 +40,45 @@ struct TreeFields {
     value: Option<Vec<f64>>,
 }
 
-pub(crate) fn parse(bytes: &[u8]) -> Read<Model> {
-    let mut reader = Reader::new(bytes);
-    let mut fields = Fields::default();
+pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
+    let mut reader = JsonReader::new(bytes);
+    let mut fields = SklearnFields::default();
     reader.object(&mut |source, key| fields.field(source, key))?;
     reader.finish()?;
     fields.finish()
 }
 
-fn put<T>(slot: &mut Option<T>, value: T) -> Read<()> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(ModelError::inconsistent("", "the key appears twice")),
-    }
-}
-
-fn required<T>(slot: Option<T>, path: &str) -> Read<T> {
-    slot.ok_or_else(|| ModelError::inconsistent(path, "the key is missing"))
-}
-
-impl Fields {
-    fn field(&mut self, source: &mut Reader<'_>, key: &str) -> Read<()> {
+impl SklearnFields {
+    fn field(&mut self, source: &mut JsonReader<'_>, key: &str) -> ModelResult<()> {
         match key {
-            "scikit_learn" => put(&mut self.version, source.string()?),
-            "estimator" => put(&mut self.estimator, source.string()?),
-            "transform" => put(&mut self.transform, source.string()?),
+            "scikit_learn" => put_once(&mut self.version, source.string()?),
+            "estimator" => put_once(&mut self.estimator, source.string()?),
+            "transform" => put_once(&mut self.transform, source.string()?),
             "feature_names" => source.array(&mut |source, _| {
                 self.feature_names.push(source.string()?);
                 Ok(())
             }),
-            "counts" => put(&mut self.counts, source.integers(5)?),
-            "base" => put(&mut self.base, source.doubles(GROUPS_MAX)?),
+            "counts" => put_once(&mut self.counts, source.integers(5)?),
+            "base" => put_once(&mut self.base, source.doubles(GROUPS_MAX)?),
             "trees" => {
                 let mut trees = Vec::new();
                 source.array(&mut |source, index| {
                     if index >= TREES_MAX {
                         return Err(ModelError::too_large(format!("{index} trees")));
                     }
-                    trees.push(TreeFields::read(source)?);
+                    trees.push(SklearnTreeFields::read(source)?);
                     Ok(())
                 })?;
-                put(&mut self.trees, trees)
+                put_once(&mut self.trees, trees)
             }
             _ => source.skip(),
         }
     }
 
-    fn finish(self) -> Read<Model> {
+    fn finish(self) -> ModelResult<Model> {
         let counts = required(self.counts, "counts")?;
         let &[features, groups, step, is_rounded, is_averaged] = &counts[..] else {
-            let reason = format!("{} numbers where 5 are due", counts.len());
+            let reason = format!("{} numbers instead of 5", counts.len());
             return Err(ModelError::inconsistent("counts", reason));
         };
         let count = |value: i32| usize::try_from(value).unwrap_or(0);
@@ -108,7 +97,7 @@ impl Fields {
             );
             return Err(ModelError::inconsistent("trees", reason));
         }
-        let trees: Read<Vec<Tree>> = trees
+        let trees: ModelResult<Vec<Tree>> = trees
             .into_iter()
             .enumerate()
             .map(|(index, tree)| {
@@ -118,7 +107,7 @@ impl Fields {
             })
             .collect();
         let trees = trees?;
-        Model::new(Parts {
+        Model::new(ModelParts {
             format: Format::SklearnJson,
             version: required(self.version, "scikit_learn")?,
             objective: required(self.estimator, "estimator")?,
@@ -141,7 +130,7 @@ impl Fields {
     }
 }
 
-fn transform_of(name: &str) -> Read<Transform> {
+fn transform_of(name: &str) -> ModelResult<Transform> {
     Ok(match name {
         "identity" => Transform::Identity,
         "logistic" => Transform::Sigmoid(1.0),
@@ -156,23 +145,23 @@ fn transform_of(name: &str) -> Read<Transform> {
     })
 }
 
-impl TreeFields {
-    fn read(source: &mut Reader<'_>) -> Read<Self> {
+impl SklearnTreeFields {
+    fn read(source: &mut JsonReader<'_>) -> ModelResult<Self> {
         let mut fields = Self::default();
         source.object(&mut |source, key| match key {
-            "left" => put(&mut fields.left, source.integers(TREE_NODES_MAX)?),
-            "right" => put(&mut fields.right, source.integers(TREE_NODES_MAX)?),
-            "feature" => put(&mut fields.feature, source.integers(TREE_NODES_MAX)?),
-            "missing_left" => put(&mut fields.missing_left, source.integers(TREE_NODES_MAX)?),
-            "threshold" => put(&mut fields.threshold, source.doubles(TREE_NODES_MAX)?),
-            "cover" => put(&mut fields.cover, source.doubles(TREE_NODES_MAX)?),
-            "value" => put(&mut fields.value, source.doubles(usize::MAX)?),
+            "left" => put_once(&mut fields.left, source.integers(TREE_NODES_MAX)?),
+            "right" => put_once(&mut fields.right, source.integers(TREE_NODES_MAX)?),
+            "feature" => put_once(&mut fields.feature, source.integers(TREE_NODES_MAX)?),
+            "missing_left" => put_once(&mut fields.missing_left, source.integers(TREE_NODES_MAX)?),
+            "threshold" => put_once(&mut fields.threshold, source.doubles(TREE_NODES_MAX)?),
+            "cover" => put_once(&mut fields.cover, source.doubles(TREE_NODES_MAX)?),
+            "value" => put_once(&mut fields.value, source.doubles(usize::MAX)?),
             _ => source.skip(),
         })?;
         Ok(fields)
     }
 
-    fn tree(self, group: Option<u32>, groups: usize, is_rounded: bool) -> Read<Tree> {
+    fn tree(self, group: Option<u32>, groups: usize, is_rounded: bool) -> ModelResult<Tree> {
         let left = required(self.left, "left")?;
         let nodes = left.len();
         let right = column(self.right, "right", nodes)?;
@@ -198,7 +187,7 @@ impl TreeFields {
                 leaf_vectors.extend_from_slice(&value[node * groups..][..groups]);
             }
         }
-        let asked = |node: usize| match is_rounded {
+        let threshold_of = |node: usize| match is_rounded {
             true => before_rounding(threshold[node]),
             false => threshold[node],
         };
@@ -213,7 +202,7 @@ impl TreeFields {
                     | flag::MISSING_NAN
                     | if is_left { flag::DEFAULT_LEFT } else { 0 },
                 value: match (children, group) {
-                    (Some(_), _) => asked(node),
+                    (Some(_), _) => threshold_of(node),
                     (None, Some(_)) => value[node],
                     (None, None) => places[node] as f64,
                 },
@@ -227,21 +216,21 @@ impl TreeFields {
             has_covers: true,
             ..RawTree::default()
         };
-        Tree::of_nodes(nodes, &node, rest)
+        Tree::from_nodes(nodes, &node, rest)
     }
 }
 
 /// A column of the tree's table, of the length of the others.
-fn column<T>(column: Option<Vec<T>>, name: &str, length: usize) -> Read<Vec<T>> {
+fn column<T>(column: Option<Vec<T>>, name: &str, length: usize) -> ModelResult<Vec<T>> {
     let column = required(column, name)?;
     if column.len() != length {
-        let reason = format!("{} entries where {length} are due", column.len());
+        let reason = format!("{} entries instead of {length}", column.len());
         return Err(ModelError::inconsistent(name, reason));
     }
     Ok(column)
 }
 
-/// The largest `f64` that is at most `threshold` after it was rounded to `f32`.
+/// The largest `f64` that is at most `threshold` after rounding to `f32`.
 fn before_rounding(threshold: f64) -> f64 {
     let nearest = threshold as f32;
     if !threshold.is_finite() || !nearest.is_finite() {
@@ -271,7 +260,7 @@ mod tests {
     use super::before_rounding;
 
     #[test]
-    fn a_threshold_before_rounding_tells_the_same_values_apart() {
+    fn a_threshold_before_rounding_separates_the_same_values() {
         for threshold in [
             0.0,
             -0.0,

@@ -1,16 +1,15 @@
 //! The readers of JSON and UBJSON, value by value.
 
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelResult};
 use crate::json;
-use crate::source::{Read, Source};
 use crate::ubjson;
+use crate::value_reader::ValueReader;
 
-/// All that one array of numbers can be read as.
-fn json_floats(text: &str) -> Read<Vec<f32>> {
-    json::Reader::new(text.as_bytes()).floats(usize::MAX)
+fn json_floats(text: &str) -> ModelResult<Vec<f32>> {
+    json::JsonReader::new(text.as_bytes()).floats(usize::MAX)
 }
 
-fn offset_of<T>(result: Read<T>) -> usize {
+fn offset_of<T>(result: ModelResult<T>) -> usize {
     match result {
         Err(ModelError::Syntax { offset, .. }) => offset,
         _ => panic!("no syntax error"),
@@ -34,7 +33,7 @@ fn json_numbers_are_rounded_once() {
 
 #[test]
 fn json_integers_take_booleans_and_nothing_fractional() {
-    let integers = |text: &str| json::Reader::new(text.as_bytes()).integers(usize::MAX);
+    let integers = |text: &str| json::JsonReader::new(text.as_bytes()).integers(usize::MAX);
     assert_eq!(integers("[true,false,-7]"), Ok(vec![1, 0, -7]));
     assert_eq!(integers("[]"), Ok(vec![]));
     for text in [
@@ -54,7 +53,7 @@ fn json_integers_take_booleans_and_nothing_fractional() {
 
 #[test]
 fn json_strings_are_unescaped() {
-    let string = |text: &str| json::Reader::new(text.as_bytes()).string();
+    let string = |text: &str| json::JsonReader::new(text.as_bytes()).string();
     assert_eq!(
         string(r#""a\"b\\\n\u00e9\ud800""#),
         Ok("a\"b\\\né\u{fffd}".to_owned())
@@ -75,7 +74,7 @@ fn json_strings_are_unescaped() {
 #[test]
 fn json_skips_any_value_and_says_where_one_is_wrong() {
     let skip = |text: &str| {
-        let mut reader = json::Reader::new(text.as_bytes());
+        let mut reader = json::JsonReader::new(text.as_bytes());
         reader.skip().and_then(|()| reader.finish())
     };
     assert_eq!(
@@ -90,7 +89,7 @@ fn json_skips_any_value_and_says_where_one_is_wrong() {
 #[test]
 fn an_error_carries_the_path_to_its_field() {
     let text = r#"{"a":{"b":[0,{"c":wrong}]}}"#;
-    let mut reader = json::Reader::new(text.as_bytes());
+    let mut reader = json::JsonReader::new(text.as_bytes());
     match reader.skip() {
         Err(ModelError::Syntax { path, .. }) => assert_eq!(path, "a.b[1].c"),
         other => panic!("{other:?}"),
@@ -99,7 +98,7 @@ fn an_error_carries_the_path_to_its_field() {
 
 #[test]
 fn ubjson_reads_typed_counted_and_open_arrays_alike() {
-    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats(usize::MAX);
+    let floats = |bytes: &[u8]| ubjson::UbjsonReader::new(bytes).floats(usize::MAX);
     let one_two = Ok(vec![1.0, 2.0]);
     assert_eq!(floats(b"[$d#i\x02\x3f\x80\0\0\x40\0\0\0"), one_two);
     assert_eq!(
@@ -108,7 +107,7 @@ fn ubjson_reads_typed_counted_and_open_arrays_alike() {
     );
     assert_eq!(floats(b"[#U\x02d\x3f\x80\0\0i\x02"), one_two);
     assert_eq!(floats(b"[Ni\x01Nd\x40\0\0\0N]"), one_two);
-    let integers = |bytes: &[u8]| ubjson::Reader::new(bytes).integers(usize::MAX);
+    let integers = |bytes: &[u8]| ubjson::UbjsonReader::new(bytes).integers(usize::MAX);
     assert_eq!(
         integers(b"[i\xffU\xffI\x01\0l\0\x01\0\0TF]"),
         Ok(vec![-1, 255, 256, 65536, 1, 0])
@@ -118,7 +117,7 @@ fn ubjson_reads_typed_counted_and_open_arrays_alike() {
 
 #[test]
 fn ubjson_counts_reserve_no_more_than_the_bytes_that_follow() {
-    let floats = |bytes: &[u8]| ubjson::Reader::new(bytes).floats(usize::MAX);
+    let floats = |bytes: &[u8]| ubjson::UbjsonReader::new(bytes).floats(usize::MAX);
     for bytes in [
         &b"[$d#L\x7f\xff\xff\xff\xff\xff\xff\xff"[..],
         b"[$d#i\xff",
@@ -134,7 +133,7 @@ fn ubjson_counts_reserve_no_more_than_the_bytes_that_follow() {
         offset_of(floats(bytes));
     }
     assert_eq!(
-        ubjson::Reader::new(b"[$L#i\x01\0\0\0\x01\0\0\0\0")
+        ubjson::UbjsonReader::new(b"[$L#i\x01\0\0\0\x01\0\0\0\0")
             .integers(usize::MAX)
             .map_err(drop),
         Err(()),
@@ -145,7 +144,7 @@ fn ubjson_counts_reserve_no_more_than_the_bytes_that_follow() {
 #[test]
 fn ubjson_skips_any_value() {
     let skip = |bytes: &[u8]| {
-        let mut reader = ubjson::Reader::new(bytes);
+        let mut reader = ubjson::UbjsonReader::new(bytes);
         reader.skip().and_then(|()| reader.finish())
     };
     assert_eq!(

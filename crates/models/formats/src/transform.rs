@@ -1,6 +1,6 @@
-//! What an objective does to margins, as files name it; the arithmetic is the engine's.
+//! The transformation of margins by an objective; the engine computes it.
 
-/// What turns margins into values.
+/// The transformation of margins into values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transform {
     /// The margin is the value.

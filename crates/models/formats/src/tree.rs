@@ -1,23 +1,23 @@
-//! One tree: what readers find, checked and numbered.
+//! One tree, checked and numbered.
 //!
-//! [`Tree::build`] is the only way to make one: it refuses cycles, shared nodes, indices outside of
-//! the tree and trees deeper than the bound, drops nodes that nothing points to, and numbers the
-//! rest in pre-order, so that a child's number is greater than its parent's.
+//! [`Tree::build`] is the only constructor: it refuses cycles, shared nodes, indices outside of
+//! the tree and trees deeper than the bound, drops unreachable nodes, and numbers the rest in
+//! pre-order, so that a child's number is greater than its parent's.
 
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelResult};
 use crate::limits::{DEPTH_MAX, TREE_NODES_MAX};
 
 /// Bits of [`Node::flags`].
 pub mod flag {
     /// The node is a leaf.
     pub const LEAF: u8 = 1;
-    /// The split asks for membership in a set of categories, not for an order.
+    /// The split tests membership in a set of categories instead of comparing.
     pub const CATEGORICAL: u8 = 2;
     /// A missing value goes left.
     pub const DEFAULT_LEFT: u8 = 4;
     /// LightGBM's rule: `x <= threshold` goes left, members of the set go left, and a category is
-    /// cut towards zero before its sign is looked at. Without the bit XGBoost's: `x < threshold`
-    /// goes left, members go *right*, and any negative number is no category.
+    /// truncated towards zero before its sign is tested. Without the bit XGBoost's rule:
+    /// `x < threshold` goes left, members go *right*, and any negative number is no category.
     pub const INCLUSIVE: u8 = 8;
     /// NaN is a missing value here. Without the bit NaN counts as 0.
     pub const MISSING_NAN: u8 = 16;
@@ -28,29 +28,29 @@ pub mod flag {
 /// A node as a reader found it; children are indices into the reader's list.
 #[derive(Debug, Clone, Copy)]
 pub struct RawNode {
-    /// What the library calls the node: XGBoost's node id, LightGBM's leaf index.
+    /// The library's number of the node: XGBoost's node id, LightGBM's leaf index.
     pub label: u32,
     /// Left and right child of a split, `None` of a leaf.
     pub children: Option<(usize, usize)>,
-    /// The feature that a split asks.
+    /// The feature that a split compares.
     pub feature: u32,
     /// Bits of [`flag`] but [`flag::LEAF`].
     pub flags: u8,
     /// Threshold, number of the set in the tree, value of the leaf, or its place among the
     /// tree's vector leaves.
     pub value: f64,
-    /// How much training data reached the node.
+    /// Amount of training data that reached the node.
     pub cover: f64,
 }
 
 /// A node, in pre-order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Node {
-    /// What the library calls the node.
+    /// The library's number of the node.
     pub label: u32,
     /// Bits of [`flag`].
     pub flags: u8,
-    /// The feature that a split asks. Of a leaf: 0.
+    /// The feature that a split compares. Of a leaf: 0.
     pub feature: u32,
     /// Left child, the next node. Of a leaf: 0.
     pub left: u32,
@@ -59,7 +59,7 @@ pub struct Node {
     /// Threshold, number of the set in the tree, value of the leaf, or its place among the
     /// tree's vector leaves.
     pub value: f64,
-    /// How much training data reached the node.
+    /// Amount of training data that reached the node.
     pub cover: f64,
 }
 
@@ -68,13 +68,13 @@ pub struct Node {
 pub struct RawTree {
     /// The group that the leaves add to; `None`: each leaf holds one value per group.
     pub group: Option<u32>,
-    /// Splits and leaves in any order, the root first; those that nothing points to are dropped.
+    /// Splits and leaves in any order, the root first; unreachable ones are dropped.
     pub nodes: Vec<RawNode>,
     /// Values of vector leaves, leaf by leaf.
     pub leaf_vectors: Vec<f64>,
-    /// What categorical splits ask for.
+    /// The sets of categorical splits.
     pub sets: CategorySets,
-    /// Whether the file says how much training data reached the nodes.
+    /// Whether the file has covers.
     pub has_covers: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Tree {
     pub(crate) has_covers: bool,
 }
 
-/// The sets of categories that a tree's splits ask for, as sparse bits: memory goes with what the
+/// The category sets of a tree's splits, as sparse bits: memory grows with the categories that the
 /// file lists, not with the largest category.
 #[derive(Debug, Clone, Default)]
 pub struct CategorySets {
@@ -135,10 +135,10 @@ impl CategorySets {
     }
 }
 
-/// A node that waits for its number.
-struct Pending {
+/// A node that is still to be visited.
+struct PendingNode {
     raw: usize,
-    /// The split that points here, as the reader numbers it.
+    /// Its parent, as the reader numbers it.
     parent: usize,
     depth: u32,
     /// Place of the split whose right child this is; left children follow their parent at once.
@@ -146,24 +146,23 @@ struct Pending {
 }
 
 impl Tree {
-    /// Checks the nodes that hang together from the first and numbers them in pre-order.
+    /// Checks the nodes that can be reached from the first and numbers them in pre-order.
     ///
     /// # Errors
-    /// Names the node that is out of range, in a cycle, too deep, or asks for a set that is not
-    /// there.
-    pub fn build(mut raw: RawTree) -> Result<Self, ModelError> {
+    /// A node that is out of range, in a cycle, too deep, or has a set that does not exist.
+    pub fn build(mut raw: RawTree) -> ModelResult<Self> {
         let nodes = std::mem::take(&mut raw.nodes);
-        Self::of_nodes(nodes.len(), &|index| Ok(nodes[index]), raw)
+        Self::from_nodes(nodes.len(), &|index| Ok(nodes[index]), raw)
     }
 
-    /// As [`build`](Self::build), with `count` nodes that are made when they are reached, so that
-    /// those of a tree that is refused cost nothing; `rest` has none.
-    pub(crate) fn of_nodes(
+    /// As [`build`](Self::build), with `count` nodes that are created when they are reached, so that
+    /// a refused tree costs no memory; `rest` has no nodes.
+    pub(crate) fn from_nodes(
         count: usize,
-        node: &dyn Fn(usize) -> Result<RawNode, ModelError>,
+        node: &dyn Fn(usize) -> ModelResult<RawNode>,
         rest: RawTree,
-    ) -> Result<Self, ModelError> {
-        let nodes = in_order(count, node)?;
+    ) -> ModelResult<Self> {
+        let nodes = number_nodes(count, node)?;
         let sets = rest.sets.ends.len();
         for node in nodes.iter().filter(|it| it.flags & flag::LEAF == 0) {
             let label = node.label;
@@ -173,7 +172,7 @@ impl Tree {
             }
             let is_set = node.value >= 0.0 && node.value < sets as f64 && node.value.fract() == 0.0;
             if node.flags & flag::CATEGORICAL != 0 && !is_set {
-                let reason = format!("node {label} asks for set {} of {sets}", node.value);
+                let reason = format!("node {label} needs set {} of {sets}", node.value);
                 return Err(ModelError::inconsistent("", reason));
             }
         }
@@ -211,20 +210,20 @@ impl Tree {
         &self.leaf_vectors
     }
 
-    /// What categorical splits ask for.
+    /// The sets of categorical splits.
     #[must_use]
     pub fn sets(&self) -> &CategorySets {
         &self.sets
     }
 
-    /// Whether the file says how much training data reached the nodes.
+    /// Whether the file has covers.
     #[must_use]
     pub fn has_covers(&self) -> bool {
         self.has_covers
     }
 
-    /// Checks that no split asks for a feature outside of the rows.
-    pub(crate) fn check_features(&self, features: usize) -> Result<(), ModelError> {
+    /// Checks that no split compares a feature outside of the rows.
+    pub(crate) fn check_features(&self, features: usize) -> ModelResult<()> {
         match self.nodes.iter().map(|node| node.feature as usize).max() {
             Some(feature) if feature >= features => {
                 let reason = format!("a split on feature {feature} of {features}");
@@ -235,21 +234,21 @@ impl Tree {
     }
 }
 
-/// Checks that the nodes that hang together from the first are a tree within the bounds.
+/// Checks that the nodes that can be reached from the first are a tree within the bounds.
 pub(crate) fn check_shape(
     count: usize,
     children: &dyn Fn(usize) -> Option<(usize, usize)>,
-) -> Result<(), ModelError> {
-    walk(count, &mut |index, _| Ok(children(index)))
+) -> ModelResult<()> {
+    visit_pre_order(count, &mut |index, _| Ok(children(index)))
 }
 
-/// Numbers the nodes that hang together from the first in pre-order.
-fn in_order(
+/// Numbers the nodes that can be reached from the first in pre-order.
+fn number_nodes(
     count: usize,
-    node: &dyn Fn(usize) -> Result<RawNode, ModelError>,
-) -> Result<Vec<Node>, ModelError> {
+    node: &dyn Fn(usize) -> ModelResult<RawNode>,
+) -> ModelResult<Vec<Node>> {
     let mut nodes: Vec<Node> = Vec::new();
-    walk(count, &mut |index, right_of| {
+    visit_pre_order(count, &mut |index, right_of| {
         let raw = node(index)?;
         let number = nodes.len() as u32;
         if let Some(parent) = right_of {
@@ -262,12 +261,12 @@ fn in_order(
     Ok(nodes)
 }
 
-/// What a walk does at a node: gets its index and, of a right child, its parent's place in the
-/// order; says which its children are.
-type Visit<'a> = dyn FnMut(usize, Option<u32>) -> Result<Option<(usize, usize)>, ModelError> + 'a;
+/// Visits a node: gets its index and, of a right child, the number of its parent in pre-order;
+/// returns its children.
+type VisitNode<'a> = dyn FnMut(usize, Option<u32>) -> ModelResult<Option<(usize, usize)>> + 'a;
 
-/// Visits the nodes that hang together from the first in pre-order.
-fn walk(count: usize, visit: &mut Visit<'_>) -> Result<(), ModelError> {
+/// Visits the nodes that can be reached from the first in pre-order.
+fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
     if count == 0 {
         return Err(ModelError::inconsistent("", "a tree without nodes"));
     }
@@ -276,7 +275,7 @@ fn walk(count: usize, visit: &mut Visit<'_>) -> Result<(), ModelError> {
     }
     let mut seen = vec![false; count];
     let mut number = 0;
-    let mut stack = vec![Pending {
+    let mut stack = vec![PendingNode {
         raw: 0,
         parent: 0,
         depth: 0,
@@ -298,7 +297,7 @@ fn walk(count: usize, visit: &mut Visit<'_>) -> Result<(), ModelError> {
             return Err(ModelError::inconsistent("", reason));
         }
         if let Some((left, right)) = visit(index, next.right_of)? {
-            let child = |raw: usize, right_of: Option<u32>| Pending {
+            let child = |raw: usize, right_of: Option<u32>| PendingNode {
                 raw,
                 parent: index,
                 depth: depth + 1,

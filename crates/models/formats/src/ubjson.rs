@@ -3,12 +3,12 @@
 //!
 //! A count in the file reserves no memory by itself: at most as much as the bytes left can fill.
 
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelResult};
 use crate::limits::NESTING_MAX;
-use crate::source::{Read, Source, check_length};
+use crate::value_reader::{ValueReader, check_length};
 
 /// A reader of UBJSON bytes.
-pub(crate) struct Reader<'a> {
+pub(crate) struct UbjsonReader<'a> {
     bytes: &'a [u8],
     at: usize,
     nesting: usize,
@@ -16,14 +16,14 @@ pub(crate) struct Reader<'a> {
     announced: Option<u8>,
 }
 
-/// What a container announces before its elements.
+/// The type and the count that a container may announce before its elements.
 #[derive(Clone, Copy)]
-struct Shape {
+struct ContainerHeader {
     marker: Option<u8>,
     count: Option<usize>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> UbjsonReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn error<T>(&self, reason: impl Into<String>) -> Read<T> {
+    fn error<T>(&self, reason: impl Into<String>) -> ModelResult<T> {
         let reason = reason.into();
         Err(ModelError::Syntax {
             path: String::new(),
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+    fn take(&mut self, count: usize) -> ModelResult<&'a [u8]> {
         match self
             .at
             .checked_add(count)
@@ -52,22 +52,22 @@ impl<'a> Reader<'a> {
                 self.at += count;
                 Ok(taken)
             }
-            None => self.error(format!("the file ends where {count} more bytes are due")),
+            None => self.error(format!("the file ends, but {count} more bytes are needed")),
         }
     }
 
-    fn take_array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    fn take_array<const N: usize>(&mut self) -> ModelResult<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
     }
 
-    fn byte(&mut self) -> Read<u8> {
+    fn byte(&mut self) -> ModelResult<u8> {
         Ok(self.take_array::<1>()?[0])
     }
 
     /// The next marker, past no-ops.
-    fn marker(&mut self) -> Read<u8> {
+    fn marker(&mut self) -> ModelResult<u8> {
         if let Some(marker) = self.announced.take() {
             return Ok(marker);
         }
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    fn integer(&mut self, marker: u8) -> Read<i64> {
+    fn integer(&mut self, marker: u8) -> ModelResult<i64> {
         Ok(match marker {
             b'i' => i64::from(i8::from_be_bytes(self.take_array()?)),
             b'U' => i64::from(self.byte()?),
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn float(&mut self, marker: u8) -> Read<f32> {
+    fn float(&mut self, marker: u8) -> ModelResult<f32> {
         Ok(match marker {
             b'd' => f32::from_be_bytes(self.take_array()?),
             b'D' => f64::from_be_bytes(self.take_array()?) as f32,
@@ -106,32 +106,32 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn unexpected<T>(&self, marker: u8, wanted: &str) -> Read<T> {
+    fn unexpected<T>(&self, marker: u8, wanted: &str) -> ModelResult<T> {
         let marker = char::from(marker).escape_default().to_string();
-        self.error(format!("marker '{marker}' where {wanted} is due"))
+        self.error(format!("marker '{marker}' instead of {wanted}"))
     }
 
-    fn length(&mut self) -> Read<usize> {
+    fn length(&mut self) -> ModelResult<usize> {
         let marker = self.marker()?;
         let length = self.integer(marker)?;
         usize::try_from(length).or_else(|_| self.error(format!("negative length {length}")))
     }
 
-    fn text(&mut self) -> Read<String> {
+    fn text(&mut self) -> ModelResult<String> {
         let length = self.length()?;
         let bytes = self.take(length)?;
         // 3.2.0 garbles category names outside of ASCII; a damaged name does no harm.
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    fn shape(&mut self) -> Read<Shape> {
-        let mut shape = Shape {
+    fn header(&mut self) -> ModelResult<ContainerHeader> {
+        let mut header = ContainerHeader {
             marker: None,
             count: None,
         };
         if self.peek() == Some(b'$') {
             self.at += 1;
-            shape.marker = Some(self.byte()?);
+            header.marker = Some(self.byte()?);
             if self.peek() != Some(b'#') {
                 return self.error("a container with a type but without a count");
             }
@@ -140,16 +140,16 @@ impl<'a> Reader<'a> {
             self.at += 1;
             let count = self.length()?;
             // Elements of a type without payload need no bytes: a count alone must not cost time.
-            let is_empty_type = matches!(shape.marker, Some(b'Z' | b'N' | b'T' | b'F'));
+            let is_empty_type = matches!(header.marker, Some(b'Z' | b'N' | b'T' | b'F'));
             if is_empty_type || count > self.bytes.len() - self.at {
                 return self.error(format!("{count} elements announced in fewer bytes"));
             }
-            shape.count = Some(count);
+            header.count = Some(count);
         }
-        Ok(shape)
+        Ok(header)
     }
 
-    fn enter(&mut self) -> Read<()> {
+    fn enter(&mut self) -> ModelResult<()> {
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
             return Err(ModelError::too_large(format!(
@@ -160,9 +160,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether the container of this shape has an element at `index`; takes the end marker.
-    fn has_element(&mut self, shape: Shape, index: usize, end: u8) -> Read<bool> {
-        if let Some(count) = shape.count {
+    /// Whether the container of this header has an element at `index`; takes the end marker.
+    fn has_element(&mut self, header: ContainerHeader, index: usize, end: u8) -> ModelResult<bool> {
+        if let Some(count) = header.count {
             return Ok(index < count);
         }
         // bound: each step takes a byte.
@@ -177,19 +177,23 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array of numbers by the function that reads one.
-    fn numbers<T>(&mut self, most: usize, read: fn(&mut Self, u8) -> Read<T>) -> Read<Vec<T>> {
+    fn numbers<T>(
+        &mut self,
+        most: usize,
+        read: fn(&mut Self, u8) -> ModelResult<T>,
+    ) -> ModelResult<Vec<T>> {
         let marker = self.marker()?;
         if marker != b'[' {
             return self.unexpected(marker, "an array of numbers");
         }
-        let shape = self.shape()?;
-        check_length(shape.count.unwrap_or(0), most)?;
-        // Every element takes at least one byte, and `shape` has seen that they are there.
-        let mut numbers = Vec::with_capacity(shape.count.unwrap_or(0));
+        let header = self.header()?;
+        check_length(header.count.unwrap_or(0), most)?;
+        // Every element takes at least one byte, and `header` has seen that they are there.
+        let mut numbers = Vec::with_capacity(header.count.unwrap_or(0));
         // bound: each step takes at least a byte.
-        while self.has_element(shape, numbers.len(), b']')? {
+        while self.has_element(header, numbers.len(), b']')? {
             check_length(numbers.len() + 1, most)?;
-            let marker = match shape.marker {
+            let marker = match header.marker {
                 Some(marker) => marker,
                 None => self.marker()?,
             };
@@ -198,7 +202,7 @@ impl<'a> Reader<'a> {
         Ok(numbers)
     }
 
-    fn skip_value(&mut self, marker: u8) -> Read<()> {
+    fn skip_value(&mut self, marker: u8) -> ModelResult<()> {
         match marker {
             b'Z' | b'T' | b'F' => {}
             b'i' | b'U' | b'C' => drop(self.take(1)?),
@@ -223,19 +227,22 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Source for Reader<'_> {
-    fn object(&mut self, field: &mut dyn FnMut(&mut Self, &str) -> Read<()>) -> Read<()> {
+impl ValueReader for UbjsonReader<'_> {
+    fn object(
+        &mut self,
+        field: &mut dyn FnMut(&mut Self, &str) -> ModelResult<()>,
+    ) -> ModelResult<()> {
         let marker = self.marker()?;
         if marker != b'{' {
             return self.unexpected(marker, "an object");
         }
         self.enter()?;
-        let shape = self.shape()?;
+        let header = self.header()?;
         let mut index = 0;
         // bound: each step takes a key.
-        while self.has_element(shape, index, b'}')? {
+        while self.has_element(header, index, b'}')? {
             let key = self.text()?;
-            self.announced = shape.marker;
+            self.announced = header.marker;
             field(self, &key).map_err(|error| error.inside(&key))?;
             index += 1;
         }
@@ -243,17 +250,20 @@ impl Source for Reader<'_> {
         Ok(())
     }
 
-    fn array(&mut self, element: &mut dyn FnMut(&mut Self, usize) -> Read<()>) -> Read<()> {
+    fn array(
+        &mut self,
+        element: &mut dyn FnMut(&mut Self, usize) -> ModelResult<()>,
+    ) -> ModelResult<()> {
         let marker = self.marker()?;
         if marker != b'[' {
             return self.unexpected(marker, "an array");
         }
         self.enter()?;
-        let shape = self.shape()?;
+        let header = self.header()?;
         let mut index = 0;
         // bound: each step takes at least a byte.
-        while self.has_element(shape, index, b']')? {
-            self.announced = shape.marker;
+        while self.has_element(header, index, b']')? {
+            self.announced = header.marker;
             element(self, index).map_err(|error| error.inside(&format!("[{index}]")))?;
             index += 1;
         }
@@ -261,7 +271,7 @@ impl Source for Reader<'_> {
         Ok(())
     }
 
-    fn string(&mut self) -> Read<String> {
+    fn string(&mut self) -> ModelResult<String> {
         match self.marker()? {
             b'S' | b'H' => self.text(),
             b'C' => Ok(char::from(self.byte()?).to_string()),
@@ -269,23 +279,23 @@ impl Source for Reader<'_> {
         }
     }
 
-    fn floats(&mut self, most: usize) -> Read<Vec<f32>> {
+    fn floats(&mut self, most: usize) -> ModelResult<Vec<f32>> {
         self.numbers(most, Self::float)
     }
 
-    fn integers(&mut self, most: usize) -> Read<Vec<i32>> {
+    fn integers(&mut self, most: usize) -> ModelResult<Vec<i32>> {
         self.numbers(most, |reader, marker| {
             let wide = reader.integer(marker)?;
             i32::try_from(wide).or_else(|_| reader.error(format!("{wide} exceeds 32 bits")))
         })
     }
 
-    fn skip(&mut self) -> Read<()> {
+    fn skip(&mut self) -> ModelResult<()> {
         let marker = self.marker()?;
         self.skip_value(marker)
     }
 
-    fn finish(&mut self) -> Read<()> {
+    fn finish(&mut self) -> ModelResult<()> {
         match self.bytes[self.at..].trim_ascii().is_empty() {
             true => Ok(()),
             false => self.error("bytes after the end of the model"),

@@ -1,7 +1,7 @@
 //! XGBoost models, JSON and UBJSON alike: versions 1.0 to 3.4, `gbtree` and `dart`.
 //!
-//! A file is answered as the version that wrote it would answer it (`version`); what is not certain
-//! of that version is said in [`Parts::notices`].
+//! A file follows the rules of the version that wrote it (`version`); uncertainties of that version
+//! are in [`ModelParts::notices`].
 //!
 //! Keys come in any order, so a first pass collects fields (trees are checked and numbered as they
 //! are read) and [`finish`] puts them together. Unknown keys are skipped, keys that appear twice
@@ -12,19 +12,19 @@ mod categories;
 mod tree;
 mod version;
 
-use self::base::{Link, base_margins};
-use self::tree::TreeFields;
-use self::version::Version;
-use crate::error::{ModelError, excerpt};
+use self::base::{BaseScoreLink, base_margins};
+use self::tree::XgboostTreeFields;
+use self::version::XgboostVersion;
+use crate::error::{ModelError, ModelResult, excerpt};
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX, VERSION_PARTS_MAX};
-use crate::model::{Format, Model, Parts};
-use crate::source::{Read, Source};
+use crate::model::{Format, Model, ModelParts};
 use crate::transform::Transform;
 use crate::tree::{Tree, flag};
+use crate::value_reader::{ValueReader, put_once, required};
 
-/// Fields of the file, as far as they matter.
+/// Fields of the file that are used.
 #[derive(Default)]
-struct Fields {
+struct XgboostFields {
     version: Option<Vec<i32>>,
     best_iteration: Option<String>,
     is_saved_by_sklearn: bool,
@@ -46,41 +46,29 @@ struct Fields {
     entered: Vec<&'static str>,
 }
 
-pub(crate) fn parse<S: Source>(source: &mut S, format: Format) -> Read<Model> {
-    let mut fields = Fields::default();
+pub(crate) fn parse<S: ValueReader>(source: &mut S, format: Format) -> ModelResult<Model> {
+    let mut fields = XgboostFields::default();
     source.object(&mut |source, key| match key {
         "learner" => {
             fields.enter("learner")?;
             fields.learner(source)
         }
-        "version" => put(&mut fields.version, source.integers(VERSION_PARTS_MAX)?),
+        "version" => put_once(&mut fields.version, source.integers(VERSION_PARTS_MAX)?),
         _ => source.skip(),
     })?;
     source.finish()?;
     fields.finish(format)
 }
 
-/// Keeps the value of a key that may appear once.
-fn put<T>(slot: &mut Option<T>, value: T) -> Read<()> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(ModelError::inconsistent("", "the key appears twice")),
-    }
-}
-
-fn required<T>(slot: Option<T>, path: &str) -> Read<T> {
-    slot.ok_or_else(|| ModelError::inconsistent(path, "the key is missing"))
-}
-
 /// A parameter that the file holds as text; absent means `default`.
-fn count(text: Option<&str>, path: &str, default: usize) -> Read<usize> {
+fn count(text: Option<&str>, path: &str, default: usize) -> ModelResult<usize> {
     let Some(text) = text else { return Ok(default) };
     text.parse()
         .map_err(|_| ModelError::inconsistent(path, format!("'{}' is not a count", excerpt(text))))
 }
 
 /// A text for each feature.
-fn texts<S: Source>(source: &mut S) -> Read<Vec<String>> {
+fn texts<S: ValueReader>(source: &mut S) -> ModelResult<Vec<String>> {
     let mut texts = Vec::new();
     source.array(&mut |source, index| {
         if index >= FEATURES_MAX {
@@ -92,9 +80,9 @@ fn texts<S: Source>(source: &mut S) -> Read<Vec<String>> {
     Ok(texts)
 }
 
-impl Fields {
-    /// Notes that an object of the file begins.
-    fn enter(&mut self, object: &'static str) -> Read<()> {
+impl XgboostFields {
+    /// Records that an object of the file begins.
+    fn enter(&mut self, object: &'static str) -> ModelResult<()> {
         if self.entered.contains(&object) {
             return Err(ModelError::inconsistent("", "the key appears twice"));
         }
@@ -102,10 +90,10 @@ impl Fields {
         Ok(())
     }
 
-    fn learner<S: Source>(&mut self, source: &mut S) -> Read<()> {
+    fn learner<S: ValueReader>(&mut self, source: &mut S) -> ModelResult<()> {
         source.object(&mut |source, key| match key {
             "attributes" => source.object(&mut |source, key| match key {
-                "best_iteration" => put(&mut self.best_iteration, source.string()?),
+                "best_iteration" => put_once(&mut self.best_iteration, source.string()?),
                 // Written by save_model of the scikit-learn classes alone, since 1.0.
                 "scikit_learn" => {
                     self.is_saved_by_sklearn = true;
@@ -113,22 +101,22 @@ impl Fields {
                 }
                 _ => source.skip(),
             }),
-            "feature_names" => put(&mut self.feature_names, texts(source)?),
-            "feature_types" => put(&mut self.feature_types, texts(source)?),
+            "feature_names" => put_once(&mut self.feature_names, texts(source)?),
+            "feature_types" => put_once(&mut self.feature_types, texts(source)?),
             "gradient_booster" => {
                 self.enter("gradient_booster")?;
                 self.booster(source)
             }
             "learner_model_param" => source.object(&mut |source, key| match key {
-                "base_score" => put(&mut self.base_score, source.string()?),
-                "boost_from_average" => put(&mut self.boost_from_average, source.string()?),
-                "num_class" => put(&mut self.classes, source.string()?),
-                "num_target" => put(&mut self.targets, source.string()?),
-                "num_feature" => put(&mut self.features, source.string()?),
+                "base_score" => put_once(&mut self.base_score, source.string()?),
+                "boost_from_average" => put_once(&mut self.boost_from_average, source.string()?),
+                "num_class" => put_once(&mut self.classes, source.string()?),
+                "num_target" => put_once(&mut self.targets, source.string()?),
+                "num_feature" => put_once(&mut self.features, source.string()?),
                 _ => source.skip(),
             }),
             "objective" => source.object(&mut |source, key| match key {
-                "name" => put(&mut self.objective, source.string()?),
+                "name" => put_once(&mut self.objective, source.string()?),
                 _ => source.skip(),
             }),
             _ => source.skip(),
@@ -136,9 +124,9 @@ impl Fields {
     }
 
     /// `dart` wraps the fields of `gbtree` up to 3.3; 3.4 keeps its weights inside `model`.
-    fn booster<S: Source>(&mut self, source: &mut S) -> Read<()> {
+    fn booster<S: ValueReader>(&mut self, source: &mut S) -> ModelResult<()> {
         source.object(&mut |source, key| match key {
-            "name" => put(&mut self.booster, source.string()?),
+            "name" => put_once(&mut self.booster, source.string()?),
             "model" => {
                 self.enter("model")?;
                 self.model(source)
@@ -150,36 +138,38 @@ impl Fields {
                 }
                 _ => source.skip(),
             }),
-            "weight_drop" => put(&mut self.weight_drop, source.floats(TREES_MAX)?),
+            "weight_drop" => put_once(&mut self.weight_drop, source.floats(TREES_MAX)?),
             _ => source.skip(),
         })
     }
 
-    fn model<S: Source>(&mut self, source: &mut S) -> Read<()> {
+    fn model<S: ValueReader>(&mut self, source: &mut S) -> ModelResult<()> {
         source.object(&mut |source, key| match key {
             "gbtree_model_param" => source.object(&mut |source, key| match key {
-                "num_parallel_tree" => put(&mut self.parallel_trees, source.string()?),
+                "num_parallel_tree" => put_once(&mut self.parallel_trees, source.string()?),
                 _ => source.skip(),
             }),
-            "tree_info" => put(&mut self.tree_info, source.integers(TREES_MAX)?),
-            "iteration_indptr" => put(&mut self.iteration_starts, source.integers(TREES_MAX + 1)?),
-            "weight_drop" => put(&mut self.weight_drop, source.floats(TREES_MAX)?),
+            "tree_info" => put_once(&mut self.tree_info, source.integers(TREES_MAX)?),
+            "iteration_indptr" => {
+                put_once(&mut self.iteration_starts, source.integers(TREES_MAX + 1)?)
+            }
+            "weight_drop" => put_once(&mut self.weight_drop, source.floats(TREES_MAX)?),
             "trees" => {
                 let mut trees = Vec::new();
                 source.array(&mut |source, index| {
                     if index >= TREES_MAX {
                         return Err(ModelError::too_large(format!("{index} trees")));
                     }
-                    trees.push(TreeFields::read(source)?.tree()?);
+                    trees.push(XgboostTreeFields::read(source)?.tree()?);
                     Ok(())
                 })?;
-                put(&mut self.trees, trees)
+                put_once(&mut self.trees, trees)
             }
             _ => source.skip(),
         })
     }
 
-    fn finish(self, format: Format) -> Read<Model> {
+    fn finish(self, format: Format) -> ModelResult<Model> {
         let booster = required(self.booster, "learner.gradient_booster.name")?;
         if booster != "gbtree" && booster != "dart" {
             let booster = excerpt(&booster);
@@ -200,7 +190,7 @@ impl Fields {
             return Err(ModelError::inconsistent(path, "a model without features"));
         }
         let objective = required(self.objective, "learner.objective.name")?;
-        let version = Version::of(self.version.as_deref());
+        let version = XgboostVersion::of(self.version.as_deref());
         let (transform, link) = objective_of(&objective, version)?;
         let base_score = required(self.base_score, &format!("{param}.base_score"))?;
 
@@ -209,12 +199,11 @@ impl Fields {
         // A base score that training never set.
         let is_unset = trees.is_empty() && self.boost_from_average.as_deref() != Some("0");
         let link = match is_unset && version.leaves_unset_base_score() {
-            true => Link::Identity,
+            true => BaseScoreLink::Identity,
             false => link,
         };
         let base = base_margins(&base_score, link, groups)?;
         let notices = follow_version(version, &objective, &mut trees)?;
-        check_trees(&trees, features, groups).map_err(|error| error.inside(at))?;
         let tree_info = required(self.tree_info, &format!("{at}.tree_info"))?;
         assign_groups(&mut trees, &tree_info, groups).map_err(|error| error.inside(at))?;
         if let Some(weights) = self.weight_drop {
@@ -232,7 +221,7 @@ impl Fields {
             None => derived_starts(&trees, parallel, groups),
         }
         .map_err(|error| error.inside(at))?;
-        Model::new(Parts {
+        Model::new(ModelParts {
             format,
             version: version.to_string(),
             objective,
@@ -252,8 +241,12 @@ impl Fields {
     }
 }
 
-/// Changes trees to what the version that wrote them made of them; returns what to say of it.
-fn follow_version(version: Version, objective: &str, trees: &mut [Tree]) -> Read<Vec<String>> {
+/// Rewrites trees by the rules of the version that wrote them; returns notices for the user.
+fn follow_version(
+    version: XgboostVersion,
+    objective: &str,
+    trees: &mut [Tree],
+) -> ModelResult<Vec<String>> {
     let mut notices = version.notices();
     if objective == "binary:logitraw" && version.links_logitraw() {
         notices.push(format!(
@@ -268,12 +261,16 @@ fn follow_version(version: Version, objective: &str, trees: &mut [Tree]) -> Read
     Ok(notices)
 }
 
-/// What an objective does to margins and to base scores.
-fn objective_of(name: &str, version: Version) -> Read<(Transform, Link)> {
+/// The transformations of an objective: of margins, and of base scores.
+fn objective_of(name: &str, version: XgboostVersion) -> ModelResult<(Transform, BaseScoreLink)> {
     Ok(match name {
-        "reg:quantileerror" if version.sorts_quantiles() => (Transform::Ascending, Link::Identity),
-        "binary:logitraw" if version.links_logitraw() => (Transform::Identity, Link::Logit),
-        "reg:expectileerror" => (Transform::Steps, Link::Steps),
+        "reg:quantileerror" if version.sorts_quantiles() => {
+            (Transform::Ascending, BaseScoreLink::Identity)
+        }
+        "binary:logitraw" if version.links_logitraw() => {
+            (Transform::Identity, BaseScoreLink::Logit)
+        }
+        "reg:expectileerror" => (Transform::Steps, BaseScoreLink::Steps),
         "reg:squarederror"
         | "reg:linear"
         | "reg:squaredlogerror"
@@ -283,22 +280,22 @@ fn objective_of(name: &str, version: Version) -> Read<(Transform, Link)> {
         | "binary:logitraw"
         | "rank:pairwise"
         | "rank:ndcg"
-        | "rank:map" => (Transform::Identity, Link::Identity),
+        | "rank:map" => (Transform::Identity, BaseScoreLink::Identity),
         "binary:logistic" | "reg:logistic" => {
             let link = if version.clamps_base_score() {
-                Link::ClampedLogit
+                BaseScoreLink::ClampedLogit
             } else {
-                Link::Logit
+                BaseScoreLink::Logit
             };
             (Transform::Sigmoid(1.0), link)
         }
-        "reg:gamma" if version.checks_gamma() => (Transform::Exp, Link::PositiveLog),
+        "reg:gamma" if version.checks_gamma() => (Transform::Exp, BaseScoreLink::PositiveLog),
         "count:poisson" | "reg:gamma" | "reg:tweedie" | "survival:cox" | "survival:aft" => {
-            (Transform::Exp, Link::Log)
+            (Transform::Exp, BaseScoreLink::Log)
         }
-        "multi:softprob" => (Transform::Softmax, Link::Identity),
-        "multi:softmax" => (Transform::Argmax, Link::Identity),
-        "binary:hinge" => (Transform::Step, Link::Identity),
+        "multi:softprob" => (Transform::Softmax, BaseScoreLink::Identity),
+        "multi:softmax" => (Transform::Argmax, BaseScoreLink::Identity),
+        "binary:hinge" => (Transform::Step, BaseScoreLink::Identity),
         _ => {
             let name = excerpt(name);
             let reason = format!("objective {name} is not known, so its values cannot be computed");
@@ -307,36 +304,7 @@ fn objective_of(name: &str, version: Version) -> Read<(Transform, Link)> {
     })
 }
 
-/// Checks what trees say about the model: features, width of leaves.
-fn check_trees(trees: &[Tree], features: usize, groups: usize) -> Read<()> {
-    for (index, tree) in trees.iter().enumerate() {
-        let path = format!("trees[{index}]");
-        tree.check_features(features)
-            .map_err(|error| error.inside(&path))?;
-        let leaves = tree
-            .nodes
-            .iter()
-            .filter(|node| node.flags & flag::LEAF != 0)
-            .count();
-        let is_vector = tree.group.is_none();
-        if is_vector && tree.leaf_vectors.len() != leaves * groups {
-            let reason = format!(
-                "{} leaf values for {leaves} leaves of {groups} groups",
-                tree.leaf_vectors.len()
-            );
-            return Err(ModelError::inconsistent(path, reason));
-        }
-        if is_vector != trees[0].group.is_none() {
-            return Err(ModelError::inconsistent(
-                path,
-                "vector leaves in some trees only",
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn assign_groups(trees: &mut [Tree], tree_info: &[i32], groups: usize) -> Read<()> {
+fn assign_groups(trees: &mut [Tree], tree_info: &[i32], groups: usize) -> ModelResult<()> {
     if tree_info.len() != trees.len() {
         let reason = format!("{} entries for {} trees", tree_info.len(), trees.len());
         return Err(ModelError::inconsistent("tree_info", reason));
@@ -358,7 +326,7 @@ fn assign_groups(trees: &mut [Tree], tree_info: &[i32], groups: usize) -> Read<(
 }
 
 /// DART: each leaf value is multiplied by its tree's weight, in `f32` as the library does.
-fn fold_weights(trees: &mut [Tree], weights: &[f32]) -> Read<()> {
+fn fold_weights(trees: &mut [Tree], weights: &[f32]) -> ModelResult<()> {
     if weights.len() != trees.len() {
         let reason = format!("{} weights for {} trees", weights.len(), trees.len());
         return Err(ModelError::inconsistent("weight_drop", reason));
@@ -377,7 +345,7 @@ fn fold_weights(trees: &mut [Tree], weights: &[f32]) -> Read<()> {
     Ok(())
 }
 
-fn given_starts(starts: &[i32], trees: usize) -> Read<Vec<u32>> {
+fn given_starts(starts: &[i32], trees: usize) -> ModelResult<Vec<u32>> {
     let ends = (starts.first().copied(), starts.last().copied());
     let is_whole = ends == (Some(0), i32::try_from(trees).ok());
     if !is_whole || !starts.is_sorted() {
@@ -388,7 +356,7 @@ fn given_starts(starts: &[i32], trees: usize) -> Read<Vec<u32>> {
 }
 
 /// Versions before 2 do not list the iterations: each has one forest per group.
-fn derived_starts(trees: &[Tree], parallel: usize, groups: usize) -> Read<Vec<u32>> {
+fn derived_starts(trees: &[Tree], parallel: usize, groups: usize) -> ModelResult<Vec<u32>> {
     let is_vector = trees.first().is_some_and(|tree| tree.group.is_none());
     let step = parallel.saturating_mul(if is_vector { 1 } else { groups });
     if !trees.len().is_multiple_of(step) {

@@ -20,9 +20,7 @@ pub enum ImageError {
         expected: u64,
     },
     /// Fewer or more bytes than the header announces.
-    #[error(
-        "compiled model: {found} bytes, but the header announces {expected}; compile it again"
-    )]
+    #[error("compiled model: {found} bytes, but the header announces {expected}; compile it again")]
     Length {
         /// Bytes given.
         found: usize,

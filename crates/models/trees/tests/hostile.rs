@@ -260,8 +260,8 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "\"version\":[3,2,0,0,0]",
         "an array of more than 4 elements",
     ),
-    ("}}}", "}}} x", "where the end of the file is due"),
-    ("\"learner\":", "\"learner\" ", "where ':' is due"),
+    ("}}}", "}}} x", "instead of the end of the file"),
+    ("\"learner\":", "\"learner\" ", "instead of ':'"),
 ];
 
 /// A forest of two trees with one split each, as `scripts/sklearn_to_json.py` writes it.
@@ -289,7 +289,7 @@ const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "[0.5,0,0]",
         "[0.5,0]",
-        "trees[0].threshold: 2 entries where 3 are due",
+        "trees[0].threshold: 2 entries instead of 3",
     ),
     (
         "\"feature\":[1,",
@@ -306,11 +306,7 @@ const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "[2,99999999,1,1,1]",
         "counts: 2 features, 99999999 groups",
     ),
-    (
-        "[2,2,1,1,1]",
-        "[2,2,1]",
-        "counts: 3 numbers where 5 are due",
-    ),
+    ("[2,2,1,1,1]", "[2,2,1]", "counts: 3 numbers instead of 5"),
     ("[0.0,0.0]", "[0.0]", "1 base margins for 2 groups"),
     ("\"identity\"", "\"odd\"", "transform odd is not known"),
     (
@@ -321,7 +317,7 @@ const SKLEARN_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "0,0,1,0,0,1]",
         "0,0,1,0,0]",
-        "trees[0].value: 5 entries where 6 are due",
+        "trees[0].value: 5 entries instead of 6",
     ),
 ];
 
@@ -334,20 +330,16 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ),
     ("left_child=1 -1", "left_child=2 -1", "of 5 nodes"),
     ("left_child=1 -1", "left_child=1 -9", "child 10 of 5 nodes"),
-    (
-        "left_child=1 -1",
-        "left_child=1",
-        "1 numbers where 2 are due",
-    ),
+    ("left_child=1 -1", "left_child=1", "1 numbers instead of 2"),
     (
         "num_leaves=3",
         "num_leaves=0",
-        "Tree=0.leaf_value: 3 numbers where 0 are due",
+        "Tree=0.leaf_value: 3 numbers instead of 0",
     ),
     (
         "num_leaves=3",
         "num_leaves=99999999999",
-        "numbers where 99999999998 are due",
+        "numbers instead of 99999999998",
     ),
     (
         "num_leaves=3",
@@ -362,12 +354,12 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "threshold=0.5 0",
         "threshold=0.5 1",
-        "split 1 asks for set 1 of 1",
+        "split 1 needs set 1 of 1",
     ),
     (
         "threshold=0.5 0",
         "threshold=0.5 NaN",
-        "split 1 asks for set NaN of 1",
+        "split 1 needs set NaN of 1",
     ),
     (
         "cat_boundaries=0 2",
@@ -387,7 +379,7 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "num_leaves=3",
         "num_leaves=9223372036854775808",
-        "Tree=0.left_child: 2 numbers where 9223372036854775807 are due",
+        "Tree=0.left_child: 2 numbers instead of 9223372036854775807",
     ),
     (
         "max_feature_idx=1",
@@ -397,7 +389,7 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "num_cat=1",
         "num_cat=9223372036854775808",
-        "Tree=0.cat_boundaries: 2 numbers where 9223372036854775809 are due",
+        "Tree=0.cat_boundaries: 2 numbers instead of 9223372036854775809",
     ),
     ("is_linear=0", "is_linear=1", "linear trees"),
     (

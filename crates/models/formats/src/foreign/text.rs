@@ -1,4 +1,4 @@
-//! Names files of text.
+//! Recognizes unsupported text files.
 
 use super::{CATBOOST, EXPORT, HEAD, SUPPORTED, XGBOOST_SAVE, foreign};
 use crate::error::{ModelError, excerpt};
@@ -6,7 +6,7 @@ use crate::error::{ModelError, excerpt};
 /// The error for text that is in no supported format; `None` of other bytes.
 pub(super) fn identify(bytes: &[u8]) -> Option<ModelError> {
     let head = &bytes[..bytes.len().min(HEAD)];
-    // The cut may fall into a character.
+    // The head may end within a character.
     let head = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(error) if head.len() < bytes.len() && error.error_len().is_none() => {

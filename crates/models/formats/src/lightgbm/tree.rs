@@ -1,7 +1,7 @@
 //! One tree of a LightGBM model: lists of numbers, one for splits, one for leaves.
 
-use super::{Lines, Read, count, list, number, put};
-use crate::error::ModelError;
+use super::{TextLines, count, field_once, list, number};
+use crate::error::{ModelError, ModelResult};
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, check_shape, flag};
 
 /// The decision is by category.
@@ -11,7 +11,7 @@ const DECISION_DEFAULT_LEFT: u32 = 2;
 
 /// Fields of a tree.
 #[derive(Default)]
-pub(super) struct TreeFields<'a> {
+pub(super) struct LightgbmTreeFields<'a> {
     leaves: Option<&'a str>,
     categorical: Option<&'a str>,
     feature: Option<&'a str>,
@@ -27,9 +27,9 @@ pub(super) struct TreeFields<'a> {
     is_linear: Option<&'a str>,
 }
 
-impl<'a> TreeFields<'a> {
-    /// Reads the tree's fields; says whether another tree follows.
-    pub(super) fn read(&mut self, lines: &mut Lines<'a>) -> Read<bool> {
+impl<'a> LightgbmTreeFields<'a> {
+    /// Reads the tree's fields; returns whether another tree follows.
+    pub(super) fn read(&mut self, lines: &mut TextLines<'a>) -> ModelResult<bool> {
         // bound: each step takes a line.
         while let Some(line) = lines.next() {
             if line.starts_with("Tree=") {
@@ -42,7 +42,7 @@ impl<'a> TreeFields<'a> {
                 continue;
             };
             if let Some(slot) = self.slot(key) {
-                put(slot, value, key)?;
+                field_once(slot, value, key)?;
             }
         }
         lines.error("the file ends before 'end of trees'")
@@ -67,7 +67,7 @@ impl<'a> TreeFields<'a> {
         })
     }
 
-    pub(super) fn tree(&self) -> Read<Tree> {
+    pub(super) fn tree(&self) -> ModelResult<Tree> {
         if self.is_linear.is_some_and(|text| text.trim() != "0") {
             let reason =
                 "linear trees (linear_tree=true): their leaves are regressions, not values";
@@ -83,7 +83,7 @@ impl<'a> TreeFields<'a> {
                 list(self.right, "right_child", splits)?,
             ),
         };
-        // Leaf k stands behind the splits; what does not exist is found by the check.
+        // Leaf k comes after the splits; the check refuses children that do not exist.
         let child = |child: i32| match usize::try_from(child) {
             Ok(split) if split < splits => split,
             Ok(_) => usize::MAX,
@@ -109,10 +109,10 @@ impl<'a> TreeFields<'a> {
                 ..table.node(index, splits)
             })
         };
-        Tree::of_nodes(splits + leaves, &node, rest)
+        Tree::from_nodes(splits + leaves, &node, rest)
     }
 
-    fn category_sets(&self) -> Read<CategorySets> {
+    fn category_sets(&self) -> ModelResult<CategorySets> {
         let mut sets = CategorySets::default();
         let categorical = self
             .categorical
@@ -143,13 +143,13 @@ impl<'a> TreeFields<'a> {
         Ok(sets)
     }
 
-    fn table(&self, splits: usize, leaves: usize) -> Read<Table> {
+    fn table(&self, splits: usize, leaves: usize) -> ModelResult<LightgbmTreeColumns> {
         let value = list(self.leaf_value, "leaf_value", leaves)?;
         if splits == 0 {
-            // A tree of one leaf says nothing about rows; any cover will do.
-            return Ok(Table {
+            // A tree of one leaf has no splits, so that its cover is never used.
+            return Ok(LightgbmTreeColumns {
                 value,
-                ..Table::default()
+                ..LightgbmTreeColumns::default()
             });
         }
         let decision: Vec<u32> = list(self.decision, "decision_type", splits)?;
@@ -157,10 +157,13 @@ impl<'a> TreeFields<'a> {
             Some(_) => list(text, key, length),
             None => Ok(Vec::new()),
         };
-        Ok(Table {
+        Ok(LightgbmTreeColumns {
             feature: list(self.feature, "split_feature", splits)?,
             threshold: list(self.threshold, "threshold", splits)?,
-            flags: decision.into_iter().map(flags_of).collect::<Read<_>>()?,
+            flags: decision
+                .into_iter()
+                .map(flags_of)
+                .collect::<ModelResult<_>>()?,
             cover: covers(self.internal_count, "internal_count", splits)?,
             leaf_cover: covers(self.leaf_count, "leaf_count", leaves)?,
             value,
@@ -170,7 +173,7 @@ impl<'a> TreeFields<'a> {
 
 /// The lists of a tree: of splits, then of leaves. Covers may be absent.
 #[derive(Default)]
-struct Table {
+struct LightgbmTreeColumns {
     feature: Vec<u32>,
     threshold: Vec<f64>,
     flags: Vec<u8>,
@@ -179,12 +182,12 @@ struct Table {
     leaf_cover: Vec<f64>,
 }
 
-impl Table {
-    fn check_sets(&self, sets: usize) -> Read<()> {
+impl LightgbmTreeColumns {
+    fn check_sets(&self, sets: usize) -> ModelResult<()> {
         for (split, (&flags, &value)) in self.flags.iter().zip(&self.threshold).enumerate() {
             let is_set = value >= 0.0 && value < sets as f64 && value.fract() == 0.0;
             if flags & flag::CATEGORICAL != 0 && !is_set {
-                let reason = format!("split {split} asks for set {value} of {sets}");
+                let reason = format!("split {split} needs set {value} of {sets}");
                 return Err(ModelError::inconsistent("threshold", reason));
             }
         }
@@ -217,7 +220,7 @@ impl Table {
 
 /// LightGBM's bits: category, default side, and in the next two the kind of missing values. NaN is
 /// a member of no set, so it goes right there whatever the bits say.
-fn flags_of(decision: u32) -> Read<u8> {
+fn flags_of(decision: u32) -> ModelResult<u8> {
     let mut flags = flag::INCLUSIVE;
     if decision & DECISION_CATEGORICAL != 0 {
         return Ok(flags | flag::CATEGORICAL | flag::MISSING_NAN);

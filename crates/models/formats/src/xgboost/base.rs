@@ -1,12 +1,11 @@
-//! Base scores: what a file holds is on the scale of the values, what trees are added to is a
-//! margin. Source: `ProbToMargin` of each objective, `src/objective/` of XGBoost.
+//! Base scores: a file holds them on the scale of the values, but trees are added to a margin.
+//! Source: `ProbToMargin` of each objective, `src/objective/` of XGBoost.
 
-use super::Read;
-use crate::error::{ModelError, excerpt};
+use crate::error::{ModelError, ModelResult, excerpt};
 
 /// How a base score becomes a base margin.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum BaseScoreLink {
     Identity,
     /// ln(p / (1 - p)); p = 0 and p = 1 are refused, as XGBoost before 3.2 does.
     Logit,
@@ -14,7 +13,7 @@ pub(super) enum Link {
     ClampedLogit,
     /// ln(x); minus infinity of 0 and NaN below, as in XGBoost.
     Log,
-    /// As `Log`; what is not positive is refused.
+    /// As `Log`; scores that are not positive are refused.
     PositiveLog,
     /// The inverse of [`Transform::Steps`](crate::Transform::Steps).
     Steps,
@@ -25,7 +24,7 @@ const EPSILON: f32 = 1e-6;
 
 const PATH: &str = "learner.learner_model_param.base_score";
 
-impl Link {
+impl BaseScoreLink {
     fn margin(self, score: f32) -> Result<f32, &'static str> {
         if !score.is_finite() {
             return Err("not finite: train the model with another base_score");
@@ -51,7 +50,11 @@ impl Link {
 }
 
 /// Base margins from `5E-1` or `[5E-1]` or `[5E-1,2.5E-1]`: one for each group.
-pub(super) fn base_margins(text: &str, link: Link, groups: usize) -> Read<Vec<f64>> {
+pub(super) fn base_margins(
+    text: &str,
+    link: BaseScoreLink,
+    groups: usize,
+) -> ModelResult<Vec<f64>> {
     let list = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
@@ -68,8 +71,8 @@ pub(super) fn base_margins(text: &str, link: Link, groups: usize) -> Read<Vec<f6
         })?;
         margins.push(f64::from(margin));
     }
-    if link == Link::Steps {
-        // From the last to the first: each asks what stood before it.
+    if link == BaseScoreLink::Steps {
+        // From the last to the first: each is computed from the score before it.
         for group in (1..margins.len()).rev() {
             let step = margins[group] as f32 - margins[group - 1] as f32 - EPSILON;
             let step = step.max(EPSILON);

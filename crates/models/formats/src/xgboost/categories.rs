@@ -1,18 +1,17 @@
-//! Categorical splits as XGBoost 1.6.0 to 1.7.2 answers them.
+//! Categorical splits of XGBoost 1.6.0 to 1.7.2.
 //!
-//! A set of categories is kept as words of 32 bits there, and a category beyond the last word (or
-//! no category at all) goes the way of missing values. Later versions, and this crate, send what a
-//! set does not hold left. So of a split whose missing values go right the children are swapped:
-//! it then asks for the other categories of the same words, and everything else goes left.
+//! These versions keep a set of categories as words of 32 bits; a category beyond the last word (or
+//! a value that is no category) goes in the default direction. Later versions, and this crate, send
+//! every value that is not in the set left. So the children of a split with the default direction
+//! right are swapped and its set is replaced by the complement within the same words.
 
-use super::version::Version;
-use super::{Read, Tree, flag};
-use crate::error::ModelError;
+use super::version::XgboostVersion;
+use crate::error::{ModelError, ModelResult};
 use crate::limits::REWRITTEN_WORDS_MAX;
-use crate::tree::{CategorySets, Node, RawNode, RawTree};
+use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, flag};
 
-/// Rewrites the splits whose answers differ. Whether there were any.
-pub(super) fn follow_default(trees: &mut [Tree]) -> Read<bool> {
+/// Rewrites the splits to which this applies; returns whether there were any.
+pub(super) fn follow_default(trees: &mut [Tree]) -> ModelResult<bool> {
     let is_other = |node: &Node| {
         let kind = node.flags & (flag::LEAF | flag::CATEGORICAL | flag::DEFAULT_LEFT);
         kind == flag::CATEGORICAL
@@ -36,7 +35,7 @@ pub(super) fn follow_default(trees: &mut [Tree]) -> Read<bool> {
     Ok(is_changed)
 }
 
-fn swapped(tree: &Tree, is_other: &dyn Fn(&Node) -> bool) -> Read<Tree> {
+fn swapped(tree: &Tree, is_other: &dyn Fn(&Node) -> bool) -> ModelResult<Tree> {
     let mut sets = tree.sets.clone();
     let nodes = tree.nodes.iter().map(|node| {
         let is_leaf = node.flags & flag::LEAF != 0;
@@ -85,8 +84,8 @@ fn complement(sets: &mut CategorySets, set: usize) -> usize {
     }))
 }
 
-/// What to say of a model whose splits were rewritten.
-pub(super) fn notice(version: Version) -> String {
+/// The notice for a model whose splits were rewritten.
+pub(super) fn notice(version: XgboostVersion) -> String {
     format!(
         "its splits send categories that were not seen in training the way of missing values, as \
          XGBoost {version} does; 1.7.3 and newer send them left. For the answers of a newer \

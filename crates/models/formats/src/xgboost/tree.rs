@@ -1,14 +1,14 @@
 //! One tree of an XGBoost model: columns of a table with a row for each node.
 
-use super::{count, put, required};
-use crate::error::ModelError;
+use super::count;
+use crate::error::{ModelError, ModelResult};
 use crate::limits::{CATEGORY_MAX, TREE_NODES_MAX};
-use crate::source::{Read, Source};
 use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, check_shape, flag};
+use crate::value_reader::{ValueReader, put_once, required};
 
 /// Fields of a tree.
 #[derive(Default)]
-pub(super) struct TreeFields {
+pub(super) struct XgboostTreeFields {
     leaf_size: Option<String>,
     left: Option<Vec<i32>>,
     right: Option<Vec<i32>>,
@@ -25,36 +25,40 @@ pub(super) struct TreeFields {
     category_sizes: Option<Vec<i32>>,
 }
 
-impl TreeFields {
-    pub(super) fn read<S: Source>(source: &mut S) -> Read<Self> {
+impl XgboostTreeFields {
+    pub(super) fn read<S: ValueReader>(source: &mut S) -> ModelResult<Self> {
         let mut fields = Self::default();
         source.object(&mut |source, key| match key {
             "tree_param" => source.object(&mut |source, key| match key {
-                "size_leaf_vector" => put(&mut fields.leaf_size, source.string()?),
+                "size_leaf_vector" => put_once(&mut fields.leaf_size, source.string()?),
                 _ => source.skip(),
             }),
             "left_children" => {
-                put(&mut fields.left, source.integers(TREE_NODES_MAX)?)?;
+                put_once(&mut fields.left, source.integers(TREE_NODES_MAX)?)?;
                 fields.check_shape()
             }
             "right_children" => {
-                put(&mut fields.right, source.integers(TREE_NODES_MAX)?)?;
+                put_once(&mut fields.right, source.integers(TREE_NODES_MAX)?)?;
                 fields.check_shape()
             }
-            "split_indices" => put(&mut fields.split_index, source.integers(TREE_NODES_MAX)?),
-            "split_conditions" => put(&mut fields.condition, source.floats(TREE_NODES_MAX)?),
-            "default_left" => put(&mut fields.default_left, source.integers(TREE_NODES_MAX)?),
-            "split_type" => put(&mut fields.split_type, source.integers(TREE_NODES_MAX)?),
-            "sum_hessian" => put(&mut fields.hessian, source.floats(TREE_NODES_MAX)?),
-            "leaf_weights" => put(&mut fields.leaf_weights, source.floats(usize::MAX)?),
-            "base_weights" => put(&mut fields.base_weights, source.floats(usize::MAX)?),
-            "categories" => put(&mut fields.categories, source.integers(TREE_NODES_MAX)?),
-            "categories_nodes" => put(&mut fields.category_nodes, source.integers(TREE_NODES_MAX)?),
-            "categories_segments" => put(
+            "split_indices" => put_once(&mut fields.split_index, source.integers(TREE_NODES_MAX)?),
+            "split_conditions" => put_once(&mut fields.condition, source.floats(TREE_NODES_MAX)?),
+            "default_left" => put_once(&mut fields.default_left, source.integers(TREE_NODES_MAX)?),
+            "split_type" => put_once(&mut fields.split_type, source.integers(TREE_NODES_MAX)?),
+            "sum_hessian" => put_once(&mut fields.hessian, source.floats(TREE_NODES_MAX)?),
+            "leaf_weights" => put_once(&mut fields.leaf_weights, source.floats(usize::MAX)?),
+            "base_weights" => put_once(&mut fields.base_weights, source.floats(usize::MAX)?),
+            "categories" => put_once(&mut fields.categories, source.integers(TREE_NODES_MAX)?),
+            "categories_nodes" => {
+                put_once(&mut fields.category_nodes, source.integers(TREE_NODES_MAX)?)
+            }
+            "categories_segments" => put_once(
                 &mut fields.category_starts,
                 source.integers(TREE_NODES_MAX)?,
             ),
-            "categories_sizes" => put(&mut fields.category_sizes, source.integers(TREE_NODES_MAX)?),
+            "categories_sizes" => {
+                put_once(&mut fields.category_sizes, source.integers(TREE_NODES_MAX)?)
+            }
             _ => source.skip(),
         })?;
         Ok(fields)
@@ -62,7 +66,7 @@ impl TreeFields {
 
     /// Refuses cycles and long paths as soon as the children are known, before the rest of a large
     /// tree is read.
-    fn check_shape(&self) -> Read<()> {
+    fn check_shape(&self) -> ModelResult<()> {
         let (Some(left), Some(right)) = (&self.left, &self.right) else {
             return Ok(());
         };
@@ -73,7 +77,7 @@ impl TreeFields {
         }
     }
 
-    pub(super) fn tree(self) -> Read<Tree> {
+    pub(super) fn tree(self) -> ModelResult<Tree> {
         let leaf_size = count(self.leaf_size.as_deref(), "tree_param.size_leaf_vector", 1)?.max(1);
         let mut sets = CategorySets::default();
         let numbers = self.category_sets(&mut sets)?;
@@ -85,7 +89,7 @@ impl TreeFields {
             ..RawTree::default()
         };
         let node = |index: usize| table.node(index, &numbers);
-        let mut tree = Tree::of_nodes(table.left.len(), &node, rest)?;
+        let mut tree = Tree::from_nodes(table.left.len(), &node, rest)?;
         if leaf_size > 1 {
             tree.leaf_vectors = self.leaf_vectors(&mut tree.nodes, leaf_size)?;
         }
@@ -93,7 +97,7 @@ impl TreeFields {
     }
 
     /// The sets in the order of `categories_nodes`, with the node of each.
-    fn category_sets(&self, sets: &mut CategorySets) -> Read<Vec<(i32, usize)>> {
+    fn category_sets(&self, sets: &mut CategorySets) -> ModelResult<Vec<(i32, usize)>> {
         let nodes = self.category_nodes.as_deref().unwrap_or_default();
         let starts = self.category_starts.as_deref().unwrap_or_default();
         let sizes = self.category_sizes.as_deref().unwrap_or_default();
@@ -134,10 +138,10 @@ impl TreeFields {
         Ok(numbers)
     }
 
-    fn table(&self) -> Read<Table<'_>> {
+    fn table(&self) -> ModelResult<XgboostTreeColumns<'_>> {
         let left = column(self.left.as_deref(), "left_children", None)?;
         let length = Some(left.len());
-        Ok(Table {
+        Ok(XgboostTreeColumns {
             left,
             right: column(self.right.as_deref(), "right_children", length)?,
             split_index: column(self.split_index.as_deref(), "split_indices", length)?,
@@ -156,7 +160,7 @@ impl TreeFields {
 
     /// The values of the leaves in pre-order. From 3.1 on they are listed by leaf and a leaf's
     /// right child is its place there; before, every node has its weights.
-    fn leaf_vectors(&self, nodes: &mut [Node], size: usize) -> Read<Vec<f64>> {
+    fn leaf_vectors(&self, nodes: &mut [Node], size: usize) -> ModelResult<Vec<f64>> {
         let right = self.right.as_deref().unwrap_or_default();
         let (weights, by_leaf) = match (&self.leaf_weights, &self.base_weights) {
             (Some(weights), _) => (weights, true),
@@ -196,7 +200,7 @@ fn children(left: i32, right: i32) -> Option<(usize, usize)> {
 }
 
 /// The columns of a tree, of one length.
-struct Table<'a> {
+struct XgboostTreeColumns<'a> {
     left: &'a [i32],
     right: &'a [i32],
     split_index: &'a [i32],
@@ -206,9 +210,9 @@ struct Table<'a> {
     hessian: Option<&'a [f32]>,
 }
 
-impl Table<'_> {
+impl XgboostTreeColumns<'_> {
     /// A node that exists. Deleted ones hold anything; nothing asks for them.
-    fn node(&self, node: usize, sets: &[(i32, usize)]) -> Read<RawNode> {
+    fn node(&self, node: usize, sets: &[(i32, usize)]) -> ModelResult<RawNode> {
         let children = children(self.left[node], self.right[node]);
         let mut flags = flag::MISSING_NAN;
         if self.default_left[node] != 0 {
@@ -231,7 +235,11 @@ impl Table<'_> {
 }
 
 /// A column of the tree's table, of the length of the others.
-fn column<'a, T>(column: Option<&'a [T]>, name: &str, length: Option<usize>) -> Read<&'a [T]> {
+fn column<'a, T>(
+    column: Option<&'a [T]>,
+    name: &str,
+    length: Option<usize>,
+) -> ModelResult<&'a [T]> {
     let column = required(column, name)?;
     match length {
         Some(length) if column.len() != length => {
@@ -243,7 +251,7 @@ fn column<'a, T>(column: Option<&'a [T]>, name: &str, length: Option<usize>) -> 
 }
 
 /// The set of a categorical split; `sets` is sorted by node.
-fn set_of(sets: &[(i32, usize)], node: usize) -> Read<usize> {
+fn set_of(sets: &[(i32, usize)], node: usize) -> ModelResult<usize> {
     let place = sets.binary_search_by_key(&node, |&(node, _)| usize::try_from(node).unwrap_or(0));
     match place {
         Ok(place) => Ok(sets[place].1),

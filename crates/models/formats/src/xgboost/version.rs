@@ -1,18 +1,18 @@
-//! What the version that wrote a file decides.
+//! Rules that depend on the version of XGBoost that wrote a file.
 //!
-//! XGBoost answers a file by the rules of the library that loads it, so the same file has other
-//! answers after an upgrade. Here the version in the file decides: its answers are those that were
-//! validated when the model was trained. Loading and saving it with a newer XGBoost changes the
-//! version in the file and so the rules, as it does there. Facts: `tests/data/models/edges`.
+//! XGBoost applies the rules of the library that loads a file, so that predictions can change with
+//! an upgrade. Here the version in the file determines the rules: predictions are those that were
+//! validated when the model was trained. Loading and saving the file with a newer XGBoost changes
+//! its version and so the rules, as it does there. Measured in `tests/data/models/edges`.
 
-/// The oldest and the newest version that the tests compare with in everything.
+/// The oldest and the newest version for which the tests compare all predictions.
 const TESTED: [[i32; 2]; 2] = [[1, 7], [3, 4]];
 
 /// The version in a file: major, minor, patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Version(Option<[i32; 3]>);
+pub(super) struct XgboostVersion(Option<[i32; 3]>);
 
-impl Version {
+impl XgboostVersion {
     /// A file without a version is read as the newest one reads it.
     pub(super) fn of(numbers: Option<&[i32]>) -> Self {
         let numbers = numbers.filter(|numbers| !numbers.is_empty());
@@ -36,7 +36,7 @@ impl Version {
         self.is_since([3, 1, 0])
     }
 
-    /// A base score that neither user nor training set is taken as a margin.
+    /// A base score that was set neither by the user nor in training is a margin.
     pub(super) fn leaves_unset_base_score(self) -> bool {
         self.is_since([3, 1, 0])
     }
@@ -46,17 +46,17 @@ impl Version {
         self.is_since([3, 4, 0])
     }
 
-    /// The base score of `binary:logitraw` is a probability, later a margin.
+    /// The base score of `binary:logitraw` is a probability; a margin in later versions.
     pub(super) fn links_logitraw(self) -> bool {
         !self.is_since([1, 3, 1])
     }
 
-    /// A category beyond those that a split lists goes the way of missing values, later left.
+    /// A category that a split does not list goes in the default direction; left in later versions.
     pub(super) fn sends_unlisted_categories_by_default(self) -> bool {
         self.is_since([1, 6, 0]) && !self.is_since([1, 7, 3])
     }
 
-    /// What is not certain of this version.
+    /// Sentences for the user about this version.
     pub(super) fn notices(self) -> Vec<String> {
         let [oldest, newest] = TESTED;
         let range = format!("{}.{} to {}.{}", oldest[0], oldest[1], newest[0], newest[1]);
@@ -85,7 +85,7 @@ impl Version {
     }
 }
 
-impl std::fmt::Display for Version {
+impl std::fmt::Display for XgboostVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some([major, minor, patch]) => write!(f, "{major}.{minor}.{patch}"),

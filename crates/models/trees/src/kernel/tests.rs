@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::Kernel;
-use albacore_formats::{CategorySets, Parts, RawNode, RawTree, Transform, Tree, flag};
+use albacore_formats::{CategorySets, ModelParts, RawNode, RawTree, Transform, Tree, flag};
 
 use crate::{
     ElementType, Format, Image, Kind, Library, Model, OutputMut, PredictScratch, Predictor, Rows,
@@ -152,7 +152,7 @@ pub(crate) fn model(shape: Shape, numbers: &mut Stream) -> Model {
     let trees: Vec<Tree> = (0..shape.trees)
         .map(|index| tree(shape, index % shape.groups, numbers))
         .collect();
-    let parts = Parts {
+    let parts = ModelParts {
         format: match shape.library {
             Library::Xgboost => Format::XgboostJson,
             Library::Lightgbm => Format::LightgbmText,

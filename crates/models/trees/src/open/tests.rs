@@ -138,7 +138,7 @@ fn an_index_outside_of_its_section_is_named() {
             .to_string()
     };
     assert!(error_of(0, 7).contains("header has 0x7"));
-    assert!(error_of(1, 7).contains("where the header announces 7"));
+    assert!(error_of(1, 7).contains("but the header announces 7"));
     assert!(error_of(3, 9).contains("library or objective"));
     assert!(error_of(4, 1 << 40).contains("properties"));
     assert!(error_of(7, u64::MAX).contains("counts"));

@@ -126,7 +126,7 @@ fn only_margins_leaves_and_contributions_of_few_rows_can_be_divided() {
 }
 
 #[test]
-fn partials_that_do_not_fit_together_are_refused() {
+fn partial_outputs_that_do_not_fit_together_are_refused() {
     let image = small();
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let (row, mut scratch) = ([0.5_f32; 3], PredictScratch::default());
@@ -159,6 +159,6 @@ fn partials_that_do_not_fit_together_are_refused() {
     predictor.accumulate(&mut sums, &first).expect("the first");
     let mut out = [0.0];
     let finished = predictor.finish_sums(&mut sums, OutputMut::F32(&mut out));
-    let reason = "a partial is missing";
+    let reason = "a partial output is missing";
     assert_eq!(finished, Err(PredictError::Divided { reason }));
 }

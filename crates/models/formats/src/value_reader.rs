@@ -1,0 +1,57 @@
+//! The pull reader that JSON and UBJSON have in common: it reads arrays into typed vectors at once
+//! and never builds a tree of values.
+
+use crate::error::{ModelError, ModelResult};
+
+/// A reader positioned before a value.
+pub(crate) trait ValueReader {
+    /// Reads an object: calls `field` with each key; `field` must read or [`skip`](Self::skip) the
+    /// value.
+    fn object(
+        &mut self,
+        field: &mut dyn FnMut(&mut Self, &str) -> ModelResult<()>,
+    ) -> ModelResult<()>;
+
+    /// Reads an array: calls `element` with each index; `element` must read or skip the element.
+    fn array(
+        &mut self,
+        element: &mut dyn FnMut(&mut Self, usize) -> ModelResult<()>,
+    ) -> ModelResult<()>;
+
+    fn string(&mut self) -> ModelResult<String>;
+
+    /// Reads an array of numbers as the nearest `f32` values: at most `most`.
+    fn floats(&mut self, most: usize) -> ModelResult<Vec<f32>>;
+
+    /// Reads an array of integers (booleans count as 0 and 1): at most `most`.
+    fn integers(&mut self, most: usize) -> ModelResult<Vec<i32>>;
+
+    /// Skips any value.
+    fn skip(&mut self) -> ModelResult<()>;
+
+    /// Checks that nothing but white space follows.
+    fn finish(&mut self) -> ModelResult<()>;
+}
+
+/// Refuses an array of more elements than a field may have.
+pub(crate) fn check_length(length: usize, most: usize) -> ModelResult<()> {
+    match length <= most {
+        true => Ok(()),
+        false => Err(ModelError::too_large(format!(
+            "an array of more than {most} elements"
+        ))),
+    }
+}
+
+/// Keeps the value of a key that may appear once.
+pub(crate) fn put_once<T>(slot: &mut Option<T>, value: T) -> ModelResult<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(ModelError::inconsistent("", "the key appears twice")),
+    }
+}
+
+/// The value of a key that must appear.
+pub(crate) fn required<T>(slot: Option<T>, path: &str) -> ModelResult<T> {
+    slot.ok_or_else(|| ModelError::inconsistent(path, "the key is missing"))
+}
