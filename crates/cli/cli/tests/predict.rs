@@ -192,7 +192,7 @@ fn no_rows_give_an_empty_result() {
 }
 
 #[test]
-fn what_is_not_certain_of_a_version_is_said_and_the_prediction_is_made() {
+fn an_uncertain_version_prints_a_notice_and_predicts() {
     let zoo = Zoo::new("xgb_stump");
     let model = fs::read_to_string(data("models/xgb_stump.json")).unwrap();
     let old = zoo.dir.path().join("old.json");

@@ -20,7 +20,7 @@ impl RowBytes {
     pub const ZERO: Self = Self([0; BLOCK_ROWS]);
 }
 
-/// A split: column, largest byte that goes left, left slot, right slot. LeafScratch of a tree are its
+/// A split: column, largest byte that goes left, left slot, right slot. Slots of a tree are its
 /// splits in their order and behind them its leaves, from left to right.
 pub type Split = [u16; 4];
 

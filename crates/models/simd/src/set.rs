@@ -43,6 +43,21 @@ enum InstructionSet {
     Avx512,
 }
 
+/// Calls the function of an instruction set's module.
+macro_rules! dispatch {
+    ($simd:expr, $function:ident($($argument:expr),*)) => {
+        match $simd.0 {
+            InstructionSet::Plain => plain::$function($($argument),*),
+            // SAFETY: the `Simd` value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 => unsafe { avx2::$function($($argument),*) },
+            // SAFETY: the `Simd` value exists, so the cpu has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => unsafe { avx512::$function($($argument),*) },
+        }
+    };
+}
+
 impl Simd {
     /// Plain code, for every cpu.
     pub const PLAIN: Self = Self(InstructionSet::Plain);
@@ -105,15 +120,7 @@ impl Simd {
     /// Of each split: the rows of a block that go left, a bit for each.
     #[inline]
     pub fn left_masks(self, columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
-        match self.0 {
-            InstructionSet::Plain => plain::left_masks(columns, splits, out),
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => unsafe { avx2::left_masks(columns, splits, out) },
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe { avx512::left_masks(columns, splits, out) },
-        }
+        dispatch!(self, left_masks(columns, splits, out));
     }
 
     /// Values of 16 neighboring features of a block of rows, feature by feature.
@@ -138,15 +145,7 @@ impl Simd {
     /// The keys of values.
     #[inline]
     pub fn keys(self, values: &[f32], special: SpecialKeys, out: &mut [u32]) {
-        match self.0 {
-            InstructionSet::Plain => plain::keys(values, special, out),
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => unsafe { avx2::keys(values, special, out) },
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe { avx512::keys(values, special, out) },
-        }
+        dispatch!(self, keys(values, special, out));
     }
 
     /// Bins of values (0 for NaN) by the search table of their feature, which has this many cuts.
@@ -179,17 +178,7 @@ impl Simd {
         missing: u8,
         out: &mut RowBytes,
     ) {
-        match self.0 {
-            InstructionSet::Plain => plain::bin_bytes(values, bins, start, missing, out),
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => unsafe { avx2::bin_bytes(values, bins, start, missing, out) },
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe {
-                avx512::bin_bytes(values, bins, start, missing, out)
-            },
-        }
+        dispatch!(self, bin_bytes(values, bins, start, missing, out));
     }
 
     /// The leaf of a tree that each row of a block reaches. `splits` must be those of one tree.
@@ -201,15 +190,7 @@ impl Simd {
         slots: &mut LeafScratch,
         out: &mut RowBytes,
     ) {
-        match self.0 {
-            InstructionSet::Plain => plain::leaves(columns, splits, slots, out),
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => unsafe { avx2::leaves(columns, splits, slots, out) },
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe { avx512::leaves(columns, splits, slots, out) },
-        }
+        dispatch!(self, leaves(columns, splits, slots, out));
     }
 
     /// As [`leaves`](Self::leaves), of two blocks, which share the work of reading the splits.

@@ -14,7 +14,7 @@ use crate::compile::bundles::Bundles;
 use crate::compile::paths::{Branch, PathArrays, expected_value};
 use crate::layout::bundles::BundlesView;
 use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, flag};
-use crate::layout::image::{Header, Image, TUNING_WORDS, library_code, property};
+use crate::layout::image::{Image, ImageHeader, TUNING_WORDS, library_code, property};
 use crate::rows::ZERO_MAX;
 use crate::transform;
 
@@ -49,7 +49,7 @@ impl Image {
         let binned = arrays.binned_form(model.library(), parts.features);
         let bundles = arrays.bundles(parts.features, parts.groups, &binned);
         let (transform, parameter) = transform::encode(parts.transform);
-        let header = Header {
+        let header = ImageHeader {
             library: library_code(model.library()),
             properties,
             transform: u64::from(transform),
@@ -233,7 +233,7 @@ impl ModelArrays {
         }
     }
 
-    fn into_image(self, header: Header, binned: &BinnedForm, bundles: &Bundles) -> Image {
+    fn into_image(self, header: ImageHeader, binned: &BinnedForm, bundles: &Bundles) -> Image {
         let mut image = Image::with_header(header);
         for array in [
             &self.base,

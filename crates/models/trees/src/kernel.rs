@@ -160,8 +160,8 @@ impl<'a> KernelCall<'a> {
                         let values = &form.leaf_values[leaves.start..];
                         simd.add_leaf_values(values, leaves.len(), reached, sums);
                     };
-                    let memory = (&mut scratch.blocks, add);
-                    blocks::sum_table(part, simd, trees.clone(), margins, memory);
+                    let scratch = &mut scratch.blocks;
+                    blocks::sum_table(part, simd, trees.clone(), margins, scratch, add);
                 }
                 (Engine::Blocks(simd), FloatsMut::Doubles(margins))
                     if !form.leaf_doubles.is_empty() =>
@@ -169,8 +169,8 @@ impl<'a> KernelCall<'a> {
                     let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
                         blocks::add_doubles(&form.leaf_doubles[leaves.start..], reached, sums);
                     };
-                    let memory = (&mut scratch.blocks, add);
-                    blocks::sum_table(part, simd, trees.clone(), margins, memory);
+                    let scratch = &mut scratch.blocks;
+                    blocks::sum_table(part, simd, trees.clone(), margins, scratch, add);
                 }
                 (Engine::Blocks(simd), _) => {
                     blocks::sum(part, simd, trees.clone(), margins, &mut scratch.blocks);

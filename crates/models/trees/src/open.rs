@@ -12,8 +12,8 @@ use crate::layout::binned::BinnedView;
 use crate::layout::bundles::BundlesView;
 use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, NONE, Target, flag};
 use crate::layout::image::{
-    BINNED_ARRAYS, BUNDLE_ARRAYS, HEADER_WORDS, Header, MAGIC, TUNING_WORDS, checksum_of_image,
-    library_code, property,
+    BINNED_ARRAYS, BUNDLE_ARRAYS, HEADER_WORDS, ImageHeader, MAGIC, TUNING_WORDS,
+    checksum_of_image, library_code, property,
 };
 use crate::limits::{DEPTH_MAX, FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::transform;
@@ -60,7 +60,7 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
     if head[2] != checksum_of_image(words) {
         return Err(ImageError::Checksum);
     }
-    let header = Header::from_words(head);
+    let header = ImageHeader::from_words(head);
     let view = borrow_arrays(bytes, &header)?;
     check_model(&view)?;
     let has_vectors = header.properties & property::VECTOR_LEAVES != 0;
@@ -124,8 +124,8 @@ impl<'a> ArrayReader<'a> {
     }
 }
 
-fn borrow_arrays<'a>(bytes: &'a [u8], header: &Header) -> Checked<EnsembleView<'a>> {
-    let &Header {
+fn borrow_arrays<'a>(bytes: &'a [u8], header: &ImageHeader) -> Checked<EnsembleView<'a>> {
+    let &ImageHeader {
         groups,
         trees,
         nodes,
@@ -189,31 +189,20 @@ fn borrow_binned<'a>(
     arrays: &mut ArrayReader<'a>,
     counts: [u64; BINNED_ARRAYS],
 ) -> Checked<BinnedView<'a>> {
-    let [
-        split_features,
-        cuts,
-        tables,
-        columns,
-        splits,
-        leaf_nodes,
-        leaf_values,
-        leaf_doubles,
-        walk_nodes,
-        key_planes,
-        level_order,
-    ] = counts;
+    let mut counts = counts.into_iter();
+    let mut count = || counts.next().unwrap_or(0);
     Ok(BinnedView {
-        split_features: arrays.take(split_features)?,
-        cuts: arrays.take(cuts)?,
-        tables: arrays.take(tables)?,
-        columns: arrays.take(columns)?,
-        splits: arrays.take(splits)?,
-        leaf_nodes: arrays.take(leaf_nodes)?,
-        leaf_values: arrays.take(leaf_values)?,
-        leaf_doubles: arrays.take(leaf_doubles)?,
-        walk_nodes: arrays.take(walk_nodes)?,
-        key_planes: arrays.take(key_planes)?,
-        level_order: arrays.take(level_order)?,
+        split_features: arrays.take(count())?,
+        cuts: arrays.take(count())?,
+        tables: arrays.take(count())?,
+        columns: arrays.take(count())?,
+        splits: arrays.take(count())?,
+        leaf_nodes: arrays.take(count())?,
+        leaf_values: arrays.take(count())?,
+        leaf_doubles: arrays.take(count())?,
+        walk_nodes: arrays.take(count())?,
+        key_planes: arrays.take(count())?,
+        level_order: arrays.take(count())?,
     })
 }
 
@@ -221,23 +210,16 @@ fn borrow_bundles<'a>(
     arrays: &mut ArrayReader<'a>,
     counts: [u64; BUNDLE_ARRAYS],
 ) -> Checked<BundlesView<'a>> {
-    let [
-        headers,
-        trees,
-        nodes,
-        key_tests,
-        earlier_edges,
-        scatter,
-        constants,
-    ] = counts;
+    let mut counts = counts.into_iter();
+    let mut count = || counts.next().unwrap_or(0);
     Ok(BundlesView {
-        headers: arrays.take(headers)?,
-        trees: arrays.take(trees)?,
-        nodes: arrays.take(nodes)?,
-        key_tests: arrays.take(key_tests)?,
-        earlier_edges: arrays.take(earlier_edges)?,
-        scatter: arrays.take(scatter)?,
-        constants: arrays.take(constants)?,
+        headers: arrays.take(count())?,
+        trees: arrays.take(count())?,
+        nodes: arrays.take(count())?,
+        key_tests: arrays.take(count())?,
+        earlier_edges: arrays.take(count())?,
+        scatter: arrays.take(count())?,
+        constants: arrays.take(count())?,
     })
 }
 

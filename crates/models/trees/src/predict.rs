@@ -95,7 +95,7 @@ impl<'a> Predictor<'a> {
         Self { selection, ..self }
     }
 
-    /// Which kernel takes how many rows.
+    /// The kernel for each number of rows.
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
         &self.selection.choices

@@ -4,8 +4,6 @@
 //! and nothing else. SHAP values are computed in the widest vectors wherever the model allows it;
 //! only their time is measured.
 
-use albacore_formats::Library;
-
 use crate::error::PredictError;
 use crate::kernel::Kernel;
 use crate::kernel::selection::{KernelSelection, RowTime, SIZES};
@@ -75,12 +73,10 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
         .filter(|&kernel| kernel != Kernel::Blocks || !has_vectors)
         .filter_map(|kernel| Some((kernel, predictor.with_kernel(kernel)?)))
         .collect();
-    let sample = sample(view);
     let mut bench = Bench {
-        singles: sample.iter().map(|&x| x as f32).collect(),
-        sample,
-        floats: vec![0.0; BLOCK_ROWS * view.groups],
-        doubles: vec![0.0; BLOCK_ROWS * view.groups],
+        rows: sample_rows(view),
+        floats: Vec::new(),
+        doubles: Vec::new(),
         scratch: PredictScratch::default(),
         start: clock(),
         clock,
@@ -120,8 +116,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
 
 /// Rows, outputs and memory of the measured calls.
 struct Bench<'a> {
-    sample: Vec<f64>,
-    singles: Vec<f32>,
+    rows: Vec<f32>,
     floats: Vec<f32>,
     doubles: Vec<f64>,
     scratch: PredictScratch,
@@ -145,7 +140,7 @@ impl Bench<'_> {
             if before.saturating_sub(self.start) > TUNING_NANOSECONDS_MAX {
                 return None;
             }
-            self.call(predictor, rows, call).ok()?;
+            self.call(predictor, Kind::Margin, rows, call).ok()?;
             shortest = shortest.min((self.clock)().saturating_sub(before));
             if shortest / SLOW_FACTOR > best {
                 break;
@@ -157,34 +152,13 @@ impl Bench<'_> {
     /// The shorter of two calls for the contributions of one row. `None`: the model has none, or
     /// they are too many values.
     fn time_contribs(&mut self, predictor: &Predictor<'_>) -> Option<f64> {
-        let width = predictor.output_width(Kind::Contribs);
-        if width > CONTRIBS_MAX {
+        if predictor.output_width(Kind::Contribs) > CONTRIBS_MAX {
             return None;
         }
-        let (mut floats, mut doubles) = (Vec::new(), Vec::new());
         let mut shortest = u64::MAX;
         for _ in 0..2 {
             let before = (self.clock)();
-            let values = ..predictor.features();
-            let (rows, out) = match predictor.library() {
-                Library::Xgboost => {
-                    floats.resize(width, 0.0);
-                    (
-                        Rows::F32(&self.singles[values]),
-                        OutputMut::F32(&mut floats),
-                    )
-                }
-                Library::Lightgbm | Library::Sklearn => {
-                    doubles.resize(width, 0.0);
-                    (
-                        Rows::F64(&self.sample[values]),
-                        OutputMut::F64(&mut doubles),
-                    )
-                }
-            };
-            predictor
-                .predict(Kind::Contribs, rows, out, &mut self.scratch)
-                .ok()?;
+            self.call(predictor, Kind::Contribs, 1, 0).ok()?;
             shortest = shortest.min((self.clock)().saturating_sub(before));
         }
         Some(shortest as f64)
@@ -197,13 +171,9 @@ impl Bench<'_> {
         if units == 0 || predictor.output_width(kind) > CONTRIBS_MAX {
             return None;
         }
-        let rows = match predictor.library() {
-            Library::Xgboost => Rows::F32(&self.singles[row]),
-            Library::Lightgbm | Library::Sklearn => Rows::F64(&self.sample[row]),
-        };
+        let rows = Rows::F32(&self.rows[row]);
         let (mut partial, mut sums) = (PartialOutput::default(), Accumulator::default());
         let width = predictor.output_width(kind);
-        let (mut floats, mut doubles) = (vec![0.0; width], vec![0.0; width]);
         let mut shortest = [u64::MAX; 2];
         let first = (self.clock)();
         for call in 0..TUNING_CALLS {
@@ -221,8 +191,10 @@ impl Bench<'_> {
                 .ok()?;
             let before = (self.clock)();
             let out = match predictor.output_element(kind) {
-                ElementType::F64 => OutputMut::F64(&mut doubles),
-                ElementType::F32 | ElementType::I32 => OutputMut::F32(&mut floats),
+                ElementType::F64 => OutputMut::F64(resized(&mut self.doubles, width)),
+                ElementType::F32 | ElementType::I32 => {
+                    OutputMut::F32(resized(&mut self.floats, width))
+                }
             };
             predictor.start_sums(kind, 1, &mut sums).ok()?;
             predictor.accumulate(&mut sums, &partial).ok()?;
@@ -237,28 +209,31 @@ impl Bench<'_> {
     fn call(
         &mut self,
         predictor: &Predictor<'_>,
+        kind: Kind,
         rows: usize,
         call: usize,
     ) -> Result<(), PredictError> {
         let first = call * rows % BLOCK_ROWS * predictor.features();
-        let values = first..first + rows * predictor.features();
-        let margins = rows * predictor.groups();
-        let (rows, out) = match predictor.library() {
-            Library::Xgboost => (
-                Rows::F32(&self.singles[values]),
-                OutputMut::F32(&mut self.floats[..margins]),
-            ),
-            Library::Lightgbm | Library::Sklearn => (
-                Rows::F32(&self.singles[values]),
-                OutputMut::F64(&mut self.doubles[..margins]),
-            ),
+        let values = &self.rows[first..first + rows * predictor.features()];
+        let width = rows * predictor.output_width(kind);
+        let out = match predictor.output_element(kind) {
+            ElementType::F64 => OutputMut::F64(resized(&mut self.doubles, width)),
+            ElementType::F32 | ElementType::I32 => OutputMut::F32(resized(&mut self.floats, width)),
         };
-        predictor.predict(Kind::Margin, rows, out, &mut self.scratch)
+        predictor.predict(kind, Rows::F32(values), out, &mut self.scratch)
     }
 }
 
+/// The first elements of a vector, which grows to this length.
+fn resized<T: Clone + Default>(vector: &mut Vec<T>, length: usize) -> &mut [T] {
+    if vector.len() < length {
+        vector.resize(length, T::default());
+    }
+    &mut vector[..length]
+}
+
 /// A block of rows with values at the cuts, so that rows go both ways at splits; deterministic.
-fn sample(view: &EnsembleView<'_>) -> Vec<f64> {
+fn sample_rows(view: &EnsembleView<'_>) -> Vec<f32> {
     let mut rows = vec![0.0; BLOCK_ROWS * view.features];
     let mut state = 1_u64;
     for row in rows.chunks_exact_mut(view.features) {
@@ -268,9 +243,9 @@ fn sample(view: &EnsembleView<'_>) -> Vec<f64> {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let pick = (state >> 33) as usize;
             row[feature.feature] = match feature.cut_count {
-                0 => (pick % 32) as f64,
-                count if pick.is_multiple_of(16) => [f64::NAN, 0.0][count % 2],
-                count => feature.cuts(view.binned.cuts)[pick % count],
+                0 => (pick % 32) as f32,
+                count if pick.is_multiple_of(16) => [f32::NAN, 0.0][count % 2],
+                count => feature.cuts(view.binned.cuts)[pick % count] as f32,
             };
         }
     }

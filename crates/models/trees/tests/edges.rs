@@ -125,7 +125,7 @@ fn complaint(model: &Model, case: &Value, are_sums_other: bool) -> Option<String
 }
 
 #[test]
-fn edge_cases_of_every_version_are_answered_or_refused_as_there() {
+fn edge_cases_of_every_version_are_predicted_or_refused_as_by_the_library() {
     let (mut complaints, mut answered, mut refused) = (Vec::new(), 0, 0);
     for (name, archive) in archives() {
         let are_sums_other = name == "xgboost-1.2.1";
@@ -153,7 +153,7 @@ fn edge_cases_of_every_version_are_answered_or_refused_as_there() {
 }
 
 #[test]
-fn what_is_not_certain_of_a_version_is_said() {
+fn uncertain_versions_have_a_notice() {
     let notices = |archive: &str, case: &str| {
         let found = archives().into_iter().find(|(name, _)| name == archive);
         let (_, found) = found.expect("an archive");
@@ -174,7 +174,7 @@ fn what_is_not_certain_of_a_version_is_said() {
 }
 
 #[test]
-fn a_file_without_a_version_is_read_as_the_newest_and_says_so() {
+fn a_file_without_a_version_is_read_as_the_newest_with_a_notice() {
     let archives = archives();
     let (_, newest) = archives
         .iter()

@@ -217,7 +217,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn foreign_files_are_named_for_what_they_are() {
+fn unsupported_formats_are_recognized() {
     let files = files();
     assert_eq!(files.len(), NAMED.len());
     let mut complaints = Vec::new();
@@ -237,7 +237,7 @@ fn foreign_files_are_named_for_what_they_are() {
 }
 
 #[test]
-fn bytes_of_no_known_format_are_shown() {
+fn bytes_of_an_unknown_format_are_quoted() {
     let message = |bytes: &[u8]| Model::parse(bytes).expect_err("no model").to_string();
     let unknown = message(b"\xfe\x01\x02\x03");
     assert!(unknown.contains("it begins with fe 01 02 03"), "{unknown}");
@@ -253,7 +253,7 @@ fn bytes_of_no_known_format_are_shown() {
 }
 
 #[test]
-fn a_damaged_model_is_not_called_foreign() {
+fn a_damaged_model_is_not_reported_as_unsupported() {
     let model = std::fs::read(zoo::folder().join("xgb_stump.json")).expect("a model");
     for length in [20, 200, model.len() / 2, model.len() - 1] {
         let error = Model::parse(&model[..length]).expect_err("damaged");

@@ -88,7 +88,7 @@ fn refusal(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_handmade_models_say_what_their_text_says() {
+fn handwritten_models_are_read_as_written() {
     // Row 0 is (0, 1): left, then by category 1; row 1 is (33, -1); row 2 (NaN, inf), ...
     let xgboost = exercise(&Model::parse(JSON.as_bytes()).expect("a model"));
     assert_eq!(xgboost, [30.5, 10.5, 20.5, 20.5, 20.5]);
@@ -416,7 +416,7 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_contradiction_is_named_with_its_field() {
+fn a_contradiction_names_its_field() {
     for (model, contradictions) in [
         (JSON, JSON_CONTRADICTIONS),
         (TEXT, TEXT_CONTRADICTIONS),
@@ -478,7 +478,7 @@ fn a_file_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_message_repeats_no_more_of_a_file_than_a_line() {
+fn a_message_quotes_at_most_a_line_of_a_file() {
     let long = "x".repeat(1 << 20);
     for (model, from) in [
         (JSON, "reg:squarederror"),
@@ -579,7 +579,7 @@ fn an_image_that_is_damaged_is_refused() {
 }
 
 #[test]
-fn thresholds_beyond_any_index_are_thresholds_beside_vector_leaves_too() {
+fn thresholds_beyond_any_index_are_read_with_vector_leaves() {
     let sample = zoo::sample("xgb_multi_output_tree");
     let json = sample
         .models()

@@ -80,7 +80,7 @@ fn compare(trained: &Trained, ending: &str, chosen: Iterations) -> usize {
 }
 
 #[test]
-fn a_file_answers_as_the_object_that_saved_it() {
+fn a_file_predicts_as_the_object_that_saved_it() {
     let mut compared = 0;
     for trained in trained() {
         compared += compare(&trained, "", Iterations::AsSaved);
@@ -113,7 +113,7 @@ fn a_file_answers_as_the_object_that_saved_it() {
 }
 
 #[test]
-fn the_best_iterations_and_a_range_answer_as_the_library_does_for_them() {
+fn the_best_iterations_and_a_range_predict_as_in_the_library() {
     let (mut best, mut ranges) = (0, 0);
     for trained in trained() {
         if trained.facts["best"].is_u64() {
@@ -126,7 +126,7 @@ fn the_best_iterations_and_a_range_answer_as_the_library_does_for_them() {
 }
 
 #[test]
-fn what_a_file_does_not_hold_is_refused_with_the_way_out() {
+fn iterations_outside_of_the_file_are_refused_with_a_remedy() {
     let all = trained();
     let model = |name: &str| {
         let trained = all.iter().find(|trained| trained.name == name);
@@ -176,7 +176,7 @@ fn with_best(best: &str) -> Result<Model, String> {
 }
 
 #[test]
-fn a_best_iteration_that_is_none_of_the_file_is_refused() {
+fn a_best_iteration_outside_of_the_file_is_refused() {
     assert_eq!(with_best("10").map(|it| it.iterations()), Ok(11));
     // All of them are used, whatever was chosen: nothing to say.
     assert_eq!(
@@ -201,7 +201,7 @@ fn a_best_iteration_that_is_none_of_the_file_is_refused() {
 }
 
 #[test]
-fn names_and_types_of_features_are_those_of_the_file() {
+fn feature_names_and_types_are_those_of_the_file() {
     let json = |names: &str, types: &str| {
         let all = trained();
         let trained = all.iter().find(|it| it.name == "xgboost-3.2.0/multi");

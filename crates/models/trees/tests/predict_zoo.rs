@@ -238,7 +238,7 @@ fn values_are_bit_equal_to_the_library_on_every_model() {
 }
 
 #[test]
-fn leaves_have_the_names_that_the_library_gives_them() {
+fn leaves_have_the_numbers_of_the_library() {
     let all = Options::default();
     assert_eq!(
         check_all("leaf", Kind::Leaf, "X", &all, 0),
@@ -247,7 +247,7 @@ fn leaves_have_the_names_that_the_library_gives_them() {
 }
 
 #[test]
-fn a_range_of_iterations_gives_what_the_library_gives_for_it() {
+fn a_range_of_iterations_predicts_as_in_the_library() {
     assert!(check_all("margin_range_1_3", Kind::Margin, "X", &iterations(1..3), 0) > 20);
     assert!(
         check_all(
@@ -263,7 +263,7 @@ fn a_range_of_iterations_gives_what_the_library_gives_for_it() {
 }
 
 #[test]
-fn the_best_iteration_is_read_and_can_be_asked_for() {
+fn the_best_iteration_is_read_and_can_be_chosen() {
     let sample = zoo::sample("xgb_early_stop");
     for (_, bytes) in sample.models() {
         assert_eq!(
@@ -410,7 +410,7 @@ fn models_that_are_not_trees_of_values_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_call_that_does_not_fit_says_what_would() {
+fn a_call_of_the_wrong_shape_is_refused_with_the_expected_one() {
     let sample = zoo::sample("lgb_multiclass");
     let (_, bytes) = sample.models().next().expect("a model file");
     let image = Image::compile(&Model::parse(&bytes).expect("a model"));

@@ -15,22 +15,22 @@ use albacore_trees::{
 use zoo::Array;
 use zoo::archives::{Trained, archives, models};
 
-/// A question that the library was asked, too.
-struct Question {
+/// A prediction that is compared with that of the library.
+struct Comparison {
     /// Name of the expected array.
     array: &'static str,
     kind: Kind,
-    /// Name of the rows; of them as many as the array has.
+    /// Name of the rows, at most as many as the array has.
     rows: &'static str,
     iterations: Option<Range<usize>>,
     has_base_margin: bool,
     is_approximate: bool,
-    /// Distance allowed, relative to the largest magnitude of the row; 0 asks for equal bits.
+    /// Distance allowed, relative to the largest magnitude of the row; 0 requires equal bits.
     tolerance: f64,
 }
 
-const fn ask(array: &'static str, kind: Kind) -> Question {
-    Question {
+const fn compare_array(array: &'static str, kind: Kind) -> Comparison {
+    Comparison {
         array,
         kind,
         rows: "X",
@@ -44,46 +44,49 @@ const fn ask(array: &'static str, kind: Kind) -> Question {
 /// SHAP values of the libraries are sums in `f32` of up to a hundred terms.
 const SHAP: f64 = 4e-6;
 
-fn questions() -> Vec<Question> {
-    let later = |question: Question| Question {
+fn comparisons() -> Vec<Comparison> {
+    let later = |comparison: Comparison| Comparison {
         iterations: Some(1..3),
-        ..question
+        ..comparison
     };
-    let first = |question: Question| Question {
+    let first = |comparison: Comparison| Comparison {
         iterations: Some(0..2),
-        ..question
+        ..comparison
     };
-    let based = |question: Question| Question {
+    let based = |comparison: Comparison| Comparison {
         has_base_margin: true,
-        ..question
+        ..comparison
     };
-    let approximate = |question: Question| Question {
+    let approximate = |comparison: Comparison| Comparison {
         is_approximate: true,
         tolerance: SHAP,
-        ..question
+        ..comparison
     };
-    let near = |question: Question| Question {
+    let near = |comparison: Comparison| Comparison {
         tolerance: SHAP,
-        ..question
+        ..comparison
     };
     vec![
-        ask("margin", Kind::Margin),
-        ask("pred", Kind::Value),
-        ask("leaf", Kind::Leaf),
-        later(ask("margin_range_1_3", Kind::Margin)),
-        first(ask("pred_range_0_2", Kind::Value)),
-        later(ask("leaf_range_1_3", Kind::Leaf)),
-        near(ask("contribs", Kind::Contribs)),
-        near(later(ask("contribs_range_1_3", Kind::Contribs))),
-        near(ask("interactions", Kind::Interactions)),
-        approximate(ask("approx_contribs", Kind::Contribs)),
-        approximate(ask("approx_interactions", Kind::Interactions)),
-        based(ask("margin_with_base_margin", Kind::Margin)),
-        based(ask("pred_with_base_margin", Kind::Value)),
-        near(based(ask("contribs_with_base_margin", Kind::Contribs))),
-        Question {
+        compare_array("margin", Kind::Margin),
+        compare_array("pred", Kind::Value),
+        compare_array("leaf", Kind::Leaf),
+        later(compare_array("margin_range_1_3", Kind::Margin)),
+        first(compare_array("pred_range_0_2", Kind::Value)),
+        later(compare_array("leaf_range_1_3", Kind::Leaf)),
+        near(compare_array("contribs", Kind::Contribs)),
+        near(later(compare_array("contribs_range_1_3", Kind::Contribs))),
+        near(compare_array("interactions", Kind::Interactions)),
+        approximate(compare_array("approx_contribs", Kind::Contribs)),
+        approximate(compare_array("approx_interactions", Kind::Interactions)),
+        based(compare_array("margin_with_base_margin", Kind::Margin)),
+        based(compare_array("pred_with_base_margin", Kind::Value)),
+        near(based(compare_array(
+            "contribs_with_base_margin",
+            Kind::Contribs,
+        ))),
+        Comparison {
             rows: "X_inf",
-            ..ask("inf_margin_inplace", Kind::Margin)
+            ..compare_array("inf_margin_inplace", Kind::Margin)
         },
     ]
 }
@@ -91,30 +94,30 @@ fn questions() -> Vec<Question> {
 fn answer(
     predictor: &Predictor<'_>,
     model: &Trained,
-    question: &Question,
+    comparison: &Comparison,
     rows: usize,
 ) -> Vec<f64> {
-    let x = model.array(question.rows).expect("rows");
+    let x = model.array(comparison.rows).expect("rows");
     let x = Array {
         shape: vec![rows, x.width()],
         data: x.data[..rows * x.width()].to_vec(),
         is_f32: x.is_f32,
     };
-    let base = question.has_base_margin.then(|| {
+    let base = comparison.has_base_margin.then(|| {
         let base = model.array("base_margin_in").expect("base margins");
         base.as_f32()[..rows * base.width()].to_vec()
     });
     let options = Options {
-        iterations: question.iterations.clone(),
+        iterations: comparison.iterations.clone(),
         base_margin: base.as_deref(),
     };
-    let mut width = predictor.output_width(question.kind);
-    if let (Kind::Leaf, Some(range)) = (question.kind, &question.iterations) {
+    let mut width = predictor.output_width(comparison.kind);
+    if let (Kind::Leaf, Some(range)) = (comparison.kind, &comparison.iterations) {
         width = width / predictor.iterations() * range.len();
     }
     let length = rows * width;
     let (mut f32s, mut f64s, mut i32s) = (vec![0.0; length], vec![0.0; length], vec![0; length]);
-    let out = match predictor.output_element(question.kind) {
+    let out = match predictor.output_element(comparison.kind) {
         ElementType::F32 => OutputMut::F32(&mut f32s),
         ElementType::F64 => OutputMut::F64(&mut f64s),
         ElementType::I32 => OutputMut::I32(&mut i32s),
@@ -126,12 +129,12 @@ fn answer(
         Rows::F64(&x.data)
     };
     let mut scratch = PredictScratch::default();
-    let result = match question.is_approximate {
-        true => predictor.predict_approx(question.kind, input, &options, out, &mut scratch),
-        false => predictor.predict_with(question.kind, input, &options, out, &mut scratch),
+    let result = match comparison.is_approximate {
+        true => predictor.predict_approx(comparison.kind, input, &options, out, &mut scratch),
+        false => predictor.predict_with(comparison.kind, input, &options, out, &mut scratch),
     };
-    result.unwrap_or_else(|error| panic!("{} {}: {error}", model.name, question.array));
-    match predictor.output_element(question.kind) {
+    result.unwrap_or_else(|error| panic!("{} {}: {error}", model.name, comparison.array));
+    match predictor.output_element(comparison.kind) {
         ElementType::F32 => f32s.into_iter().map(f64::from).collect(),
         ElementType::F64 => f64s,
         ElementType::I32 => i32s.into_iter().map(f64::from).collect(),
@@ -141,31 +144,32 @@ fn answer(
 /// What the library itself does otherwise. XGBoost explains iterations only from the first on; its
 /// DART did not refuse others before 3.4 and started at the first all the same. In-place prediction
 /// of DART adds up in another order.
-fn is_otherwise(model: &Trained, question: &Question) -> bool {
+fn is_exception(model: &Trained, comparison: &Comparison) -> bool {
     let is_dart = model.facts["booster"] == "dart";
-    let is_range = question.array == "contribs_range_1_3" && !model.name.starts_with("xgboost-3.4");
-    is_dart && (is_range || question.array == "inf_margin_inplace")
+    let is_range =
+        comparison.array == "contribs_range_1_3" && !model.name.starts_with("xgboost-3.4");
+    is_dart && (is_range || comparison.array == "inf_margin_inplace")
 }
 
 /// The distance allowed. scikit-learn's exponentials are numpy's, which are vectorized and differ
 /// from the C library's in the last place, on one cpu and not on another; all else of it is exact.
-fn tolerance(model: &Trained, question: &Question) -> f64 {
+fn tolerance(model: &Trained, comparison: &Comparison) -> f64 {
     let is_exponential =
         ["boosting_classes", "hist_poisson", "hist_classes"].contains(&model.kind());
-    match model.name.starts_with("sklearn") && question.array == "pred" && is_exponential {
+    match model.name.starts_with("sklearn") && comparison.array == "pred" && is_exponential {
         true => 4.0 * f64::EPSILON,
-        false => question.tolerance,
+        false => comparison.tolerance,
     }
 }
 
 /// What is wrong with an answer.
 fn complaint(
     model: &Trained,
-    question: &Question,
+    comparison: &Comparison,
     got: &[f64],
     expected: &Array,
 ) -> Option<String> {
-    let place = format!("{} {}", model.name, question.array);
+    let place = format!("{} {}", model.name, comparison.array);
     if got.len() != expected.data.len() {
         return Some(format!(
             "{place}: {} values, shape {:?}",
@@ -178,7 +182,7 @@ fn complaint(
         let row = &expected.data[index / width * width..][..width];
         let scale = row.iter().fold(1.0_f64, |largest, x| largest.max(x.abs()));
         let is_equal = got == wanted || got.is_nan() && wanted.is_nan();
-        if !is_equal && (got - wanted).abs() > tolerance(model, question) * scale
+        if !is_equal && (got - wanted).abs() > tolerance(model, comparison) * scale
             || got.is_nan() != wanted.is_nan()
         {
             return Some(format!(
@@ -203,17 +207,17 @@ fn check(model: &Trained, complaints: &mut Vec<String>) -> usize {
         };
         let image = Image::compile(&parsed);
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-        for question in questions() {
-            let Some(expected) = model.array(question.array) else {
+        for comparison in comparisons() {
+            let Some(expected) = model.array(comparison.array) else {
                 continue;
             };
             // LightGBM cuts a range at the end of the model; ours is an error (`predict_zoo`).
-            let end = question.iterations.as_ref().map_or(0, |range| range.end);
-            if end > predictor.iterations() || is_otherwise(model, &question) {
+            let end = comparison.iterations.as_ref().map_or(0, |range| range.end);
+            if end > predictor.iterations() || is_exception(model, &comparison) {
                 continue;
             }
-            let got = answer(&predictor, model, &question, expected.shape[0]);
-            complaints.extend(complaint(model, &question, &got, expected));
+            let got = answer(&predictor, model, &comparison, expected.shape[0]);
+            complaints.extend(complaint(model, &comparison, &got, expected));
             asked += 1;
         }
     }
@@ -221,7 +225,7 @@ fn check(model: &Trained, complaints: &mut Vec<String>) -> usize {
 }
 
 #[test]
-fn every_version_of_a_library_is_answered_to_the_bit() {
+fn every_version_of_a_library_is_predicted_to_the_bit() {
     let mut complaints = Vec::new();
     let mut asked = 0;
     for archive in archives() {
@@ -237,7 +241,7 @@ fn every_version_of_a_library_is_answered_to_the_bit() {
         complaints.len(),
         complaints.join("\n")
     );
-    assert!(asked > 4800, "{asked} questions");
+    assert!(asked > 4800, "{asked} comparisons");
 }
 
 #[test]
@@ -280,13 +284,13 @@ fn the_best_iteration_of_every_version_is_found() {
                 );
                 let image = Image::compile(&parsed);
                 let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-                let question = Question {
+                let comparison = Comparison {
                     iterations: Some(0..best as usize + 1),
-                    ..ask("pred_best", Kind::Value)
+                    ..compare_array("pred_best", Kind::Value)
                 };
                 let expected = model.array("pred_best").expect("an array");
-                let got = answer(&predictor, &model, &question, expected.shape[0]);
-                assert_eq!(complaint(&model, &question, &got, expected), None);
+                let got = answer(&predictor, &model, &comparison, expected.shape[0]);
+                assert_eq!(complaint(&model, &comparison, &got, expected), None);
                 found += 1;
             }
         }

@@ -219,7 +219,7 @@ impl LightgbmTreeColumns {
 }
 
 /// LightGBM's bits: category, default side, and in the next two the kind of missing values. NaN is
-/// a member of no set, so it goes right there whatever the bits say.
+/// a member of no set, so it goes right there for all values of the bits.
 fn flags_of(decision: u32) -> ModelResult<u8> {
     let mut flags = flag::INCLUSIVE;
     if decision & DECISION_CATEGORICAL != 0 {

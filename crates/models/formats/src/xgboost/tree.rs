@@ -72,7 +72,7 @@ impl XgboostTreeFields {
         };
         match left.len() == right.len() {
             true => check_shape(left.len(), &|node| children(left[node], right[node])),
-            // The columns are compared when all are there.
+            // `columns` reports the difference.
             false => Ok(()),
         }
     }
@@ -211,7 +211,7 @@ struct XgboostTreeColumns<'a> {
 }
 
 impl XgboostTreeColumns<'_> {
-    /// A node that exists. Deleted ones hold anything; nothing asks for them.
+    /// A node that can be reached; deleted nodes have arbitrary values.
     fn node(&self, node: usize, sets: &[(i32, usize)]) -> ModelResult<RawNode> {
         let children = children(self.left[node], self.right[node]);
         let mut flags = flag::MISSING_NAN;

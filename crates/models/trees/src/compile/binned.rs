@@ -189,7 +189,7 @@ impl BinnedForm {
     /// The column of a split and its byte there.
     fn column_of(&self, source: &NodeArrays<'_>, node: usize) -> (BinColumn, u16) {
         let (feature, cut) = source.feature_and_cut(node);
-        // The feature is there: `push_split_features` saw the same splits.
+        // infallible: `push_split_features` has seen the same splits.
         let split_feature = self
             .split_features
             .partition_point(|words| words[0] < feature);
@@ -358,7 +358,7 @@ impl BinnedForm {
     }
 }
 
-/// Of each node of a tree: what [`WalkNode::last_left`] is if it is a leaf. Leaves are numbered in
+/// Of each node of a tree: [`WalkNode::last_left`] if it is a leaf. Leaves are numbered in
 /// the order of the nodes, from `leaves` on.
 fn leaf_words(source: &NodeArrays<'_>, tree: Range<usize>, leaves: &mut u32) -> Vec<u32> {
     let word = |node: usize| {

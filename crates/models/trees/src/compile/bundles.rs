@@ -190,7 +190,10 @@ impl Bundles {
     fn push_key_tests(&mut self, keys: &KeyTests<'_>, lanes: &[BundledTree<'_>], nodes: LaneNodes) {
         for (lane, node) in nodes.into_iter().enumerate() {
             let split = lanes.get(lane).zip(node);
-            let test = split.map(|(tree, node)| keys.of_split(tree.split(keys.view, node)));
+            let test = split.map(|(tree, node)| {
+                let (column, byte) = tree.split(keys.view, node);
+                keys.of_split(column, byte)
+            });
             self.key_tests.push(test.unwrap_or([0, 0]));
         }
     }
@@ -358,7 +361,7 @@ impl<'a> KeyTests<'a> {
 
     /// The smallest key that goes right at a split, and the index of the key to compare; zeros in a
     /// model without keys, where nothing reads them.
-    fn of_split(&self, (column, byte): (usize, usize)) -> [u32; 2] {
+    fn of_split(&self, column: usize, byte: usize) -> [u32; 2] {
         let view = self.view;
         if !view.has_keys() {
             return [0, 0];

@@ -9,8 +9,8 @@
 //!   the same feature (1 if there is none);
 //! - `previous[node]`: for a split, the lower end of the nearest of those edges, or [`NONE`].
 //!
-//! Nodes are numbered so that a parent comes before its children. Covers are what the library
-//! uses: the sum of hessians for XGBoost, the count of rows for LightGBM.
+//! Nodes are numbered so that a parent comes before its children. Covers are those of the
+//! library: the sum of hessians for XGBoost, the count of rows for LightGBM.
 //!
 //! Both children of a split without cover (a refreshed or hand-made model) have a share of 0.5, as
 //! in XGBoost. A child without cover under a split with cover has share 0; the formulas of `shap`

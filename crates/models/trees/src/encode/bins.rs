@@ -48,7 +48,7 @@ impl RowBlock {
             .resize(view.binned.columns.len(), RowBytes::ZERO);
         match library {
             Library::Xgboost => self.fill_singles(view, rows, simd),
-            // No `f32` lies between a cut and what it is rounded up to.
+            // No `f32` lies between a cut and its rounded value.
             _ if matches!(rows, Rows::F32(_)) => self.fill_singles(view, rows, simd),
             Library::Lightgbm | Library::Sklearn => self.fill_doubles(view, rows),
         }

@@ -55,7 +55,7 @@ pub(crate) fn fill_keys(
                 let cuts = split_feature.cuts(form.cuts);
                 singles[key] = match (library, x[split_feature.feature]) {
                     (Library::Xgboost, x) => x as f32,
-                    // Before rounding, which could come to a magnitude that is flushed.
+                    // Before rounding, which could change whether a magnitude counts as zero.
                     (Library::Lightgbm, x) if x.abs() <= ZERO_MAX => 0.0,
                     (Library::Lightgbm | Library::Sklearn, x) => single_of(x, cuts),
                 };

@@ -36,7 +36,7 @@ impl Default for BlockScratch {
     }
 }
 
-/// Rows that are taken together at most: two blocks.
+/// Largest number of rows of a pass: two blocks.
 pub(super) const ROWS_MAX: usize = 2 * BLOCK_ROWS;
 
 /// Calls `visit` with each tree's index, the block (0 or 1), and the leaf that each row of the
@@ -76,17 +76,16 @@ pub(super) fn for_each_tree(
     }
 }
 
-/// Adds the leaves that the rows reach to `margins`, rows x groups. The model has a table of its
-/// leaves' values in this type, of which `add` gets the part of a tree.
+/// Adds the leaves that the rows reach to `margins`, rows x groups, for a model with a table of leaf
+/// values in this type. `add` adds the leaves of one tree, given their range in the table, to the
+/// sums of one group.
 pub(crate) fn sum_table<T: Sum>(
     call: KernelCall<'_>,
     simd: Simd,
     trees: Range<usize>,
     margins: &mut [T],
-    (scratch, add): (
-        &mut BlockScratch,
-        impl Fn(Range<usize>, &RowBytes, &mut [T; BLOCK_ROWS]),
-    ),
+    scratch: &mut BlockScratch,
+    add: impl Fn(Range<usize>, &RowBytes, &mut [T; BLOCK_ROWS]),
 ) {
     let (view, groups) = (call.view, call.view.groups);
     let mut sums = std::mem::take(T::sums(scratch));
@@ -102,7 +101,7 @@ pub(crate) fn sum_table<T: Sum>(
         }
     }
     for_each_tree(call, simd, trees, scratch, |tree, block, reached| {
-        // The group is there: `open` has checked it.
+        // infallible: `open` has checked the group.
         let sums = &mut sums[block * groups..];
         if let Some(sums) = sums.get_mut(view.tree_groups[tree] as usize) {
             add(view.leaves_of(tree), reached, sums);
@@ -119,9 +118,9 @@ pub(crate) fn sum_table<T: Sum>(
     *T::sums(scratch) = sums;
 }
 
-/// Adds the values of leaves to sums; `values` are the tree's and what follows.
+/// Adds the values of leaves to sums; `values` begins with those of the tree.
 pub(crate) fn add_doubles(values: &[f64], reached: &RowBytes, sums: &mut [f64; BLOCK_ROWS]) {
-    // Behind the last tree there is padding.
+    // The values of the last tree are followed by padding.
     let Some(values) = values.first_chunk::<LEAVES_MAX>() else {
         return;
     };

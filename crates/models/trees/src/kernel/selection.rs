@@ -1,4 +1,4 @@
-//! Which kernel takes how many rows: by rule until the kernels were measured, by measurement after.
+//! The kernel for each number of rows: by rule until the kernels were measured, then by measurement.
 
 use albacore_simd::Simd;
 

@@ -1,5 +1,5 @@
 //! Every kernel against the reference, on random models and rows: thresholds and their neighbors,
-//! both zeros, subnormals, infinities, NaN, categories and what is none.
+//! both zeros, subnormals, infinities, NaN, categories and values that are none.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::{
     ElementType, Format, Image, Kind, Library, Model, OutputMut, PredictScratch, Predictor, Rows,
 };
 
-/// A stream of numbers from a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 pub(crate) struct Stream(pub(crate) u64);
 
 impl Stream {
@@ -58,7 +58,7 @@ impl Stream {
     }
 }
 
-/// What a random model looks like.
+/// The shape of a random model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) library: Library,
@@ -176,18 +176,19 @@ pub(crate) fn model(shape: Shape, numbers: &mut Stream) -> Model {
     Model::new(parts).expect("a model")
 }
 
-/// Values around what the model asks: thresholds, their neighbors in both precisions, categories.
+/// Values around the splits of the model: thresholds, their neighbors in both precisions,
+/// categories.
 pub(crate) fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
-    let mut asked = vec![Vec::new(); model.features()];
+    let mut thresholds = vec![Vec::new(); model.features()];
     for node in model.parts().trees.iter().flat_map(Tree::nodes) {
         if node.flags & (flag::LEAF | flag::CATEGORICAL) == 0 {
-            asked[node.feature as usize].push(node.value);
+            thresholds[node.feature as usize].push(node.value);
         }
     }
     let mut value = |feature: usize| {
-        let near = match asked[feature].is_empty() {
+        let near = match thresholds[feature].is_empty() {
             true => 1.0,
-            false => numbers.pick(&asked[feature]),
+            false => numbers.pick(&thresholds[feature]),
         };
         match numbers.below(9) {
             0 => f64::NAN,
@@ -204,7 +205,7 @@ pub(crate) fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64
     cells.map(&mut value).collect()
 }
 
-/// The bits of what a kernel gives.
+/// The bits of a prediction.
 pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> Vec<u64> {
     let length = rows.values() / predictor.features() * predictor.output_width(kind);
     let mut scratch = PredictScratch::default();
@@ -224,7 +225,7 @@ pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> V
     }
 }
 
-/// Compares all kernels on one random model; returns those that it has beside the reference.
+/// Compares all kernels on one random model; returns its kernels without the reference.
 fn compare(shape: Shape, count: usize, seed: u64) -> Vec<Kernel> {
     let mut numbers = Stream(seed);
     let model = model(shape, &mut numbers);
@@ -250,8 +251,8 @@ fn compare(shape: Shape, count: usize, seed: u64) -> Vec<Kernel> {
     others.into_iter().map(|(kernel, _)| kernel).collect()
 }
 
-/// Compares contributions: any kernel's, in batches of any size, bit for bit, and with those of the
-/// reference, which has other points and another order.
+/// Compares contributions: bit by bit over all kernels and batch sizes, and approximately with the
+/// reference, which has other quadrature points and another order.
 fn compare_contribs(shape: Shape, count: usize, seed: u64) {
     let mut numbers = Stream(seed);
     let model = model(shape, &mut numbers);
@@ -287,7 +288,7 @@ fn compare_contribs(shape: Shape, count: usize, seed: u64) {
     assert_near(shape, &expected, &explain(&reference, count), seed);
 }
 
-/// Compares what was summed up in another order.
+/// Compares sums of another order.
 fn assert_near(shape: Shape, got: &[u64], expected: &[u64], seed: u64) {
     let of_bits = |bits: u64| match shape.library {
         Library::Xgboost => f64::from(f32::from_bits(bits as u32)),
@@ -304,7 +305,7 @@ fn assert_near(shape: Shape, got: &[u64], expected: &[u64], seed: u64) {
     }
 }
 
-/// Compares interactions: any width's bit for bit, and with those of the reference.
+/// Compares interactions: bit by bit over all widths, and approximately with the reference.
 fn compare_interactions(shape: Shape, seed: u64) {
     let mut numbers = Stream(seed);
     let model = model(shape, &mut numbers);

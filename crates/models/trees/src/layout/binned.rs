@@ -268,7 +268,7 @@ pub(crate) fn byte_of_side(is_left: bool) -> u8 {
     if is_left { 0 } else { u8::MAX }
 }
 
-/// The smallest `f32` that is not below the number.
+/// The smallest `f32` that is at least `x`.
 pub(crate) fn rounded_up(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) < x {
@@ -278,7 +278,7 @@ pub(crate) fn rounded_up(x: f64) -> f32 {
     }
 }
 
-/// Keys of missing values: left of and right of every threshold's.
+/// Keys of missing values that go right, and that go left, at every split.
 pub(crate) const KEY_MISSING: [u32; 2] = [u32::MAX - 1, 0];
 /// The key of 0.
 pub(crate) const KEY_ZERO: u32 = 1 << 31;

@@ -245,7 +245,7 @@ pub(crate) struct TreeView<'a> {
     pub(crate) depth: usize,
     /// The largest number of distinct features on a path.
     pub(crate) path_features: usize,
-    /// Cover-weighted mean of the leaves: what the tree adds to the bias of contributions. One
+    /// Cover-weighted mean of the leaves: the contribution of the tree to the bias. One
     /// value, or one per group where the target is [`Target::All`].
     pub(crate) expected: &'a [f64],
     /// Left child. Of a leaf: its place among all vector leaves of the model, or 0.

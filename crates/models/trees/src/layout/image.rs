@@ -33,8 +33,8 @@ pub(crate) mod property {
 }
 
 /// The header after magic, length and checksum, in the order of the image.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Header {
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct ImageHeader {
     pub(crate) library: u64,
     pub(crate) properties: u64,
     pub(crate) transform: u64,
@@ -54,86 +54,38 @@ pub(crate) struct Header {
     pub(crate) tuning: [u64; TUNING_WORDS],
 }
 
-impl Header {
-    pub(crate) fn words(self) -> [u64; HEADER_WORDS - UNCHECKED_WORDS] {
-        let Self {
-            library,
-            properties,
-            transform,
-            parameter,
-            features,
-            groups,
-            trees,
-            nodes,
-            iterations,
-            leaf_vectors,
-            sets,
-            set_words,
-            binned,
-            bundles,
-            tuning,
-        } = self;
-        let counts = [
-            library,
-            properties,
-            transform,
-            parameter,
-            features,
-            groups,
-            trees,
-            nodes,
-            iterations,
-            leaf_vectors,
-            sets,
-            set_words,
+impl ImageHeader {
+    /// All words, in the order of the image.
+    fn fields(&mut self) -> impl Iterator<Item = &mut u64> {
+        let numbers = [
+            &mut self.library,
+            &mut self.properties,
+            &mut self.transform,
+            &mut self.parameter,
+            &mut self.features,
+            &mut self.groups,
+            &mut self.trees,
+            &mut self.nodes,
+            &mut self.iterations,
+            &mut self.leaf_vectors,
+            &mut self.sets,
+            &mut self.set_words,
         ];
-        let mut words = [0; HEADER_WORDS - UNCHECKED_WORDS];
-        let parts = [&counts[..], &binned, &bundles, &tuning];
-        for (word, value) in words.iter_mut().zip(parts.into_iter().flatten()) {
-            *word = *value;
-        }
-        words
+        let arrays = self.binned.iter_mut().chain(&mut self.bundles);
+        numbers.into_iter().chain(arrays).chain(&mut self.tuning)
+    }
+
+    fn words(mut self) -> Vec<u64> {
+        self.fields().map(|word| *word).collect()
     }
 
     /// Reads the header from the first words of an image.
     pub(crate) fn from_words(words: &[u64; HEADER_WORDS]) -> Self {
-        let &[
-            _,
-            _,
-            _,
-            library,
-            properties,
-            transform,
-            parameter,
-            features,
-            groups,
-            trees,
-            nodes,
-            iterations,
-            leaf_vectors,
-            sets,
-            set_words,
-            ref rest @ ..,
-        ] = words;
-        let (binned, rest) = rest.split_at(BINNED_ARRAYS);
-        let (bundles, tuning) = rest.split_at(BUNDLE_ARRAYS);
-        Self {
-            library,
-            properties,
-            transform,
-            parameter,
-            features,
-            groups,
-            trees,
-            nodes,
-            iterations,
-            leaf_vectors,
-            sets,
-            set_words,
-            binned: std::array::from_fn(|array| binned[array]),
-            bundles: std::array::from_fn(|array| bundles[array]),
-            tuning: std::array::from_fn(|word| tuning[word]),
+        let mut header = Self::default();
+        for (field, word) in header.fields().zip(&words[UNCHECKED_WORDS..]) {
+            *field = *word;
         }
+        header
     }
 }
 
@@ -168,7 +120,7 @@ pub struct Image {
 
 impl Image {
     /// An image with its header; the arrays follow by [`push`](Self::push).
-    pub(crate) fn with_header(header: Header) -> Self {
+    pub(crate) fn with_header(header: ImageHeader) -> Self {
         let mut words = vec![MAGIC, 0, 0];
         words.extend(header.words());
         Self { words }

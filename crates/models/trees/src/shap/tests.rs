@@ -118,7 +118,7 @@ impl Ensemble {
         self.prepare(start);
     }
 
-    /// What the model compiler does for the tree whose nodes start here.
+    /// Computes the arrays of the model compiler for the tree whose nodes start here.
     fn prepare(&mut self, start: usize) {
         let splits: Vec<Option<Branch>> = (start..self.left.len())
             .map(|at| {
@@ -241,7 +241,8 @@ impl Ensemble {
     }
 }
 
-/// The game whose Shapley values are wanted: members answer for the row, the others by cover.
+/// The game of path-dependent SHAP: splits on members follow the row, other splits go both ways
+/// by cover.
 struct Game<'a> {
     tree: TreeView<'a>,
     cover: &'a [f64],
@@ -416,7 +417,7 @@ fn a_model_without_features_has_only_a_bias() {
 }
 
 #[test]
-fn a_feature_asked_again_and_again_carries_the_whole_tree() {
+fn a_feature_split_repeatedly_has_the_whole_contribution() {
     let mut model = Ensemble::new(3, 1);
     let draws: Vec<Draw> = (0..31)
         .map(|k| split(1, 0.1 + 0.02 * f64::from(k)))
@@ -454,7 +455,7 @@ fn a_chain_of_hundreds_of_features_sums_to_the_margin() {
 }
 
 #[test]
-fn rows_of_a_block_do_not_see_each_other() {
+fn rows_of_a_block_do_not_affect_each_other() {
     let mut model = Ensemble::new(3, 2);
     let draws: Vec<Draw> = (0..12)
         .map(|k| split(k % 3, 0.2 + 0.05 * f64::from(k)))
