@@ -32,7 +32,7 @@ pub use error::ModelError;
 pub use iterations::{IterationRange, Iterations, IterationsError};
 pub use model::{Format, Library, Model, ModelParts};
 pub use transform::Transform;
-pub use tree::{CategorySets, Node, RawNode, RawTree, Tree, flag};
+pub use tree::{CategorySets, RawNode, RawTree, Tree, TreeNode, flag};
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! A checked model: the value between the readers and the engine.
 //!
-//! Readers fill [`ModelParts`]; [`Model::new`] checks that they are consistent. The engine relies on
-//! these checks.
+//! Readers fill [`ModelParts`]; [`Model::new`] checks that they are consistent. The engine relies
+//! on these checks.
 
 use crate::error::ModelError;
 use crate::iterations::IterationRange;
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::transform::Transform;
-use crate::tree::{Node, Tree, flag};
+use crate::tree::{Tree, TreeNode, flag};
 
 /// The library that trained a model; it determines element types, comparisons and sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -305,8 +305,8 @@ impl ModelParts {
             let reason = format!("{values} leaf values for {leaves} leaves of {groups} groups");
             return Err(ModelError::inconsistent("", reason));
         }
-        let has_values = |leaf: &Node| (leaf.value as usize) < leaves && leaf.value >= 0.0;
-        let is_leaf = |node: &&Node| node.flags & flag::LEAF != 0;
+        let has_values = |leaf: &TreeNode| (leaf.value as usize) < leaves && leaf.value >= 0.0;
+        let is_leaf = |node: &&TreeNode| node.flags & flag::LEAF != 0;
         if is_vector && !tree.nodes.iter().filter(is_leaf).all(has_values) {
             let reason = "a leaf without values";
             return Err(ModelError::inconsistent("", reason));

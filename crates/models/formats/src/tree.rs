@@ -7,7 +7,7 @@
 use crate::error::{ModelError, ModelResult};
 use crate::limits::{DEPTH_MAX, TREE_NODES_MAX};
 
-/// Bits of [`Node::flags`].
+/// Bits of [`TreeNode::flags`].
 pub mod flag {
     /// The node is a leaf.
     pub const LEAF: u8 = 1;
@@ -45,7 +45,7 @@ pub struct RawNode {
 
 /// A node, in pre-order.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Node {
+pub struct TreeNode {
     /// The library's number of the node.
     pub label: u32,
     /// Bits of [`flag`].
@@ -81,7 +81,7 @@ pub struct RawTree {
 #[derive(Debug, Clone)]
 pub struct Tree {
     pub(crate) group: Option<u32>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<TreeNode>,
     pub(crate) depth: u32,
     pub(crate) leaf_vectors: Vec<f64>,
     pub(crate) sets: CategorySets,
@@ -155,8 +155,8 @@ impl Tree {
         Self::from_nodes(nodes.len(), &|index| Ok(nodes[index]), raw)
     }
 
-    /// As [`build`](Self::build), with `count` nodes that are created when they are reached, so that
-    /// a refused tree costs no memory; `rest` has no nodes.
+    /// As [`build`](Self::build), with `count` nodes that are created when they are reached, so
+    /// that a refused tree costs no memory; `rest` has no nodes.
     pub(crate) fn from_nodes(
         count: usize,
         node: &dyn Fn(usize) -> ModelResult<RawNode>,
@@ -194,7 +194,7 @@ impl Tree {
 
     /// The nodes in pre-order.
     #[must_use]
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes
     }
 
@@ -246,8 +246,8 @@ pub(crate) fn check_shape(
 fn number_nodes(
     count: usize,
     node: &dyn Fn(usize) -> ModelResult<RawNode>,
-) -> ModelResult<Vec<Node>> {
-    let mut nodes: Vec<Node> = Vec::new();
+) -> ModelResult<Vec<TreeNode>> {
+    let mut nodes: Vec<TreeNode> = Vec::new();
     visit_pre_order(count, &mut |index, right_of| {
         let raw = node(index)?;
         let number = nodes.len() as u32;
@@ -312,7 +312,7 @@ fn visit_pre_order(count: usize, visit: &mut VisitNode<'_>) -> ModelResult<()> {
 }
 
 /// Steps from the root to the deepest leaf.
-fn depth_of(nodes: &[Node]) -> u32 {
+fn depth_of(nodes: &[TreeNode]) -> u32 {
     let mut depths = vec![0_u32; nodes.len()];
     for (index, node) in nodes.iter().enumerate() {
         if node.flags & flag::LEAF == 0 {
@@ -324,9 +324,9 @@ fn depth_of(nodes: &[Node]) -> u32 {
 }
 
 impl RawNode {
-    fn numbered(&self, number: u32) -> Node {
+    fn numbered(&self, number: u32) -> TreeNode {
         let is_leaf = self.children.is_none();
-        Node {
+        TreeNode {
             label: self.label,
             flags: if is_leaf {
                 flag::LEAF

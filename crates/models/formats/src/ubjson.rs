@@ -101,7 +101,8 @@ impl<'a> UbjsonReader<'a> {
         Ok(match marker {
             b'd' => f32::from_be_bytes(self.take_array()?),
             b'D' => f64::from_be_bytes(self.take_array()?) as f32,
-            // XGBoost writes whole numbers as integers; they are rounded to f32 if they are not exact.
+            // XGBoost writes whole numbers as integers; they are rounded to f32 if they are not
+            // exact.
             other => self.integer(other)? as f32,
         })
     }
@@ -188,7 +189,8 @@ impl<'a> UbjsonReader<'a> {
         }
         let header = self.header()?;
         check_length(header.count.unwrap_or(0), most)?;
-        // Every element takes at least one byte, and `container_header` has checked that they are there.
+        // Every element takes at least one byte, and `container_header` has checked that they are
+        // there.
         let mut numbers = Vec::with_capacity(header.count.unwrap_or(0));
         // bound: each step takes at least a byte.
         while self.has_element(header, numbers.len(), b']')? {

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::columns::{BLOCK_ROWS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE};
+use crate::columns::{BLOCK_ROWS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys, TABLE};
 use crate::lanes::{Lanes, WithSimd};
 use crate::{LeafScratch, plain};
 
@@ -111,7 +111,7 @@ pub(super) fn run(lanes: F64x4, work: impl WithSimd) {
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn left_masks(columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
+pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
         let byte = _mm256_set1_epi8(byte as i8);
         let (halves, _) = columns[usize::from(column)].0.as_chunks::<HALF>();
@@ -134,7 +134,7 @@ const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 #[target_feature(enable = "avx2")]
 pub(super) fn leaves(
     columns: &[RowBytes],
-    splits: &[Split],
+    splits: &[ColumnSplit],
     slots: &mut LeafScratch,
     out: &mut RowBytes,
 ) {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::columns::{BLOCK_ROWS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE};
+use crate::columns::{BLOCK_ROWS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys, TABLE};
 use crate::lanes::{Lanes, WithSimd};
 use crate::{LeafScratch, plain};
 
@@ -58,8 +58,8 @@ pub(super) fn transpose(
             let start = (part * LANES + row) * features + first;
             if let Some(values) = rows[start..].first_chunk() {
                 *a = singles(values);
-                // The next values: hardware prefetchers do not follow this many rows. A prefetch may
-                // have any address.
+                // The next values: hardware prefetchers do not follow this many rows. A prefetch
+                // may have any address.
                 let next = values.as_ptr().wrapping_add(2 * LANES - 1);
                 _mm_prefetch::<_MM_HINT_T0>(next.cast());
             }
@@ -251,7 +251,7 @@ pub(super) fn run(lanes: F64x8, work: impl WithSimd) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn left_masks(columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
+pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
         let x = bytes(&columns[usize::from(column)]);
         *out = _mm512_cmple_epu8_mask(x, _mm512_set1_epi8(byte as i8));
@@ -263,7 +263,7 @@ pub(super) fn left_masks(columns: &[RowBytes], splits: &[Split], out: &mut [u64]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn leaves(
     columns: &[RowBytes],
-    splits: &[Split],
+    splits: &[ColumnSplit],
     slots: &mut LeafScratch,
     out: &mut RowBytes,
 ) {
@@ -285,7 +285,7 @@ const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn leaves_of_two(
     [columns, others]: [&[RowBytes]; 2],
-    splits: &[Split],
+    splits: &[ColumnSplit],
     slots: &mut LeafScratch,
     out: &mut [RowBytes; 2],
 ) {
@@ -293,7 +293,7 @@ pub(super) fn leaves_of_two(
     // Of the same length: one check is enough for both.
     let others = &others[..columns.len()];
     let [slots, other_slots] = &mut slots.reached;
-    let is_leaf_pair = |&&[_, _, left, right]: &&Split| {
+    let is_leaf_pair = |&&[_, _, left, right]: &&ColumnSplit| {
         usize::from(left) >= splits.len() && usize::from(right) == usize::from(left) + 1
     };
     // Splits with two leaves: the right leaf is given by its slot, the left one is before it.

@@ -22,7 +22,7 @@ impl RowBytes {
 
 /// A split: column, largest byte that goes left, left slot, right slot. Slots of a tree are its
 /// splits in their order and behind them its leaves, from left to right.
-pub type Split = [u16; 4];
+pub type ColumnSplit = [u16; 4];
 
 /// The keys of missing values and of zeros in a plane of keys.
 #[derive(Debug, Clone, Copy)]

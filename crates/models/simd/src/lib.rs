@@ -15,7 +15,7 @@ mod plain;
 mod set;
 
 pub use columns::{
-    BLOCK_ROWS, COLUMN_CUTS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE, ordered_key,
+    BLOCK_ROWS, COLUMN_CUTS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys, TABLE, ordered_key,
 };
 pub use lanes::{Lanes, ScalarF64, WithSimd};
 pub use set::{LeafScratch, Simd};

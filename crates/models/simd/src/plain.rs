@@ -2,7 +2,7 @@
 
 use crate::LeafScratch;
 use crate::columns::{
-    BLOCK_ROWS, COLUMN_CUTS, LEAVES_MAX, RowBytes, SpecialKeys, Split, TABLE, ordered_key,
+    BLOCK_ROWS, COLUMN_CUTS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys, TABLE, ordered_key,
 };
 
 pub(super) fn transpose(
@@ -51,7 +51,7 @@ pub(super) fn bin_bytes(
     }
 }
 
-pub(super) fn left_masks(columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
+pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut [u64]) {
     for (out, &[column, byte, ..]) in out.iter_mut().zip(splits) {
         *out = goes_left(&columns[usize::from(column)], byte);
     }
@@ -66,7 +66,7 @@ fn goes_left(column: &RowBytes, byte: u16) -> u64 {
 
 pub(super) fn leaves(
     columns: &[RowBytes],
-    splits: &[Split],
+    splits: &[ColumnSplit],
     slots: &mut LeafScratch,
     out: &mut RowBytes,
 ) {

@@ -1,6 +1,6 @@
 //! A set of instructions as a value, which permits calls of the functions that need them.
 
-use crate::columns::{BLOCK_ROWS, LEAVES_MAX, RowBytes, SpecialKeys, Split};
+use crate::columns::{BLOCK_ROWS, ColumnSplit, LEAVES_MAX, RowBytes, SpecialKeys};
 use crate::lanes::{ScalarF64, WithSimd};
 use crate::plain;
 #[cfg(target_arch = "x86_64")]
@@ -119,7 +119,7 @@ impl Simd {
 
     /// Of each split: the rows of a block that go left, a bit for each.
     #[inline]
-    pub fn left_masks(self, columns: &[RowBytes], splits: &[Split], out: &mut [u64]) {
+    pub fn left_masks(self, columns: &[RowBytes], splits: &[ColumnSplit], out: &mut [u64]) {
         dispatch!(self, left_masks(columns, splits, out));
     }
 
@@ -186,7 +186,7 @@ impl Simd {
     pub fn leaves(
         self,
         columns: &[RowBytes],
-        splits: &[Split],
+        splits: &[ColumnSplit],
         slots: &mut LeafScratch,
         out: &mut RowBytes,
     ) {
@@ -198,7 +198,7 @@ impl Simd {
     pub fn leaves_of_two(
         self,
         columns: [&[RowBytes]; 2],
-        splits: &[Split],
+        splits: &[ColumnSplit],
         slots: &mut LeafScratch,
         out: &mut [RowBytes; 2],
     ) {

@@ -7,11 +7,11 @@ mod binned;
 mod bundles;
 pub(crate) mod paths;
 
-use albacore_formats::{Library, Model, Node, Tree};
+use albacore_formats::{Library, Model, Tree, TreeNode};
 
 use crate::compile::binned::{BinnedForm, NodeArrays};
 use crate::compile::bundles::Bundles;
-use crate::compile::paths::{Branch, PathArrays, expected_value};
+use crate::compile::paths::{PathArrays, PathSplit, expected_value};
 use crate::layout::bundles::BundlesView;
 use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, flag};
 use crate::layout::image::{Image, ImageHeader, TUNING_WORDS, library_code, property};
@@ -151,16 +151,16 @@ impl ModelArrays {
 
     /// Appends the row-independent part of the tree's SHAP values.
     fn push_paths(&mut self, tree: &Tree, groups: usize) {
-        let branch_of = |node: &Node| {
+        let branch_of = |node: &TreeNode| {
             let is_split = node.flags & flag::LEAF == 0;
             let (feature, left, right) = (node.feature, node.left, node.right);
-            is_split.then_some(Branch {
+            is_split.then_some(PathSplit {
                 feature,
                 left,
                 right,
             })
         };
-        let splits: Vec<Option<Branch>> = tree.nodes().iter().map(branch_of).collect();
+        let splits: Vec<Option<PathSplit>> = tree.nodes().iter().map(branch_of).collect();
         let cover: Vec<f64> = tree.nodes().iter().map(|node| node.cover).collect();
         let paths = PathArrays::build(&splits, &cover);
         let outputs = if tree.group().is_none() { groups } else { 1 };

@@ -25,7 +25,7 @@ use crate::layout::ensemble::{EnsembleView, TreeView};
 use crate::limits::BLOCK_ROWS;
 use crate::rows::Rows;
 
-pub(crate) use kind::Engine;
+pub(crate) use kind::KernelEngine;
 pub use kind::Kernel;
 
 /// Memory that kernels reuse from call to call.
@@ -120,14 +120,14 @@ impl<'a> KernelCall<'a> {
 
     /// The rows in parts with the engine of each: blocks, and two blocks together where both have
     /// the same engine.
-    fn parts(self) -> impl Iterator<Item = (Range<usize>, Engine, Self)> {
+    fn parts(self) -> impl Iterator<Item = (Range<usize>, KernelEngine, Self)> {
         let count = self.count();
         let mut start = 0;
         std::iter::from_fn(move || {
             let left = count - start;
             let engine = self.selection.engine(left.min(BLOCK_ROWS));
             let others = left.saturating_sub(BLOCK_ROWS).min(BLOCK_ROWS);
-            let are_two = matches!(engine, Engine::Blocks(_))
+            let are_two = matches!(engine, KernelEngine::Blocks(_))
                 && others > 0
                 && self.selection.engine(others) == engine;
             let most = if are_two {
@@ -153,7 +153,7 @@ impl<'a> KernelCall<'a> {
             let margins = &mut margins[rows.start * groups..rows.end * groups];
             let form = &self.view.binned;
             match (engine, T::floats(margins)) {
-                (Engine::Blocks(simd), FloatsMut::Singles(margins))
+                (KernelEngine::Blocks(simd), FloatsMut::Singles(margins))
                     if !form.leaf_values.is_empty() =>
                 {
                     let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
@@ -163,7 +163,7 @@ impl<'a> KernelCall<'a> {
                     let scratch = &mut scratch.blocks;
                     blocks::sum_table(part, simd, trees.clone(), margins, scratch, add);
                 }
-                (Engine::Blocks(simd), FloatsMut::Doubles(margins))
+                (KernelEngine::Blocks(simd), FloatsMut::Doubles(margins))
                     if !form.leaf_doubles.is_empty() =>
                 {
                     let add = |leaves: Range<usize>, reached: &_, sums: &mut _| {
@@ -172,23 +172,23 @@ impl<'a> KernelCall<'a> {
                     let scratch = &mut scratch.blocks;
                     blocks::sum_table(part, simd, trees.clone(), margins, scratch, add);
                 }
-                (Engine::Blocks(simd), _) => {
+                (KernelEngine::Blocks(simd), _) => {
                     blocks::sum(part, simd, trees.clone(), margins, &mut scratch.blocks);
                 }
-                (Engine::Walk, FloatsMut::Singles(margins)) => {
+                (KernelEngine::Walk, FloatsMut::Singles(margins)) => {
                     walk::sum(part, trees.clone(), margins, f32::from_bits, scratch);
                 }
-                (Engine::Walk, FloatsMut::Doubles(margins)) => {
+                (KernelEngine::Walk, FloatsMut::Doubles(margins)) => {
                     let value = |leaf: u32| form.leaf_doubles[leaf as usize];
                     walk::sum(part, trees.clone(), margins, value, scratch);
                 }
-                (Engine::Nodes, _) => nodes::sum(part, trees.clone(), margins),
+                (KernelEngine::Nodes, _) => nodes::sum(part, trees.clone(), margins),
             }
         }
     }
 
-    /// The leaf value of each tree of the range for each of up to a block of rows: trees x rows, and
-    /// x groups where leaves hold a value for each group.
+    /// The leaf value of each tree of the range for each of up to a block of rows: trees x rows,
+    /// and x groups where leaves hold a value for each group.
     pub(crate) fn values<T: Sum>(
         self,
         trees: Range<usize>,
@@ -201,7 +201,7 @@ impl<'a> KernelCall<'a> {
             out.extend(tree.leaf_values(leaf).iter().map(|&value| T::of(value)));
         };
         match self.selection.engine(count) {
-            Engine::Walk => {
+            KernelEngine::Walk => {
                 out.resize(trees.len() * count, T::of(0.0));
                 match T::floats(out) {
                     FloatsMut::Singles(out) => {
@@ -213,7 +213,7 @@ impl<'a> KernelCall<'a> {
                     }
                 }
             }
-            Engine::Blocks(simd) => {
+            KernelEngine::Blocks(simd) => {
                 let scratch = &mut scratch.blocks;
                 blocks::for_each_tree(self, simd, trees, scratch, |index, _, reached| {
                     let tree = self.view.tree(index);
@@ -223,7 +223,9 @@ impl<'a> KernelCall<'a> {
                     }
                 });
             }
-            Engine::Nodes => nodes::for_each_leaf(self, trees, |_, _, tree, leaf| push(tree, leaf)),
+            KernelEngine::Nodes => {
+                nodes::for_each_leaf(self, trees, |_, _, tree, leaf| push(tree, leaf))
+            }
         }
     }
 
@@ -238,10 +240,12 @@ impl<'a> KernelCall<'a> {
         for (rows, engine, part) in self.parts() {
             let leaves = &mut leaves[rows.start * width..rows.end * width];
             match engine {
-                Engine::Blocks(simd) => {
+                KernelEngine::Blocks(simd) => {
                     blocks::leaves(part, simd, trees.clone(), leaves, &mut scratch.blocks);
                 }
-                Engine::Walk | Engine::Nodes => nodes::leaves(part, trees.clone(), leaves),
+                KernelEngine::Walk | KernelEngine::Nodes => {
+                    nodes::leaves(part, trees.clone(), leaves)
+                }
             }
         }
     }

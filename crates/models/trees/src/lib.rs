@@ -45,5 +45,5 @@ pub use kernel::selection::Choice;
 pub use layout::image::Image;
 pub use output::{ElementType, Kind, OutputMut};
 pub use predict::partial::{Accumulator, PartialOutput};
-pub use predict::{Options, PredictScratch, Predictor};
+pub use predict::{PredictScratch, PredictionOptions, Predictor};
 pub use rows::Rows;

@@ -10,7 +10,7 @@ use bytemuck::AnyBitPattern;
 use crate::error::ImageError;
 use crate::layout::binned::BinnedView;
 use crate::layout::bundles::BundlesView;
-use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, NONE, Target, flag};
+use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, LeafTarget, NONE, flag};
 use crate::layout::image::{
     BINNED_ARRAYS, BUNDLE_ARRAYS, HEADER_WORDS, ImageHeader, MAGIC, TUNING_WORDS,
     checksum_of_image, library_code, property,
@@ -262,7 +262,7 @@ fn check_tree(view: &EnsembleView<'_>, index: usize, has_vectors: bool) -> Check
     for node in 0..tree.nodes() {
         let (left, right) = (tree.left[node] as usize, tree.right[node] as usize);
         if tree.is_leaf(node) {
-            if tree.target == Target::All && left >= vectors {
+            if tree.target == LeafTarget::All && left >= vectors {
                 return out_of_range("leaf_vectors", index);
             }
             continue;

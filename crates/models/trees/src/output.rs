@@ -9,8 +9,8 @@ pub enum Kind {
     /// The raw score: XGBoost's `output_margin`, LightGBM's `raw_score`.
     #[doc(alias = "output_margin")]
     Margin,
-    /// SHAP values: the contribution of each feature to the margin; the last column is the bias. XGBoost's
-    /// `pred_contribs`; its `approx_contribs` are
+    /// SHAP values: the contribution of each feature to the margin; the last column is the bias.
+    /// XGBoost's `pred_contribs`; its `approx_contribs` are
     /// [`Predictor::predict_approx`](crate::Predictor::predict_approx).
     #[doc(alias = "pred_contribs")]
     Contribs,

@@ -21,7 +21,7 @@ use crate::transform::{apply_f32, apply_f64};
 
 /// Options of a prediction.
 #[derive(Debug, Clone, Default)]
-pub struct Options<'a> {
+pub struct PredictionOptions<'a> {
     /// Only these boosting iterations; all of the model where absent. Leaves then have one column
     /// per tree of the range. XGBoost's `iteration_range`, also for leaves and contributions, which
     /// it gives from the first iteration on only; up to the best iteration by
@@ -139,8 +139,8 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Nanoseconds of the serial part of a row when threads divide the trees; `None` where they were
-    /// not measured.
+    /// Nanoseconds of the serial part of a row when threads divide the trees; `None` where they
+    /// were not measured.
     #[must_use]
     pub fn serial_nanoseconds(&self, kind: Kind) -> Option<f64> {
         let row_time = match kind {
@@ -274,7 +274,7 @@ impl<'a> Predictor<'a> {
         out: OutputMut<'_>,
         scratch: &mut PredictScratch,
     ) -> Result<(), PredictError> {
-        self.predict_with(kind, rows, &Options::default(), out, scratch)
+        self.predict_with(kind, rows, &PredictionOptions::default(), out, scratch)
     }
 
     /// Predicts as [`predict`](Self::predict) does, with options.
@@ -285,7 +285,7 @@ impl<'a> Predictor<'a> {
         &self,
         kind: Kind,
         rows: Rows<'_>,
-        options: &Options<'_>,
+        options: &PredictionOptions<'_>,
         out: OutputMut<'_>,
         scratch: &mut PredictScratch,
     ) -> Result<(), PredictError> {
@@ -305,7 +305,7 @@ impl<'a> Predictor<'a> {
         &self,
         kind: Kind,
         rows: Rows<'b>,
-        options: &Options<'b>,
+        options: &PredictionOptions<'b>,
         out: &OutputMut<'_>,
     ) -> Result<CheckedCall<'b>, PredictError> {
         let count = self.count_rows(rows)?;

@@ -77,7 +77,7 @@ fn flushed(x: f64) -> f64 {
 
 /// One row, value by value, as the engines compare them. Reading only the values that a tree
 /// compares is cheaper than preparing wide rows.
-pub(crate) trait Row: Copy {
+pub(crate) trait PreparedRow: Copy {
     /// The prepared value of a feature.
     fn value(self, feature: usize) -> f64;
 }
@@ -98,35 +98,35 @@ pub(crate) struct Double<'a>(pub(crate) &'a [f64]);
 #[derive(Clone, Copy)]
 pub(crate) struct Widened<'a>(pub(crate) &'a [f32]);
 
-impl Row for Single<'_> {
+impl PreparedRow for Single<'_> {
     #[inline]
     fn value(self, feature: usize) -> f64 {
         f64::from(self.0[feature])
     }
 }
 
-impl Row for Rounded<'_> {
+impl PreparedRow for Rounded<'_> {
     #[inline]
     fn value(self, feature: usize) -> f64 {
         rounded(self.0[feature])
     }
 }
 
-impl Row for Double<'_> {
+impl PreparedRow for Double<'_> {
     #[inline]
     fn value(self, feature: usize) -> f64 {
         self.0[feature]
     }
 }
 
-impl Row for Flushed<'_> {
+impl PreparedRow for Flushed<'_> {
     #[inline]
     fn value(self, feature: usize) -> f64 {
         flushed(self.0[feature])
     }
 }
 
-impl Row for Widened<'_> {
+impl PreparedRow for Widened<'_> {
     #[inline]
     fn value(self, feature: usize) -> f64 {
         flushed(f64::from(self.0[feature]))

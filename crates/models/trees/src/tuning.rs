@@ -73,7 +73,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
         .filter(|&kernel| kernel != Kernel::Blocks || !has_vectors)
         .filter_map(|kernel| Some((kernel, predictor.with_kernel(kernel)?)))
         .collect();
-    let mut bench = Bench {
+    let mut bench = TimedCalls {
         rows: sample_rows(view),
         floats: Vec::new(),
         doubles: Vec::new(),
@@ -115,7 +115,7 @@ fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelS
 }
 
 /// Rows, outputs and memory of the measured calls.
-struct Bench<'a> {
+struct TimedCalls<'a> {
     rows: Vec<f32>,
     floats: Vec<f32>,
     doubles: Vec<f64>,
@@ -124,7 +124,7 @@ struct Bench<'a> {
     clock: &'a mut dyn FnMut() -> u64,
 }
 
-impl Bench<'_> {
+impl TimedCalls<'_> {
     /// The shortest of some calls, in nanoseconds; after one call if that took several times the
     /// best so far. `None`: no time is left.
     fn time(&mut self, predictor: &Predictor<'_>, rows: usize, best: u64) -> Option<u64> {

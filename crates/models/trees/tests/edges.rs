@@ -11,7 +11,8 @@ use std::fs::File;
 use std::io::Read;
 
 use albacore_trees::{
-    ElementType, Image, Kind, Library, Model, Options, OutputMut, PredictScratch, Predictor, Rows,
+    ElementType, Image, Kind, Library, Model, OutputMut, PredictScratch, PredictionOptions,
+    Predictor, Rows,
 };
 use serde_json::Value;
 use zip::ZipArchive;
@@ -77,7 +78,7 @@ fn answer(predictor: &Predictor<'_>, library: Library, rows: &[f64], kind: Kind)
         Library::Xgboost => Rows::F32(&singles),
         Library::Lightgbm | Library::Sklearn => Rows::F64(rows),
     };
-    let (options, mut scratch) = (Options::default(), PredictScratch::default());
+    let (options, mut scratch) = (PredictionOptions::default(), PredictScratch::default());
     predictor
         .predict_with(kind, rows, &options, out, &mut scratch)
         .expect("answers");

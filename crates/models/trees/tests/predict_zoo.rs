@@ -12,8 +12,8 @@ mod zoo;
 use std::ops::Range;
 
 use albacore_trees::{
-    ElementType, Image, Iterations, Kernel, Kind, Model, ModelError, Options, OutputMut,
-    PredictError, PredictScratch, Predictor, Rows,
+    ElementType, Image, Iterations, Kernel, Kind, Model, ModelError, OutputMut, PredictError,
+    PredictScratch, PredictionOptions, Predictor, Rows,
 };
 use zoo::{Array, Sample};
 
@@ -39,8 +39,8 @@ fn supported() -> impl Iterator<Item = Sample> {
         .filter(|sample| !is_unsupported(sample))
 }
 
-fn iterations(range: Range<usize>) -> Options<'static> {
-    Options {
+fn iterations(range: Range<usize>) -> PredictionOptions<'static> {
+    PredictionOptions {
         iterations: Some(range),
         base_margin: None,
     }
@@ -48,7 +48,7 @@ fn iterations(range: Range<usize>) -> Options<'static> {
 
 /// What the sample's model predicts for the rows `x`, from every file and in all batch sizes,
 /// by every kernel, which must agree to the bit.
-fn predict(sample: &Sample, kind: Kind, x: &Array, options: &Options<'_>) -> Vec<f64> {
+fn predict(sample: &Sample, kind: Kind, x: &Array, options: &PredictionOptions<'_>) -> Vec<f64> {
     let mut answers = Vec::new();
     for (path, bytes) in sample.models() {
         let model = Model::parse(&bytes).unwrap_or_else(|error| panic!("{path:?}: {error}"));
@@ -67,7 +67,7 @@ fn predict(sample: &Sample, kind: Kind, x: &Array, options: &Options<'_>) -> Vec
             let model = model.with_iterations(chosen).expect("in the file");
             let image = Image::compile(&model);
             let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-            let whole = Options {
+            let whole = PredictionOptions {
                 iterations: None,
                 base_margin: options.base_margin,
             };
@@ -96,7 +96,7 @@ fn in_batches(
     predictor: &Predictor<'_>,
     kind: Kind,
     x: &Array,
-    options: &Options<'_>,
+    options: &PredictionOptions<'_>,
     batch: usize,
 ) -> Vec<f64> {
     let mut scratch = PredictScratch::default();
@@ -109,7 +109,7 @@ fn in_batches(
         let base_margin = options
             .base_margin
             .map(|all| &all[first..first + count * groups]);
-        let options = Options {
+        let options = PredictionOptions {
             iterations: options.iterations.clone(),
             base_margin,
         };
@@ -130,7 +130,7 @@ fn call(
     kind: Kind,
     rows: &[f64],
     is_f32: bool,
-    options: &Options<'_>,
+    options: &PredictionOptions<'_>,
     scratch: &mut PredictScratch,
 ) -> Vec<f64> {
     let singles: Vec<f32> = rows.iter().map(|&x| x as f32).collect();
@@ -195,14 +195,26 @@ fn ordered(bits: i64, sign: i64) -> i64 {
 }
 
 /// Compares one array of the sample, if it has it, with what the model predicts for the rows `x`.
-fn check(sample: &Sample, name: &str, kind: Kind, x: &str, options: &Options<'_>) -> Option<u64> {
+fn check(
+    sample: &Sample,
+    name: &str,
+    kind: Kind,
+    x: &str,
+    options: &PredictionOptions<'_>,
+) -> Option<u64> {
     let expected = sample.array(name)?;
     let x = sample.array(x)?;
     Some(ulps(&predict(sample, kind, x, options), expected))
 }
 
 /// As [`check`], for all samples that have the array; the distance must not exceed the bound.
-fn check_all(name: &str, kind: Kind, x: &str, options: &Options<'_>, bound: u64) -> usize {
+fn check_all(
+    name: &str,
+    kind: Kind,
+    x: &str,
+    options: &PredictionOptions<'_>,
+    bound: u64,
+) -> usize {
     let mut count = 0;
     for sample in supported() {
         if let Some(distance) = check(&sample, name, kind, x, options) {
@@ -221,7 +233,7 @@ fn check_all(name: &str, kind: Kind, x: &str, options: &Options<'_>, bound: u64)
 
 #[test]
 fn margins_are_bit_equal_to_the_library_on_every_model() {
-    let all = Options::default();
+    let all = PredictionOptions::default();
     assert_eq!(
         check_all("margin", Kind::Margin, "X", &all, 0),
         supported().count()
@@ -230,7 +242,7 @@ fn margins_are_bit_equal_to_the_library_on_every_model() {
 
 #[test]
 fn values_are_bit_equal_to_the_library_on_every_model() {
-    let all = Options::default();
+    let all = PredictionOptions::default();
     assert_eq!(
         check_all("pred", Kind::Value, "X", &all, VALUE_ULPS),
         supported().count()
@@ -239,7 +251,7 @@ fn values_are_bit_equal_to_the_library_on_every_model() {
 
 #[test]
 fn leaves_have_the_numbers_of_the_library() {
-    let all = Options::default();
+    let all = PredictionOptions::default();
     assert_eq!(
         check_all("leaf", Kind::Leaf, "X", &all, 0),
         supported().count()
@@ -289,7 +301,7 @@ fn a_base_margin_of_the_caller_replaces_the_base_score() {
             continue;
         };
         let base = base.as_f32();
-        let options = Options {
+        let options = PredictionOptions {
             iterations: None,
             base_margin: Some(&base),
         };
@@ -308,13 +320,13 @@ fn a_base_margin_of_the_caller_replaces_the_base_score() {
 
 #[test]
 fn infinities_are_numbers_beyond_every_threshold() {
-    let all = Options::default();
+    let all = PredictionOptions::default();
     assert!(check_all("inf_margin_inplace", Kind::Margin, "X_inf", &all, 0) > 20);
 }
 
 #[test]
 fn categories_that_do_not_exist_are_in_no_set() {
-    let all = Options::default();
+    let all = PredictionOptions::default();
     assert_eq!(
         check_all("invalid_margin_dmatrix", Kind::Margin, "X_invalid", &all, 0),
         2
@@ -359,7 +371,7 @@ fn rows_of_the_other_precision_are_converted_as_the_library_does() {
                     kind,
                     x,
                     is_f32,
-                    &Options::default(),
+                    &PredictionOptions::default(),
                     &mut scratch,
                 )
             };
@@ -388,7 +400,13 @@ fn dart_weights_are_found_where_version_3_4_keeps_them() {
     let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let x = sample.array("X").expect("rows");
-    let margins = in_batches(&predictor, Kind::Margin, x, &Options::default(), usize::MAX);
+    let margins = in_batches(
+        &predictor,
+        Kind::Margin,
+        x,
+        &PredictionOptions::default(),
+        usize::MAX,
+    );
     assert_eq!(ulps(&margins, sample.array("margin").expect("margins")), 0);
 }
 
@@ -416,10 +434,10 @@ fn a_call_of_the_wrong_shape_is_refused_with_the_expected_one() {
     let image = Image::compile(&Model::parse(&bytes).expect("a model"));
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
     let mut scratch = PredictScratch::default();
-    let mut call = |rows: &[f64], options: &Options<'_>, out: OutputMut<'_>| {
+    let mut call = |rows: &[f64], options: &PredictionOptions<'_>, out: OutputMut<'_>| {
         predictor.predict_with(Kind::Margin, Rows::F64(rows), options, out, &mut scratch)
     };
-    let all = Options::default();
+    let all = PredictionOptions::default();
     let (row, mut out) = ([0.0; 10], [0.0; 4]);
     assert_eq!(call(&row, &all, OutputMut::F64(&mut out)), Ok(()));
     assert_eq!(call(&[], &all, OutputMut::F64(&mut [])), Ok(()));
@@ -443,7 +461,7 @@ fn a_call_of_the_wrong_shape_is_refused_with_the_expected_one() {
         (
             call(
                 &row,
-                &Options {
+                &PredictionOptions {
                     iterations: None,
                     base_margin: Some(&[0.0; 4]),
                 },

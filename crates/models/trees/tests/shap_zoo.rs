@@ -5,7 +5,9 @@
 
 mod zoo;
 
-use albacore_trees::{Image, Kind, Model, Options, OutputMut, PredictScratch, Predictor, Rows};
+use albacore_trees::{
+    Image, Kind, Model, OutputMut, PredictScratch, PredictionOptions, Predictor, Rows,
+};
 use zoo::{Array, Sample};
 
 /// What a predictor gives for the first rows of a sample's X, widened to `f64`.
@@ -222,7 +224,7 @@ fn a_range_of_iterations_and_a_base_margin_are_explained_like_the_margin() {
         let mut out = vec![f32::NAN; rows * predictor.output_width(Kind::Contribs)];
         let columns = out.len() / margins.data.len();
         let mut sums = |base_margin| {
-            let options = Options {
+            let options = PredictionOptions {
                 iterations: Some(1..3),
                 base_margin,
             };

@@ -9,8 +9,8 @@ mod zoo;
 use std::ops::Range;
 
 use albacore_trees::{
-    ElementType, Image, Kind, Library, Model, ModelError, Options, OutputMut, PredictScratch,
-    Predictor, Rows,
+    ElementType, Image, Kind, Library, Model, ModelError, OutputMut, PredictScratch,
+    PredictionOptions, Predictor, Rows,
 };
 use zoo::Array;
 use zoo::archives::{Trained, archives, models};
@@ -107,7 +107,7 @@ fn answer(
         let base = model.array("base_margin_in").expect("base margins");
         base.as_f32()[..rows * base.width()].to_vec()
     });
-    let options = Options {
+    let options = PredictionOptions {
         iterations: comparison.iterations.clone(),
         base_margin: base.as_deref(),
     };
@@ -326,7 +326,7 @@ fn an_approximation_is_refused_where_the_library_has_none() {
         let model = model.expect("a model");
         let image = Image::compile(&Model::parse(&model.files[0].1).expect("a model"));
         let predictor = Predictor::open(image.bytes()).expect("a fresh image");
-        let (options, mut scratch) = (Options::default(), PredictScratch::default());
+        let (options, mut scratch) = (PredictionOptions::default(), PredictScratch::default());
         let out = OutputMut::F32(&mut []);
         let result = predictor.predict_approx(kind, Rows::F32(&[]), &options, out, &mut scratch);
         let error = result.expect_err("no approximation").to_string();

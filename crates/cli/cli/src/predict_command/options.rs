@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use albacore_trees::{Iterations, Options, Predictor};
+use albacore_trees::{Iterations, PredictionOptions, Predictor};
 
 use albacore_command::Failure;
 
@@ -107,9 +107,9 @@ fn margins(path: &Path, rows: usize, outputs: usize) -> Result<Vec<f32>, Failure
 
 impl Asked {
     /// The options of some of the rows.
-    pub(super) fn options(&self, rows: Range<usize>, outputs: usize) -> Options<'_> {
+    pub(super) fn options(&self, rows: Range<usize>, outputs: usize) -> PredictionOptions<'_> {
         let margins = self.base_margin.as_deref();
-        Options {
+        PredictionOptions {
             iterations: Some(self.iterations.clone()),
             base_margin: margins.map(|all| &all[rows.start * outputs..rows.end * outputs]),
         }

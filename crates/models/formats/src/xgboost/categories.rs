@@ -8,11 +8,11 @@
 use super::version::XgboostVersion;
 use crate::error::{ModelError, ModelResult};
 use crate::limits::REWRITTEN_WORDS_MAX;
-use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, flag};
+use crate::tree::{CategorySets, RawNode, RawTree, Tree, TreeNode, flag};
 
 /// Rewrites the splits to which this applies; returns whether there were any.
 pub(super) fn follow_default(trees: &mut [Tree]) -> ModelResult<bool> {
-    let is_other = |node: &Node| {
+    let is_other = |node: &TreeNode| {
         let kind = node.flags & (flag::LEAF | flag::CATEGORICAL | flag::DEFAULT_LEFT);
         kind == flag::CATEGORICAL
     };
@@ -35,7 +35,7 @@ pub(super) fn follow_default(trees: &mut [Tree]) -> ModelResult<bool> {
     Ok(is_changed)
 }
 
-fn swapped(tree: &Tree, is_other: &dyn Fn(&Node) -> bool) -> ModelResult<Tree> {
+fn swapped(tree: &Tree, is_other: &dyn Fn(&TreeNode) -> bool) -> ModelResult<Tree> {
     let mut sets = tree.sets.clone();
     let nodes = tree.nodes.iter().map(|node| {
         let is_leaf = node.flags & flag::LEAF != 0;

@@ -3,7 +3,7 @@
 use super::count;
 use crate::error::{ModelError, ModelResult};
 use crate::limits::{CATEGORY_MAX, TREE_NODES_MAX};
-use crate::tree::{CategorySets, Node, RawNode, RawTree, Tree, check_shape, flag};
+use crate::tree::{CategorySets, RawNode, RawTree, Tree, TreeNode, check_shape, flag};
 use crate::value_reader::{ValueReader, put_once, required};
 
 /// Fields of a tree.
@@ -160,7 +160,7 @@ impl XgboostTreeFields {
 
     /// The values of the leaves in pre-order. From 3.1 on they are listed by leaf and a leaf's
     /// right child is its place there; before, every node has its weights.
-    fn leaf_vectors(&self, nodes: &mut [Node], size: usize) -> ModelResult<Vec<f64>> {
+    fn leaf_vectors(&self, nodes: &mut [TreeNode], size: usize) -> ModelResult<Vec<f64>> {
         let right = self.right.as_deref().unwrap_or_default();
         let (weights, by_leaf) = match (&self.leaf_weights, &self.base_weights) {
             (Some(weights), _) => (weights, true),

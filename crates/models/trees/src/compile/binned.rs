@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::layout::binned::{
-    BinColumn, BinColumnWords, BinnedView, COLUMN_CUTS, KeyLayout, LEAF_PADDING, LEAVES_MAX, Split,
-    SplitFeature, SplitFeatureWords, TABLE, WalkNode, WalkNodeWords, bin_of, byte_of_side,
-    key_of_cut, rounded_up,
+    BinColumn, BinColumnWords, BinnedView, COLUMN_CUTS, ColumnSplit, KeyLayout, LEAF_PADDING,
+    LEAVES_MAX, SplitFeature, SplitFeatureWords, TABLE, WalkNode, WalkNodeWords, bin_of,
+    byte_of_side, key_of_cut, rounded_up,
 };
 use crate::layout::ensemble::flag;
 use crate::layout::image::{BINNED_ARRAYS, Image};
@@ -35,13 +35,13 @@ pub(crate) struct BinnedForm {
     cuts: Vec<f64>,
     tables: Vec<f32>,
     columns: Vec<BinColumnWords>,
-    splits: Vec<Split>,
+    splits: Vec<ColumnSplit>,
     leaf_nodes: Vec<u32>,
     leaf_values: Vec<f32>,
     leaf_doubles: Vec<f64>,
     walk_nodes: Vec<WalkNodeWords>,
     key_planes: Vec<u32>,
-    level_order: Vec<Split>,
+    level_order: Vec<ColumnSplit>,
 }
 
 impl BinnedForm {

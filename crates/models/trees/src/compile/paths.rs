@@ -22,7 +22,7 @@ use crate::layout::ensemble::NONE;
 
 /// A split: its feature and its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Branch {
+pub(crate) struct PathSplit {
     /// The feature that the split compares.
     pub(crate) feature: u32,
     /// The left child, greater than the node itself.
@@ -31,7 +31,7 @@ pub(crate) struct Branch {
     pub(crate) right: u32,
 }
 
-impl Branch {
+impl PathSplit {
     fn children(&self) -> [usize; 2] {
         [self.left as usize, self.right as usize]
     }
@@ -60,7 +60,7 @@ enum PathStep {
 impl PathArrays {
     /// Computes the arrays of a tree from its splits (`None`: a leaf) and covers, one per node.
     /// Children must have greater indices than their parent and lie inside the tree.
-    pub(crate) fn build(splits: &[Option<Branch>], cover: &[f64]) -> Self {
+    pub(crate) fn build(splits: &[Option<PathSplit>], cover: &[f64]) -> Self {
         let share = shares(splits, cover);
         let mut merged = vec![1.0; splits.len()];
         let mut previous = vec![NONE; splits.len()];
@@ -115,7 +115,7 @@ impl PathArrays {
 }
 
 /// The share of each node in its parent's cover.
-fn shares(splits: &[Option<Branch>], cover: &[f64]) -> Vec<f64> {
+fn shares(splits: &[Option<PathSplit>], cover: &[f64]) -> Vec<f64> {
     let mut share = vec![1.0; splits.len()];
     for (node, branch) in splits.iter().enumerate() {
         let Some(branch) = branch else { continue };
@@ -133,7 +133,7 @@ fn shares(splits: &[Option<Branch>], cover: &[f64]) -> Vec<f64> {
 
 /// The expected value of a tree: its leaves, weighted by the products of the shares on their paths.
 pub(crate) fn expected_value(
-    splits: &[Option<Branch>],
+    splits: &[Option<PathSplit>],
     share: &[f64],
     leaf: impl Fn(usize) -> f64,
 ) -> f64 {
@@ -156,8 +156,8 @@ pub(crate) fn expected_value(
 mod tests {
     use super::*;
 
-    fn split(feature: u32, left: u32, right: u32) -> Option<Branch> {
-        Some(Branch {
+    fn split(feature: u32, left: u32, right: u32) -> Option<PathSplit> {
+        Some(PathSplit {
             feature,
             left,
             right,

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::{KernelCall, Sum, nodes};
 use crate::encode::bins::RowBlock;
 use crate::layout::binned::{LEAVES_MAX, RowBytes};
-use crate::layout::ensemble::Target;
+use crate::layout::ensemble::LeafTarget;
 use crate::limits::BLOCK_ROWS;
 use albacore_simd::{LeafScratch, Simd};
 
@@ -76,9 +76,9 @@ pub(super) fn for_each_tree(
     }
 }
 
-/// Adds the leaves that the rows reach to `margins`, rows x groups, for a model with a table of leaf
-/// values in this type. `add` adds the leaves of one tree, given their range in the table, to the
-/// sums of one group.
+/// Adds the leaves that the rows reach to `margins`, rows x groups, for a model with a table of
+/// leaf values in this type. `add` adds the leaves of one tree, given their range in the table, to
+/// the sums of one group.
 pub(crate) fn sum_table<T: Sum>(
     call: KernelCall<'_>,
     simd: Simd,
@@ -144,11 +144,11 @@ pub(crate) fn sum<T: Sum>(
         let margins = &mut margins[block * BLOCK_ROWS * view.groups..];
         let rows = margins.chunks_exact_mut(view.groups).zip(&reached.0);
         match tree.target {
-            Target::Group(group) => rows.for_each(|(margins, &leaf)| {
+            LeafTarget::Group(group) => rows.for_each(|(margins, &leaf)| {
                 let value = tree.value[leaves[usize::from(leaf)] as usize];
                 margins[group] = margins[group].plus(value);
             }),
-            Target::All => rows.for_each(|(margins, &leaf)| {
+            LeafTarget::All => rows.for_each(|(margins, &leaf)| {
                 nodes::add(&tree, leaves[usize::from(leaf)] as usize, margins);
             }),
         }

@@ -43,11 +43,11 @@ impl Kernel {
     }
 
     /// The kernel as it runs on this cpu, if the cpu and the model allow it.
-    pub(crate) fn engine(self, view: &EnsembleView<'_>) -> Option<Engine> {
-        let blocks = |simd| view.has_blocks().then_some(Engine::Blocks(simd));
+    pub(crate) fn engine(self, view: &EnsembleView<'_>) -> Option<KernelEngine> {
+        let blocks = |simd| view.has_blocks().then_some(KernelEngine::Blocks(simd));
         match self {
-            Self::Nodes => Some(Engine::Nodes),
-            Self::Walk => view.has_keys().then_some(Engine::Walk),
+            Self::Nodes => Some(KernelEngine::Nodes),
+            Self::Walk => view.has_keys().then_some(KernelEngine::Walk),
             Self::Blocks => blocks(Simd::PLAIN),
             Self::BlocksAvx2 => blocks(Simd::avx2()?),
             Self::BlocksAvx512 => blocks(Simd::avx512()?),
@@ -63,7 +63,7 @@ impl fmt::Display for Kernel {
 
 /// A kernel that this cpu and this model allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engine {
+pub(crate) enum KernelEngine {
     Nodes,
     Walk,
     Blocks(Simd),

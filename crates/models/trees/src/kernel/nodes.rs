@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::{KernelCall, Sum};
-use crate::layout::ensemble::{EnsembleView, Target, TreeView};
-use crate::rows::{Double, Flushed, Rounded, Row, Rows, Single, Widened};
+use crate::layout::ensemble::{EnsembleView, LeafTarget, TreeView};
+use crate::rows::{Double, Flushed, PreparedRow, Rounded, Rows, Single, Widened};
 use albacore_formats::Library;
 
 /// Adds the leaves that the rows of a block reach to `margins`, rows x groups.
@@ -20,8 +20,8 @@ pub(crate) fn sum<T: Sum>(call: KernelCall<'_>, trees: Range<usize>, margins: &m
 #[inline]
 pub(crate) fn add<T: Sum>(tree: &TreeView<'_>, leaf: usize, margins: &mut [T]) {
     match tree.target {
-        Target::Group(group) => margins[group] = margins[group].plus(tree.value[leaf]),
-        Target::All => {
+        LeafTarget::Group(group) => margins[group] = margins[group].plus(tree.value[leaf]),
+        LeafTarget::All => {
             for (margin, &value) in margins.iter_mut().zip(tree.leaf_values(leaf)) {
                 *margin = margin.plus(value);
             }
@@ -67,7 +67,7 @@ pub(super) fn for_each_leaf<'a>(
     }
 }
 
-fn walk<'a, R: Row>(
+fn walk<'a, R: PreparedRow>(
     view: &EnsembleView<'a>,
     trees: Range<usize>,
     rows: impl ExactSizeIterator<Item = R> + Clone,

@@ -1,8 +1,9 @@
-//! The kernel for each number of rows: by rule until the kernels were measured, then by measurement.
+//! The kernel for each number of rows: by rule until the kernels were measured, then by
+//! measurement.
 
 use albacore_simd::Simd;
 
-use super::kind::{Engine, Kernel};
+use super::kind::{Kernel, KernelEngine};
 use crate::layout::ensemble::EnsembleView;
 use crate::layout::image::TUNING_WORDS;
 use crate::limits::BLOCK_ROWS;
@@ -27,7 +28,7 @@ pub struct Choice {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct KernelSelection {
     pub(crate) choices: [Choice; SIZES.len()],
-    engines: [Engine; SIZES.len()],
+    engines: [KernelEngine; SIZES.len()],
     /// The vectors in which SHAP values are computed; `None`: tree by tree without vectors.
     pub(crate) shap_simd: Option<Simd>,
     /// Further times of one row in nanoseconds, see [`RowTime`].
@@ -56,7 +57,7 @@ impl KernelSelection {
             Kernel::Walk,
             Kernel::Nodes,
         ];
-        let mut selection = Self::only(Kernel::Nodes, Engine::Nodes, view);
+        let mut selection = Self::only(Kernel::Nodes, KernelEngine::Nodes, view);
         selection.shap_simd = view.has_vector_shap().then(Simd::best);
         for (size, &rows) in SIZES.iter().enumerate() {
             let kernels = if rows <= WALK_ROWS_MAX {
@@ -73,7 +74,7 @@ impl KernelSelection {
     }
 
     /// One kernel for all numbers of rows.
-    pub(crate) fn only(kernel: Kernel, engine: Engine, view: &EnsembleView<'_>) -> Self {
+    pub(crate) fn only(kernel: Kernel, engine: KernelEngine, view: &EnsembleView<'_>) -> Self {
         Self {
             choices: SIZES.map(|rows| Choice {
                 rows,
@@ -82,8 +83,8 @@ impl KernelSelection {
             }),
             engines: [engine; SIZES.len()],
             shap_simd: match engine {
-                Engine::Blocks(simd) => view.has_vector_shap().then_some(simd),
-                Engine::Nodes | Engine::Walk => None,
+                KernelEngine::Blocks(simd) => view.has_vector_shap().then_some(simd),
+                KernelEngine::Nodes | KernelEngine::Walk => None,
             },
             row_times: [None; ROW_TIMES],
         }
@@ -141,7 +142,7 @@ impl KernelSelection {
     }
 
     /// The engine for a block of this many rows.
-    pub(crate) fn engine(&self, rows: usize) -> Engine {
+    pub(crate) fn engine(&self, rows: usize) -> KernelEngine {
         self.engines[Self::size_of(rows)]
     }
 
@@ -154,7 +155,7 @@ impl KernelSelection {
         &mut self,
         size: usize,
         kernel: Kernel,
-        engine: Engine,
+        engine: KernelEngine,
         nanoseconds: Option<f64>,
     ) {
         self.choices[size].kernel = kernel;

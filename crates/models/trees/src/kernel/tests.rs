@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Random numbers from a seed (SplitMix64).
-pub(crate) struct Stream(pub(crate) u64);
+pub(crate) struct RandomStream(pub(crate) u64);
 
-impl Stream {
+impl RandomStream {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -60,7 +60,7 @@ impl Stream {
 
 /// The shape of a random model.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct ModelShape {
     pub(crate) library: Library,
     pub(crate) features: usize,
     pub(crate) groups: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Shape {
     pub(crate) has_vectors: bool,
 }
 
-fn threshold(library: Library, numbers: &mut Stream) -> f64 {
+fn threshold(library: Library, numbers: &mut RandomStream) -> f64 {
     // bound: a random number is rarely NaN.
     let x = std::iter::repeat_with(|| numbers.number()).find(|x| !x.is_nan());
     match library {
@@ -81,7 +81,7 @@ fn threshold(library: Library, numbers: &mut Stream) -> f64 {
     }
 }
 
-fn split_flags(shape: Shape, is_categorical: bool, numbers: &mut Stream) -> u8 {
+fn split_flags(shape: ModelShape, is_categorical: bool, numbers: &mut RandomStream) -> u8 {
     let mut flags = numbers.pick(&[0, flag::DEFAULT_LEFT]);
     flags |= match shape.library {
         Library::Xgboost => flag::MISSING_NAN,
@@ -94,7 +94,7 @@ fn split_flags(shape: Shape, is_categorical: bool, numbers: &mut Stream) -> u8 {
     flags | if is_categorical { flag::CATEGORICAL } else { 0 }
 }
 
-fn tree(shape: Shape, group: usize, numbers: &mut Stream) -> Tree {
+fn tree(shape: ModelShape, group: usize, numbers: &mut RandomStream) -> Tree {
     let leaf = |label: usize| RawNode {
         label: label as u32,
         children: None,
@@ -148,7 +148,7 @@ fn tree(shape: Shape, group: usize, numbers: &mut Stream) -> Tree {
     Tree::build(raw).expect("a tree")
 }
 
-pub(crate) fn model(shape: Shape, numbers: &mut Stream) -> Model {
+pub(crate) fn model(shape: ModelShape, numbers: &mut RandomStream) -> Model {
     let trees: Vec<Tree> = (0..shape.trees)
         .map(|index| tree(shape, index % shape.groups, numbers))
         .collect();
@@ -178,7 +178,7 @@ pub(crate) fn model(shape: Shape, numbers: &mut Stream) -> Model {
 
 /// Values around the splits of the model: thresholds, their neighbors in both precisions,
 /// categories.
-pub(crate) fn rows(model: &Model, count: usize, numbers: &mut Stream) -> Vec<f64> {
+pub(crate) fn rows(model: &Model, count: usize, numbers: &mut RandomStream) -> Vec<f64> {
     let mut thresholds = vec![Vec::new(); model.features()];
     for node in model.parts().trees.iter().flat_map(Tree::nodes) {
         if node.flags & (flag::LEAF | flag::CATEGORICAL) == 0 {
@@ -226,8 +226,8 @@ pub(crate) fn answer(predictor: &Predictor<'_>, kind: Kind, rows: Rows<'_>) -> V
 }
 
 /// Compares all kernels on one random model; returns its kernels without the reference.
-fn compare(shape: Shape, count: usize, seed: u64) -> Vec<Kernel> {
-    let mut numbers = Stream(seed);
+fn compare(shape: ModelShape, count: usize, seed: u64) -> Vec<Kernel> {
+    let mut numbers = RandomStream(seed);
     let model = model(shape, &mut numbers);
     let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
@@ -253,8 +253,8 @@ fn compare(shape: Shape, count: usize, seed: u64) -> Vec<Kernel> {
 
 /// Compares contributions: bit by bit over all kernels and batch sizes, and approximately with the
 /// reference, which has other quadrature points and another order.
-fn compare_contribs(shape: Shape, count: usize, seed: u64) {
-    let mut numbers = Stream(seed);
+fn compare_contribs(shape: ModelShape, count: usize, seed: u64) {
+    let mut numbers = RandomStream(seed);
     let model = model(shape, &mut numbers);
     let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
@@ -289,7 +289,7 @@ fn compare_contribs(shape: Shape, count: usize, seed: u64) {
 }
 
 /// Compares sums of another order.
-fn assert_near(shape: Shape, got: &[u64], expected: &[u64], seed: u64) {
+fn assert_near(shape: ModelShape, got: &[u64], expected: &[u64], seed: u64) {
     let of_bits = |bits: u64| match shape.library {
         Library::Xgboost => f64::from(f32::from_bits(bits as u32)),
         Library::Lightgbm | Library::Sklearn => f64::from_bits(bits),
@@ -306,8 +306,8 @@ fn assert_near(shape: Shape, got: &[u64], expected: &[u64], seed: u64) {
 }
 
 /// Compares interactions: bit by bit over all widths, and approximately with the reference.
-fn compare_interactions(shape: Shape, seed: u64) {
-    let mut numbers = Stream(seed);
+fn compare_interactions(shape: ModelShape, seed: u64) {
+    let mut numbers = RandomStream(seed);
     let model = model(shape, &mut numbers);
     let image = Image::compile(&model);
     let predictor = Predictor::open(image.bytes()).expect("a fresh image");
@@ -341,7 +341,7 @@ proptest! {
     ) {
         let library = if is_xgboost { Library::Xgboost } else { Library::Lightgbm };
         let has_vectors = has_vectors && is_xgboost;
-        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
+        let shape = ModelShape { library, features, groups, trees, leaves, categorical, has_vectors };
         prop_assert!(!compare(shape, count, seed).is_empty());
     }
 
@@ -359,7 +359,7 @@ proptest! {
     ) {
         let library = if is_xgboost { Library::Xgboost } else { Library::Lightgbm };
         let has_vectors = has_vectors && is_xgboost;
-        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
+        let shape = ModelShape { library, features, groups, trees, leaves, categorical, has_vectors };
         compare_contribs(shape, count, seed);
     }
 
@@ -375,7 +375,7 @@ proptest! {
     ) {
         let library = [Library::Xgboost, Library::Lightgbm, Library::Sklearn][library];
         let has_vectors = false;
-        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
+        let shape = ModelShape { library, features, groups, trees, leaves, categorical, has_vectors };
         compare_interactions(shape, seed);
     }
 
@@ -387,7 +387,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let library = if is_xgboost { Library::Xgboost } else { Library::Lightgbm };
-        let shape = Shape {
+        let shape = ModelShape {
             library, features: 2, groups: 1, trees: 12, leaves, categorical: 5, has_vectors: false,
         };
         prop_assert!(!compare(shape, count, seed).is_empty());
@@ -398,7 +398,7 @@ proptest! {
 fn large_and_deep_trees_are_walked_by_keys_or_node_by_node() {
     for library in [Library::Xgboost, Library::Lightgbm, Library::Sklearn] {
         for categorical in [0, 10] {
-            let shape = Shape {
+            let shape = ModelShape {
                 library,
                 features: 3,
                 groups: 1,
@@ -418,8 +418,8 @@ fn large_and_deep_trees_are_walked_by_keys_or_node_by_node() {
 
 #[test]
 fn kernels_of_this_cpu_are_all_tried() {
-    let mut numbers = Stream(1);
-    let shape = Shape {
+    let mut numbers = RandomStream(1);
+    let shape = ModelShape {
         library: Library::Xgboost,
         features: 3,
         groups: 1,

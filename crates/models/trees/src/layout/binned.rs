@@ -11,8 +11,8 @@
 //! with one cut. So every split of every model is "the byte of my column is at most mine".
 //!
 //! Two kernels read the form:
-//! * `kernel::blocks`, all nodes of a tree at once for a block of rows: [`Split`]s level by level.
-//!   SHAP of a block reads them in pre-order;
+//! * `kernel::blocks`, all nodes of a tree at once for a block of rows: [`ColumnSplit`]s level by
+//!   level. SHAP of a block reads them in pre-order;
 //! * `kernel::walk`, rows down trees: [`WalkNode`]s in order of levels, two children side by side,
 //!   over *keys*: `f32` values as unsigned numbers of the same order, missing ones at an end. Where
 //!   splits of a model differ in what they treat as missing, its rows have a *plane* of keys for
@@ -30,7 +30,9 @@
 //! other limits is walked node by node. There are no walk nodes where two cuts of a feature round
 //! up to the same `f32`, a row has 2^16 keys or more, or a level of a tree has 2^16 nodes or more.
 
-pub(crate) use albacore_simd::{COLUMN_CUTS, LEAVES_MAX, RowBytes, Split, TABLE, ordered_key};
+pub(crate) use albacore_simd::{
+    COLUMN_CUTS, ColumnSplit, LEAVES_MAX, RowBytes, TABLE, ordered_key,
+};
 
 use albacore_formats::flag;
 
@@ -200,7 +202,7 @@ pub(crate) struct BinnedView<'a> {
     /// [`BinColumn`]s, ascending, so that those of a feature lie together.
     pub(crate) columns: &'a [BinColumnWords],
     /// The splits of each tree in pre-order.
-    pub(crate) splits: &'a [Split],
+    pub(crate) splits: &'a [ColumnSplit],
     /// Of each leaf: its node in the tree.
     pub(crate) leaf_nodes: &'a [u32],
     /// Of each leaf: its value, and [`LEAF_PADDING`] zeros. XGBoost's scalar leaves only.
@@ -211,7 +213,7 @@ pub(crate) struct BinnedView<'a> {
     pub(crate) walk_nodes: &'a [WalkNodeWords],
     /// The splits again, and their slots, level by level, so that a split does not depend on the
     /// result computed just before it; splits with two leaves are last.
-    pub(crate) level_order: &'a [Split],
+    pub(crate) level_order: &'a [ColumnSplit],
     /// Of each plane of keys: the flags of [`BinColumn::key_plane`].
     pub(crate) key_planes: &'a [u32],
 }

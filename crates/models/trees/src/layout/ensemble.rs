@@ -21,7 +21,7 @@ use std::ops::Range;
 use crate::layout::binned::{BinColumn, BinnedView, KeyLayout};
 use crate::layout::bundles::{BundlesView, ScatterEntry};
 use crate::limits::{CATEGORY_MAX, SHAP_POINTS_MAX};
-use crate::rows::{Row, ZERO_MAX};
+use crate::rows::{PreparedRow, ZERO_MAX};
 
 pub(crate) use albacore_formats::flag;
 
@@ -30,7 +30,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a tree's leaves add to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum LeafTarget {
     /// One value per leaf, for this group.
     Group(usize),
     /// One value per group in each leaf (XGBoost's `multi_output_tree`).
@@ -96,8 +96,8 @@ impl<'a> EnsembleView<'a> {
         let nodes = self.node_starts[index] as usize..self.node_starts[index + 1] as usize;
         let target = self.target(index);
         let stride = match target {
-            Target::All => self.groups,
-            Target::Group(_) => 1,
+            LeafTarget::All => self.groups,
+            LeafTarget::Group(_) => 1,
         };
         TreeView {
             target,
@@ -120,10 +120,10 @@ impl<'a> EnsembleView<'a> {
     }
 
     /// What the leaves of a tree add to.
-    pub(crate) fn target(&self, tree: usize) -> Target {
+    pub(crate) fn target(&self, tree: usize) -> LeafTarget {
         match self.tree_groups[tree] {
-            ALL_GROUPS => Target::All,
-            group => Target::Group(group as usize),
+            ALL_GROUPS => LeafTarget::All,
+            group => LeafTarget::Group(group as usize),
         }
     }
 
@@ -240,13 +240,13 @@ impl CategorySetsView<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeView<'a> {
     /// What the leaves add to.
-    pub(crate) target: Target,
+    pub(crate) target: LeafTarget,
     /// Steps from the root to the deepest leaf.
     pub(crate) depth: usize,
     /// The largest number of distinct features on a path.
     pub(crate) path_features: usize,
     /// Cover-weighted mean of the leaves: the contribution of the tree to the bias. One
-    /// value, or one per group where the target is [`Target::All`].
+    /// value, or one per group where the target is [`LeafTarget::All`].
     pub(crate) expected: &'a [f64],
     /// Left child. Of a leaf: its place among all vector leaves of the model, or 0.
     pub(crate) left: &'a [u32],
@@ -289,12 +289,13 @@ impl<'a> TreeView<'a> {
         self.flags[node] & flag::LEAF != 0
     }
 
-    /// What a leaf adds: one value for [`Target::Group`], `groups` values for [`Target::All`].
+    /// What a leaf adds: one value for [`LeafTarget::Group`], `groups` values for
+    /// [`LeafTarget::All`].
     #[inline]
     pub(crate) fn leaf_values(&self, leaf: usize) -> &'a [f64] {
         match self.target {
-            Target::Group(_) => &self.value[leaf..=leaf],
-            Target::All => {
+            LeafTarget::Group(_) => &self.value[leaf..=leaf],
+            LeafTarget::All => {
                 &self.leaf_vectors[self.left[leaf] as usize * self.groups..][..self.groups]
             }
         }
@@ -324,7 +325,7 @@ impl<'a> TreeView<'a> {
 
     /// The leaf that a row reaches.
     #[inline]
-    pub(crate) fn leaf_of(&self, row: impl Row) -> usize {
+    pub(crate) fn leaf_of(&self, row: impl PreparedRow) -> usize {
         let mut node = 0;
         // bound: a child's index is greater than its parent's.
         while !self.is_leaf(node) {

@@ -4,9 +4,10 @@ use albacore_formats::Library;
 
 use super::{Checked, out_of_range};
 use crate::layout::binned::{
-    BinColumn, BinnedView, COLUMN_CUTS, LEAF_PADDING, LEAVES_MAX, Split, SplitFeature, WalkNode,
+    BinColumn, BinnedView, COLUMN_CUTS, ColumnSplit, LEAF_PADDING, LEAVES_MAX, SplitFeature,
+    WalkNode,
 };
-use crate::layout::ensemble::{EnsembleView, Target};
+use crate::layout::ensemble::{EnsembleView, LeafTarget};
 
 /// Checks the form of a model whose other arrays have been checked; an empty one is right.
 pub(super) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
@@ -141,7 +142,7 @@ fn check_tree(view: &EnsembleView<'_>, tree: usize, seen: &mut Vec<bool>) -> Che
 
 fn check_splits(
     form: &BinnedView<'_>,
-    splits: &[Split],
+    splits: &[ColumnSplit],
     tree: usize,
     seen: &mut Vec<bool>,
 ) -> Checked<()> {
@@ -169,7 +170,7 @@ fn check_walk_nodes(view: &EnsembleView<'_>, tree: usize, depths: &mut Vec<u32>)
     let form = &view.binned;
     let nodes = view.node_starts[tree] as usize..view.node_starts[tree + 1] as usize;
     let keys = view.key_count();
-    if view.tree(tree).target == Target::All {
+    if view.tree(tree).target == LeafTarget::All {
         return out_of_range("walk nodes", tree);
     }
     let (count, depth) = (nodes.len(), view.depths[tree]);

@@ -7,7 +7,7 @@ use crate::layout::binned::LEAVES_MAX;
 use crate::layout::bundles::{
     BundleHeader, BundleNode, BundlesView, EarlierEdge, InnerChildren, LANES, ScatterEntry,
 };
-use crate::layout::ensemble::{EnsembleView, NONE, Target};
+use crate::layout::ensemble::{EnsembleView, LeafTarget, NONE};
 use crate::limits::SHAP_POINTS_MAX;
 
 /// An error that names the bundle in the place of a tree, as a bundle has eight trees.
@@ -85,7 +85,7 @@ fn check_trees(view: &EnsembleView<'_>, bundle: usize, seen: &mut [bool]) -> Che
             .is_some_and(|seen| !std::mem::replace(seen, true));
         require(is_new, section, bundle)?;
         let tree = tree as usize;
-        require(view.tree(tree).target != Target::All, section, bundle)?;
+        require(view.tree(tree).target != LeafTarget::All, section, bundle)?;
         // Blocks of rows have the same bound.
         let path_features = view.path_features[tree].min(view.depths[tree]);
         let is_short = path_features as usize <= 2 * SHAP_POINTS_MAX;

@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use albacore_formats::Library;
 
-use super::{Options, PredictScratch, Predictor};
+use super::{PredictScratch, PredictionOptions, Predictor};
 use crate::error::PredictError;
-use crate::layout::ensemble::{EnsembleView, Target, TreeView};
+use crate::layout::ensemble::{EnsembleView, LeafTarget, TreeView};
 use crate::output::{Kind, OutputMut};
 use crate::rows::Rows;
 
@@ -28,7 +28,7 @@ impl Predictor<'_> {
         &self,
         kind: Kind,
         rows: Rows<'_>,
-        options: &Options<'_>,
+        options: &PredictionOptions<'_>,
         out: OutputMut<'_>,
         scratch: &mut PredictScratch,
     ) -> Result<(), PredictError> {
@@ -84,7 +84,7 @@ impl Predictor<'_> {
             Some("only contributions and interactions have an approximation")
         } else if self.library() != Library::Xgboost {
             Some("only XGBoost has approximate contributions")
-        } else if (0..view.trees()).any(|tree| view.tree(tree).target == Target::All) {
+        } else if (0..view.trees()).any(|tree| view.tree(tree).target == LeafTarget::All) {
             Some("the leaves of its trees are vectors")
         } else {
             None
@@ -113,7 +113,8 @@ fn means(view: &EnsembleView<'_>, trees: Range<usize>) -> Vec<f64> {
     means
 }
 
-/// Adds the approximate contributions of a row: groups x (features + 1), the last column for the bias.
+/// Adds the approximate contributions of a row: groups x (features + 1), the last column for the
+/// bias.
 fn explain(
     view: &EnsembleView<'_>,
     trees: Range<usize>,
@@ -127,7 +128,7 @@ fn explain(
         let means = &means[start..start + tree.nodes()];
         start += tree.nodes();
         // Vector leaves were refused.
-        if let Target::Group(group) = tree.target {
+        if let LeafTarget::Group(group) = tree.target {
             walk(&tree, means, row, &mut sums[group * columns..][..columns]);
         }
     }

@@ -22,7 +22,7 @@ use std::ops::{AddAssign, Range};
 
 use crate::error::PredictError;
 use crate::kernel::walk;
-use crate::layout::ensemble::Target;
+use crate::layout::ensemble::LeafTarget;
 use crate::limits::BLOCK_ROWS;
 use crate::output::{ElementType, Kind, OutputMut};
 use crate::predict::{Element, PredictScratch, Predictor};
@@ -277,18 +277,18 @@ impl Predictor<'_> {
         for tree in trees {
             let target = view.target(tree);
             let width = match target {
-                Target::Group(_) => rows,
-                Target::All => rows * groups,
+                LeafTarget::Group(_) => rows,
+                LeafTarget::All => rows * groups,
             };
             let (values, others) = rest.split_at(width.min(rest.len()));
             rest = others;
             match target {
-                Target::Group(group) => {
+                LeafTarget::Group(group) => {
                     for (margins, &value) in margins.chunks_exact_mut(groups).zip(values) {
                         margins[group] += value;
                     }
                 }
-                Target::All => {
+                LeafTarget::All => {
                     for (margin, &value) in margins.iter_mut().zip(values) {
                         *margin += value;
                     }

@@ -7,8 +7,8 @@
 //!
 //! **Approach.** The bits come from the binned form. The quadrature rule has exactly half as many
 //! points as a path has features, rounded up. At a split let z be the product of the shares of its
-//! feature's earlier edges, f = z (1 - t) + t, and s the share of an edge. Three constants per point
-//! describe the split:
+//! feature's earlier edges, f = z (1 - t) + t, and s the share of an edge. Three constants per
+//! point describe the split:
 //!
 //! ```text
 //! a = z (1 - t) / f      b = t / f      c = z / f^2

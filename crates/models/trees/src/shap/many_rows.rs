@@ -1,9 +1,9 @@
-//! SHAP values of many rows: one tree at a time, a row in each lane of a vector. What is the same for
-//! all rows is computed first.
+//! SHAP values of many rows: one tree at a time, a row in each lane of a vector. What is the same
+//! for all rows is computed first.
 
 use albacore_simd::{Lanes, WithSimd};
 
-use crate::layout::binned::{BinColumnWords, Split};
+use crate::layout::binned::{BinColumnWords, ColumnSplit};
 use crate::layout::ensemble::{NONE, TreeView};
 use crate::shap::row_descent::{RowDescent, frames_length};
 use crate::shap::row_terms::{RowLanes, SPLIT_POINTS_START, terms_length};
@@ -15,7 +15,7 @@ pub(crate) const FILL: usize = 8;
 /// Explains all rows of a block by one tree; adds to `VectorScratch::sums`.
 pub(super) struct ExplainTree<'a> {
     pub(super) tree: &'a TreeView<'a>,
-    pub(super) splits: &'a [Split],
+    pub(super) splits: &'a [ColumnSplit],
     pub(super) columns: &'a [BinColumnWords],
     /// Rows, with those that fill up the lanes.
     pub(super) width: usize,
@@ -85,8 +85,8 @@ impl ExplainTree<'_> {
         }
     }
 
-    /// Computes the [`SplitTerms`](crate::shap::row_terms::SplitTerms), and for each edge the rows that follow it and all earlier edges
-    /// of its feature.
+    /// Computes the [`SplitTerms`](crate::shap::row_terms::SplitTerms), and for each edge the rows
+    /// that follow it and all earlier edges of its feature.
     #[inline(always)]
     fn compute_terms<const N: usize>(&mut self, rule: &[(f64, f64); N]) {
         let tree = self.tree;

@@ -6,10 +6,10 @@
 //! 1. `decide_splits` compares the keys of the row with all splits of the bundle: in which lanes
 //!    the row goes to the first child, and in which it has followed all earlier edges of the
 //!    feature that a node splits on;
-//! 2. [`Descent`] visits the nodes in pre-order. On the way down it multiplies the ratios f' / f of
-//!    the edges (`above`); on the way up it sums the leaves, each times the ratios between it and
-//!    the node (`below`). When both children of a node are summed, the node's contribution is
-//!    known.
+//! 2. [`BundleDescent`] visits the nodes in pre-order. On the way down it multiplies the ratios f'
+//!    / f of the edges (`above`); on the way up it sums the leaves, each times the ratios between
+//!    it and the node (`below`). When both children of a node are summed, the node's contribution
+//!    is known.
 //!
 //! With `PAIRS` the second step also computes the interaction of every node with every node above
 //! it, see `interactions`.
@@ -73,7 +73,7 @@ impl<const PAIRS: bool> ExplainBundle<'_, PAIRS> {
             scratch.pairs.reserve(nodes.len(), header.depth);
         }
         for first_lane in (0..LANES).step_by(L::WIDTH) {
-            let descent = Descent::<L, N, PAIRS> {
+            let descent = BundleDescent::<L, N, PAIRS> {
                 lanes,
                 nodes,
                 constants: &bundles.constants[header.constants..next.constants],
@@ -166,7 +166,7 @@ struct Factors<L: Lanes, const N: usize> {
     on_path: u64,
 }
 
-struct Descent<'a, L: Lanes, const N: usize, const PAIRS: bool> {
+struct BundleDescent<'a, L: Lanes, const N: usize, const PAIRS: bool> {
     lanes: L,
     nodes: &'a [BundleNodeBytes],
     constants: &'a [f64],
@@ -182,7 +182,7 @@ struct Descent<'a, L: Lanes, const N: usize, const PAIRS: bool> {
     pairs: &'a mut PairTerms,
 }
 
-impl<L: Lanes, const N: usize, const PAIRS: bool> Descent<'_, L, N, PAIRS> {
+impl<L: Lanes, const N: usize, const PAIRS: bool> BundleDescent<'_, L, N, PAIRS> {
     /// Visits all nodes; `weights` are those of the quadrature points.
     #[inline(always)]
     fn run(mut self, weights: [L::Vector; N]) {

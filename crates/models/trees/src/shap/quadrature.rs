@@ -5,8 +5,9 @@
 //! polynomial whose degree is the number of distinct features on the path, less one.
 //!
 //! **Approach.** A rule of n points is exact up to degree 2n - 1: half the features, rounded up,
-//! are enough. Points come in packets of [`PACKET_POINTS`] so that the inner loops have a fixed width; the
-//! number of points is rounded up to whole packets, which only makes the rule more exact.
+//! are enough. Points come in packets of [`PACKET_POINTS`] so that the inner loops have a fixed
+//! width; the number of points is rounded up to whole packets, which only makes the rule more
+//! exact.
 //!
 //! **Proof sketch for long paths.** Every factor is a combination of t and 1 - t with
 //! coefficients that are not negative, so the integrand is such a combination of t^a (1 - t)^b

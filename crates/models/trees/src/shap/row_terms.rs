@@ -4,7 +4,7 @@
 
 use albacore_simd::Lanes;
 
-use crate::layout::binned::{BinColumn, BinColumnWords, Split};
+use crate::layout::binned::{BinColumn, BinColumnWords, ColumnSplit};
 use crate::layout::ensemble::{NONE, TreeView};
 
 /// Index of the first term of [`SplitTerms`] that has a value for each quadrature point.
@@ -39,7 +39,7 @@ pub(super) struct RowSplit<'a> {
 pub(super) struct RowLanes<'a, L> {
     pub(super) lanes: L,
     pub(super) tree: &'a TreeView<'a>,
-    pub(super) splits: &'a [Split],
+    pub(super) splits: &'a [ColumnSplit],
     pub(super) columns: &'a [BinColumnWords],
     pub(super) left_rows: &'a [u64],
     pub(super) followed_rows: &'a [u64],

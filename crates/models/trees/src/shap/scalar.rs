@@ -1,11 +1,11 @@
-//! SHAP values and interactions without vectors, for every model: sums of `tree_walk` over trees, in
-//! `f64`, in model order.
+//! SHAP values and interactions without vectors, for every model: sums of `tree_walk` over trees,
+//! in `f64`, in model order.
 
 use std::ops::Range;
 
 use albacore_simd::{Lanes, WithSimd};
 
-use crate::layout::ensemble::{EnsembleView, Target, TreeView};
+use crate::layout::ensemble::{EnsembleView, LeafTarget, TreeView};
 use crate::shap::quadrature::PacketValues;
 use crate::shap::scratch::ShapScratch;
 use crate::shap::tree_walk::TreePacket;
@@ -158,7 +158,7 @@ fn total(values: &PacketValues) -> f64 {
 /// The groups that a tree's leaves add to, in the order of a leaf's values.
 pub(super) fn groups_of(view: &EnsembleView<'_>, tree: &TreeView<'_>) -> Range<usize> {
     match tree.target {
-        Target::Group(group) => group..group + 1,
-        Target::All => 0..view.groups,
+        LeafTarget::Group(group) => group..group + 1,
+        LeafTarget::All => 0..view.groups,
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::ShapScratch;
 use super::scalar::{contribs, groups_of, interactions};
-use crate::compile::paths::{Branch, PathArrays, expected_value};
+use crate::compile::paths::{PathArrays, PathSplit, expected_value};
 use crate::layout::binned::BinnedView;
 use crate::layout::bundles::BundlesView;
 use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, TreeView, flag};
@@ -120,10 +120,10 @@ impl Ensemble {
 
     /// Computes the arrays of the model compiler for the tree whose nodes start here.
     fn prepare(&mut self, start: usize) {
-        let splits: Vec<Option<Branch>> = (start..self.left.len())
+        let splits: Vec<Option<PathSplit>> = (start..self.left.len())
             .map(|at| {
                 let (feature, left, right) = (self.feature[at], self.left[at], self.right[at]);
-                (self.flags[at] & flag::LEAF == 0).then_some(Branch {
+                (self.flags[at] & flag::LEAF == 0).then_some(PathSplit {
                     feature,
                     left,
                     right,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::kernel::Kernel;
-use crate::kernel::tests::{Shape, Stream, answer, model, rows};
+use crate::kernel::tests::{ModelShape, RandomStream, answer, model, rows};
 use crate::{Image, Library};
 
 /// The bits of an output whose work units are divided at random and computed in any order.
@@ -13,7 +13,7 @@ fn divided(
     predictor: &Predictor<'_>,
     kind: Kind,
     rows: Rows<'_>,
-    numbers: &mut Stream,
+    numbers: &mut RandomStream,
 ) -> Option<Vec<u64>> {
     let count = predictor.count_rows(rows).expect("whole rows");
     let units = predictor.work_units(kind, count);
@@ -78,8 +78,8 @@ proptest! {
     ) {
         let library = [Library::Xgboost, Library::Lightgbm, Library::Sklearn][library];
         let has_vectors = has_vectors && library == Library::Xgboost;
-        let shape = Shape { library, features, groups, trees, leaves, categorical, has_vectors };
-        let mut numbers = Stream(seed);
+        let shape = ModelShape { library, features, groups, trees, leaves, categorical, has_vectors };
+        let mut numbers = RandomStream(seed);
         let model = model(shape, &mut numbers);
         let image = Image::compile(&model);
         let fresh = Predictor::open(image.bytes()).expect("a fresh image");
@@ -99,7 +99,7 @@ proptest! {
 }
 
 fn small() -> Image {
-    let shape = Shape {
+    let shape = ModelShape {
         library: Library::Xgboost,
         features: 3,
         groups: 1,
@@ -108,7 +108,7 @@ fn small() -> Image {
         categorical: 0,
         has_vectors: false,
     };
-    Image::compile(&model(shape, &mut Stream(1)))
+    Image::compile(&model(shape, &mut RandomStream(1)))
 }
 
 #[test]
