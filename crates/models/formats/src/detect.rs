@@ -1,26 +1,32 @@
 //! Finds the format of a model file.
 
 use crate::error::ModelError;
+use crate::json::JsonReader;
 use crate::model::{Format, Model};
-use crate::{foreign, json, lightgbm, sklearn, ubjson, xgboost};
+use crate::ubjson::UbjsonReader;
+use crate::{foreign, lightgbm, sklearn, xgboost};
 
-/// Reads a model in any known format.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
-    match detect(bytes).ok_or_else(|| foreign::identify(bytes))? {
-        Format::XgboostUbjson => {
-            xgboost::parse(&mut ubjson::UbjsonReader::new(bytes), Format::XgboostUbjson).map_err(
-                |error| {
-                    foreign::identify_object(bytes, &mut ubjson::UbjsonReader::new(bytes), error)
-                },
-            )
+impl Model {
+    /// Reads a model; the format is found by its content.
+    ///
+    /// # Errors
+    /// A field is damaged, or the model is not supported.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ModelError> {
+        let format = detect(bytes).ok_or_else(|| foreign::identify(bytes))?;
+        match format {
+            Format::XgboostUbjson => {
+                let reader = || UbjsonReader::new(bytes);
+                xgboost::parse(&mut reader(), format)
+                    .map_err(|error| foreign::identify_object(bytes, &mut reader(), error))
+            }
+            Format::XgboostJson => {
+                let reader = || JsonReader::new(bytes);
+                xgboost::parse(&mut reader(), format)
+                    .map_err(|error| foreign::identify_object(bytes, &mut reader(), error))
+            }
+            Format::LightgbmText => lightgbm::parse(bytes),
+            Format::SklearnJson => sklearn::parse(bytes),
         }
-        Format::XgboostJson => {
-            xgboost::parse(&mut json::JsonReader::new(bytes), Format::XgboostJson).map_err(
-                |error| foreign::identify_object(bytes, &mut json::JsonReader::new(bytes), error),
-            )
-        }
-        Format::LightgbmText => lightgbm::parse(bytes),
-        Format::SklearnJson => sklearn::parse(bytes),
     }
 }
 

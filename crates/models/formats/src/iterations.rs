@@ -4,12 +4,11 @@
 //! disagree on them: XGBoost's scikit-learn classes predict up to the best iteration, its `Booster`
 //! with all. `docs/reference/iterations.md` lists what each library does.
 
-use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::model::{Library, Model};
+use crate::model::{IterationRange, Library, Model};
 
 /// A choice of iterations, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,30 +52,6 @@ impl FromStr for Iterations {
                     .to_owned()
             }),
         }
-    }
-}
-
-/// The iterations that a model predicts with, of those in its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IterationRange {
-    pub begin: usize,
-    /// One beyond the last.
-    pub end: usize,
-    /// Iterations of the file.
-    pub in_file: usize,
-    /// The best iteration that the file names.
-    pub best: Option<usize>,
-}
-
-impl fmt::Display for IterationRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            begin,
-            end,
-            in_file,
-            ..
-        } = self;
-        write!(f, "{begin}:{end} of {in_file}")
     }
 }
 

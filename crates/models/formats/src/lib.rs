@@ -29,8 +29,8 @@ mod value_reader;
 mod xgboost;
 
 pub use error::ModelError;
-pub use iterations::{IterationRange, Iterations, IterationsError};
-pub use model::{Format, Library, Model, ModelParts};
+pub use iterations::{Iterations, IterationsError};
+pub use model::{Format, IterationRange, Library, Model, ModelParts};
 pub use transform::Transform;
 pub use tree::{CategorySets, RawNode, RawTree, Tree, TreeNode, flag};
 

@@ -4,7 +4,6 @@
 //! on these checks.
 
 use crate::error::ModelError;
-use crate::iterations::IterationRange;
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::transform::Transform;
 use crate::tree::{Tree, TreeNode, flag};
@@ -92,6 +91,30 @@ pub struct ModelParts {
     pub notices: Vec<String>,
 }
 
+/// The iterations that a model predicts with, of those in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IterationRange {
+    pub begin: usize,
+    /// One beyond the last.
+    pub end: usize,
+    /// Iterations of the file.
+    pub in_file: usize,
+    /// The best iteration that the file names.
+    pub best: Option<usize>,
+}
+
+impl std::fmt::Display for IterationRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            begin,
+            end,
+            in_file,
+            ..
+        } = self;
+        write!(f, "{begin}:{end} of {in_file}")
+    }
+}
+
 /// A trained ensemble of trees.
 #[derive(Debug, Clone)]
 pub struct Model {
@@ -100,14 +123,6 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads a model; the format is found by its content.
-    ///
-    /// # Errors
-    /// A field is damaged, or the model is not supported.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ModelError> {
-        crate::detect::parse(bytes)
-    }
-
     /// Checks the parts of a model.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ use crate::layout::ensemble::{EnsembleView, TreeView};
 use crate::limits::BLOCK_ROWS;
 use crate::rows::Rows;
 
-pub(crate) use kind::KernelEngine;
 pub use kind::Kernel;
+pub(crate) use kind::KernelEngine;
 
 /// Memory that kernels reuse from call to call.
 #[derive(Debug, Default)]
