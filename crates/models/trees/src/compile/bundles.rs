@@ -52,7 +52,8 @@ impl Bundles {
 
     /// The bundles of a model that [`EnsembleView::has_vector_shap`] accepts.
     pub(crate) fn build(view: &EnsembleView<'_>) -> Self {
-        // Only the sort keys are kept: fifty thousand small trees take more memory than their image.
+        // Only the sort keys are kept: fifty thousand small trees take more memory than their
+        // image.
         let trees = (0..view.trees()).map(|index| BundledTree::new(view, index));
         let with_splits = trees.filter(|tree| tree.splits() > 0);
         let mut order: Vec<SortKey> = with_splits.map(|tree| tree.sort_key()).collect();
