@@ -1,8 +1,9 @@
-"""A pre-fork XGBoost server as people run it: gunicorn workers, each with an OpenMP pool of OMP_NUM_THREADS threads.
+"""A pre-fork XGBoost server: gunicorn workers, each with an OpenMP pool of OMP_NUM_THREADS threads.
 
-POST /predict   body: float32 rows, row-major, little-endian   answer: JSON with predictions
+POST /predict   body: float32 rows, row-major, little-endian; reply: JSON with predictions
 POST /explain   the same, with SHAP contributions
-The Server-Timing header says how long the handler ran. Environment: MODEL (path), OMP_NUM_THREADS (set by Albacore).
+The Server-Timing header says how long the handler ran.
+Environment: MODEL (path), OMP_NUM_THREADS (set by Albacore).
 """
 import json
 import os
@@ -11,8 +12,8 @@ import time
 import numpy as np
 import xgboost
 
-# nthread is named explicitly: libgomp asks the mask of the calling thread when it is not, and a main thread that is
-# pinned to one cpu would then be given a team of one.
+# Set nthread explicitly. Without it libgomp counts the cpus in the mask of the calling thread, so a
+# main thread that is pinned to one cpu would compute alone.
 BOOSTER = xgboost.Booster({"nthread": int(os.environ["OMP_NUM_THREADS"])})
 BOOSTER.load_model(os.environ["MODEL"])
 BOOSTER.set_param({"nthread": int(os.environ["OMP_NUM_THREADS"])})

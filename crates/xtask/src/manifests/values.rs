@@ -21,8 +21,8 @@ Controller, node agent and custom resource definitions of Albacore. Needs Kubern
     helm install albacore charts/albacore --namespace albacore-system --create-namespace
     helm test albacore --namespace albacore-system
 
-What `helm uninstall` keeps, how to install over what is there, and what an upgrade restarts: `docs/operate/install.md` and
-`docs/operate/upgrade.md` of the repository. `values.schema.json` refuses names and values that are not in this table.
+What `helm uninstall` keeps, how to install over existing definitions, and what an upgrade restarts: `docs/operate/install.md`
+and `docs/operate/upgrade.md` of the repository. `values.schema.json` refuses names and values that are not in this table.
 
 | Value | Default | |
 |---|---|---|
