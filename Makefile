@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds manifests charts images proto clean python cluster bignode
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds docs manifests charts images proto clean python cluster bignode
 
 setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
 	$(SETUP)
@@ -110,6 +110,11 @@ soak: build python ## the kill tests, ten times as long; storms and restarts; ev
 
 crds: ## regenerate crds/ from the Rust types
 	$(XTASK) crds
+
+docs: ## regenerate the generated parts of docs/ from code, definitions and --help
+	$(CARGO) build --bins --package albacore-xtask --package albacore-cli --package albacore-lab-commands --package albacore-server \
+		--package albacore-controller --package albacore-agent --package albacore-params
+	target/debug/xtask docs
 
 manifests: crds cluster ## regenerate manifests/ and the dashboard from charts/albacore
 	$(XTASK) manifests

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crds;
+pub mod docs;
 pub mod images;
 pub mod manifests;
 pub mod proto;

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use albacore_xtask::{crds, images, manifests, proto};
+use albacore_xtask::{crds, docs, images, manifests, proto};
 
-const USAGE: &str = "usage: xtask charts | crds | images | manifests | proto";
+const USAGE: &str = "usage: xtask charts | crds | docs | images | manifests | proto";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -18,6 +18,9 @@ fn main() -> ExitCode {
     let done = match task.as_str() {
         "charts" => manifests::package(root),
         "crds" => crds::write(root),
+        "docs" => std::env::current_exe()
+            .map_err(Into::into)
+            .and_then(|own| docs::write(root, own.parent().unwrap_or(root))),
         "images" => images::run(root, &root.join("target/images")),
         "manifests" => manifests::write(root),
         "proto" => proto::write(root),

@@ -12,6 +12,28 @@ fn examples() -> PathBuf {
     root.canonicalize().unwrap()
 }
 
+/// Words of the commands of the cluster tutorial that look at objects or patch them; single quotes
+/// hold a word together.
+fn tutorial_commands() -> Vec<Vec<String>> {
+    let page = examples().join("../docs/tutorials/cluster.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("kubectl "));
+    let lines = lines.filter(|line| line.starts_with("get ") || line.starts_with("patch "));
+    let words = |line: &str| -> Vec<String> {
+        let parts = line.split('\'').enumerate();
+        let parts = parts.flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        parts.collect()
+    };
+    let commands: Vec<Vec<String>> = lines.map(words).collect();
+    assert!(commands.len() >= 4, "{commands:?}");
+    commands
+}
+
 #[test]
 fn the_examples_run_in_a_cluster() {
     let rig = Rig::start(true);
@@ -56,4 +78,10 @@ fn the_examples_run_in_a_cluster() {
     rig.wait_for("gunicorn", "Ready", "True/Serving");
     let service = rig.get("service", "gunicorn").unwrap();
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 8000);
+
+    // What the tutorial does to the first deployment.
+    for command in tutorial_commands() {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        rig.kubectl(&words);
+    }
 }

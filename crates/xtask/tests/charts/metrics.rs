@@ -253,4 +253,13 @@ fn every_metric_that_is_named_exists_and_the_charts_accounts_are_enough() {
         missing.is_empty(),
         "no program has {missing:?}\n{server}\n{controller}\n{node}"
     );
+    let reference = root().join("docs/reference/metrics.md");
+    let reference = std::fs::read_to_string(reference).unwrap();
+    let pages = [&server, &controller, &node];
+    let rows = pages.map(|page| albacore_xtask::docs::missing_rows(&reference, page).concat());
+    assert!(
+        rows.concat().is_empty(),
+        "docs/reference/metrics.md lacks these rows:\n{}",
+        rows.concat()
+    );
 }

@@ -1,5 +1,5 @@
-//! What the documents promise: that they are looked at, that their tests exist, that they are
-//! whole.
+//! SECURITY.md was reviewed recently and its tests exist; ARCHITECTURE.md names every crate; the
+//! required documents exist.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -56,7 +56,7 @@ fn the_security_review_is_recent() {
     let age = (today.as_secs() / 86_400) as i64 - reviewed;
     assert!(
         (-1..=REVIEW_DAYS_MAX).contains(&age),
-        "SECURITY.md was reviewed {age} days ago, at most {REVIEW_DAYS_MAX}: read it against the \
+        "SECURITY.md was reviewed {age} days ago, at most {REVIEW_DAYS_MAX}: compare it with the \
          code, correct it, and write today's date"
     );
 }
@@ -139,40 +139,39 @@ fn every_promise_of_security_names_a_test_that_exists() {
         promises > 0,
         "SECURITY.md has a table of promises and tests under `## Promises`"
     );
-    assert_kept("A promise without a test is none.", violations);
+    assert_kept("Every promise of SECURITY.md names a test.", violations);
 }
 
 #[test]
-fn the_architecture_speaks_of_every_crate_and_of_no_file_that_is_gone() {
-    let text = text_of(
-        "ARCHITECTURE.md",
-        "it lets a reader find any behavior in two hops",
-    );
+fn the_architecture_names_every_crate_and_only_files_that_exist() {
+    let text = text_of("ARCHITECTURE.md", "it is the map of the code");
     let is_named =
         |krate: &str| text.contains(krate) || text.contains(&format!("`{}`", crate_of(krate)));
     let mut violations: Vec<Violation> = crate_paths()
         .iter()
         .filter(|krate| !is_named(krate))
-        .map(|krate| Violation::of("ARCHITECTURE.md", format!("does not speak of {krate}")))
+        .map(|krate| Violation::of("ARCHITECTURE.md", format!("does not name {krate}")))
         .collect();
     for (index, line) in text.lines().enumerate() {
         let paths = quoted(line).filter(|part| part.starts_with("crates/"));
         for path in paths.filter(|path| !root().join(path).exists()) {
-            let what = format!("{path} does not exist: name what took its place");
+            let what = format!("{path} does not exist: name the file that replaced it");
             violations.push(Violation::of(
                 format!("ARCHITECTURE.md:{}", index + 1),
                 what,
             ));
         }
     }
-    assert_kept("ARCHITECTURE.md is whole and true.", violations);
+    assert_kept("ARCHITECTURE.md is complete and correct.", violations);
 }
 
 #[test]
-fn the_documents_of_the_house_exist() {
+fn required_documents_exist() {
     for (path, purpose) in [
-        ("README.md", "the first thing that a visitor reads"),
+        ("README.md", "the first page that a visitor reads"),
+        ("CONTRIBUTING.md", "how to change the code"),
         ("CHANGELOG.md", "what changed for users"),
+        ("docs/README.md", "the list of all guides"),
         ("LICENSE", "Apache-2.0"),
         ("Makefile", "the targets"),
         (".ci/run", "what a change must pass"),

@@ -8,6 +8,7 @@
 mod dependencies;
 mod documents;
 mod lexer;
+mod links;
 mod manifests;
 mod shape;
 mod signatures;
