@@ -184,11 +184,7 @@ fn guides_say_for_whom_they_are_and_what_is_next() {
                 let what = "say below the title for whom the page is: For ...";
                 violations.push(Violation::of(&page, what));
             }
-            if !paragraphs
-                .next_back()
-                .unwrap_or_default()
-                .starts_with("Next: ")
-            {
+            if !paragraphs.last().unwrap_or_default().starts_with("Next: ") {
                 let what = "end with what to read next: Next: [...](...).";
                 violations.push(Violation::of(&page, what));
             }
